@@ -1,0 +1,3 @@
+//! The configuration: what can be set, its defaults, and how a file becomes it.
+
+pub mod types;

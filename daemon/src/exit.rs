@@ -1,0 +1,40 @@
+//! How the program ends: one number a kind of ending, the same for every command.
+
+/// Exit status of every command; `--help` prints this table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Success = 0,
+    /// Something failed that has no number of its own.
+    Failure = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The configuration or a model card is wrong.
+    Config = 3,
+    /// A model cannot be used.
+    Model = 4,
+    /// An input (camera, video, picture) cannot be read.
+    Input = 5,
+    /// An output (file, socket, disk, pipe) cannot be written.
+    Output = 6,
+}
+
+impl Exit {
+    /// The table, for `--help`.
+    pub const TABLE: &'static str = "\
+Exit status:
+  0  everything asked for was done
+  1  something failed that has no number below
+  2  the command line is wrong
+  3  the configuration or a model card is wrong
+  4  a model cannot be used
+  5  an input (camera, video, picture) cannot be read
+  6  an output (file, socket, disk, pipe) cannot be written";
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

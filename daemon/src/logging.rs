@@ -1,0 +1,1 @@
+//! Where the log goes: standard error, or the journal with priorities.

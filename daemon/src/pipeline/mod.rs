@@ -1,0 +1,3 @@
+//! From frames to messages: mailbox, lane, supervisor.
+
+pub mod stop;

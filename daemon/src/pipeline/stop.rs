@@ -1,0 +1,130 @@
+//! The one signal to stop that every thread watches.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A flag that also wakes `poll`: an eventfd that stays readable once it is raised. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Stop {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    raised: AtomicBool,
+    wake: OwnedFd,
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The descriptor is readable, or its other end is closed.
+    Ready,
+    /// Stop was raised.
+    Stopped,
+    /// The time is over.
+    TimedOut,
+}
+
+impl Stop {
+    /// A flag not yet raised. Fails when the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointer is passed; the result is checked before use.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
+        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { shared: Arc::new(Shared { raised: AtomicBool::new(false), wake }) })
+    }
+
+    /// Asks every thread to end. Idempotent.
+    pub fn raise(&self) {
+        self.shared.raised.store(true, Ordering::SeqCst);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: `one` is eight readable bytes, as eventfd asks. The result does not matter: a full counter is readable too.
+        let _ = unsafe { libc::write(self.shared.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Whether it was raised.
+    pub fn is_raised(&self) -> bool {
+        self.shared.raised.load(Ordering::SeqCst)
+    }
+
+    /// Waits for `fd` to be readable, for stop, or for `timeout` (`None`: for ever).
+    pub fn wait_readable(&self, fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.poll(Some(fd), timeout)
+    }
+
+    /// Sleeps for `duration` unless stop comes first; tells whether it did.
+    pub fn sleep(&self, duration: Duration) -> bool {
+        // An error of poll(2) here is EINTR at worst, which `poll` takes care of; treat any other as time over.
+        matches!(self.poll(None, Some(duration)), Ok(Wake::Stopped))
+    }
+
+    fn poll(&self, fd: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<Wake> {
+        let until = timeout.map(|t| std::time::Instant::now() + t);
+        loop {
+            if self.is_raised() {
+                return Ok(Wake::Stopped);
+            }
+            let entry = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // poll(2) ignores a negative descriptor.
+            let mut fds = [entry(self.shared.wake.as_raw_fd()), entry(fd.map_or(-1, |fd| fd.as_raw_fd()))];
+            let left = until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            let spec = left.map(|left| libc::timespec {
+                tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,
+                tv_nsec: left.subsec_nanos() as libc::c_long,
+            });
+            let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            // SAFETY: `fds` is an array of two pollfd that lives through the call; `spec_ptr` is null or points at `spec`,
+            // which does too; a null mask leaves signals alone.
+            let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, spec_ptr, std::ptr::null()) };
+            if ready < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(error);
+            }
+            if fds[0].revents != 0 {
+                return Ok(Wake::Stopped);
+            }
+            if fds[1].revents != 0 {
+                return Ok(Wake::Ready);
+            }
+            if ready == 0 {
+                return Ok(Wake::TimedOut);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn raise_wakes_a_sleeper_and_stays() {
+        let stop = Stop::new().unwrap();
+        let other = stop.clone();
+        let sleeper = std::thread::spawn(move || other.sleep(Duration::from_secs(60)));
+        stop.raise();
+        assert!(sleeper.join().unwrap());
+        assert!(stop.sleep(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_wait_ends_by_data_or_by_time() {
+        let stop = Stop::new().unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        assert_eq!(stop.wait_readable(reader.as_fd(), Some(Duration::from_millis(5))).unwrap(), Wake::TimedOut);
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        assert_eq!(stop.wait_readable(reader.as_fd(), None).unwrap(), Wake::Ready);
+    }
+}

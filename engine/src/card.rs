@@ -1,0 +1,1 @@
+//! How to feed and read a network: the model card.

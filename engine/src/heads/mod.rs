@@ -1,0 +1,1 @@
+//! Raw outputs into candidates: one file a family of networks.

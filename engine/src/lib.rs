@@ -1,0 +1,14 @@
+//! Networks: what runs them, how they are fed, and what their outputs mean.
+//!
+//! - [`engine`]: `Engine` (a loaded network) and `Session` (one context with its own tensors), whatever runs them.
+//! - [`onnx`]: the CPU backends for `.onnx`: ONNX Runtime where its library is found, else rten, compiled in.
+//! - [`card`], [`ultralytics`]: how to feed and read a network.
+//! - [`heads`]: raw outputs into candidates, one file a family of networks.
+//! - [`detector`]: all of it together: frames in, detections out.
+
+pub mod card;
+pub mod detector;
+pub mod engine;
+pub mod heads;
+pub mod onnx;
+pub mod ultralytics;

@@ -1,0 +1,1 @@
+//! What Ultralytics writes into its exports' metadata.

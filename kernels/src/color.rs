@@ -1,0 +1,139 @@
+//! What a frame's YUV numbers mean: matrix and range, and the way to RGB.
+//!
+//! A wrong matrix shifts every colour that a network sees, so the description travels with the frame and comes from the
+//! driver or the file, never from a habit.
+
+use std::fmt;
+
+/// The luma weights that made Y, Cb and Cr out of R, G and B.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ColorMatrix {
+    /// ITU-R BT.601: standard definition, JPEG, most webcams.
+    #[default]
+    Bt601,
+    /// ITU-R BT.709: high definition.
+    Bt709,
+    /// ITU-R BT.2020, non-constant luminance: ultra-high definition.
+    Bt2020,
+}
+
+impl ColorMatrix {
+    /// (Kr, Kb): the weights of red and blue in luma. ITU-R BT.601-7 §2.5.1, BT.709-6 §3, BT.2020-2 table 4.
+    pub const fn luma_weights(self) -> (f64, f64) {
+        match self {
+            Self::Bt601 => (0.299, 0.114),
+            Self::Bt709 => (0.2126, 0.0722),
+            Self::Bt2020 => (0.2627, 0.0593),
+        }
+    }
+
+    /// The name used in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bt601 => "bt601",
+            Self::Bt709 => "bt709",
+            Self::Bt2020 => "bt2020",
+        }
+    }
+}
+
+impl fmt::Display for ColorMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How much of the 8-bit scale the numbers use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ColorRange {
+    /// Y in 16..=235, Cb and Cr in 16..=240.
+    #[default]
+    Limited,
+    /// All of 0..=255 (JPEG).
+    Full,
+}
+
+impl ColorRange {
+    /// The name used in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limited => "limited",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for ColorRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Matrix and range of a YUV frame. Without meaning for RGB and Bayer frames; a grey frame uses the range alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ColorDescription {
+    /// Luma weights.
+    pub matrix: ColorMatrix,
+    /// Numbers' range.
+    pub range: ColorRange,
+}
+
+impl ColorDescription {
+    /// JPEG's colours (JFIF): BT.601, full range.
+    pub const JPEG: Self = Self { matrix: ColorMatrix::Bt601, range: ColorRange::Full };
+
+    /// The linear map to RGB in 0..=255, not yet clamped.
+    pub fn to_rgb(self) -> YuvToRgb {
+        let (kr, kb) = self.matrix.luma_weights();
+        let kg = 1.0 - kr - kb;
+        let (y_offset, y_span, c_span) = match self.range {
+            ColorRange::Limited => (16.0, 219.0, 224.0),
+            ColorRange::Full => (0.0, 255.0, 255.0),
+        };
+        let chroma = 255.0 / c_span;
+        YuvToRgb {
+            y_offset,
+            y_gain: 255.0 / y_span,
+            r_cr: 2.0 * (1.0 - kr) * chroma,
+            g_cb: -2.0 * kb * (1.0 - kb) / kg * chroma,
+            g_cr: -2.0 * kr * (1.0 - kr) / kg * chroma,
+            b_cb: 2.0 * (1.0 - kb) * chroma,
+        }
+    }
+}
+
+/// `R = y_gain (Y - y_offset) + r_cr (Cr - 128)`, and so on; results are clamped to 0..=255 by whoever applies it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct YuvToRgb {
+    /// Black level of Y.
+    pub y_offset: f64,
+    /// Gain of Y.
+    pub y_gain: f64,
+    /// Red from Cr - 128.
+    pub r_cr: f64,
+    /// Green from Cb - 128.
+    pub g_cb: f64,
+    /// Green from Cr - 128.
+    pub g_cr: f64,
+    /// Blue from Cb - 128.
+    pub b_cb: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coefficients_are_those_of_the_recommendations() {
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 5e-4, "{a} {b}");
+        let sd = ColorDescription::default().to_rgb();
+        close(sd.y_gain, 1.16438);
+        close(sd.r_cr, 1.59603);
+        close(sd.g_cb, -0.39176);
+        close(sd.g_cr, -0.81297);
+        close(sd.b_cb, 2.01723);
+        let hd = ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full }.to_rgb();
+        close(hd.r_cr, 1.5748);
+        close(hd.b_cb, 1.8556);
+    }
+}

@@ -1,0 +1,460 @@
+//! What a frame's bytes mean: pixel format, size, planes, pitches, colours.
+
+use std::fmt;
+
+use crate::color::ColorDescription;
+
+/// The most planes a format has.
+pub const MAX_PLANES: usize = 3;
+
+/// The largest width or height of a frame, in pixels. Coordinates are exact in f32 up to here.
+pub const MAX_SIDE: u32 = 16_384;
+
+/// How pixels are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PixelFormat {
+    /// 4:2:2 packed: Y0 Cb Y1 Cr.
+    Yuyv,
+    /// 4:2:2 packed: Cb Y0 Cr Y1.
+    Uyvy,
+    /// 4:2:0: a plane of Y, a plane of interleaved Cb Cr.
+    Nv12,
+    /// 4:2:0: a plane of Y, a plane of interleaved Cr Cb.
+    Nv21,
+    /// 4:2:0: planes of Y, Cb and Cr.
+    I420,
+    /// R G B bytes.
+    Rgb,
+    /// B G R bytes.
+    Bgr,
+    /// R G B A bytes; A is ignored.
+    Rgba,
+    /// B G R A bytes; A is ignored.
+    Bgra,
+    /// One luma byte.
+    Grey,
+    /// A raw sensor mosaic.
+    Bayer(BayerOrder, BayerDepth),
+}
+
+/// The colours of a mosaic's top-left 2x2 pixels, row by row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BayerOrder {
+    /// R G / G B.
+    Rggb,
+    /// G R / B G.
+    Grbg,
+    /// G B / R G.
+    Gbrg,
+    /// B G / G R.
+    Bggr,
+}
+
+/// Bits of a mosaic's sample. More than 8 bits stand in the low bits of little-endian 16-bit words, as V4L2 has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BayerDepth {
+    /// 8 bits in a byte.
+    Bits8,
+    /// 10 bits in 16.
+    Bits10,
+    /// 12 bits in 16.
+    Bits12,
+    /// 16 bits.
+    Bits16,
+}
+
+impl BayerDepth {
+    /// Bits of a sample.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Bits8 => 8,
+            Self::Bits10 => 10,
+            Self::Bits12 => 12,
+            Self::Bits16 => 16,
+        }
+    }
+
+    /// Bytes that hold a sample.
+    pub const fn sample_bytes(self) -> usize {
+        if matches!(self, Self::Bits8) { 1 } else { 2 }
+    }
+}
+
+impl PixelFormat {
+    /// Every format, in the order documented.
+    pub fn all() -> impl Iterator<Item = Self> {
+        use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+        use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
+        let plain = [
+            Self::Yuyv,
+            Self::Uyvy,
+            Self::Nv12,
+            Self::Nv21,
+            Self::I420,
+            Self::Rgb,
+            Self::Bgr,
+            Self::Rgba,
+            Self::Bgra,
+            Self::Grey,
+        ];
+        let raw = [Bits8, Bits10, Bits12, Bits16]
+            .into_iter()
+            .flat_map(|depth| [Rggb, Grbg, Gbrg, Bggr].into_iter().map(move |order| Self::Bayer(order, depth)));
+        plain.into_iter().chain(raw)
+    }
+
+    /// The name used in the configuration and in messages.
+    pub const fn name(self) -> &'static str {
+        use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+        use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
+        match self {
+            Self::Yuyv => "yuyv",
+            Self::Uyvy => "uyvy",
+            Self::Nv12 => "nv12",
+            Self::Nv21 => "nv21",
+            Self::I420 => "i420",
+            Self::Rgb => "rgb",
+            Self::Bgr => "bgr",
+            Self::Rgba => "rgba",
+            Self::Bgra => "bgra",
+            Self::Grey => "grey",
+            Self::Bayer(Rggb, Bits8) => "rggb8",
+            Self::Bayer(Rggb, Bits10) => "rggb10",
+            Self::Bayer(Rggb, Bits12) => "rggb12",
+            Self::Bayer(Rggb, Bits16) => "rggb16",
+            Self::Bayer(Grbg, Bits8) => "grbg8",
+            Self::Bayer(Grbg, Bits10) => "grbg10",
+            Self::Bayer(Grbg, Bits12) => "grbg12",
+            Self::Bayer(Grbg, Bits16) => "grbg16",
+            Self::Bayer(Gbrg, Bits8) => "gbrg8",
+            Self::Bayer(Gbrg, Bits10) => "gbrg10",
+            Self::Bayer(Gbrg, Bits12) => "gbrg12",
+            Self::Bayer(Gbrg, Bits16) => "gbrg16",
+            Self::Bayer(Bggr, Bits8) => "bggr8",
+            Self::Bayer(Bggr, Bits10) => "bggr10",
+            Self::Bayer(Bggr, Bits12) => "bggr12",
+            Self::Bayer(Bggr, Bits16) => "bggr16",
+        }
+    }
+
+    /// The format of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::all().find(|format| format.name() == name)
+    }
+
+    /// Number of planes.
+    pub const fn plane_count(self) -> usize {
+        match self {
+            Self::Nv12 | Self::Nv21 => 2,
+            Self::I420 => 3,
+            _ => 1,
+        }
+    }
+
+    /// Bytes of a row's pixels in a plane, without padding. Odd widths of subsampled formats round up.
+    pub const fn row_bytes(self, plane: usize, width: u32) -> usize {
+        let w = width as usize;
+        match self {
+            Self::Yuyv | Self::Uyvy => w.div_ceil(2) * 4,
+            Self::Nv12 | Self::Nv21 if plane > 0 => w.div_ceil(2) * 2,
+            Self::I420 if plane > 0 => w.div_ceil(2),
+            Self::Nv12 | Self::Nv21 | Self::I420 | Self::Grey => w,
+            Self::Rgb | Self::Bgr => w * 3,
+            Self::Rgba | Self::Bgra => w * 4,
+            Self::Bayer(_, depth) => w * depth.sample_bytes(),
+        }
+    }
+
+    /// Rows of a plane.
+    pub const fn plane_rows(self, plane: usize, height: u32) -> usize {
+        match self {
+            Self::Nv12 | Self::Nv21 | Self::I420 if plane > 0 => (height as usize).div_ceil(2),
+            _ => height as usize,
+        }
+    }
+}
+
+impl fmt::Display for PixelFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A frame's bytes are not what its description says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Width or height out of range.
+    #[error("a frame of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
+    Size {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// The number of planes is not the format's.
+    #[error("{format} has {expected} planes, {found} were given")]
+    Planes {
+        /// Pixel format.
+        format: PixelFormat,
+        /// The format's planes.
+        expected: usize,
+        /// Planes given.
+        found: usize,
+    },
+    /// A pitch is shorter than a row.
+    #[error(
+        "{format} {width} pixels wide needs a pitch of at least {row_bytes} bytes in plane {plane}, not {pitch_bytes}"
+    )]
+    Pitch {
+        /// Pixel format.
+        format: PixelFormat,
+        /// Width in pixels.
+        width: u32,
+        /// Which plane.
+        plane: usize,
+        /// Bytes of a row's pixels.
+        row_bytes: usize,
+        /// Pitch given.
+        pitch_bytes: usize,
+    },
+    /// A plane has too few bytes.
+    #[error(
+        "plane {plane} of a {width}x{height} {format} frame needs {expected} bytes, {found} are there: the frame was cut off"
+    )]
+    Short {
+        /// Pixel format.
+        format: PixelFormat,
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// Which plane.
+        plane: usize,
+        /// Bytes needed.
+        expected: usize,
+        /// Bytes there.
+        found: usize,
+    },
+}
+
+/// Where a plane stands in a frame's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PlaneLayout {
+    /// First byte.
+    pub offset_bytes: usize,
+    /// From one row's first byte to the next row's.
+    pub pitch_bytes: usize,
+}
+
+/// A frame's shape in one buffer: all but the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FrameLayout {
+    format: PixelFormat,
+    width: u32,
+    height: u32,
+    planes: [PlaneLayout; MAX_PLANES],
+    color: ColorDescription,
+}
+
+impl FrameLayout {
+    /// Planes one behind the other, rows without padding.
+    pub fn packed(format: PixelFormat, width: u32, height: u32, color: ColorDescription) -> Result<Self, FrameError> {
+        let pitches: [usize; MAX_PLANES] = std::array::from_fn(|plane| format.row_bytes(plane, width));
+        Self::with_pitches(format, width, height, &pitches[..format.plane_count()], color)
+    }
+
+    /// Planes one behind the other, rows `pitches_bytes` apart, as a V4L2 driver with one buffer for all planes has them.
+    pub fn with_pitches(
+        format: PixelFormat,
+        width: u32,
+        height: u32,
+        pitches_bytes: &[usize],
+        color: ColorDescription,
+    ) -> Result<Self, FrameError> {
+        check_size(width, height)?;
+        let expected = format.plane_count();
+        if pitches_bytes.len() != expected {
+            return Err(FrameError::Planes { format, expected, found: pitches_bytes.len() });
+        }
+        let mut planes = [PlaneLayout::default(); MAX_PLANES];
+        let mut offset_bytes = 0;
+        for (plane, &pitch_bytes) in pitches_bytes.iter().enumerate() {
+            check_pitch(format, width, plane, pitch_bytes)?;
+            planes[plane] = PlaneLayout { offset_bytes, pitch_bytes };
+            offset_bytes += pitch_bytes * format.plane_rows(plane, height);
+        }
+        Ok(Self { format, width, height, planes, color })
+    }
+
+    /// Pixel format.
+    pub fn format(&self) -> PixelFormat {
+        self.format
+    }
+
+    /// Width in pixels.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Height in pixels.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// Colours.
+    pub fn color(&self) -> ColorDescription {
+        self.color
+    }
+
+    /// The planes.
+    pub fn planes(&self) -> &[PlaneLayout] {
+        &self.planes[..self.format.plane_count()]
+    }
+
+    /// Bytes from the first plane's first to the last plane's last, row padding included.
+    pub fn size_bytes(&self) -> usize {
+        let last = self.format.plane_count() - 1;
+        self.planes[last].offset_bytes + self.planes[last].pitch_bytes * self.format.plane_rows(last, self.height)
+    }
+
+    /// The frame that `bytes` holds. Fails when they are too few; more are allowed.
+    pub fn view<'a>(&self, bytes: &'a [u8]) -> Result<FrameView<'a>, FrameError> {
+        let mut planes = [Plane::default(); MAX_PLANES];
+        for (i, layout) in self.planes().iter().enumerate() {
+            planes[i] =
+                Plane { bytes: bytes.get(layout.offset_bytes..).unwrap_or(&[]), pitch_bytes: layout.pitch_bytes };
+        }
+        FrameView::new(self.format, self.width, self.height, &planes[..self.format.plane_count()], self.color)
+    }
+}
+
+/// One plane's bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plane<'a> {
+    /// From the plane's first row on; the last row need not be padded to the pitch.
+    pub bytes: &'a [u8],
+    /// From one row's first byte to the next row's.
+    pub pitch_bytes: usize,
+}
+
+impl<'a> Plane<'a> {
+    /// Row `y`'s bytes from its first pixel on, without the rows behind it. `y` must be a row of the plane.
+    pub fn row(&self, y: usize) -> &'a [u8] {
+        let start = y * self.pitch_bytes;
+        &self.bytes[start..self.bytes.len().min(start + self.pitch_bytes)]
+    }
+}
+
+/// A frame to read. Its planes are as long as its size says: that was checked when it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameView<'a> {
+    format: PixelFormat,
+    width: u32,
+    height: u32,
+    planes: [Plane<'a>; MAX_PLANES],
+    color: ColorDescription,
+}
+
+impl<'a> FrameView<'a> {
+    /// A view over planes that may stand in different buffers.
+    pub fn new(
+        format: PixelFormat,
+        width: u32,
+        height: u32,
+        planes: &[Plane<'a>],
+        color: ColorDescription,
+    ) -> Result<Self, FrameError> {
+        check_size(width, height)?;
+        let expected = format.plane_count();
+        if planes.len() != expected {
+            return Err(FrameError::Planes { format, expected, found: planes.len() });
+        }
+        let mut kept = [Plane::default(); MAX_PLANES];
+        for (i, plane) in planes.iter().enumerate() {
+            check_pitch(format, width, i, plane.pitch_bytes)?;
+            let needed = plane.pitch_bytes * (format.plane_rows(i, height) - 1) + format.row_bytes(i, width);
+            if plane.bytes.len() < needed {
+                let found = plane.bytes.len();
+                return Err(FrameError::Short { format, width, height, plane: i, expected: needed, found });
+            }
+            kept[i] = *plane;
+        }
+        Ok(Self { format, width, height, planes: kept, color })
+    }
+
+    /// Pixel format.
+    pub fn format(&self) -> PixelFormat {
+        self.format
+    }
+
+    /// Width in pixels.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Height in pixels.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
+    /// Colours.
+    pub fn color(&self) -> ColorDescription {
+        self.color
+    }
+
+    /// The planes.
+    pub fn planes(&self) -> &[Plane<'a>] {
+        &self.planes[..self.format.plane_count()]
+    }
+}
+
+fn check_size(width: u32, height: u32) -> Result<(), FrameError> {
+    let fits = |side: u32| (1..=MAX_SIDE).contains(&side);
+    if fits(width) && fits(height) { Ok(()) } else { Err(FrameError::Size { width, height }) }
+}
+
+fn check_pitch(format: PixelFormat, width: u32, plane: usize, pitch_bytes: usize) -> Result<(), FrameError> {
+    let row_bytes = format.row_bytes(plane, width);
+    if pitch_bytes >= row_bytes {
+        Ok(())
+    } else {
+        Err(FrameError::Pitch { format, width, plane, row_bytes, pitch_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_found_by_its_name() {
+        for format in PixelFormat::all() {
+            assert_eq!(PixelFormat::from_name(format.name()), Some(format));
+        }
+        assert_eq!(PixelFormat::all().count(), 26);
+        assert_eq!(PixelFormat::from_name("yuv"), None);
+    }
+
+    #[test]
+    fn odd_sizes_round_chroma_up() {
+        let layout = FrameLayout::packed(PixelFormat::I420, 5, 3, ColorDescription::default()).unwrap();
+        assert_eq!(layout.size_bytes(), 15 + 6 + 6);
+        let layout = FrameLayout::packed(PixelFormat::Yuyv, 5, 3, ColorDescription::default()).unwrap();
+        assert_eq!(layout.size_bytes(), 36);
+    }
+
+    #[test]
+    fn a_short_frame_is_refused_with_its_numbers() {
+        let layout = FrameLayout::packed(PixelFormat::Nv12, 4, 4, ColorDescription::default()).unwrap();
+        assert!(layout.view(&[0; 24]).is_ok());
+        let error = layout.view(&[0; 23]).unwrap_err().to_string();
+        assert!(error.contains("plane 1") && error.contains("needs 8 bytes, 7 are there"), "{error}");
+    }
+
+    #[test]
+    fn the_last_row_needs_no_padding() {
+        let layout = FrameLayout::with_pitches(PixelFormat::Grey, 3, 2, &[8], ColorDescription::default()).unwrap();
+        assert!(layout.view(&[0; 11]).is_ok());
+        assert!(layout.view(&[0; 10]).is_err());
+    }
+}

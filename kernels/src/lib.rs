@@ -1,0 +1,20 @@
+//! Where a frame's bytes live, and the maths on its pixels.
+//!
+//! - [`buffer`]: the memory that a camera writes and a kernel reads.
+//! - [`frame`], [`color`]: what those bytes mean: pixel format, planes, pitches, colour matrix and range.
+//! - [`geometry`]: where a frame lands in a network's input, and the way back.
+//! - [`preprocess`]: a frame into a network's input tensor, in one pass.
+//! - [`jpeg`]: a compressed picture into a frame.
+//! - [`nms`]: many overlapping boxes into few.
+//!
+//! This crate knows no network and no camera.
+
+pub mod buffer;
+pub mod color;
+pub mod frame;
+pub mod geometry;
+pub mod jpeg;
+pub mod nms;
+pub mod preprocess;
+pub mod stream;
+pub mod tensor;
