@@ -1,1 +1,0 @@
-//! How to feed and read a network: the model card.
