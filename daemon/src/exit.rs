@@ -30,11 +30,17 @@ Exit status:
   3  the configuration or a model card is wrong
   4  a model cannot be used
   5  an input (camera, video, picture) cannot be read
-  6  an output (file, socket, disk, pipe) cannot be written";
+  6  an output (file, socket, disk, pipe) cannot be written; without a
+     message when it is standard output and its reader has gone (| head)";
+
+    /// The number that the shell sees.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
 }
 
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }

@@ -1,8 +1,222 @@
 //! The command line: one file a command.
 
+mod bench;
+mod check;
+mod completions;
+mod detect;
+mod inspect;
+mod models;
+mod probe;
+mod run;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use log::LevelFilter;
+
+use crate::config::types::BackendChoice;
+use crate::exit::Exit;
+use crate::logging::{self, Verbosity};
+
+pub use models::default_model;
+
+/// The vision daemon: a camera goes in, detections come out.
+#[derive(Debug, Parser)]
+#[command(
+    name = "visiond",
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = Exit::TABLE,
+    after_long_help = AFTER_HELP
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Print the version and the engines that are there
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    /// Log more; twice for more still
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    verbose: u8,
+
+    /// Log less; twice for less still
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    quiet: u8,
+
+    /// Log so much: off, error, warn, info, debug or trace
+    ///
+    /// Without it: what the configuration says for `run`, else warn.
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Log")]
+    log_level: Option<LevelFilter>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond detect photo.jpg                     what is on a photo
+  visiond detect --annotate out street.mp4     pictures with boxes, from a video
+  visiond probe                                what this machine has
+  visiond check /etc/visiond/visiond.toml      every error of a configuration
+  visiond run /etc/visiond/visiond.toml        the daemon
+
+Exit status:
+  0  everything asked for was done
+  1  something failed that has no number below
+  2  the command line is wrong
+  3  the configuration or a model card is wrong
+  4  a model cannot be used
+  5  an input (camera, video, picture) cannot be read
+  6  an output (file, socket, disk, pipe) cannot be written; without a
+     message when it is standard output and its reader has gone (| head)";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Detect(detect::Args),
+    Check(check::Args),
+    Probe(probe::Args),
+    Inspect(inspect::Args),
+    Bench(bench::Args),
+    Completions(completions::Args),
+}
+
+/// What ends a command early: a sentence for the user and the exit status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CliError {
+    /// What went wrong and what to do, without a full stop; empty: everything was said already.
+    pub message: String,
+    /// The exit status.
+    pub exit: Exit,
+}
+
+impl CliError {
+    /// An error with its sentence.
+    pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), exit }
+    }
+
+    /// Standard output cannot be written. Silent when its reader has gone.
+    pub fn stdout(error: &io::Error) -> Self {
+        let message = match error.kind() {
+            io::ErrorKind::BrokenPipe => String::new(),
+            _ => format!("cannot write to standard output: {error}"),
+        };
+        Self { message, exit: Exit::Output }
+    }
+}
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    crate::exit::Exit::Success.into()
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Prints help to standard output, mistakes to standard error; a reader that has gone wants neither.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
+        }
+    };
+    logging::start(Verbosity { level: cli.log_level, steps: steps(cli.verbose) - steps(cli.quiet) });
+    let result = match cli.command {
+        _ if cli.version => probe::print_version(),
+        None => print(&Cli::command().render_help().to_string()).map(|()| Exit::Usage),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::Detect(args)) => detect::run(args),
+        Some(Command::Check(args)) => check::run(args),
+        Some(Command::Probe(args)) => probe::run(args),
+        Some(Command::Inspect(args)) => inspect::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
+        Some(Command::Completions(args)) => completions::run(args),
+    };
+    logging::clear_live_line();
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            if !error.message.is_empty() {
+                complain(&error.message);
+            }
+            error.exit.into()
+        }
+    }
+}
+
+fn steps(count: u8) -> i8 {
+    i8::try_from(count.min(9)).unwrap_or(9)
+}
+
+/// Writes `visiond: message` to standard error.
+pub fn complain(message: &str) {
+    // There is no place left to complain to when standard error is gone.
+    let _ = writeln!(io::stderr(), "visiond: {message}");
+}
+
+/// Writes `text` to standard output, at once.
+pub fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| CliError::stdout(&error))
+}
+
+/// Writes `value` to standard output as indented JSON.
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| CliError::new(Exit::Failure, format!("no JSON: {error}")))?;
+    text.push('\n');
+    print(&text)
+}
+
+/// A number from 0 to 1, for clap.
+fn fraction(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "not a number from 0 to 1".to_owned())
+}
+
+/// A backend by name, for clap.
+fn backend(text: &str) -> Result<BackendChoice, String> {
+    match text {
+        "auto" => Ok(BackendChoice::Auto),
+        "onnxruntime" => Ok(BackendChoice::OnnxRuntime),
+        "rten" => Ok(BackendChoice::Rten),
+        _ => Err("not one of auto, onnxruntime, rten".to_owned()),
+    }
+}
+
+/// Where a configuration is looked for when none is named, first found first.
+pub const DEFAULT_CONFIGS: [&str; 2] = ["/etc/visiond/visiond.toml", "visiond.toml"];
+
+/// The configuration named on the command line, else the first of [`DEFAULT_CONFIGS`] that exists.
+pub fn config_path(named: Option<PathBuf>) -> Result<PathBuf, CliError> {
+    let found = || DEFAULT_CONFIGS.map(Path::new).into_iter().find(|path| path.exists()).map(Path::to_owned);
+    named.or_else(found).ok_or_else(|| {
+        CliError::new(
+            Exit::Config,
+            format!(
+                "no configuration: neither {} nor {} in this folder exists; name one, or write one with \
+                 `visiond check --print-default-config > visiond.toml`",
+                DEFAULT_CONFIGS[0], DEFAULT_CONFIGS[1]
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_its_help_has_the_exit_table() {
+        Cli::command().debug_assert();
+        assert!(AFTER_HELP.ends_with(Exit::TABLE));
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_message() {
+        let gone = CliError::stdout(&io::ErrorKind::BrokenPipe.into());
+        assert_eq!(gone, CliError { message: String::new(), exit: Exit::Output });
+        let full = CliError::stdout(&io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(full.message, "cannot write to standard output: No space left on device (os error 28)");
+    }
 }

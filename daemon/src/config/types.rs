@@ -322,29 +322,37 @@ pub enum WhenFull {
     Block,
 }
 
-/// Kinds of sink.
+/// Kinds of sink, by `type`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SinkKind {
     /// `type = "stdout"`: JSON lines.
     Stdout,
     /// `type = "file"`: JSON lines.
-    File {
-        /// The file; its folder must exist.
-        path: PathBuf,
-        /// Size at which it is renamed to PATH.1 and begun anew; 0: never. Default 64 MiB.
-        rotate_bytes: u64,
-        /// Renamed files kept. Default 5.
-        rotate_keep: u32,
-    },
+    File(FileSinkConfig),
     /// `type = "unix"`: JSON lines to whoever connects.
-    Unix {
-        /// The socket; a stale one is replaced.
-        path: PathBuf,
-        /// Octal permissions. Default 0o660.
-        mode: u32,
-        /// Readers at most. Default 64.
-        max_readers: usize,
-        /// Bytes that wait for one reader; a slower one loses messages, counted. Default 1 MiB.
-        reader_buffer_bytes: usize,
-    },
+    Unix(UnixSinkConfig),
+}
+
+/// A file of JSON lines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileSinkConfig {
+    /// The file; its folder must exist.
+    pub path: PathBuf,
+    /// Size at which it is renamed to PATH.1 and begun anew; 0: never. Default 64 MiB.
+    pub rotate_bytes: u64,
+    /// Renamed files kept. Default 5.
+    pub rotate_keep: u32,
+}
+
+/// A socket with JSON lines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnixSinkConfig {
+    /// The socket; a stale one is replaced.
+    pub path: PathBuf,
+    /// Octal permissions. Default 0o660.
+    pub mode: u32,
+    /// Readers at most. Default 64.
+    pub max_readers: usize,
+    /// Bytes that wait for one reader; a slower one loses messages, counted. Default 1 MiB.
+    pub reader_buffer_bytes: usize,
 }

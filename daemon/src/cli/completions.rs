@@ -1,0 +1,28 @@
+//! `visiond completions`: what the shell needs to complete our arguments.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::{Cli, CliError, print};
+use crate::exit::Exit;
+
+/// Print a completion script for your shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond completions bash > /etc/bash_completion.d/visiond
+  visiond completions zsh > \"${fpath[1]}/_visiond\"
+  visiond completions fish > ~/.config/fish/completions/visiond.fish";
+
+/// Prints the script.
+pub fn run(args: Args) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "visiond", &mut script);
+    print(&String::from_utf8_lossy(&script)).map(|()| Exit::Success)
+}
