@@ -185,12 +185,24 @@ pub struct VideoConfig {
     pub ffmpeg: PathBuf,
     /// Arguments for ffmpeg before its input, such as ["-rtsp_transport", "tcp"].
     pub input_args: Vec<String>,
+    /// bgr (ffmpeg makes BGR, bit for bit as OpenCV's VideoCapture) or native (the file's own YUV planes, half the bytes,
+    /// converted by our kernel). Default bgr.
+    pub pixels: VideoPixels,
     /// Replaces what the file says.
     pub color_matrix: Option<ColorMatrix>,
     /// Replaces what the file says.
     pub color_range: Option<ColorRange>,
     /// No frame for so long: ffmpeg is started again. Default 10 s.
     pub timeout: Duration,
+}
+
+/// What ffmpeg hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VideoPixels {
+    /// BGR, made by ffmpeg.
+    Bgr,
+    /// The file's own planes.
+    Native,
 }
 
 /// How fast a file is read.
