@@ -1,1 +1,3 @@
-//! Pictures with boxes drawn.
+//! Pictures with boxes drawn: for people, beside the messages for machines.
+
+pub mod annotator;

@@ -1,0 +1,250 @@
+//! A sink's waiting line: bounded; a full one drops or waits as configured, and counts.
+//!
+//! The lane pushes, the sink's own thread pops. A push is a lock, a move of an `Arc` and a wake-up; it never does I/O and
+//! never makes the JSON line, which the first sink thread that needs it does for all of them.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::message::Message;
+use crate::config::types::WhenFull;
+use crate::pipeline::stop::Stop;
+
+/// A message on its way, with the line that all sinks share.
+#[derive(Debug)]
+pub struct Published {
+    message: Arc<Message>,
+    line: OnceLock<Vec<u8>>,
+}
+
+impl Published {
+    /// A message whose line is not made yet.
+    pub fn new(message: Arc<Message>) -> Self {
+        Self { message, line: OnceLock::new() }
+    }
+
+    /// The JSON line with its line end, made by whoever asks first.
+    pub fn line(&self) -> &[u8] {
+        self.line.get_or_init(|| self.message.to_line())
+    }
+}
+
+/// What became of a sink's messages. Only ever grows, but for `readers`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Taken into the queue.
+    pub queued: AtomicU64,
+    /// Written; by a socket: handed to its readers' buffers.
+    pub written: AtomicU64,
+    /// Turned away by a full queue.
+    pub dropped_full: AtomicU64,
+    /// Lost because the output could not be written.
+    pub failed: AtomicU64,
+    /// Still waiting when the time to end was over.
+    pub unsent: AtomicU64,
+    /// Socket: readers connected now.
+    pub readers: AtomicU64,
+    /// Socket: messages that one reader or another was too slow for; each reader's loss counts.
+    pub reader_lost: AtomicU64,
+    /// Socket: readers turned away because there were too many.
+    pub readers_refused: AtomicU64,
+}
+
+impl Counters {
+    /// Adds to one of the counters.
+    pub fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// What a pop found.
+#[derive(Debug)]
+pub enum Popped {
+    /// The next message.
+    Message(Arc<Published>),
+    /// Nothing came in time.
+    TimedOut,
+    /// The queue is closed and empty.
+    Closed,
+}
+
+/// The waiting line of one sink.
+#[derive(Debug)]
+pub struct Queue {
+    inner: Mutex<Inner>,
+    arrived: Condvar,
+    room: Condvar,
+    capacity: usize,
+    when_full: WhenFull,
+    wake: OnceLock<Wake>,
+    stop: Stop,
+    /// What became of the messages.
+    pub counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<Arc<Published>>,
+    /// Set once: no more messages come, and what waits must be out by then.
+    deadline: Option<Instant>,
+    /// The sink has ended for good; whatever comes is lost.
+    dead: bool,
+}
+
+impl Queue {
+    /// An empty queue. A push that waits for room gives up once `stop` is raised.
+    pub fn new(capacity: usize, when_full: WhenFull, stop: &Stop) -> Self {
+        Self {
+            inner: Mutex::default(),
+            arrived: Condvar::new(),
+            room: Condvar::new(),
+            capacity: capacity.max(1),
+            when_full,
+            wake: OnceLock::new(),
+            stop: stop.clone(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Hands a message in. Returns at once, except where `when_full` is `Block`.
+    pub fn push(&self, message: &Arc<Published>) {
+        let mut inner = self.lock();
+        while inner.waiting.len() >= self.capacity && inner.deadline.is_none() && !inner.dead {
+            match self.when_full {
+                WhenFull::DropOldest => {
+                    inner.waiting.pop_front();
+                    Counters::add(&self.counters.dropped_full, 1);
+                }
+                WhenFull::Block if !self.stop.is_raised() => {
+                    // Bounded, because raising `stop` does not wake a condition variable.
+                    let wait = self.room.wait_timeout(inner, Duration::from_millis(50));
+                    inner = wait.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                WhenFull::Block | WhenFull::DropNewest => {
+                    Counters::add(&self.counters.dropped_full, 1);
+                    return;
+                }
+            }
+        }
+        if inner.dead {
+            Counters::add(&self.counters.failed, 1);
+            return;
+        }
+        if inner.deadline.is_some() {
+            Counters::add(&self.counters.unsent, 1);
+            return;
+        }
+        inner.waiting.push_back(Arc::clone(message));
+        Counters::add(&self.counters.queued, 1);
+        drop(inner);
+        self.notify();
+    }
+
+    /// The next message, waiting for it up to `timeout` (`None`: until there is one or the queue is closed).
+    pub fn pop(&self, timeout: Option<Duration>) -> Popped {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let mut inner = self.lock();
+        loop {
+            if let Some(message) = inner.waiting.pop_front() {
+                drop(inner);
+                self.room.notify_one();
+                return Popped::Message(message);
+            }
+            if inner.deadline.is_some() {
+                return Popped::Closed;
+            }
+            inner = match until {
+                None => self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Popped::TimedOut;
+                    }
+                    self.arrived.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Messages waiting now.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// No more messages; those that wait are to be out by `deadline`.
+    pub fn close(&self, deadline: Instant) {
+        self.lock().deadline.get_or_insert(deadline);
+        self.room.notify_all();
+        self.notify();
+    }
+
+    /// Whether the queue is closed and the time for the rest is over.
+    pub fn is_overdue(&self) -> bool {
+        self.lock().deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The sink has ended: what waits now goes to `counter`, what comes later counts as failed.
+    pub fn die(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
+        let mut inner = self.lock();
+        inner.dead = true;
+        let rest = std::mem::take(&mut inner.waiting).len();
+        drop(inner);
+        Counters::add(counter(&self.counters), rest as u64);
+        self.room.notify_all();
+    }
+
+    /// Makes every later push and close also wake this descriptor, for a sink that sleeps in `poll`.
+    pub fn wake_by(&self, wake: Wake) -> &Wake {
+        self.wake.get_or_init(|| wake)
+    }
+
+    fn notify(&self) {
+        match self.wake.get() {
+            Some(wake) => wake.ring(),
+            None => self.arrived.notify_one(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere leaves a deque of messages behind, which is good as it is.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A bell for a thread that sleeps in `poll`.
+#[derive(Debug)]
+pub struct Wake {
+    reader: UnixStream,
+    writer: UnixStream,
+}
+
+impl Wake {
+    /// A bell that has not rung. Fails when the process has no descriptor left.
+    pub fn new() -> std::io::Result<Self> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        Ok(Self { reader, writer })
+    }
+
+    /// Wakes the sleeper, now or when it next polls.
+    pub fn ring(&self) {
+        // Full means that it rang already.
+        let _ = (&self.writer).write(&[1]);
+    }
+
+    /// Forgets that it rang.
+    pub fn hush(&self) {
+        while matches!((&self.reader).read(&mut [0; 64]), Ok(64)) {}
+    }
+
+    /// Readable once it rang.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
