@@ -1,5 +1,5 @@
 //! JSON lines in a file that rotates.
-use std::path::Path;
+use crate::config::types::FileSinkConfig;
 
 use super::queue::Queue;
 use super::{Ended, Sink};
@@ -8,7 +8,7 @@ use super::{Ended, Sink};
 pub struct FileSink;
 impl FileSink {
     /// Opens it.
-    pub fn open(_name: &str, _path: &Path, _rotate_bytes: u64, _rotate_keep: u32) -> Result<Self, String> {
+    pub fn open(_name: &str, _config: &FileSinkConfig) -> Result<Self, String> {
         Ok(Self)
     }
 }

@@ -167,8 +167,8 @@ impl Publisher {
         let queue = Arc::new(Queue::new(config.queue, config.when_full, &self.shared.stop));
         let kind = match config.kind {
             SinkKind::Stdout => "stdout",
-            SinkKind::File { .. } => "file",
-            SinkKind::Unix { .. } => "unix",
+            SinkKind::File(_) => "file",
+            SinkKind::Unix(_) => "unix",
         };
         let thread = {
             let (queue, shared, name) = (Arc::clone(&queue), Arc::clone(&self.shared), config.name.clone());
@@ -269,13 +269,8 @@ fn open(config: &SinkConfig) -> Result<Box<dyn Sink>, PublishError> {
     let name = &config.name;
     let opened: Result<Box<dyn Sink>, String> = match &config.kind {
         SinkKind::Stdout => stdout::Stdout::open(name).map(|sink| Box::new(sink) as _),
-        SinkKind::File { path, rotate_bytes, rotate_keep } => {
-            file::FileSink::open(name, path, *rotate_bytes, *rotate_keep).map(|sink| Box::new(sink) as _)
-        }
-        SinkKind::Unix { path, mode, max_readers, reader_buffer_bytes } => {
-            let limits = unix::Limits { max_readers: *max_readers, reader_buffer_bytes: *reader_buffer_bytes };
-            unix::UnixSink::open(name, path, *mode, limits).map(|sink| Box::new(sink) as _)
-        }
+        SinkKind::File(config) => file::FileSink::open(name, config).map(|sink| Box::new(sink) as _),
+        SinkKind::Unix(config) => unix::UnixSink::open(name, config).map(|sink| Box::new(sink) as _),
     };
     opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
 }

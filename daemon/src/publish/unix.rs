@@ -1,5 +1,5 @@
 //! JSON lines to whoever connects to a Unix socket.
-use std::path::Path;
+use crate::config::types::UnixSinkConfig;
 
 use super::queue::Queue;
 use super::{Ended, Sink};
@@ -15,7 +15,7 @@ pub struct Limits {
 pub struct UnixSink;
 impl UnixSink {
     /// Opens it.
-    pub fn open(_name: &str, _path: &Path, _mode: u32, _limits: Limits) -> Result<Self, String> {
+    pub fn open(_name: &str, _config: &UnixSinkConfig) -> Result<Self, String> {
         Ok(Self)
     }
 }
