@@ -1,9 +1,15 @@
 //! A captured frame, and the pool that its buffer goes back to.
 
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use visiond_kernels::buffer::{BufferError, MemoryKind, UnifiedBuffer};
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
+
+use crate::pipeline::stop::Stop;
+
+/// How long a wait for a buffer lasts before stop is looked at again.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Which instant of a frame its timestamp marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +75,24 @@ impl FramePool {
 
     /// A free buffer, or `None` while all are on their way.
     pub fn take(&self) -> Option<PooledBuffer> {
-        match self.free.try_recv() {
-            Ok(buffer) => Some(PooledBuffer { buffer: Some(buffer), home: self.home.clone() }),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        self.free.try_recv().ok().map(|buffer| self.lend(buffer))
+    }
+
+    /// A buffer, waiting until one comes back; `None` when stop came first.
+    pub fn take_wait(&self, stop: &Stop) -> Option<PooledBuffer> {
+        while !stop.is_raised() {
+            match self.free.recv_timeout(STOP_CHECK) {
+                Ok(buffer) => return Some(self.lend(buffer)),
+                Err(RecvTimeoutError::Timeout) => {}
+                // Cannot happen, `self.home` is a sender; if it did, nothing would ever come.
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
         }
+        None
+    }
+
+    fn lend(&self, buffer: UnifiedBuffer) -> PooledBuffer {
+        PooledBuffer { buffer: Some(buffer), home: self.home.clone() }
     }
 }
 
@@ -94,6 +114,18 @@ impl PooledBuffer {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], UnifiedBuffer::as_mut_slice)
     }
+
+    /// Makes it hold at least `bytes`: a larger block of the same kind takes its place, its content is lost.
+    ///
+    /// For pictures, each of which has its own size; a camera's pool is made in the right size.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), BufferError> {
+        if let Some(buffer) = &mut self.buffer
+            && buffer.len() < bytes
+        {
+            *buffer = UnifiedBuffer::new(buffer.kind(), bytes)?;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for PooledBuffer {
@@ -102,5 +134,48 @@ impl Drop for PooledBuffer {
             // A pool that is gone wants no buffer back; it is freed here.
             let _ = self.home.send(buffer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_buffer_wakes_who_waits_for_one() {
+        let stop = Stop::new().unwrap();
+        let pool = FramePool::new(MemoryKind::Host, 1, 16).unwrap();
+        let lent = pool.take().unwrap();
+        assert!(pool.take().is_none());
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(lent);
+        });
+        assert!(pool.take_wait(&stop).is_some());
+        holder.join().unwrap();
+    }
+
+    #[test]
+    fn stop_ends_the_wait_for_a_buffer() {
+        let stop = Stop::new().unwrap();
+        let pool = FramePool::new(MemoryKind::Host, 0, 16).unwrap();
+        let raiser = stop.clone();
+        let start = std::time::Instant::now();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            raiser.raise();
+        });
+        assert!(pool.take_wait(&stop).is_none());
+        assert!(start.elapsed() < Duration::from_millis(200));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_buffer_grows_once_and_keeps_its_size_in_the_pool() {
+        let pool = FramePool::new(MemoryKind::Host, 1, 0).unwrap();
+        let mut buffer = pool.take().unwrap();
+        buffer.grow(100).unwrap();
+        drop(buffer);
+        assert_eq!(pool.take().unwrap().as_slice().len(), 100);
     }
 }

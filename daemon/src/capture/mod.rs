@@ -1,4 +1,30 @@
 //! Where frames come from: cameras, video and picture files, programs, a test pattern.
 
+pub mod clock;
 pub mod frame;
+mod pace;
+mod pattern;
+pub mod picture;
 pub mod source;
+
+use std::sync::Arc;
+
+use self::clock::SystemClock;
+use self::frame::FramePool;
+use self::source::{Source, SourceError};
+use crate::config::types::{BufferConfig, SourceConfig};
+
+/// Opens a source and makes its buffers. `name` is the camera's, for the log.
+pub fn open(source: &SourceConfig, _name: &str, buffers: &BufferConfig) -> Result<Box<dyn Source>, SourceError> {
+    let clock = Arc::new(SystemClock);
+    match source {
+        SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
+        _ => Err(SourceError::permanent("this kind of source is not read yet")),
+    }
+}
+
+/// The buffers of a source whose frames have `bytes` bytes.
+fn pool(buffers: &BufferConfig, bytes: usize) -> Result<FramePool, SourceError> {
+    FramePool::new(buffers.memory.unwrap_or_default(), buffers.count, bytes)
+        .map_err(|error| SourceError::transient(error.to_string()))
+}

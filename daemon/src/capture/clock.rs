@@ -1,0 +1,123 @@
+//! What time it is, on the two clocks that a frame's timestamp carries.
+//!
+//! Sources that wait (pattern, files at their own pace) take a [`Clock`], so that a test can move time.
+
+use std::time::Duration;
+
+use super::frame::{Instant, Timestamp};
+use crate::pipeline::stop::Stop;
+
+/// Where time comes from.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    fn monotonic_ns(&self) -> u64;
+
+    /// Nanoseconds since 1970 UTC, CLOCK_REALTIME.
+    fn realtime_ns(&self) -> u64;
+
+    /// Sleeps until `monotonic_ns` unless stop comes first; tells whether it did.
+    fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool;
+}
+
+/// The system's clocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn monotonic_ns(&self) -> u64 {
+        read(libc::CLOCK_MONOTONIC)
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        read(libc::CLOCK_REALTIME)
+    }
+
+    fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
+        let left = monotonic_ns.saturating_sub(self.monotonic_ns());
+        if left == 0 { stop.is_raised() } else { stop.sleep(Duration::from_nanos(left)) }
+    }
+}
+
+/// This instant, as the end of a frame: the timestamp of every source that is no camera.
+pub fn now(clock: &dyn Clock) -> Timestamp {
+    Timestamp { monotonic_ns: clock.monotonic_ns(), realtime_ns: clock.realtime_ns(), instant: Instant::EndOfFrame }
+}
+
+/// The timestamp of an instant that a driver gave on CLOCK_MONOTONIC.
+///
+/// Both clocks are read now and the age is taken off the wall clock, so a step of the wall clock between the capture and
+/// this call moves the result by the step.
+pub fn at_monotonic(clock: &dyn Clock, monotonic_ns: u64, instant: Instant) -> Timestamp {
+    let age_ns = i128::from(clock.monotonic_ns()) - i128::from(monotonic_ns);
+    let realtime_ns = i128::from(clock.realtime_ns()) - age_ns;
+    Timestamp { monotonic_ns, realtime_ns: u64::try_from(realtime_ns).unwrap_or(0), instant }
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write; both clocks exist on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    // Neither clock is negative: one counts from the boot, the other from 1970.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+pub mod simulated {
+    //! A clock that a test moves.
+
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Sleeping moves it; nothing waits.
+    #[derive(Debug, Default)]
+    pub struct SimulatedClock(AtomicU64);
+
+    impl SimulatedClock {
+        /// Wall clock at monotonic 0.
+        pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+
+        /// Lets time pass.
+        pub fn advance(&self, duration: Duration) {
+            self.0.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for SimulatedClock {
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn realtime_ns(&self) -> u64 {
+            Self::EPOCH_NS + self.monotonic_ns()
+        }
+
+        fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
+            self.0.fetch_max(monotonic_ns, Ordering::SeqCst);
+            stop.is_raised()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::simulated::SimulatedClock;
+    use super::*;
+
+    #[test]
+    fn a_drivers_instant_is_put_on_the_wall_clock_by_its_age() {
+        let clock = SimulatedClock::default();
+        clock.advance(Duration::from_millis(500));
+        let stamp = at_monotonic(&clock, 460_000_000, Instant::StartOfExposure);
+        assert_eq!(stamp.monotonic_ns, 460_000_000);
+        assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + 460_000_000);
+    }
+
+    #[test]
+    fn the_system_clocks_move_forward() {
+        let first = now(&SystemClock);
+        let second = now(&SystemClock);
+        assert!(second.monotonic_ns >= first.monotonic_ns);
+        assert!(first.realtime_ns > 1_700_000_000_000_000_000);
+    }
+}
