@@ -4,9 +4,37 @@
 //! replicated, not interpolated; clamped to 0..=255, not rounded); those are sampled bilinearly at half-pixel centres with
 //! edges repeated (OpenCV's `INTER_LINEAR`); each channel becomes `(value * scale - mean) / std`, stored as the tensor's
 //! type (integers rounded half to even and saturated). Bayer mosaics are demosaiced bilinearly, edges mirrored.
+//!
+//! In detail:
+//! - The edges that repeat are the frame's, also when [`Fit::Crop`] sees only a part of it.
+//! - Grey is R = G = B. Its [`ColorDescription`](crate::color::ColorDescription) says its range: full as it is, limited
+//!   expanded from 16..=235; the matrix has no meaning.
+//! - A mosaic's samples become 0..=255 by `255 / (2^bits - 1)`.
+//! - Padding is `(pad * scale - mean) / std`.
+//!
+//! How: for each row of the tensor the one or two rows of the frame that it needs are fetched at the columns that it needs
+//! (`fetch`), converted and resampled (`convert`, `bayer`) into row buffers that the next row may find again, mixed,
+//! normalised and stored (`store`). No picture is made in between.
 
-use crate::geometry::Fit;
-use crate::tensor::DType;
+mod bayer;
+mod convert;
+mod error;
+mod fetch;
+mod plan;
+mod rows;
+mod simd;
+mod store;
+
+pub use self::error::PreprocessError;
+
+use self::plan::PlanCache;
+use self::rows::{Rows, Source};
+use self::simd::Isa;
+use self::store::Writer;
+use crate::frame::{FrameView, MAX_SIDE};
+use crate::geometry::{Fit, Mapping};
+use crate::stream::Stream;
+use crate::tensor::{DType, TensorMut};
 
 /// The order of a tensor's colour channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -78,3 +106,114 @@ pub struct PreprocessSpec {
     /// Divides last, in the tensor's channel order.
     pub std: [f32; 3],
 }
+
+impl PreprocessSpec {
+    /// The tensor's shape without a batch dimension: [C, H, W] or [H, W, C].
+    pub fn shape(&self) -> [usize; 3] {
+        let (channels, height, width) = (self.order.channels(), self.height as usize, self.width as usize);
+        match self.layout {
+            TensorLayout::Nchw => [channels, height, width],
+            TensorLayout::Nhwc => [height, width, channels],
+        }
+    }
+
+    fn check(&self) -> Result<(), PreprocessError> {
+        let side = 1..=MAX_SIDE;
+        if !side.contains(&self.width) || !side.contains(&self.height) {
+            return Err(PreprocessError::Size { width: self.width, height: self.height });
+        }
+        if !matches!(self.dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8) {
+            return Err(PreprocessError::ElementType { dtype: self.dtype });
+        }
+        if !(0.0..=255.0).contains(&self.pad) {
+            return Err(PreprocessError::Pad { value: self.pad });
+        }
+        if let Fit::Crop { fraction } = self.fit
+            && !(fraction > 0.0 && fraction <= 1.0)
+        {
+            return Err(PreprocessError::CropFraction { value: fraction });
+        }
+        let channels = self.order.channels();
+        let finite = |name: &'static str, values: &[f32]| match values.iter().find(|value| !value.is_finite()) {
+            Some(&value) => Err(PreprocessError::NotFinite { name, value }),
+            None => Ok(()),
+        };
+        finite("scale", &[self.scale])?;
+        finite("mean", &self.mean[..channels])?;
+        finite("std", &self.std[..channels])?;
+        match self.std[..channels].iter().position(|&std| std == 0.0) {
+            Some(channel) => Err(PreprocessError::ZeroStd { channel }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Turns frames into one network's input.
+///
+/// Tables are made on the first frame of a size and kept for the last few sizes, so that several cameras can take turns;
+/// after that nothing is allocated. One thread; its working memory is a handful of rows.
+pub struct Preprocessor {
+    spec: PreprocessSpec,
+    isa: Isa,
+    plans: PlanCache,
+    rows: Rows,
+    writer: Writer,
+}
+
+impl Preprocessor {
+    /// Checks a spec and makes its preprocessor.
+    pub fn new(spec: PreprocessSpec) -> Result<Self, PreprocessError> {
+        spec.check()?;
+        let isa = Isa::detect();
+        let writer = Writer::new(isa, &spec);
+        Ok(Self { spec, isa, plans: PlanCache::default(), rows: Rows::default(), writer })
+    }
+
+    /// What it was made for.
+    pub fn spec(&self) -> &PreprocessSpec {
+        &self.spec
+    }
+
+    /// Writes `frame` into `out`, whose shape is [`PreprocessSpec::shape`] with any number of 1s in front. Returns the way
+    /// from the tensor's pixels back to the frame's.
+    ///
+    /// Reads of the frame only the rows and columns that are sampled, and writes the tensor once.
+    pub fn run(
+        &mut self,
+        frame: &FrameView<'_>,
+        out: &mut TensorMut<'_>,
+        stream: Stream,
+    ) -> Result<Mapping, PreprocessError> {
+        self.check_tensor(out)?;
+        match stream {
+            Stream::Host => {}
+        }
+        let plan = self.plans.get(&self.spec, (frame.width(), frame.height()));
+        let source = Source::new(self.isa, frame, self.spec.order == ChannelOrder::Grey);
+        self.rows.start(plan, &source);
+
+        let tensor = out.bytes();
+        let placed = plan.mapping.placed().map(|pixels| pixels as usize);
+        self.writer.fill_pads(tensor, placed);
+        let [x, y, width, height] = placed;
+        for i in 0..height {
+            let pair = self.rows.pair(plan, &source, i);
+            self.writer.store(&pair, [x, y + i, width], tensor);
+        }
+        Ok(plan.mapping)
+    }
+
+    fn check_tensor(&self, out: &TensorMut<'_>) -> Result<(), PreprocessError> {
+        if out.dtype() != self.spec.dtype {
+            return Err(PreprocessError::TensorType { expected: self.spec.dtype, found: out.dtype() });
+        }
+        let expected = self.spec.shape();
+        match out.shape().split_last_chunk::<3>() {
+            Some((leading, found)) if *found == expected && leading.iter().all(|&dim| dim == 1) => Ok(()),
+            _ => Err(PreprocessError::TensorShape { expected: expected.to_vec(), found: out.shape().to_vec() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

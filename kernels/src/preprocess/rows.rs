@@ -1,0 +1,105 @@
+//! Horizontally resampled rows of the frame, and which of them are still there.
+
+use super::bayer::Mosaic;
+use super::convert::{Converter, Taps};
+use super::fetch::{fetch, words};
+use super::plan::Plan;
+use super::simd::Isa;
+use super::store::RowPair;
+use crate::frame::{BayerDepth, BayerOrder, FrameView, PixelFormat};
+
+/// How one frame's rows are read.
+pub(super) struct Source<'a> {
+    frame: &'a FrameView<'a>,
+    reader: Reader,
+    planes: usize,
+    isa: Isa,
+}
+
+enum Reader {
+    Words(Converter),
+    Mosaic(BayerOrder, BayerDepth),
+}
+
+impl<'a> Source<'a> {
+    /// The rows of `frame` as luma or as red, green and blue. A grey frame has one plane either way.
+    pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
+        let format = frame.format();
+        let reader = match format {
+            PixelFormat::Bayer(order, depth) => Reader::Mosaic(order, depth),
+            _ => Reader::Words(Converter::new(format, words(format), frame.color())),
+        };
+        let planes = if luma || format == PixelFormat::Grey { 1 } else { 3 };
+        Self { frame, reader, planes, isa }
+    }
+}
+
+/// Two resampled rows of a frame, and the buffers that make them. An upscale finds both again for most rows of the tensor,
+/// a mild downscale one of them.
+#[derive(Default)]
+pub(super) struct Rows {
+    /// The planes of each slot.
+    slots: [[Vec<f32>; 3]; 2],
+    /// Which row of the frame a slot holds.
+    held: [Option<u32>; 2],
+    /// Words of the left and right pixels.
+    words: [Vec<u32>; 2],
+    mosaic: Mosaic,
+}
+
+impl Rows {
+    /// Forgets the last frame and makes room for the next. Allocates only for a frame larger than any before.
+    pub(super) fn start(&mut self, plan: &Plan, source: &Source<'_>) {
+        self.held = [None; 2];
+        let width = plan.padded_width();
+        for plane in self.slots.as_flattened_mut() {
+            plane.resize(plane.len().max(width), 0.0);
+        }
+        match source.reader {
+            Reader::Words(_) => {
+                for words in &mut self.words {
+                    words.resize(words.len().max(width), 0);
+                }
+            }
+            Reader::Mosaic(..) => self.mosaic.reserve(source.frame.width()),
+        }
+    }
+
+    /// What row `i` of the placed picture is made of.
+    pub(super) fn pair(&mut self, plan: &Plan, source: &Source<'_>, i: usize) -> RowPair<'_> {
+        let (low, high, weight) = (plan.rows.low[i], plan.rows.high[i], plan.rows.weight[i]);
+        let low_slot = self.slot_of(plan, source, low, high);
+        let high_slot = if high == low { low_slot } else { self.slot_of(plan, source, high, low) };
+        RowPair {
+            low: &self.slots[low_slot][..source.planes],
+            high: (high != low).then(|| (&self.slots[high_slot][..source.planes], weight)),
+        }
+    }
+
+    /// The slot that holds `row`, filled when none does; the slot of `kept` is left alone.
+    fn slot_of(&mut self, plan: &Plan, source: &Source<'_>, row: u32, kept: u32) -> usize {
+        if let Some(slot) = self.held.iter().position(|&held| held == Some(row)) {
+            return slot;
+        }
+        let slot = usize::from(self.held[0] == Some(kept));
+        self.held[slot] = Some(row);
+        let planes = &mut self.slots[slot][..source.planes];
+        let (y, columns) = (row as usize, &plan.columns);
+        match &source.reader {
+            Reader::Words(converter) => {
+                let width = plan.padded_width();
+                let [low, high] = self.words.each_mut().map(|words| &mut words[..width]);
+                fetch(source.frame, y, &columns.low, low);
+                if !columns.single {
+                    fetch(source.frame, y, &columns.high, high);
+                }
+                let taps = Taps { columns, low, high: (!columns.single).then_some(high) };
+                converter.resample(source.isa, &taps, planes);
+            }
+            Reader::Mosaic(order, depth) => {
+                self.mosaic.resample(source.isa, source.frame, (*order, *depth), y, columns, planes);
+            }
+        }
+        slot
+    }
+}

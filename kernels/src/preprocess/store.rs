@@ -1,0 +1,320 @@
+//! Horizontally resampled rows into the tensor: vertical mix, normalisation, element type, layout, padding.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+use super::simd::{Isa, Kernel, multiply_add};
+use super::{ChannelOrder, PreprocessSpec, TensorLayout};
+use crate::tensor::DType;
+
+/// Pads are copied from a pattern of at most so many bytes, which stays in the first-level cache.
+const PATTERN_BYTES: usize = 4096;
+
+/// What a spec makes of pixel values, and the row buffers for it; fixed for a preprocessor's life.
+pub(super) struct Writer {
+    isa: Isa,
+    /// Which of the planes (red, green, blue, or one for all) feeds a channel, when there are three.
+    plane_of: [usize; 3],
+    channels: usize,
+    gain: [f32; 3],
+    bias: [f32; 3],
+    /// One pad pixel's bytes, by channel.
+    pad: [[u8; 4]; 3],
+    dtype: DType,
+    layout: TensorLayout,
+    width: usize,
+    height: usize,
+    rows: StoreRows,
+}
+
+/// Row buffers between the normalised values and the tensor, as wide as the tensor.
+struct StoreRows {
+    /// Normalised channels.
+    channels: [Vec<f32>; 3],
+    /// The same, interleaved.
+    interleaved: Vec<f32>,
+    /// The same, as f16.
+    halves: Vec<f16>,
+}
+
+/// One or two horizontally resampled rows and how they mix.
+pub(super) struct RowPair<'a> {
+    /// The upper row's planes.
+    pub(super) low: &'a [Vec<f32>],
+    /// The lower row's planes and how much of them there is; `None` when it is nothing.
+    pub(super) high: Option<(&'a [Vec<f32>], f32)>,
+}
+
+impl Writer {
+    pub(super) fn new(isa: Isa, spec: &PreprocessSpec) -> Self {
+        let width = spec.width as usize;
+        let normalised = |value: f32, channel: usize| {
+            let (scale, mean, std) =
+                (f64::from(spec.scale), f64::from(spec.mean[channel]), f64::from(spec.std[channel]));
+            ((f64::from(value) * scale - mean) / std) as f32
+        };
+        let channels = spec.order.channels();
+        let (mut gain, mut bias, mut pad) = ([0.0; 3], [0.0; 3], [[0; 4]; 3]);
+        for channel in 0..channels {
+            gain[channel] = (f64::from(spec.scale) / f64::from(spec.std[channel])) as f32;
+            bias[channel] = normalised(0.0, channel);
+            pad[channel] = element(spec.dtype, normalised(spec.pad, channel));
+        }
+        let rows = StoreRows {
+            channels: std::array::from_fn(|_| vec![0.0; width]),
+            interleaved: vec![0.0; 3 * width],
+            halves: vec![f16::ZERO; 3 * width],
+        };
+        Self {
+            isa,
+            plane_of: if spec.order == ChannelOrder::Bgr { [2, 1, 0] } else { [0, 1, 2] },
+            channels,
+            gain,
+            bias,
+            pad,
+            dtype: spec.dtype,
+            layout: spec.layout,
+            width,
+            height: spec.height as usize,
+            rows,
+        }
+    }
+
+    /// Fills all of the tensor outside `placed` (x, y, width, height) with the pad: a plain write of those bytes.
+    pub(super) fn fill_pads(&self, tensor: &mut [u8], placed: [usize; 4]) {
+        let [x, y, width, height] = placed;
+        let size = self.dtype.size_bytes();
+        let mut pixel = [0_u8; 12];
+        match self.layout {
+            TensorLayout::Nchw => {
+                for (plane, pad) in tensor.chunks_exact_mut(self.width * self.height * size).zip(&self.pad) {
+                    fill_around(plane, self.width, [x, y, width, height], &pad[..size]);
+                }
+            }
+            TensorLayout::Nhwc => {
+                for (bytes, pad) in pixel.chunks_exact_mut(size).zip(&self.pad).take(self.channels) {
+                    bytes.copy_from_slice(&pad[..size]);
+                }
+                fill_around(tensor, self.width, placed, &pixel[..self.channels * size]);
+            }
+        }
+    }
+
+    /// Writes one row of the placed picture: `width` pixels from (`x`, `y`) of the tensor on.
+    ///
+    /// Planar f32, u8 and i8 go straight from the row buffers to the tensor; f16 and interleaved tensors pass through one
+    /// more row buffer.
+    pub(super) fn store(&mut self, pair: &RowPair<'_>, [x, y, width]: [usize; 3], tensor: &mut [u8]) {
+        let (isa, size) = (self.isa, self.dtype.size_bytes());
+        let mixes: [Mix<'_>; 3] = std::array::from_fn(|channel| self.mix(pair, channel, width));
+        let rows = &mut self.rows;
+        match self.layout {
+            TensorLayout::Nchw => {
+                for (channel, mix) in mixes.into_iter().enumerate().take(self.channels) {
+                    let start = ((channel * self.height + y) * self.width + x) * size;
+                    let out = &mut tensor[start..start + width * size];
+                    match self.dtype {
+                        DType::F16 => {
+                            let row = &mut rows.channels[channel][..width];
+                            isa.run(Store::<AsF32> { mix, out: row });
+                            halves(row, &mut rows.halves, out);
+                        }
+                        DType::U8 => isa.run(Store::<AsU8> { mix, out }),
+                        DType::I8 => isa.run(Store::<AsI8> { mix, out }),
+                        _ => isa.run(Store::<AsF32Bytes> { mix, out: out.as_chunks_mut().0 }),
+                    }
+                }
+            }
+            TensorLayout::Nhwc => {
+                let start = (y * self.width + x) * self.channels * size;
+                let out = &mut tensor[start..start + width * self.channels * size];
+                for (channel, mix) in mixes.into_iter().enumerate().take(self.channels) {
+                    isa.run(Store::<AsF32> { mix, out: &mut rows.channels[channel][..width] });
+                }
+                let channels = rows.channels.each_ref().map(|channel| &channel[..width]);
+                let row = if self.channels == 1 {
+                    channels[0]
+                } else {
+                    let row = &mut rows.interleaved[..3 * width];
+                    isa.run(Interleave { channels, out: row.as_chunks_mut().0 });
+                    row
+                };
+                let mix = Mix { low: row, high: None, low_gain: 1.0, high_gain: 0.0, bias: 0.0 };
+                match self.dtype {
+                    DType::F16 => halves(row, &mut rows.halves, out),
+                    DType::U8 => isa.run(Store::<AsU8> { mix, out }),
+                    DType::I8 => isa.run(Store::<AsI8> { mix, out }),
+                    _ => isa.run(Store::<AsF32Bytes> { mix, out: out.as_chunks_mut().0 }),
+                }
+            }
+        }
+    }
+
+    fn mix<'a>(&self, pair: &RowPair<'a>, channel: usize, width: usize) -> Mix<'a> {
+        // One plane feeds every channel.
+        let plane = if pair.low.len() == 1 { 0 } else { self.plane_of[channel] };
+        let (gain, bias) = (self.gain[channel], self.bias[channel]);
+        let low = &pair.low[plane][..width];
+        match pair.high {
+            Some((high, weight)) => Mix {
+                low,
+                high: Some(&high[plane][..width]),
+                low_gain: gain * (1.0 - weight),
+                high_gain: gain * weight,
+                bias,
+            },
+            None => Mix { low, high: None, low_gain: gain, high_gain: 0.0, bias },
+        }
+    }
+}
+
+/// A normalised value as the tensor's element; the first `size_bytes` bytes count.
+fn element(dtype: DType, value: f32) -> [u8; 4] {
+    match dtype {
+        DType::F16 => {
+            let [a, b] = f16::from_f32(value).to_ne_bytes();
+            [a, b, 0, 0]
+        }
+        DType::U8 => [AsU8::cell(value), 0, 0, 0],
+        DType::I8 => [AsI8::cell(value), 0, 0, 0],
+        _ => value.to_ne_bytes(),
+    }
+}
+
+/// Fills a picture `stride` pixels wide around `placed` with `pixel`.
+fn fill_around(picture: &mut [u8], stride: usize, placed: [usize; 4], pixel: &[u8]) {
+    let [x, y, width, height] = placed;
+    let row = stride * pixel.len();
+    let (above, rest) = picture.split_at_mut(y * row);
+    let (beside, below) = rest.split_at_mut(height * row);
+    fill(above, pixel);
+    fill(below, pixel);
+    if width < stride {
+        for row in beside.chunks_exact_mut(row) {
+            let (left, rest) = row.split_at_mut(x * pixel.len());
+            fill(left, pixel);
+            fill(&mut rest[width * pixel.len()..], pixel);
+        }
+    }
+}
+
+/// Fills `bytes` with copies of `pixel`.
+fn fill(bytes: &mut [u8], pixel: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    bytes[..pixel.len()].copy_from_slice(pixel);
+    let mut done = pixel.len();
+    while done < bytes.len() {
+        let copied = done.min(bytes.len() - done).min(PATTERN_BYTES / pixel.len() * pixel.len());
+        bytes.copy_within(..copied, done);
+        done += copied;
+    }
+}
+
+/// A row as f16 into its bytes. `half` converts eight at a time with F16C or NEON where the processor has it.
+fn halves(row: &[f32], halves: &mut [f16], out: &mut [u8]) {
+    let halves = &mut halves[..row.len()];
+    halves.convert_from_f32_slice(row);
+    for (out, half) in out.as_chunks_mut::<2>().0.iter_mut().zip(halves) {
+        *out = half.to_ne_bytes();
+    }
+}
+
+/// `low * low_gain + high * high_gain + bias`: the vertical mix and the normalisation in one.
+struct Mix<'a> {
+    low: &'a [f32],
+    high: Option<&'a [f32]>,
+    low_gain: f32,
+    high_gain: f32,
+    bias: f32,
+}
+
+/// How a value is stored.
+trait Element {
+    /// What one element of the output slice is. Bytes rather than numbers, since a tensor's bytes need not be aligned.
+    type Cell;
+    /// The stored value.
+    fn cell(value: f32) -> Self::Cell;
+}
+
+struct AsF32;
+struct AsF32Bytes;
+struct AsU8;
+struct AsI8;
+
+impl Element for AsF32 {
+    type Cell = f32;
+    #[inline(always)]
+    fn cell(value: f32) -> f32 {
+        value
+    }
+}
+
+impl Element for AsF32Bytes {
+    type Cell = [u8; 4];
+    #[inline(always)]
+    fn cell(value: f32) -> [u8; 4] {
+        value.to_ne_bytes()
+    }
+}
+
+/// 1.5 * 2^23: a small number added to it is rounded half to even into the low bits of the mantissa, two's complement.
+const ROUNDER: f32 = 12_582_912.0;
+
+impl Element for AsU8 {
+    type Cell = u8;
+    #[inline(always)]
+    fn cell(value: f32) -> u8 {
+        (value.clamp(0.0, 255.0) + ROUNDER).to_bits() as u8
+    }
+}
+
+impl Element for AsI8 {
+    type Cell = u8;
+    #[inline(always)]
+    fn cell(value: f32) -> u8 {
+        (value.clamp(-128.0, 127.0) + ROUNDER).to_bits() as u8
+    }
+}
+
+struct Store<'a, E: Element> {
+    mix: Mix<'a>,
+    out: &'a mut [E::Cell],
+}
+
+impl<E: Element> Kernel for Store<'_, E> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Mix { low, high, low_gain, high_gain, bias } = self.mix;
+        let fma = multiply_add::<FMA>;
+        match high {
+            Some(high) => {
+                for ((out, &low), &high) in self.out.iter_mut().zip(low).zip(high) {
+                    *out = E::cell(fma(high, high_gain, fma(low, low_gain, bias)));
+                }
+            }
+            None => {
+                for (out, &low) in self.out.iter_mut().zip(low) {
+                    *out = E::cell(fma(low, low_gain, bias));
+                }
+            }
+        }
+    }
+}
+
+/// Three planes into one row of pixels.
+struct Interleave<'a> {
+    channels: [&'a [f32]; 3],
+    out: &'a mut [[f32; 3]],
+}
+
+impl Kernel for Interleave<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let [a, b, c] = self.channels;
+        for (((out, &a), &b), &c) in self.out.iter_mut().zip(a).zip(b).zip(c) {
+            *out = [a, b, c];
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What must hold for every frame, and what is refused. Values are compared with numpy in tests/preprocess.rs.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+use crate::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
+
+/// A network that takes pixels as they are.
+fn plain(width: u32, height: u32) -> PreprocessSpec {
+    PreprocessSpec {
+        width,
+        height,
+        fit: Fit::Letterbox,
+        pad: 114.0,
+        order: ChannelOrder::Rgb,
+        layout: TensorLayout::Nchw,
+        dtype: DType::F32,
+        scale: 1.0,
+        mean: [0.0; 3],
+        std: [1.0; 3],
+    }
+}
+
+/// The tensor of a frame as f32, whatever its type.
+fn tensor_of(preprocessor: &mut Preprocessor, frame: &FrameView<'_>) -> Vec<f32> {
+    let (dtype, shape) = (preprocessor.spec().dtype, preprocessor.spec().shape());
+    // One byte too far on, so that nothing may rely on alignment; not zero, so that nothing may be left out.
+    let mut bytes = vec![0xa5; shape.iter().product::<usize>() * dtype.size_bytes() + 1];
+    let mut out = TensorMut::new(dtype, &shape, &mut bytes[1..]).unwrap();
+    preprocessor.run(frame, &mut out, Stream::Host).unwrap();
+    crate::tensor::TensorRef::new(dtype, &shape, &bytes[1..]).unwrap().to_f32().into_owned()
+}
+
+fn run(spec: &PreprocessSpec, frame: &FrameView<'_>) -> Vec<f32> {
+    tensor_of(&mut Preprocessor::new(spec.clone()).unwrap(), frame)
+}
+
+fn noise(count: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn formats() -> impl Strategy<Value = PixelFormat> {
+    prop::sample::select(PixelFormat::all().collect::<Vec<_>>())
+}
+
+fn colors() -> impl Strategy<Value = ColorDescription> {
+    use ColorMatrix::{Bt601, Bt709, Bt2020};
+    (prop::sample::select(vec![Bt601, Bt709, Bt2020]), any::<bool>()).prop_map(|(matrix, full)| ColorDescription {
+        matrix,
+        range: if full { ColorRange::Full } else { ColorRange::Limited },
+    })
+}
+
+fn specs() -> impl Strategy<Value = PreprocessSpec> {
+    use ChannelOrder::{Bgr, Grey, Rgb};
+    use DType::{F16, F32, I8, U8};
+    let fit = prop_oneof![
+        Just(Fit::Letterbox),
+        Just(Fit::LetterboxTopLeft),
+        Just(Fit::Stretch),
+        (0.2..=1.0).prop_map(|fraction| Fit::Crop { fraction }),
+    ];
+    (
+        1..50_u32,
+        1..50_u32,
+        fit,
+        prop::sample::select(vec![Rgb, Bgr, Grey]),
+        any::<bool>(),
+        prop::sample::select(vec![F32, F16, U8, I8]),
+    )
+        .prop_map(|(width, height, fit, order, planar, dtype)| PreprocessSpec {
+            fit,
+            order,
+            layout: if planar { TensorLayout::Nchw } else { TensorLayout::Nhwc },
+            dtype,
+            scale: if matches!(dtype, DType::I8) { 0.5 } else { 1.0 },
+            ..plain(width, height)
+        })
+}
+
+proptest! {
+    #[test]
+    fn an_even_frame_gives_an_even_tensor(
+        mut spec in specs(), format in formats(), color in colors(), w in 1..70_u32, h in 1..70_u32, value: u8,
+    ) {
+        // Where every byte is the same, so is every pixel.
+        let layout = FrameLayout::packed(format, w, h, color).unwrap();
+        let bytes = vec![value; layout.size_bytes()];
+        spec.fit = Fit::Stretch;
+        let out = run(&spec, &layout.view(&bytes).unwrap());
+        // A value between two steps may go either way.
+        let step = match spec.dtype { DType::F32 => 1e-3, DType::F16 => 0.13, _ => 1.0 };
+        let channels = spec.order.channels();
+        let pixel = |i: usize, channel: usize| match spec.layout {
+            TensorLayout::Nchw => out[channel * out.len() / channels + i],
+            TensorLayout::Nhwc => out[i * channels + channel],
+        };
+        for i in 0..out.len() / channels {
+            for channel in 0..channels {
+                prop_assert!((pixel(i, channel) - pixel(0, channel)).abs() <= step);
+            }
+        }
+    }
+
+    #[test]
+    fn both_layouts_hold_the_same_numbers(
+        spec in specs(), format in formats(), color in colors(), w in 1..70_u32, h in 1..70_u32, seed: u64,
+    ) {
+        let layout = FrameLayout::packed(format, w, h, color).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let frame = layout.view(&bytes).unwrap();
+        let planar = run(&PreprocessSpec { layout: TensorLayout::Nchw, ..spec.clone() }, &frame);
+        let interleaved = run(&PreprocessSpec { layout: TensorLayout::Nhwc, ..spec.clone() }, &frame);
+        let (channels, pixels) = (spec.order.channels(), (spec.width * spec.height) as usize);
+        for i in 0..pixels {
+            for channel in 0..channels {
+                prop_assert_eq!(planar[channel * pixels + i], interleaved[i * channels + channel]);
+            }
+        }
+    }
+
+    #[test]
+    fn padding_of_rows_is_never_seen(
+        spec in specs(), format in formats(), color in colors(), w in 1..70_u32, h in 1..70_u32, seed: u64,
+        extra in prop::array::uniform3(0..9_usize),
+    ) {
+        let packed = FrameLayout::packed(format, w, h, color).unwrap();
+        let bytes = noise(packed.size_bytes(), seed);
+        let pitches: Vec<usize> = packed.planes().iter().zip(extra).map(|(plane, extra)| plane.pitch_bytes + extra).collect();
+        let padded = FrameLayout::with_pitches(format, w, h, &pitches, color).unwrap();
+        let mut spread = noise(padded.size_bytes(), !seed);
+        for (i, (from, to)) in packed.planes().iter().zip(padded.planes()).enumerate() {
+            for y in 0..format.plane_rows(i, h) {
+                let row = &bytes[from.offset_bytes + y * from.pitch_bytes..][..from.pitch_bytes];
+                spread[to.offset_bytes + y * to.pitch_bytes..][..row.len()].copy_from_slice(row);
+            }
+        }
+        prop_assert_eq!(run(&spec, &packed.view(&bytes).unwrap()), run(&spec, &padded.view(&spread).unwrap()));
+    }
+
+    #[test]
+    fn bgr_is_rgb_with_its_channels_swapped(
+        spec in specs(), format in formats(), color in colors(), w in 1..70_u32, h in 1..70_u32, seed: u64,
+    ) {
+        let layout = FrameLayout::packed(format, w, h, color).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let frame = layout.view(&bytes).unwrap();
+        let planar = |order| PreprocessSpec { layout: TensorLayout::Nchw, order, ..spec.clone() };
+        let (rgb, bgr) = (run(&planar(ChannelOrder::Rgb), &frame), run(&planar(ChannelOrder::Bgr), &frame));
+        let pixels = rgb.len() / 3;
+        prop_assert_eq!(&rgb[..pixels], &bgr[2 * pixels..]);
+        prop_assert_eq!(&rgb[pixels..2 * pixels], &bgr[pixels..2 * pixels]);
+        prop_assert_eq!(&rgb[2 * pixels..], &bgr[..pixels]);
+    }
+
+    #[test]
+    fn a_frame_of_the_inputs_size_stays_as_it_is(w in 1..70_u32, h in 1..70_u32, seed: u64, spec in specs()) {
+        let layout = FrameLayout::packed(PixelFormat::Rgb, w, h, ColorDescription::default()).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let spec = PreprocessSpec {
+            width: w, height: h, dtype: DType::U8, order: ChannelOrder::Rgb, layout: TensorLayout::Nhwc, scale: 1.0, ..spec
+        };
+        let spec = PreprocessSpec { fit: Fit::Stretch, ..spec };
+        let same: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte)).collect();
+        prop_assert_eq!(run(&spec, &layout.view(&bytes).unwrap()), same);
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_within_rounding(
+        spec in specs(), format in formats(), color in colors(), w in 1..70_u32, h in 1..70_u32, seed: u64,
+    ) {
+        let layout = FrameLayout::packed(format, w, h, color).unwrap();
+        let bytes = noise(layout.size_bytes(), seed);
+        let frame = layout.view(&bytes).unwrap();
+        let spec = PreprocessSpec { dtype: DType::F32, ..spec };
+        let best = run(&spec, &frame);
+        let mut plain = Preprocessor::new(spec.clone()).unwrap();
+        plain.isa = Isa::BASELINE;
+        plain.writer = Writer::new(Isa::BASELINE, &spec);
+        for (best, plain) in best.iter().zip(tensor_of(&mut plain, &frame)) {
+            prop_assert!((best - plain).abs() < 1e-3, "{best} {plain}");
+        }
+    }
+}
+
+#[test]
+fn cameras_of_several_sizes_take_turns() {
+    let spec = PreprocessSpec { dtype: DType::U8, ..plain(33, 17) };
+    let mut shared = Preprocessor::new(spec.clone()).unwrap();
+    let sizes = (1..=12).map(|i| (5 * i, 64 - 5 * i));
+    for (round, (w, h)) in sizes.clone().chain(sizes.rev()).enumerate() {
+        for format in [PixelFormat::Yuyv, PixelFormat::Bayer(BayerOrder::Grbg, BayerDepth::Bits12), PixelFormat::Grey] {
+            let layout = FrameLayout::packed(format, w, h, ColorDescription::default()).unwrap();
+            let bytes = noise(layout.size_bytes(), round as u64);
+            let frame = layout.view(&bytes).unwrap();
+            assert_eq!(tensor_of(&mut shared, &frame), run(&spec, &frame), "{format} {w}x{h}");
+        }
+    }
+}
+
+#[test]
+fn the_largest_frame_fits_the_smallest_input_and_the_other_way_round() {
+    let color = ColorDescription::default();
+    let wide = FrameLayout::packed(PixelFormat::I420, MAX_SIDE, 1, color).unwrap();
+    let bytes = vec![128; wide.size_bytes()];
+    let tensor = run(&plain(1, 1), &wide.view(&bytes).unwrap());
+    assert!(tensor.iter().all(|&value| (value - 130.41).abs() < 0.01), "{tensor:?}");
+    let point = FrameLayout::packed(PixelFormat::Yuyv, 1, 1, color).unwrap();
+    let spec = PreprocessSpec { dtype: DType::U8, order: ChannelOrder::Grey, ..plain(MAX_SIDE, 2) };
+    let tensor = run(&spec, &point.view(&[128; 4]).unwrap());
+    assert_eq!((tensor[0], tensor[MAX_SIDE as usize / 2]), (114.0, 130.0));
+}
+
+#[test]
+fn a_tensor_of_a_batch_may_keep_its_leading_ones() {
+    let mut preprocessor = Preprocessor::new(PreprocessSpec { dtype: DType::U8, ..plain(2, 2) }).unwrap();
+    let layout = FrameLayout::packed(PixelFormat::Grey, 1, 1, ColorDescription::JPEG).unwrap();
+    let frame = layout.view(&[7]).unwrap();
+    let mut bytes = [0; 12];
+    let mut out = TensorMut::new(DType::U8, &[1, 3, 2, 2], &mut bytes).unwrap();
+    let mapping = preprocessor.run(&frame, &mut out, Stream::Host).unwrap();
+    assert_eq!(mapping.placed(), [0, 0, 2, 2]);
+    assert_eq!(bytes, [7; 12]);
+}
+
+#[test]
+fn a_wrong_tensor_is_an_error_that_shows_both() {
+    let mut preprocessor = Preprocessor::new(plain(4, 2)).unwrap();
+    let layout = FrameLayout::packed(PixelFormat::Grey, 1, 1, ColorDescription::JPEG).unwrap();
+    let frame = layout.view(&[7]).unwrap();
+    let mut bytes = [0; 96];
+    let mut wrong = TensorMut::new(DType::F32, &[2, 4, 3], &mut bytes).unwrap();
+    let error = preprocessor.run(&frame, &mut wrong, Stream::Host).unwrap_err().to_string();
+    assert!(error.contains("[2, 4, 3]") && error.contains("[3, 2, 4]"), "{error}");
+    let mut wrong = TensorMut::new(DType::U8, &[3, 2, 4], &mut bytes[..24]).unwrap();
+    let error = preprocessor.run(&frame, &mut wrong, Stream::Host).unwrap_err().to_string();
+    assert!(error.contains("u8") && error.contains("f32"), "{error}");
+    let mut two = [0; 192];
+    let mut wrong = TensorMut::new(DType::F32, &[2, 3, 2, 4], &mut two).unwrap();
+    assert!(preprocessor.run(&frame, &mut wrong, Stream::Host).is_err());
+}
+
+#[test]
+fn an_impossible_spec_is_refused_with_its_value() {
+    let refused = |spec: PreprocessSpec, text: &str| {
+        let error = Preprocessor::new(spec).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    let good = plain(4, 4);
+    refused(PreprocessSpec { width: 0, ..good.clone() }, "0x4");
+    refused(PreprocessSpec { height: MAX_SIDE + 1, ..good.clone() }, "16385");
+    refused(PreprocessSpec { dtype: DType::I64, ..good.clone() }, "i64");
+    refused(PreprocessSpec { std: [1.0, 0.0, 1.0], ..good.clone() }, "channel 1");
+    refused(PreprocessSpec { mean: [0.0, 0.0, f32::NAN], ..good.clone() }, "mean is NaN");
+    refused(PreprocessSpec { scale: f32::INFINITY, ..good.clone() }, "scale is inf");
+    refused(PreprocessSpec { pad: 256.0, ..good.clone() }, "pad is 256");
+    refused(PreprocessSpec { fit: Fit::Crop { fraction: 0.0 }, ..good.clone() }, "fraction is 0");
+    // What a grey input does not use may be anything.
+    assert!(Preprocessor::new(PreprocessSpec { order: ChannelOrder::Grey, std: [1.0, 0.0, 0.0], ..good }).is_ok());
+}
