@@ -14,6 +14,7 @@ fn plain(width: u32, height: u32) -> PreprocessSpec {
         width,
         height,
         fit: Fit::Letterbox,
+        sampling: Sampling::Exact,
         pad: 114.0,
         order: ChannelOrder::Rgb,
         layout: TensorLayout::Nchw,
