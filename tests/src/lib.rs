@@ -1,1 +1,197 @@
-//! What the end-to-end tests share: where the binary and the fixtures are.
+//! What the end-to-end tests share: the built binary, the media, a daemon in a folder of its own.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The workspace's folder.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// The binary under test: `VISIOND_BIN`, else the release build.
+pub fn visiond() -> PathBuf {
+    let path = std::env::var_os("VISIOND_BIN").map_or_else(|| root().join("target/release/visiond"), PathBuf::from);
+    assert!(path.is_file(), "{} is not there: run `cargo build --release -p visiond`, or ./test", path.display());
+    path
+}
+
+/// The sample network.
+pub fn model() -> PathBuf {
+    root().join("config/models/nanodet-g-416.onnx")
+}
+
+/// A sample picture.
+pub fn picture(name: &str) -> PathBuf {
+    root().join("tests/media").join(name)
+}
+
+/// The sample video, which `tests/setup` fetches.
+pub fn video() -> PathBuf {
+    let cache = || {
+        let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+        base.unwrap_or_default().join("visiond/media/vtest.avi")
+    };
+    let path = std::env::var_os("VISIOND_TEST_VIDEO").map_or_else(cache, PathBuf::from);
+    assert!(path.is_file(), "{} is not there: run tests/setup", path.display());
+    path
+}
+
+/// The backends that can be tested here: rten always, ONNX Runtime where `ORT_DYLIB_PATH` names it.
+pub fn backends() -> Vec<&'static str> {
+    let mut backends = vec!["rten"];
+    if std::env::var_os("ORT_DYLIB_PATH").is_some() {
+        backends.push("onnxruntime");
+    }
+    backends
+}
+
+/// Runs `visiond ARGS` to its end.
+pub fn run<I, S>(args: I) -> Output
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<std::ffi::OsStr>,
+{
+    Command::new(visiond()).args(args).stdin(Stdio::null()).output().expect("visiond starts")
+}
+
+/// Standard output as JSON, one value a line.
+pub fn json_lines(output: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(output).expect("UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line:?}"))).collect()
+}
+
+/// Standard error as text.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What must hold for every run, however it ended: no panic, no backtrace.
+pub fn assert_no_panic(text: &str) {
+    for word in ["panicked", "RUST_BACKTRACE", "stack backtrace"] {
+        assert!(!text.contains(word), "a panic showed:\n{text}");
+    }
+}
+
+/// A `visiond run` in a folder of its own; killed when dropped.
+pub struct Daemon {
+    /// The folder: configuration, outputs.
+    pub folder: tempfile::TempDir,
+    child: Child,
+    log: std::thread::JoinHandle<String>,
+}
+
+impl Daemon {
+    /// Starts `visiond run` on `config`, in which `{dir}`, `{model}` and `{video}` are replaced.
+    pub fn start(config: &str) -> Self {
+        Self::start_with(config, |_| {})
+    }
+
+    /// As `start`, with more said to the command.
+    pub fn start_with(config: &str, adapt: impl FnOnce(&mut Command)) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let text = fill(config, folder.path());
+        let path = folder.path().join("visiond.toml");
+        std::fs::write(&path, text).expect("the configuration is written");
+        let mut command = Command::new(visiond());
+        command.arg("run").arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        adapt(&mut command);
+        let mut child = command.spawn().expect("visiond starts");
+        let mut pipe = child.stderr.take().expect("piped");
+        let log = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Self { folder, child, log }
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("a pid")
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill(2) takes two integers; the child has not been waited for, so the pid is still its own.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0, "signal {signal}");
+    }
+
+    /// The messages in a file of JSON lines so far; a line still being written is left out.
+    pub fn messages(&self, name: &str) -> Vec<Value> {
+        let bytes = std::fs::read(self.path(name)).unwrap_or_default();
+        let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
+        json_lines(&bytes[..whole])
+    }
+
+    /// Waits until `ready` holds; panics after half a minute.
+    pub fn wait_until(&mut self, what: &str, mut ready: impl FnMut(&Self) -> bool) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !ready(self) {
+            assert!(Instant::now() < until, "waited 30 s for {what}");
+            assert!(self.child.try_wait().expect("wait").is_none(), "visiond ended while waiting for {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the end; the status, how long it took, the log. The folder lives as long as the returned value.
+    pub fn finish(mut self) -> Finished {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                break status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "visiond did not end within 120 s");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let took = began.elapsed();
+        let log = std::mem::replace(&mut self.log, std::thread::spawn(String::new)).join().expect("the log's reader");
+        assert_no_panic(&log);
+        Finished { status, took, log, daemon: self }
+    }
+
+    /// SIGTERM, then as `finish`.
+    pub fn terminate(self) -> Finished {
+        self.signal(libc::SIGTERM);
+        self.finish()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A daemon that has ended.
+pub struct Finished {
+    /// How.
+    pub status: ExitStatus,
+    /// From the wait's begin to the end.
+    pub took: Duration,
+    /// Standard error.
+    pub log: String,
+    /// Its folder is still there.
+    pub daemon: Daemon,
+}
+
+/// Replaces `{dir}`, `{model}`, `{video}` and `{media}` in a configuration.
+pub fn fill(config: &str, folder: &Path) -> String {
+    let mut text = config.replace("{dir}", &folder.display().to_string());
+    text = text.replace("{model}", &model().display().to_string());
+    text = text.replace("{media}", &root().join("tests/media").display().to_string());
+    if text.contains("{video}") {
+        text = text.replace("{video}", &video().display().to_string());
+    }
+    text
+}

@@ -1,0 +1,100 @@
+//! The other commands as a newcomer meets them: help, inspect, probe, bench, completions, check; and the message's schema.
+
+use std::ffi::OsStr;
+
+use serde_json::Value;
+use visiond_tests::{Daemon, json_lines, model, picture, root, run, stderr};
+
+#[test]
+fn every_command_explains_itself_and_the_exit_status() {
+    for command in ["run", "detect", "check", "probe", "inspect", "bench", "completions"] {
+        let output = run([command, "--help"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success());
+        assert!(text.contains("Usage:") && text.contains("Exit status:"), "{command}:\n{text}");
+    }
+    let output = run(["--no-such-option"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn completions_exist_for_the_usual_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(["completions", shell]);
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("visiond"), "{shell}");
+    }
+}
+
+#[test]
+fn inspect_tells_what_a_network_is() {
+    let output = run([OsStr::new("inspect"), OsStr::new("--json"), model().as_os_str()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let facts: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(facts["inputs"][0]["name"], "images");
+    assert!(text.contains("c56a49a7981b"), "the SHA-256 is there:\n{text}");
+    assert!(text.contains("nanodet"), "the head that fits is there:\n{text}");
+}
+
+#[test]
+fn probe_answers_in_text_and_json() {
+    assert!(run(["probe"]).status.success());
+    let output = run(["probe", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(facts.is_object());
+}
+
+#[test]
+fn bench_measures_every_stage() {
+    let output = run(["bench", "--json", "--frames", "5", "--warmup", "1", "--backend", "rten"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let _: Value = serde_json::from_str(&text).unwrap();
+    for word in ["preprocess", "infer", "postprocess", "median", "p90", "p99"] {
+        assert!(text.contains(word), "{word} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn the_shipped_configurations_are_right() {
+    for file in ["config/visiond.toml", "config/demo.toml"] {
+        let output = run([OsStr::new("check"), root().join(file).as_os_str()]);
+        // The demo's video and a real camera need not be here: a warning, not an error.
+        assert!(output.status.success(), "{file}:\n{}{}", stderr(&output), String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn what_is_published_is_what_the_schema_says() {
+    let schema: Value =
+        serde_json::from_slice(&std::fs::read(root().join("docs/message.schema.json")).unwrap()).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let assert_valid = |message: &Value| {
+        let errors: Vec<String> =
+            schema.iter_errors(message).map(|e| format!("{e} at {}", e.instance_path())).collect();
+        assert!(errors.is_empty(), "{errors:?} in {message}");
+    };
+    let output = run([
+        OsStr::new("detect"),
+        OsStr::new("--json"),
+        picture("astronaut.png").as_os_str(),
+        picture("coffee.png").as_os_str(),
+    ]);
+    let messages = json_lines(&output.stdout);
+    assert_eq!(messages.len(), 2);
+    messages.iter().for_each(assert_valid);
+    // The check itself can fail.
+    let mut wrong = messages[0].clone();
+    wrong["frame"]["widht"] = 5.into();
+    assert!(!schema.is_valid(&wrong));
+
+    let mut daemon = Daemon::start(
+        "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{model}\"\n[[camera]]\nname = \"cat\"\n\
+         [camera.source]\ntype = \"images\"\npath = \"{media}\"\nrepeat = true\nfps = 10\n\
+         [[sink]]\ntype = \"file\"\npath = \"{dir}/out.jsonl\"\n",
+    );
+    daemon.wait_until("six messages", |d| d.messages("out.jsonl").len() >= 6);
+    let ended = daemon.terminate();
+    ended.daemon.messages("out.jsonl").iter().for_each(assert_valid);
+}
