@@ -5,6 +5,7 @@
 
 mod file;
 pub mod message;
+mod outage;
 mod poll;
 mod queue;
 mod stdout;
@@ -274,3 +275,6 @@ fn open(config: &SinkConfig) -> Result<Box<dyn Sink>, PublishError> {
     };
     opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
 }
+
+#[cfg(test)]
+mod tests;

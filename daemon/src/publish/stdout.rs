@@ -7,8 +7,10 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::file::explain;
+use super::outage::Outage;
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
 use super::{Ended, Sink};
@@ -19,25 +21,13 @@ const CHUNK_BYTES: usize = 4096;
 /// How long until the end of the daemon is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long after a failed write the next is tried.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
-
 /// The sink of `type = "stdout"`.
 #[derive(Debug)]
 pub struct Stdout {
-    name: String,
     output: File,
-    /// The last write failed, and that was logged.
-    broken: Option<Broken>,
+    outage: Outage,
     /// The end of a line whose beginning is written already; it goes before anything else.
     tail: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Broken {
-    reason: String,
-    next_try: Instant,
-    lost: u64,
 }
 
 /// Why a line is not out.
@@ -59,14 +49,10 @@ impl Stdout {
     }
 
     fn new(name: &str, output: File) -> Self {
-        Self { name: name.to_owned(), output, broken: None, tail: Vec::new() }
+        Self { output, outage: Outage::new(format!("sink {name}: standard output")), tail: Vec::new() }
     }
 
     fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), Failure> {
-        if self.broken.as_ref().is_some_and(|broken| Instant::now() < broken.next_try) {
-            // Not tried, so nothing to say that was not said.
-            return Err(Failure::Other(io::ErrorKind::WouldBlock.into()));
-        }
         let tail = std::mem::take(&mut self.tail);
         if let Err((rest, failure)) = self.write_all(&tail, queue) {
             self.tail = tail[tail.len() - rest..].to_vec();
@@ -111,28 +97,6 @@ impl Stdout {
         }
         Ok(())
     }
-
-    fn works(&mut self) {
-        if let Some(broken) = self.broken.take() {
-            log::info!("sink {}: standard output works again; {} messages were lost", self.name, broken.lost);
-        }
-    }
-
-    fn fails(&mut self, error: &io::Error) {
-        let next_try = Instant::now() + RETRY_AFTER;
-        match &mut self.broken {
-            Some(broken) if Instant::now() < broken.next_try => broken.lost += 1,
-            Some(broken) if broken.reason == error.to_string() => {
-                broken.next_try = next_try;
-                broken.lost += 1;
-            }
-            _ => {
-                log::error!("sink {}: standard output cannot be written: {error}; trying on", self.name);
-                let lost = 1 + self.broken.as_ref().map_or(0, |broken| broken.lost);
-                self.broken = Some(Broken { reason: error.to_string(), next_try, lost });
-            }
-        }
-    }
 }
 
 impl Sink for Stdout {
@@ -144,13 +108,19 @@ impl Sink for Stdout {
                 Popped::TimedOut => continue,
                 Popped::Closed => return Ended::Closed,
             };
+            if !self.outage.may_try() {
+                self.outage.lost(1);
+                Counters::add(&queue.counters.failed, 1);
+                continue;
+            }
             match self.write(message.line(), queue) {
                 Ok(()) => {
-                    self.works();
+                    self.outage.works();
                     Counters::add(&queue.counters.written, 1);
                 }
                 Err(Failure::Other(error)) => {
-                    self.fails(&error);
+                    self.outage.fails(&explain(&error));
+                    self.outage.lost(1);
                     Counters::add(&queue.counters.failed, 1);
                 }
                 Err(Failure::Overdue) => {
@@ -170,6 +140,82 @@ impl Stdout {
     /// Whether the pipe's other end is closed, which is told also while there is nothing to write.
     fn reader_is_gone(&self) -> bool {
         let mut ready = [entry(&self.output, 0)];
-        poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & libc::POLLERR != 0
+        poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::types::WhenFull;
+    use crate::pipeline::stop::Stop;
+    use crate::publish::queue::Published;
+    use crate::publish::tests::message;
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
+
+    fn queue_of(count: u64) -> Queue {
+        let queue = Queue::new(count as usize, WhenFull::DropOldest, &Stop::new().unwrap());
+        for sequence in 0..count {
+            queue.push(&Arc::new(Published::new(message(sequence, 3))));
+        }
+        queue
+    }
+
+    fn sink(output: impl Into<OwnedFd>) -> Box<Stdout> {
+        Box::new(Stdout::new("stdout", output.into().into()))
+    }
+
+    #[test]
+    fn a_reader_gets_every_line_and_its_leaving_is_told() {
+        let (reader, writer) = io::pipe().unwrap();
+        let queue = Arc::new(queue_of(500));
+        let thread = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || sink(writer).run(&queue))
+        };
+        let mut lines = BufReader::new(reader).lines();
+        for sequence in 0..500 {
+            let line: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            assert_eq!(line["sequence"], sequence);
+        }
+        // Nothing is written from here on, and still the closed pipe is noticed.
+        drop(lines);
+        assert_eq!(thread.join().unwrap(), Ended::ReaderGone);
+        assert_eq!(queue.counters.written.load(Ordering::Relaxed), 500);
+    }
+
+    #[test]
+    fn a_reader_that_stopped_reading_does_not_hold_up_the_end() {
+        let (reader, writer) = io::pipe().unwrap();
+        let queue = queue_of(2000);
+        let started = Instant::now();
+        queue.close(started + Duration::from_millis(300));
+        assert_eq!(sink(writer).run(&queue), Ended::Closed);
+        assert!(started.elapsed() < Duration::from_millis(600), "{:?}", started.elapsed());
+        drop(reader);
+    }
+
+    #[test]
+    fn a_full_device_loses_messages_by_count_and_nothing_else() {
+        let queue = queue_of(20);
+        queue.close(Instant::now() + Duration::from_secs(5));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        assert_eq!(sink(full).run(&queue), Ended::Closed);
+        assert_eq!(queue.counters.failed.load(Ordering::Relaxed), 20);
+        assert_eq!(queue.counters.written.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_closed_output_in_the_middle_is_no_error_but_an_end() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let queue = queue_of(2000);
+        let thread = std::thread::spawn(move || sink(writer).run(&queue));
+        reader.read_exact(&mut [0; 10_000]).unwrap();
+        drop(reader);
+        assert_eq!(thread.join().unwrap(), Ended::ReaderGone);
     }
 }

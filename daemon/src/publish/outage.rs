@@ -1,0 +1,78 @@
+//! An output that does not work for a while: said once when it begins, changes and ends, tried again ever more rarely.
+
+use std::time::{Duration, Instant};
+
+/// The first wait before another attempt.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// The longest.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Whether an output works, and when to try again if not.
+#[derive(Debug)]
+pub struct Outage {
+    /// What the log calls the output.
+    what: String,
+    current: Option<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    reason: String,
+    since: Instant,
+    wait: Duration,
+    next_try: Instant,
+    lost: u64,
+}
+
+impl Outage {
+    /// Of an output that works so far.
+    pub fn new(what: String) -> Self {
+        Self { what, current: None }
+    }
+
+    /// Whether it works, or it is time to try again.
+    pub fn may_try(&self) -> bool {
+        self.current.as_ref().is_none_or(|current| Instant::now() >= current.next_try)
+    }
+
+    /// An attempt failed.
+    pub fn fails(&mut self, reason: &str) {
+        let now = Instant::now();
+        match &mut self.current {
+            Some(current) => {
+                if current.reason != reason {
+                    log::error!("{} still cannot be written: {reason}", self.what);
+                    reason.clone_into(&mut current.reason);
+                }
+                current.wait = (current.wait * 2).min(LONGEST_WAIT);
+                current.next_try = now + current.wait;
+            }
+            None => {
+                log::error!("{} cannot be written: {reason}; what comes is lost until it can, tried again", self.what);
+                self.current = Some(Current {
+                    reason: reason.to_owned(),
+                    since: now,
+                    wait: FIRST_WAIT,
+                    next_try: now + FIRST_WAIT,
+                    lost: 0,
+                });
+            }
+        }
+    }
+
+    /// Counts what the outage costs.
+    pub fn lost(&mut self, n: u64) {
+        if let Some(current) = &mut self.current {
+            current.lost += n;
+        }
+    }
+
+    /// An attempt went well.
+    pub fn works(&mut self) {
+        if let Some(current) = self.current.take() {
+            let seconds = current.since.elapsed().as_secs_f32();
+            log::info!("{} is written again after {seconds:.1} s; {} lost meanwhile", self.what, current.lost);
+        }
+    }
+}
