@@ -1,0 +1,101 @@
+//! How long to wait before trying again, and how often to say the same thing.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+/// Pauses that double from the first to the limit, each shortened by up to a quarter at random, so that cameras lost
+/// together (a hub, a switch) do not all come back in the same instant.
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    first: Duration,
+    limit: Duration,
+    next: Duration,
+    random: u64,
+}
+
+impl Backoff {
+    /// Pauses from `first` to `limit`.
+    pub fn new(first: Duration, limit: Duration) -> Self {
+        // Each RandomState has keys of its own, which makes it a seed without a dependency.
+        let random = RandomState::new().hash_one(0_u8) | 1;
+        Self { first, limit, next: first, random }
+    }
+
+    /// The next pause.
+    pub fn pause(&mut self) -> Duration {
+        let whole = self.next;
+        self.next = (whole * 2).min(self.limit);
+        // xorshift64: any non-zero state gives the next.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let part = (self.random >> 40) as f64 / (1_u64 << 24) as f64;
+        whole.mul_f64(1.0 - part / 4.0)
+    }
+
+    /// All is well again: the next pause is the first.
+    pub fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+/// Lets one log line through in a while and counts the others.
+#[derive(Debug)]
+pub struct RateLimit {
+    interval: Duration,
+    last: Option<Instant>,
+    held_back: u64,
+}
+
+impl RateLimit {
+    /// One line in `interval` at most.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, last: None, held_back: 0 }
+    }
+
+    /// Whether to write a line `now`; if so, how many were held back since the last.
+    pub fn pass(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.duration_since(last) < self.interval) {
+            self.held_back += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.held_back))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_limit_and_begin_anew() {
+        let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+        let expected = [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0];
+        for whole in expected {
+            let pause = backoff.pause().as_secs_f64();
+            assert!(pause <= whole && pause >= whole * 0.749, "{pause} of {whole}");
+        }
+        backoff.reset();
+        assert!(backoff.pause() <= Duration::from_millis(250));
+    }
+
+    #[test]
+    fn two_cameras_do_not_pause_alike() {
+        let pauses = || {
+            let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(64));
+            std::array::from_fn::<_, 6, _>(|_| backoff.pause())
+        };
+        assert_ne!(pauses(), pauses());
+    }
+
+    #[test]
+    fn a_flood_becomes_one_line_and_a_number() {
+        let mut limit = RateLimit::new(Duration::from_secs(10));
+        let start = Instant::now();
+        assert_eq!(limit.pass(start), Some(0));
+        assert_eq!(limit.pass(start + Duration::from_secs(1)), None);
+        assert_eq!(limit.pass(start + Duration::from_secs(9)), None);
+        assert_eq!(limit.pass(start + Duration::from_secs(10)), Some(2));
+    }
+}

@@ -1,0 +1,178 @@
+//! A histogram of durations that many threads write and one reads: fixed buckets, no allocation, no lock.
+//!
+//! Buckets as in HDR histograms: exact up to 31 us, then 16 to each power of two, so that a value is known to 6.3 % and a
+//! percentile (the middle of its bucket) to 3.2 %. Everything from 71 minutes on falls into the last bucket.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Sub-buckets of a power of two, as a power of two.
+const SUB_BITS: u32 = 4;
+const SUB: usize = 1 << SUB_BITS;
+/// Values of more bits are counted as the largest of so many.
+const MAX_BITS: u32 = 32;
+/// Number of buckets.
+const BUCKETS: usize = (MAX_BITS - SUB_BITS + 1) as usize * SUB;
+
+fn bucket_of(value: u64) -> usize {
+    let value = value.min((1 << MAX_BITS) - 1);
+    if value < SUB as u64 {
+        return value as usize;
+    }
+    let exponent = value.ilog2();
+    let sub = (value >> (exponent - SUB_BITS)) as usize & (SUB - 1);
+    (exponent - SUB_BITS + 1) as usize * SUB + sub
+}
+
+/// The bucket's smallest value and the next bucket's.
+fn bounds(bucket: usize) -> (u64, u64) {
+    if bucket < SUB {
+        return (bucket as u64, bucket as u64 + 1);
+    }
+    let shift = (bucket / SUB - 1) as u32;
+    let low = ((SUB + bucket % SUB) as u64) << shift;
+    (low, low + (1 << shift))
+}
+
+/// Durations in microseconds.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_us: AtomicU64,
+    max_us: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_us: AtomicU64::new(0), max_us: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// Counts a value. Three atomic additions.
+    pub fn record_us(&self, value_us: u64) {
+        self.buckets[bucket_of(value_us)].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(value_us, Ordering::Relaxed);
+        self.max_us.fetch_max(value_us, Ordering::Relaxed);
+    }
+
+    /// What it holds now. Values that are recorded meanwhile may or may not be in it.
+    pub fn snapshot(&self) -> HistogramSnapshot {
+        HistogramSnapshot {
+            buckets: self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect(),
+            sum_us: self.sum_us.load(Ordering::Relaxed),
+            max_us: self.max_us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A histogram at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistogramSnapshot {
+    buckets: Box<[u64]>,
+    sum_us: u64,
+    max_us: u64,
+}
+
+impl HistogramSnapshot {
+    /// Values counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Sum of the values.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// Largest value ever counted, exactly.
+    pub fn max_us(&self) -> u64 {
+        self.max_us
+    }
+
+    /// The value that a part `quantile` (0 to 1) of all values does not exceed; 0 when there is none.
+    pub fn quantile_us(&self, quantile: f64) -> u64 {
+        let count = self.count();
+        if count == 0 {
+            return 0;
+        }
+        let rank = ((count as f64 * quantile).ceil() as u64).clamp(1, count);
+        let mut seen = 0;
+        for (bucket, &values) in self.buckets.iter().enumerate() {
+            seen += values;
+            if seen >= rank {
+                let (low, next) = bounds(bucket);
+                return ((low + next - 1) / 2).min(self.max_us);
+            }
+        }
+        self.max_us
+    }
+
+    /// What was counted since `earlier`, a snapshot of the same histogram. The largest value stays that of all time.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let buckets = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        Self { buckets, sum_us: self.sum_us.saturating_sub(earlier.sum_us), max_us: self.max_us }
+    }
+
+    /// Adds another histogram's values.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.sum_us += other.sum_us;
+        self.max_us = self.max_us.max(other.max_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn buckets_stand_side_by_side_and_none_is_wider_than_a_sixteenth() {
+        for bucket in 0..BUCKETS {
+            let (low, next) = bounds(bucket);
+            assert_eq!(bucket_of(low), bucket);
+            assert_eq!(bucket_of(next - 1), bucket);
+            assert!((next - low) * 16 <= low.max(16), "{bucket}");
+            if bucket + 1 < BUCKETS {
+                assert_eq!(bounds(bucket + 1).0, next);
+            }
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn an_empty_histogram_has_no_percentile() {
+        assert_eq!(Histogram::default().snapshot().quantile_us(0.5), 0);
+    }
+
+    #[test]
+    fn a_difference_forgets_what_came_before() {
+        let histogram = Histogram::default();
+        histogram.record_us(1_000_000);
+        let before = histogram.snapshot();
+        histogram.record_us(10);
+        histogram.record_us(12);
+        let new = histogram.snapshot().since(&before);
+        assert_eq!((new.count(), new.sum_us(), new.quantile_us(0.99)), (2, 22, 12));
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_are_right_to_a_twentieth(mut values in prop::collection::vec(0..10_000_000_u64, 1..300)) {
+            let histogram = Histogram::default();
+            values.iter().for_each(|&value| histogram.record_us(value));
+            values.sort_unstable();
+            let snapshot = histogram.snapshot();
+            prop_assert_eq!(snapshot.count(), values.len() as u64);
+            prop_assert_eq!(snapshot.sum_us(), values.iter().sum::<u64>());
+            for quantile in [0.0, 0.5, 0.9, 0.99, 1.0] {
+                let rank = ((values.len() as f64 * quantile).ceil() as usize).clamp(1, values.len());
+                let (exact, told) = (values[rank - 1] as f64, snapshot.quantile_us(quantile) as f64);
+                prop_assert!((told - exact).abs() <= exact * 0.05, "{} {} {}", quantile, exact, told);
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A lane: the thread of one model. Takes the newest frames of its cameras, looks at them in one run, and publishes.
+//!
+//! A frame's buffer is given back as soon as the frame is a tensor, unless pictures are drawn of its camera. A frame that
+//! fails costs that frame; a network that fails again and again is built anew; a panic costs the frames in hand, and the
+//! lane begins anew after a pause. Other lanes and all cameras go on meanwhile. The lane sleeps on the inbox: it never spins.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use visiond_engine::detector::Detection;
+
+use super::backoff::{Backoff, RateLimit};
+use super::inbox::{Delivery, Inbox, Taken};
+use super::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics};
+use super::network::{Build, Network, NetworkError};
+use super::stop::Stop;
+use crate::annotate::annotator::Annotator;
+use crate::capture::clock::Clock;
+use crate::capture::frame::Frame;
+use crate::publish::message::{DetectionMessage, Message, ModelFacts, Timings};
+
+/// Runs that fail one after the other until the network is built anew.
+const FAILURES_UNTIL_REBUILD: u32 = 3;
+/// The lane looks up so often when nothing comes.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A frame in the mailbox.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The frame.
+    pub frame: Frame,
+    /// When it was put there, on CLOCK_MONOTONIC.
+    pub queued_ns: u64,
+}
+
+/// Where messages go: the publisher, or a test's list.
+pub type Outlet = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
+
+/// How many messages may still go out, over all lanes.
+#[derive(Debug)]
+pub struct Budget {
+    left: AtomicU64,
+    stop: Stop,
+}
+
+impl Budget {
+    /// `messages`, or no limit. The last one raises `stop`.
+    pub fn new(messages: Option<u64>, stop: &Stop) -> Self {
+        Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
+    }
+
+    /// Whether one more may go out.
+    fn spend(&self) -> bool {
+        let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if matches!(spent, Ok(0 | 1) | Err(_)) {
+            self.stop.raise();
+        }
+        spent.is_ok()
+    }
+}
+
+/// What a lane knows of a camera. Its number in the inbox is its place in [`Lane::cameras`].
+pub struct LaneCamera {
+    /// Its counters and name.
+    pub metrics: Arc<CameraMetrics>,
+    /// Who draws its pictures.
+    pub annotator: Option<Arc<Annotator>>,
+    /// Whether its frames and pictures must not be lost.
+    pub delivery: Delivery,
+}
+
+/// One model's thread, before it runs.
+pub struct Lane {
+    /// Its counters and name.
+    pub metrics: Arc<LaneMetrics>,
+    /// What messages say of the model.
+    pub model: Arc<ModelFacts>,
+    /// Its cameras.
+    pub cameras: Vec<LaneCamera>,
+    /// Where their frames stand.
+    pub inbox: Arc<Inbox<Arrival>>,
+    /// Where messages go.
+    pub outlet: Outlet,
+    /// How many may.
+    pub budget: Arc<Budget>,
+    /// Makes the network anew.
+    pub build: Build,
+    /// Time of ages.
+    pub clock: Arc<dyn Clock>,
+    /// Ends a pause early.
+    pub stop: Stop,
+}
+
+/// A frame in hand.
+struct Work {
+    camera: usize,
+    /// Kept past the preprocess only where pictures are drawn.
+    frame: Option<Frame>,
+    /// Complete but for what the run tells.
+    message: Message,
+    /// Its slot in the run; `None` until it is a tensor.
+    slot: Option<usize>,
+    /// The message is complete.
+    looked_at: bool,
+}
+
+/// What lives as long as the lane's thread.
+struct Hands {
+    taken: Vec<(usize, Arrival)>,
+    works: VecDeque<Work>,
+    found: Vec<Detection>,
+    backoff: Backoff,
+    failures: u32,
+    complaints: RateLimit,
+}
+
+impl Lane {
+    /// Looks at frames until the inbox has ended or stopped.
+    pub fn run(self, network: Box<dyn Network>) {
+        let mut hands = Hands {
+            taken: Vec::with_capacity(self.cameras.len()),
+            works: VecDeque::with_capacity(self.cameras.len()),
+            found: Vec::new(),
+            backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
+            failures: 0,
+            complaints: RateLimit::new(Duration::from_secs(10)),
+        };
+        let mut network = Some(network);
+        // After a panic `hands` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.
+        while catch_unwind(AssertUnwindSafe(|| self.serve(&mut network, &mut hands))).is_err() {
+            // The panic hook has logged where and why.
+            log::error!("model {}: beginning anew after a panic", self.metrics.name);
+            self.metrics.count_error();
+            self.discard(&mut hands);
+            network = None;
+        }
+        self.metrics.enter(Activity::Ended);
+    }
+
+    /// Returns when there is nothing more to do.
+    fn serve(&self, network: &mut Option<Box<dyn Network>>, hands: &mut Hands) {
+        loop {
+            let Some(ready) = network else {
+                *network = self.rebuild(hands);
+                if network.is_none() {
+                    return;
+                }
+                continue;
+            };
+            self.metrics.enter(Activity::Idle);
+            match self.inbox.take(ready.batch(), IDLE, &mut hands.taken) {
+                Taken::TimedOut => continue,
+                Taken::Ended | Taken::Stopped => return,
+                Taken::Frames => {}
+            }
+            self.metrics.enter(Activity::Looking);
+            self.look(ready.as_mut(), hands);
+            self.metrics.enter(Activity::Publishing);
+            while let Some(work) = hands.works.pop_front() {
+                self.finish(work);
+            }
+            if hands.failures >= FAILURES_UNTIL_REBUILD {
+                log::warn!(
+                    "model {}: {} runs failed one after the other, building it anew",
+                    self.metrics.name,
+                    hands.failures
+                );
+                *network = None;
+            }
+        }
+    }
+
+    /// A new network, tried again after ever longer pauses; `None` when the daemon stops.
+    fn rebuild(&self, hands: &mut Hands) -> Option<Box<dyn Network>> {
+        loop {
+            self.metrics.enter(Activity::Backoff);
+            let pause = hands.backoff.pause();
+            if self.stop.sleep(pause) {
+                return None;
+            }
+            self.metrics.enter(Activity::Looking);
+            match (self.build)() {
+                Ok(network) => {
+                    self.metrics.count_rebuild();
+                    hands.failures = 0;
+                    log::info!("model {}: built anew", self.metrics.name);
+                    return Some(network);
+                }
+                Err(error) => {
+                    self.metrics.count_error();
+                    log::error!("model {}: cannot be built anew: {error}; trying again", self.metrics.name);
+                }
+            }
+        }
+    }
+
+    /// One run over what was taken. What is complete afterwards says so; the rest failed, and was logged.
+    fn look(&self, network: &mut dyn Network, hands: &mut Hands) {
+        let now_ns = self.clock.monotonic_ns();
+        hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| self.begin(camera, arrival, now_ns)));
+
+        let mut frames = 0;
+        for work in &mut hands.works {
+            let start = Instant::now();
+            match self.load(network, frames, work) {
+                Ok(()) => {
+                    work.message.timings_us.preprocess = micros(start.elapsed());
+                    work.slot = Some(frames);
+                    frames += 1;
+                }
+                Err(error) => self.complain(&mut hands.complaints, work, &error),
+            }
+        }
+        let Some(first) = hands.works.iter().find(|work| work.slot.is_some()) else { return };
+
+        let start = Instant::now();
+        let result = network.infer(frames);
+        let infer_us = micros(start.elapsed());
+        self.metrics.count_run();
+        if let Err(error) = result {
+            hands.failures += 1;
+            self.complain(&mut hands.complaints, first, &error);
+            return;
+        }
+        hands.failures = 0;
+        hands.backoff.reset();
+
+        for work in &mut hands.works {
+            let Some(slot) = work.slot else { continue };
+            let start = Instant::now();
+            if let Err(error) = network.detections(slot, &mut hands.found) {
+                self.complain(&mut hands.complaints, work, &error);
+                continue;
+            }
+            let named = |found: &Detection| DetectionMessage::new(found, network.label(found.class_id));
+            work.message.detections = hands.found.iter().filter_map(named).collect();
+            work.message.timings_us.infer = infer_us;
+            work.message.timings_us.postprocess = micros(start.elapsed());
+            work.looked_at = true;
+        }
+    }
+
+    /// A frame that was taken out of the inbox at `now_ns`.
+    fn begin(&self, camera: usize, Arrival { frame, queued_ns }: Arrival, now_ns: u64) -> Work {
+        let timings = Timings {
+            capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
+            queue: now_ns.saturating_sub(queued_ns) / 1_000,
+            ..Timings::default()
+        };
+        let name = &self.cameras[camera].metrics.name;
+        let message = Message::new(name, &self.model, &frame, timings, &[], |_| Arc::clone(name));
+        Work { camera, frame: Some(frame), message, slot: None, looked_at: false }
+    }
+
+    /// Makes the frame a tensor, and gives its buffer back unless it will be drawn.
+    fn load(&self, network: &mut dyn Network, slot: usize, work: &mut Work) -> Result<(), NetworkError> {
+        let Some(frame) = &work.frame else { return Ok(()) };
+        network.load(slot, &frame.view()?)?;
+        if self.cameras[work.camera].annotator.is_none() {
+            work.frame = None;
+        }
+        Ok(())
+    }
+
+    /// Sends the message, and the frame to whoever draws it; or counts the frame as failed.
+    fn finish(&self, work: Work) {
+        let camera = &self.cameras[work.camera];
+        if !work.looked_at {
+            camera.metrics.count_dropped(DropCause::Failed, 1);
+            return;
+        }
+        if !self.budget.spend() {
+            return;
+        }
+        let mut message = work.message;
+        message.timings_us.total = self.clock.monotonic_ns().saturating_sub(message.monotonic_ns) / 1_000;
+        let message = Arc::new(message);
+        (self.outlet)(&message);
+        camera.metrics.count_published(&message);
+        self.metrics.note_frame();
+        if let (Some(annotator), Some(frame)) = (&camera.annotator, work.frame) {
+            match camera.delivery {
+                Delivery::NewestWins => annotator.offer(frame, message),
+                Delivery::Lossless => annotator.offer_wait(frame, message),
+            }
+        }
+    }
+
+    /// After a panic: what was in hand has failed.
+    fn discard(&self, hands: &mut Hands) {
+        let works = hands.works.drain(..).map(|work| work.camera);
+        for camera in works.chain(hands.taken.drain(..).map(|(camera, _)| camera)) {
+            self.cameras[camera].metrics.count_dropped(DropCause::Failed, 1);
+        }
+    }
+
+    fn complain(&self, complaints: &mut RateLimit, work: &Work, error: &NetworkError) {
+        self.metrics.count_error();
+        let Some(held_back) = complaints.pass(Instant::now()) else { return };
+        let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
+        let (model, camera) = (&self.metrics.name, &self.cameras[work.camera].metrics.name);
+        log::error!("model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+#[cfg(test)]
+pub mod testing;
+
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+//! Frames, messages and networks that tests of the pipeline make up.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
+
+use super::*;
+use crate::capture::clock::{SystemClock, now};
+use crate::capture::frame::FramePool;
+use crate::publish::message::{FrameFacts, SCHEMA};
+
+/// A message with one detection a label.
+pub fn message(camera: &str, labels: &[&str]) -> Message {
+    let detection = |label: &&str| DetectionMessage {
+        class_id: 0,
+        label: Arc::from(*label),
+        score: 0.5,
+        bounds: None,
+        keypoints: Vec::new(),
+    };
+    Message {
+        schema: SCHEMA,
+        camera: camera.into(),
+        sequence: 0,
+        captured_at: String::new(),
+        monotonic_ns: 0,
+        frame: FrameFacts { width: 1, height: 1, format: "grey", file: None },
+        model: model_facts(),
+        timings_us: Timings { total: 1_000, ..Timings::default() },
+        detections: labels.iter().map(detection).collect(),
+    }
+}
+
+/// Facts of no particular model.
+pub fn model_facts() -> Arc<ModelFacts> {
+    Arc::new(ModelFacts { name: "fake".into(), sha256: "0".repeat(64) })
+}
+
+/// A grey frame of 4x2 pixels out of `pool`, each of value `sequence`.
+pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
+    let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
+    let mut buffer = pool.take()?;
+    buffer.as_mut_slice().fill(sequence as u8);
+    Some(Frame { layout, buffer, sequence, timestamp: now(&SystemClock), name: None })
+}
+
+/// A pool of buffers for [`frame`].
+pub fn pool(buffers: usize) -> FramePool {
+    FramePool::new(MemoryKind::Host, buffers, 8).unwrap()
+}
+
+/// What a fake network does to a frame, by the frame's first pixel.
+#[derive(Clone, Copy)]
+pub enum Act {
+    /// Sees one thing of the class that the pixel says.
+    See,
+    /// Fails in the preprocess.
+    FailLoad,
+    /// Fails in the run.
+    FailRun,
+    /// Fails in the head.
+    FailHead,
+    /// Panics in the run.
+    Panic,
+}
+
+/// A network that does as it is told.
+pub struct Fake {
+    batch: usize,
+    act: fn(u8) -> Act,
+    slots: Vec<u8>,
+}
+
+impl Fake {
+    /// Up to `batch` frames a run.
+    pub fn new(batch: usize, act: fn(u8) -> Act) -> Self {
+        Self { batch, act, slots: vec![0; batch] }
+    }
+}
+
+impl Network for Fake {
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
+    fn label(&self, class_id: u32) -> Arc<str> {
+        format!("class {class_id}").into()
+    }
+
+    fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), NetworkError> {
+        self.slots[slot] = frame.planes()[0].bytes[0];
+        match (self.act)(self.slots[slot]) {
+            Act::FailLoad => Err("the frame is odd".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn infer(&mut self, frames: usize) -> Result<(), NetworkError> {
+        for &pixel in &self.slots[..frames] {
+            match (self.act)(pixel) {
+                Act::FailRun => return Err("the run failed".into()),
+                Act::Panic => panic!("made to panic"),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn detections(&mut self, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+        out.clear();
+        if let Act::FailHead = (self.act)(self.slots[slot]) {
+            return Err("the head failed".into());
+        }
+        let class_id = u32::from(self.slots[slot]);
+        out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), keypoints: Vec::new() });
+        Ok(())
+    }
+}
+
+/// An outlet whose messages a test receives.
+pub fn outlet() -> (Outlet, Receiver<Arc<Message>>) {
+    let (send, receive): (Sender<Arc<Message>>, _) = channel();
+    let send = Mutex::new(send);
+    (Arc::new(move |message: &Arc<Message>| drop(send.lock().unwrap().send(Arc::clone(message)))), receive)
+}

@@ -1,0 +1,177 @@
+//! Lanes with networks that do as they are told.
+
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+
+use super::testing::*;
+use super::*;
+use crate::capture::clock::SystemClock;
+use crate::capture::frame::FramePool;
+use crate::pipeline::inbox::Put;
+
+/// A lane at work, and what a test needs to feed it.
+struct Bench {
+    inbox: Arc<Inbox<Arrival>>,
+    messages: Receiver<Arc<Message>>,
+    cameras: Vec<Arc<CameraMetrics>>,
+    lane: Arc<LaneMetrics>,
+    stop: Stop,
+    thread: JoinHandle<()>,
+}
+
+fn start(cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) -> Bench {
+    let stop = Stop::new().unwrap();
+    let inbox = Arc::new(Inbox::new(&vec![Delivery::Lossless; cameras]));
+    let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
+    let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
+    let (outlet, messages) = outlet();
+    let camera = |metrics: &Arc<CameraMetrics>| LaneCamera {
+        metrics: Arc::clone(metrics),
+        annotator: None,
+        delivery: Delivery::Lossless,
+    };
+    let lane = Lane {
+        metrics: Arc::clone(&lane_metrics),
+        model: model_facts(),
+        cameras: metrics.iter().map(camera).collect(),
+        inbox: Arc::clone(&inbox),
+        outlet,
+        budget: Arc::new(Budget::new(budget, &stop)),
+        build: Box::new(move || Ok(Box::new(Fake::new(batch, act)))),
+        clock: Arc::new(SystemClock),
+        stop: stop.clone(),
+    };
+    let thread = std::thread::spawn(move || lane.run(Box::new(Fake::new(batch, act))));
+    Bench { inbox, messages, cameras: metrics, lane: lane_metrics, stop, thread }
+}
+
+impl Bench {
+    fn put(&self, camera: usize, frame: Frame) {
+        let queued_ns = SystemClock.monotonic_ns();
+        assert!(matches!(self.inbox.put(camera, Arrival { frame, queued_ns }), Put::Stored));
+    }
+
+    fn end(self) -> (Vec<Arc<Message>>, Vec<Arc<CameraMetrics>>, Arc<LaneMetrics>) {
+        (0..self.cameras.len()).for_each(|camera| self.inbox.end(camera));
+        self.thread.join().unwrap();
+        (self.messages.try_iter().collect(), self.cameras, self.lane)
+    }
+}
+
+fn free_buffer(pool: &FramePool, sequence: u64) -> Frame {
+    loop {
+        match frame(pool, sequence) {
+            Some(frame) => return frame,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+#[test]
+fn every_frame_becomes_a_message_with_its_timings() {
+    let bench = start(1, 1, None, |_| Act::See);
+    let pool = pool(2);
+    for n in 0..5 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 1, 2, 3, 4]);
+    let last = &messages[4];
+    assert_eq!((&*last.camera, &*last.detections[0].label, last.frame.width), ("cam0", "class 4", 4));
+    let t = last.timings_us;
+    assert!(t.total + 5 >= t.capture + t.queue + t.preprocess + t.infer + t.postprocess, "{t:?}");
+    assert_eq!((cameras[0].published(), lane.runs(), lane.errors()), (5, 5, 0));
+    assert_eq!(lane.activity(), Activity::Ended);
+    assert!(lane.had_frame());
+    assert!(frame(&pool, 0).is_some() && frame(&pool, 0).is_some(), "every buffer is back");
+}
+
+#[test]
+fn cameras_share_a_run() {
+    let bench = start(3, 3, None, |_| Act::See);
+    let pool = pool(9);
+    let frames: Vec<_> = (0..9).map(|n| frame(&pool, n).unwrap()).collect();
+    for (n, frame) in frames.into_iter().enumerate() {
+        bench.put(n % 3, frame);
+    }
+    let (messages, cameras, lane) = bench.end();
+    assert_eq!(messages.len(), 9);
+    assert!(cameras.iter().all(|camera| camera.published() == 3));
+    assert!(lane.runs() <= 9);
+    for message in &messages {
+        let camera = format!("cam{}", message.sequence % 3);
+        assert_eq!((&*message.camera, message.detections[0].class_id as u64), (&*camera, message.sequence));
+    }
+}
+
+#[test]
+fn a_frame_that_fails_costs_that_frame_alone() {
+    let bench = start(1, 1, None, |pixel| match pixel {
+        1 => Act::FailLoad,
+        2 => Act::FailRun,
+        3 => Act::FailHead,
+        _ => Act::See,
+    });
+    let pool = pool(2);
+    for n in 0..6 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 4, 5]);
+    let snapshot = cameras[0].snapshot();
+    assert_eq!(snapshot.dropped[DropCause::Failed as usize], 3);
+    assert_eq!((lane.errors(), lane.rebuilds()), (3, 0));
+}
+
+#[test]
+fn a_network_that_fails_again_and_again_is_built_anew() {
+    let bench = start(1, 1, None, |pixel| if pixel < 3 { Act::FailRun } else { Act::See });
+    let pool = pool(2);
+    for n in 0..4 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, _, lane) = bench.end();
+    assert_eq!(messages.len(), 1);
+    assert_eq!((lane.errors(), lane.rebuilds()), (3, 1));
+}
+
+#[test]
+fn a_panic_costs_the_frames_in_hand_and_the_lane_goes_on() {
+    let bench = start(1, 1, None, |pixel| if pixel == 1 { Act::Panic } else { Act::See });
+    let pool = pool(2);
+    for n in 0..3 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 2]);
+    assert_eq!((lane.errors(), lane.rebuilds()), (1, 1));
+    assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
+}
+
+#[test]
+fn stop_ends_a_lane_that_waits_before_it_builds_anew() {
+    let bench = start(1, 1, None, |_| Act::Panic);
+    bench.put(0, frame(&pool(1), 0).unwrap());
+    while bench.lane.errors() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    bench.stop.raise();
+    bench.inbox.stop();
+    bench.thread.join().unwrap();
+}
+
+#[test]
+fn a_limit_of_messages_is_kept_exactly_and_raises_stop() {
+    let bench = start(1, 1, Some(2), |_| Act::See);
+    let pool = pool(2);
+    for n in 0..4 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let stop = bench.stop.clone();
+    let (messages, _, _) = bench.end();
+    assert_eq!(messages.len(), 2);
+    assert!(stop.is_raised());
+}

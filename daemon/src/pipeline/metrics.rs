@@ -1,0 +1,413 @@
+//! What happened so far: counters and histograms of each camera and each lane.
+//!
+//! Written by the threads that do the work (relaxed atomics; a camera's labels behind a lock that is held for the length of
+//! one frame's detections), read by the status line, systemd's status and the summary. Counters only rise, so that whoever
+//! reads them may take differences.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::histogram::{Histogram, HistogramSnapshot};
+use crate::capture::source::LossCause;
+use crate::publish::message::{Message, Timings};
+
+/// Why a frame was not looked at, or had no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropCause {
+    /// The driver or the program behind the source dropped it.
+    Driver,
+    /// It came damaged or short.
+    Corrupt,
+    /// The lane was busy: a newer one took its place, or every buffer was on its way.
+    Overload,
+    /// Preprocess, network or head failed on it.
+    Failed,
+}
+
+impl DropCause {
+    /// Every cause, in the order of [`CameraSnapshot::dropped`].
+    pub const ALL: [Self; 4] = [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed];
+
+    /// The name used in lines and summaries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Corrupt => "corrupt",
+            Self::Overload => "overload",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<LossCause> for DropCause {
+    fn from(cause: LossCause) -> Self {
+        match cause {
+            LossCause::Driver => Self::Driver,
+            LossCause::Corrupt => Self::Corrupt,
+            LossCause::Overload => Self::Overload,
+        }
+    }
+}
+
+/// A part of a frame's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// From the frame's timestamp until it stood in the mailbox.
+    Capture,
+    /// In the mailbox.
+    Queue,
+    /// Frame to tensor.
+    Preprocess,
+    /// The network.
+    Infer,
+    /// Raw outputs to detections.
+    Postprocess,
+    /// All of it: the frame's age when its message is published.
+    Total,
+}
+
+impl Stage {
+    /// Every stage, in the order of [`CameraSnapshot::stages`].
+    pub const ALL: [Self; 6] =
+        [Self::Capture, Self::Queue, Self::Preprocess, Self::Infer, Self::Postprocess, Self::Total];
+
+    /// The name used in messages, lines and summaries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Queue => "queue",
+            Self::Preprocess => "preprocess",
+            Self::Infer => "infer",
+            Self::Postprocess => "postprocess",
+            Self::Total => "total",
+        }
+    }
+
+    fn of(self, timings: &Timings) -> u64 {
+        match self {
+            Self::Capture => timings.capture,
+            Self::Queue => timings.queue,
+            Self::Preprocess => timings.preprocess,
+            Self::Infer => timings.infer,
+            Self::Postprocess => timings.postprocess,
+            Self::Total => timings.total,
+        }
+    }
+}
+
+/// Where a camera's thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Being opened.
+    Opening,
+    /// Open.
+    Streaming,
+    /// Away; opened again after a pause.
+    Waiting,
+    /// Cannot be opened until somebody acts; tried again now and then while other cameras run.
+    Failed,
+    /// At its end.
+    Ended,
+}
+
+impl Phase {
+    const ALL: [Self; 5] = [Self::Opening, Self::Streaming, Self::Waiting, Self::Failed, Self::Ended];
+
+    /// The name used in lines and summaries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Streaming => "streaming",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Where a lane's thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Activity {
+    /// Waits for a frame.
+    Idle,
+    /// Looks at frames; the only state in which no progress means that something hangs.
+    Looking,
+    /// Hands messages on; waits only where a sink or the pictures must not lose anything.
+    Publishing,
+    /// Waits before it builds its session again.
+    Backoff,
+    /// Over.
+    Ended,
+}
+
+impl Activity {
+    const ALL: [Self; 5] = [Self::Idle, Self::Looking, Self::Publishing, Self::Backoff, Self::Ended];
+}
+
+/// One camera's counters.
+#[derive(Debug)]
+pub struct CameraMetrics {
+    /// Its name.
+    pub name: Arc<str>,
+    phase: AtomicU8,
+    captured: AtomicU64,
+    published: AtomicU64,
+    detections: AtomicU64,
+    restarts: AtomicU64,
+    errors: AtomicU64,
+    dropped: [AtomicU64; DropCause::ALL.len()],
+    stages: [Histogram; Stage::ALL.len()],
+    labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
+}
+
+/// How often a label was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LabelCount {
+    /// Ever.
+    pub total: u64,
+    /// On the newest frame.
+    pub newest: u64,
+}
+
+impl CameraMetrics {
+    /// Nothing happened yet.
+    pub fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            phase: AtomicU8::new(Phase::Opening as u8),
+            captured: AtomicU64::new(0),
+            published: AtomicU64::new(0),
+            detections: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            dropped: Default::default(),
+            stages: Default::default(),
+            labels: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The thread goes over to `phase`.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Where the thread stands.
+    pub fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Ordering::Relaxed))]
+    }
+
+    /// A frame came.
+    pub fn count_captured(&self) {
+        self.captured.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frames were lost.
+    pub fn count_dropped(&self, cause: DropCause, frames: u64) {
+        self.dropped[cause as usize].fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// The source was opened again.
+    pub fn count_restart(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The source could not be opened, or died.
+    pub fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A message goes out. Allocates only when a label is seen for the first time.
+    pub fn count_published(&self, message: &Message) {
+        for stage in Stage::ALL {
+            self.stages[stage as usize].record_us(stage.of(&message.timings_us));
+        }
+        self.detections.fetch_add(message.detections.len() as u64, Ordering::Relaxed);
+        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        labels.values_mut().for_each(|count| count.newest = 0);
+        for detection in &message.detections {
+            let count = match labels.get_mut(&detection.label) {
+                Some(count) => count,
+                None => labels.entry(Arc::clone(&detection.label)).or_default(),
+            };
+            count.total += 1;
+            count.newest += 1;
+        }
+        drop(labels);
+        // Last, and released, so that who sees this frame counted sees all the rest of it.
+        self.published.fetch_add(1, Ordering::Release);
+    }
+
+    /// Messages so far.
+    pub fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Everything as it stands now.
+    pub fn snapshot(&self) -> CameraSnapshot {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CameraSnapshot {
+            published: self.published(),
+            captured: get(&self.captured),
+            detections: get(&self.detections),
+            restarts: get(&self.restarts),
+            errors: get(&self.errors),
+            dropped: std::array::from_fn(|cause| get(&self.dropped[cause])),
+            stages: std::array::from_fn(|stage| self.stages[stage].snapshot()),
+            labels: self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+/// One camera's counters at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CameraSnapshot {
+    /// Frames that came from the source.
+    pub captured: u64,
+    /// Messages that went out.
+    pub published: u64,
+    /// Things seen.
+    pub detections: u64,
+    /// Times that the source was opened again.
+    pub restarts: u64,
+    /// Times that the source could not be opened, or died.
+    pub errors: u64,
+    /// Frames lost, in the order of [`DropCause::ALL`].
+    pub dropped: [u64; DropCause::ALL.len()],
+    /// Durations, in the order of [`Stage::ALL`].
+    pub stages: [HistogramSnapshot; Stage::ALL.len()],
+    /// What was seen.
+    pub labels: BTreeMap<Arc<str>, LabelCount>,
+}
+
+impl CameraSnapshot {
+    /// Frames lost, whatever the cause.
+    pub fn dropped_in_all(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Durations of a stage.
+    pub fn stage(&self, stage: Stage) -> &HistogramSnapshot {
+        &self.stages[stage as usize]
+    }
+}
+
+/// One lane's counters.
+#[derive(Debug)]
+pub struct LaneMetrics {
+    /// The model's name.
+    pub name: Arc<str>,
+    activity: AtomicU8,
+    runs: AtomicU64,
+    errors: AtomicU64,
+    rebuilds: AtomicU64,
+    first_frame: AtomicBool,
+}
+
+impl LaneMetrics {
+    /// Nothing happened yet.
+    pub fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            activity: AtomicU8::new(Activity::Idle as u8),
+            runs: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            rebuilds: AtomicU64::new(0),
+            first_frame: AtomicBool::new(false),
+        }
+    }
+
+    /// The thread goes over to `activity`.
+    pub fn enter(&self, activity: Activity) {
+        self.activity.store(activity as u8, Ordering::Relaxed);
+    }
+
+    /// Where the thread stands.
+    pub fn activity(&self) -> Activity {
+        Activity::ALL[usize::from(self.activity.load(Ordering::Relaxed))]
+    }
+
+    /// The network was run, well or not.
+    pub fn count_run(&self) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs so far: as long as it rises, the lane lives.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Preprocess, network or head failed.
+    pub fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Failures so far.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// The session was built again.
+    pub fn count_rebuild(&self) {
+        self.rebuilds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sessions built again so far.
+    pub fn rebuilds(&self) -> u64 {
+        self.rebuilds.load(Ordering::Relaxed)
+    }
+
+    /// A frame went through.
+    pub fn note_frame(&self) {
+        self.first_frame.store(true, Ordering::Release);
+    }
+
+    /// Whether a frame went through yet.
+    pub fn had_frame(&self) -> bool {
+        self.first_frame.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::lane::testing::message;
+
+    #[test]
+    fn a_frames_labels_are_counted_in_all_and_for_the_newest_frame() {
+        let metrics = CameraMetrics::new("door".into());
+        metrics.count_published(&message("door", &["person", "person", "dog"]));
+        metrics.count_published(&message("door", &["dog"]));
+        let snapshot = metrics.snapshot();
+        assert_eq!((snapshot.published, snapshot.detections), (2, 4));
+        assert_eq!(snapshot.labels["person"], LabelCount { total: 2, newest: 0 });
+        assert_eq!(snapshot.labels["dog"], LabelCount { total: 2, newest: 1 });
+        assert_eq!(snapshot.stage(Stage::Total).count(), 2);
+    }
+
+    #[test]
+    fn drops_are_told_by_their_cause() {
+        let metrics = CameraMetrics::new("door".into());
+        metrics.count_dropped(LossCause::Driver.into(), 3);
+        metrics.count_dropped(DropCause::Overload, 1);
+        let snapshot = metrics.snapshot();
+        let by_name: Vec<_> = DropCause::ALL.iter().zip(snapshot.dropped).map(|(c, n)| (c.name(), n)).collect();
+        assert_eq!(by_name, [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0)]);
+        assert_eq!(snapshot.dropped_in_all(), 4);
+    }
+
+    #[test]
+    fn phases_and_activities_come_back_as_they_were_set() {
+        let (camera, lane) = (CameraMetrics::new("a".into()), LaneMetrics::new("m".into()));
+        for phase in Phase::ALL {
+            camera.enter(phase);
+            assert_eq!(camera.phase(), phase);
+        }
+        for activity in Activity::ALL {
+            lane.enter(activity);
+            assert_eq!(lane.activity(), activity);
+        }
+    }
+}
