@@ -29,7 +29,80 @@ pub struct NmsOptions {
     pub class_agnostic: bool,
 }
 
+/// Suppression with memory of its own, so that a caller that keeps it allocates nothing once it has seen its busiest frame.
+#[derive(Debug, Default)]
+pub struct Nms {
+    /// Score and index of each candidate in one number that sorts best first: see [`sort_key`].
+    keys: Vec<u64>,
+    kept: Vec<Candidate>,
+}
+
+impl Nms {
+    /// Leaves the survivors in `candidates`, best first. Candidates with a score or a box that is not finite never survive.
+    ///
+    /// Sorts n keys and compares each candidate with the survivors of its class until `max_detections` are found: at most
+    /// n * `max_detections` comparisons.
+    pub fn run(&mut self, candidates: &mut Vec<Candidate>, options: &NmsOptions) {
+        self.rank(candidates, options.score_threshold);
+        for &key in &self.keys {
+            if self.kept.len() >= options.max_detections {
+                break;
+            }
+            let candidate = candidates[index_of(key)];
+            let suppressed = self.kept.iter().any(|better| {
+                (options.class_agnostic || better.class_id == candidate.class_id)
+                    && iou(better.box_in_input, candidate.box_in_input) > options.iou_threshold
+            });
+            if !suppressed {
+                self.kept.push(candidate);
+            }
+        }
+        candidates.clear();
+        candidates.extend_from_slice(&self.kept);
+    }
+
+    /// Leaves the `limit` best candidates of at least `score_threshold` in `candidates`, best first, whatever they overlap:
+    /// what a network that ends in its own suppression needs. Drops what is not finite, as [`Nms::run`] does.
+    pub fn best(&mut self, candidates: &mut Vec<Candidate>, score_threshold: f32, limit: usize) {
+        self.rank(candidates, score_threshold);
+        self.kept.extend(self.keys.iter().take(limit).map(|&key| candidates[index_of(key)]));
+        candidates.clear();
+        candidates.extend_from_slice(&self.kept);
+    }
+
+    /// Fills `keys` with what may survive, best first, and empties `kept`.
+    fn rank(&mut self, candidates: &[Candidate], score_threshold: f32) {
+        self.keys.clear();
+        self.kept.clear();
+        let sound = |c: &Candidate| {
+            c.score >= score_threshold && c.score.is_finite() && c.box_in_input.iter().all(|edge| edge.is_finite())
+        };
+        self.keys.extend(candidates.iter().enumerate().filter(|(_, c)| sound(c)).map(|(i, c)| sort_key(c.score, i)));
+        self.keys.sort_unstable();
+    }
+}
+
+/// [`Nms::run`] for callers that suppress once.
+pub fn nms(candidates: &mut Vec<Candidate>, options: &NmsOptions) {
+    Nms::default().run(candidates, options);
+}
+
+/// A number that is lower the better the score, and among equal scores the lower the index.
+fn sort_key(score: f32, index: usize) -> u64 {
+    // -0.0 and 0.0 are the same score.
+    let bits = (score + 0.0).to_bits();
+    // IEEE 754 bits order as integers do once negative numbers are reversed; then all reversed to put the best first.
+    let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
+    u64::from(!ascending) << 32 | (index as u64 & u64::from(u32::MAX))
+}
+
+/// The index in a key of [`sort_key`]. 32 bits hold every index: that many candidates would be 100 GB.
+fn index_of(key: u64) -> usize {
+    (key & u64::from(u32::MAX)) as usize
+}
+
 /// Intersection over union of two boxes; 0 when they do not meet or either is empty.
+#[inline]
 pub fn iou(a: [f32; 4], b: [f32; 4]) -> f32 {
     let width = (a[2].min(b[2]) - a[0].max(b[0])).max(0.0);
     let height = (a[3].min(b[3]) - a[1].max(b[1])).max(0.0);
@@ -37,4 +110,186 @@ pub fn iou(a: [f32; 4], b: [f32; 4]) -> f32 {
     let area = |r: [f32; 4]| (r[2] - r[0]).max(0.0) * (r[3] - r[1]).max(0.0);
     let union = area(a) + area(b) - shared;
     if union > 0.0 { shared / union } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const OPTIONS: NmsOptions =
+        NmsOptions { iou_threshold: 0.5, score_threshold: 0.1, max_detections: 100, class_agnostic: false };
+
+    fn candidate(box_in_input: [f32; 4], score: f32, class_id: u32, row: u32) -> Candidate {
+        Candidate { box_in_input, score, class_id, row }
+    }
+
+    fn rows(candidates: &[Candidate]) -> Vec<u32> {
+        candidates.iter().map(|c| c.row).collect()
+    }
+
+    #[test]
+    fn the_better_of_two_that_overlap_stays_and_another_class_is_left_alone() {
+        let mut found = vec![
+            candidate([0.0, 0.0, 10.0, 10.0], 0.5, 0, 0),
+            candidate([1.0, 0.0, 11.0, 10.0], 0.9, 0, 1),
+            candidate([1.0, 0.0, 11.0, 10.0], 0.7, 1, 2),
+            candidate([50.0, 0.0, 60.0, 10.0], 0.2, 0, 3),
+        ];
+        let mut agnostic = found.clone();
+        nms(&mut found, &OPTIONS);
+        assert_eq!(rows(&found), [1, 2, 3]);
+        nms(&mut agnostic, &NmsOptions { class_agnostic: true, ..OPTIONS });
+        assert_eq!(rows(&agnostic), [1, 3]);
+    }
+
+    #[test]
+    fn an_overlap_of_exactly_the_threshold_stays_as_in_torchvision() {
+        // Half of the second box is the first: IoU is exactly 0.5.
+        let pair = vec![candidate([0.0, 0.0, 1.0, 1.0], 0.9, 0, 0), candidate([0.0, 0.0, 2.0, 1.0], 0.8, 0, 1)];
+        let mut at = pair.clone();
+        nms(&mut at, &OPTIONS);
+        assert_eq!(rows(&at), [0, 1]);
+        let mut below = pair;
+        nms(&mut below, &NmsOptions { iou_threshold: 0.499, ..OPTIONS });
+        assert_eq!(rows(&below), [0]);
+    }
+
+    #[test]
+    fn equal_scores_keep_their_order() {
+        let mut found: Vec<_> = (0..50)
+            .map(|i| {
+                candidate(
+                    [i as f32 * 20.0, 0.0, i as f32 * 20.0 + 10.0, 10.0],
+                    if i % 2 == 0 { 0.0 } else { -0.0 },
+                    0,
+                    i,
+                )
+            })
+            .collect();
+        nms(&mut found, &NmsOptions { score_threshold: -1.0, ..OPTIONS });
+        assert_eq!(rows(&found), (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_not_a_number_never_survives() {
+        let good = [0.0, 0.0, 1.0, 1.0];
+        let mut found = vec![
+            candidate(good, f32::NAN, 0, 0),
+            candidate([f32::NAN, 0.0, 1.0, 1.0], 0.9, 0, 1),
+            candidate([0.0, 0.0, f32::INFINITY, 1.0], 0.9, 0, 2),
+            candidate(good, f32::INFINITY, 0, 3),
+            candidate(good, 0.3, 0, 4),
+        ];
+        nms(&mut found, &OPTIONS);
+        assert_eq!(rows(&found), [4]);
+    }
+
+    #[test]
+    fn the_limits_hold() {
+        let far = |i: u32| [i as f32 * 20.0, 0.0, i as f32 * 20.0 + 10.0, 10.0];
+        let all: Vec<_> = (0..10).map(|i| candidate(far(i), i as f32 / 10.0, 0, i)).collect();
+        let mut found = all.clone();
+        nms(&mut found, &NmsOptions { max_detections: 3, ..OPTIONS });
+        assert_eq!(rows(&found), [9, 8, 7]);
+        let mut found = all.clone();
+        nms(&mut found, &NmsOptions { max_detections: 0, ..OPTIONS });
+        assert!(found.is_empty());
+        let mut found = all;
+        Nms::default().best(&mut found, 0.75, 1);
+        assert_eq!(rows(&found), [9]);
+    }
+
+    fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
+        let edge = prop_oneof![20 => 0.0_f32..64.0, 1 => Just(f32::NAN), 1 => Just(f32::INFINITY)];
+        // Few distinct scores, so that ties happen.
+        let score = prop_oneof![20 => (0_u8..20).prop_map(|s| f32::from(s) / 20.0), 1 => Just(f32::NAN)];
+        let one = (edge.clone(), edge, 0.0_f32..32.0, 0.0_f32..32.0, score, 0_u32..3);
+        prop::collection::vec(one, 0..60).prop_map(|list| {
+            let boxed = list.into_iter().enumerate();
+            boxed.map(|(row, (x, y, w, h, s, class))| candidate([x, y, x + w, y + h], s, class, row as u32)).collect()
+        })
+    }
+
+    fn options() -> impl Strategy<Value = NmsOptions> {
+        (0.0_f32..1.0, 0.0_f32..0.6, prop_oneof![Just(usize::MAX), 0_usize..20], any::<bool>()).prop_map(
+            |(iou_threshold, score_threshold, max_detections, class_agnostic)| NmsOptions {
+                iou_threshold,
+                score_threshold,
+                max_detections,
+                class_agnostic,
+            },
+        )
+    }
+
+    fn meet(a: &Candidate, b: &Candidate, options: &NmsOptions) -> bool {
+        (options.class_agnostic || a.class_id == b.class_id)
+            && iou(a.box_in_input, b.box_in_input) > options.iou_threshold
+    }
+
+    proptest! {
+        #[test]
+        fn survivors_are_candidates_in_order_and_do_not_overlap(all in candidates(), options in options()) {
+            let mut kept = all.clone();
+            nms(&mut kept, &options);
+            prop_assert!(kept.len() <= options.max_detections);
+            for (i, k) in kept.iter().enumerate() {
+                prop_assert_eq!(&all[k.row as usize], k);
+                prop_assert!(k.score >= options.score_threshold);
+                prop_assert!(kept[..i].iter().all(|better| !meet(better, k, &options)));
+                prop_assert!(kept[..i].iter().all(|b| b.score > k.score || (b.score == k.score && b.row < k.row)));
+            }
+        }
+
+        #[test]
+        fn whoever_went_overlaps_a_better_survivor_or_fell_to_a_limit(all in candidates(), options in options()) {
+            let mut kept = all.clone();
+            nms(&mut kept, &options);
+            let gone = all.iter().filter(|c| kept.iter().all(|k| k.row != c.row));
+            for c in gone {
+                let sound = c.score.is_finite() && c.box_in_input.iter().all(|v| v.is_finite());
+                let better = |k: &&Candidate| k.score > c.score || (k.score == c.score && k.row < c.row);
+                prop_assert!(
+                    !sound || c.score < options.score_threshold || kept.len() == options.max_detections
+                        || kept.iter().filter(better).any(|k| meet(k, c, &options)),
+                    "{c:?} went for no reason"
+                );
+            }
+        }
+
+        #[test]
+        fn a_second_time_changes_nothing_and_the_best_always_stays(all in candidates(), options in options()) {
+            let mut once = all.clone();
+            nms(&mut once, &options);
+            let mut twice = once.clone();
+            nms(&mut twice, &options);
+            prop_assert_eq!(&once, &twice);
+            let best = |c: &&Candidate| {
+                c.score >= options.score_threshold && c.box_in_input.iter().all(|v| v.is_finite())
+            };
+            let best = all.iter().filter(best).max_by(|a, b| a.score.total_cmp(&b.score).then(b.row.cmp(&a.row)));
+            if options.max_detections > 0 {
+                prop_assert_eq!(best, once.first());
+            }
+        }
+
+        #[test]
+        fn class_agnostic_is_one_class_and_class_wise_is_each_class_alone(all in candidates(), options in options()) {
+            let options = NmsOptions { max_detections: usize::MAX, ..options };
+            let run = |list: &[Candidate], class_agnostic| {
+                let mut kept = list.to_vec();
+                nms(&mut kept, &NmsOptions { class_agnostic, ..options });
+                rows(&kept)
+            };
+            let one_class: Vec<_> = all.iter().map(|c| Candidate { class_id: 0, ..*c }).collect();
+            prop_assert_eq!(run(&all, true), run(&one_class, false));
+            let mut alone: Vec<u32> = (0..3)
+                .flat_map(|class| run(&all.iter().filter(|c| c.class_id == class).copied().collect::<Vec<_>>(), false))
+                .collect();
+            let mut together = run(&all, false);
+            alone.sort_unstable();
+            together.sort_unstable();
+            prop_assert_eq!(alone, together);
+        }
+    }
 }
