@@ -1,1 +1,161 @@
-//! The CPU backends for `.onnx`.
+//! The CPU backends for `.onnx`: ONNX Runtime where its library is found, else rten, compiled in.
+//!
+//! Both get the same bytes, read once, so that what was hashed is what runs; and both get them with the input shapes that
+//! were asked for already in place (`reshape`), so that neither needs an override of its own.
+
+pub mod file;
+pub mod onnxruntime;
+mod reshape;
+mod rten;
+mod wire;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use crate::engine::{Backend, Dim, EngineError, EngineOptions, Loaded, Program, TensorInfo};
+use file::OnnxFile;
+use onnxruntime::Runtime;
+
+/// A model on its way into a backend.
+struct Model<'a> {
+    path: &'a Path,
+    bytes: Vec<u8>,
+    inputs: &'a [TensorInfo],
+    outputs: &'a [TensorInfo],
+    /// Files with weights, as the model names them.
+    external_files: Vec<PathBuf>,
+}
+
+impl Model<'_> {
+    /// The directory that external files are relative to.
+    fn directory(&self) -> &Path {
+        self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+}
+
+/// Reads the model at `path`, and hands it to the backend of `options` or the best that is there.
+pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+    let (read, bytes) = file::read_with_bytes(path)?;
+    refuse_foreign(path, &read)?;
+    check_external(path, &read)?;
+    let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
+    let runtime = choose(options)?;
+    let external_files = read.external_files.into_iter().collect();
+    let model = Model { path, bytes, inputs: &read.inputs, outputs: &read.outputs, external_files };
+    let (program, backend, description): (Box<dyn Program>, _, _) = match runtime {
+        Some(runtime) => {
+            let program =
+                guarded(Backend::OnnxRuntime, "loaded the model", || onnxruntime::load(runtime, model, options))?;
+            (Box::new(program), Backend::OnnxRuntime, runtime.description())
+        }
+        None => {
+            let program = guarded(Backend::Rten, "loaded the model", || rten::load(model, options))?;
+            (Box::new(program), Backend::Rten, rten::DESCRIPTION.to_owned())
+        }
+    };
+    let (inputs, outputs) = (read.inputs, read.outputs);
+    Ok(Loaded { program, backend, description, file: read.file, metadata: read.metadata, inputs, outputs })
+}
+
+/// ONNX Runtime, or `None` for rten.
+fn choose(options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
+    match options.backend {
+        Some(Backend::Rten) => Ok(None),
+        Some(Backend::OnnxRuntime) => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
+        // A library that was named must serve; one that was only looked for need not.
+        None if options.onnxruntime_library.is_some() => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
+        None => match Runtime::get(None) {
+            Ok(runtime) => Ok(Some(runtime)),
+            Err(EngineError::LibraryNotFound { .. }) => Ok(None),
+            Err(error) => {
+                log::warn!("{error}; going on with rten");
+                Ok(None)
+            }
+        },
+    }
+}
+
+fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
+    let Some(value) = read.foreign.first() else { return Ok(()) };
+    let (direction, verb) = if value.is_output { ("output", "read") } else { ("input", "fed") };
+    let (name, found) = (value.name.clone(), value.found.clone());
+    Err(EngineError::ValueType { path: path.to_owned(), direction, verb, name, found })
+}
+
+/// Fails where a file with weights is missing, before a backend says so in its own words.
+fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    for file in &read.external_files {
+        let file = directory.join(file);
+        if let Err(error) = std::fs::File::open(&file) {
+            return Err(EngineError::ExternalData { path: path.to_owned(), file, error });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn no_such_input(path: &Path, name: &str, inputs: &[TensorInfo]) -> EngineError {
+    let inputs = inputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
+    EngineError::NoSuchInput { path: path.to_owned(), name: name.to_owned(), inputs }
+}
+
+/// The model with the shapes asked for, and what it declares then.
+fn reshaped(
+    path: &Path,
+    mut read: OnnxFile,
+    bytes: Vec<u8>,
+    shapes: &BTreeMap<String, Vec<usize>>,
+) -> Result<(OnnxFile, Vec<u8>), EngineError> {
+    if shapes.is_empty() {
+        return Ok((read, bytes));
+    }
+    let (mut params, mut sizes_changed) = (BTreeMap::new(), false);
+    for (name, shape) in shapes {
+        let info = read.inputs.iter().find(|info| info.name == *name);
+        let info = info.ok_or_else(|| no_such_input(path, name, &read.inputs))?;
+        if shape.contains(&0) {
+            return Err(EngineError::shape(info, shape, "every dimension must be at least 1"));
+        }
+        let Some(dims) = &info.shape else { continue };
+        if dims.len() != shape.len() {
+            return Err(EngineError::shape(info, shape, "the number of dimensions differs"));
+        }
+        for (dim, &size) in dims.iter().zip(shape) {
+            match dim {
+                Dim::Fixed(fixed) => sizes_changed |= *fixed != size,
+                Dim::Dynamic(param) if param.is_empty() => {}
+                Dim::Dynamic(param) => drop(params.insert(param.clone(), size)),
+            }
+        }
+    }
+    // The walk that read the file has already been over all of this, so that an error here is a contradiction.
+    let broken = |_| EngineError::Malformed {
+        path: path.to_owned(),
+        reason: "its inputs cannot be rewritten, export it at the size you need".to_owned(),
+    };
+    let bytes = reshape::with_input_shapes(&bytes, shapes, &params, sizes_changed).map_err(broken)?;
+    let declared = file::parse(read.file.clone(), &bytes)?;
+    (read.inputs, read.outputs) = (declared.inputs, declared.outputs);
+    Ok((read, bytes))
+}
+
+/// Runs `work`, and makes an error of a panic in it.
+///
+/// Both backends are other people's code over data from a file: rten's operators index and unwrap, and `ort` expects a
+/// library that behaves. A panic there must cost one network, not the daemon. `AssertUnwindSafe`: after a panic the value
+/// being built is dropped, and a context that panicked holds only tensors, which the next run replaces.
+fn guarded<T>(
+    backend: Backend,
+    doing: &'static str,
+    work: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(EngineError::Panicked { backend, doing, message: panic_text(&*panic) }))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,506 @@
+//! What an `.onnx` file says of itself, read without a backend.
+//!
+//! Only the graph's outside and the operators' names are kept; weights are walked over. The format:
+//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use visiond_kernels::tensor::DType;
+
+use super::wire::{Field, WireError, fields};
+use crate::engine::{Dim, EngineError, ModelFile, TensorInfo};
+
+/// Graphs inside nodes (`If`, `Loop`) inside graphs: no exporter goes near this, and a parser that recurses must stop.
+const MAX_DEPTH: usize = 32;
+
+/// Field numbers of the messages in onnx.proto.
+pub(super) mod number {
+    pub(crate) const MODEL_IR_VERSION: u64 = 1;
+    pub(crate) const MODEL_PRODUCER_NAME: u64 = 2;
+    pub(crate) const MODEL_PRODUCER_VERSION: u64 = 3;
+    pub(crate) const MODEL_GRAPH: u64 = 7;
+    pub(crate) const MODEL_OPSET_IMPORT: u64 = 8;
+    pub(crate) const MODEL_METADATA: u64 = 14;
+    /// The highest that onnx.proto has had so far.
+    pub(crate) const MODEL_LAST: u64 = 26;
+    pub(crate) const GRAPH_NODE: u64 = 1;
+    pub(crate) const GRAPH_INITIALIZER: u64 = 5;
+    pub(crate) const GRAPH_INPUT: u64 = 11;
+    pub(crate) const GRAPH_OUTPUT: u64 = 12;
+    pub(crate) const GRAPH_VALUE_INFO: u64 = 13;
+    pub(crate) const GRAPH_SPARSE_INITIALIZER: u64 = 15;
+    pub(crate) const NODE_NAME: u64 = 3;
+    pub(crate) const NODE_OP_TYPE: u64 = 4;
+    pub(crate) const NODE_ATTRIBUTE: u64 = 5;
+    pub(crate) const NODE_DOMAIN: u64 = 7;
+    pub(crate) const ATTRIBUTE_TENSOR: u64 = 5;
+    pub(crate) const ATTRIBUTE_GRAPH: u64 = 6;
+    pub(crate) const ATTRIBUTE_GRAPHS: u64 = 11;
+    pub(crate) const TENSOR_NAME: u64 = 8;
+    pub(crate) const TENSOR_EXTERNAL_DATA: u64 = 13;
+    pub(crate) const SPARSE_VALUES: u64 = 1;
+    pub(crate) const VALUE_NAME: u64 = 1;
+    pub(crate) const VALUE_TYPE: u64 = 2;
+    pub(crate) const TYPE_TENSOR: u64 = 1;
+    pub(crate) const TYPE_SEQUENCE: u64 = 4;
+    pub(crate) const TYPE_MAP: u64 = 5;
+    pub(crate) const TYPE_SPARSE: u64 = 8;
+    pub(crate) const TYPE_OPTIONAL: u64 = 9;
+    pub(crate) const TENSOR_TYPE_ELEMENT: u64 = 1;
+    pub(crate) const TENSOR_TYPE_SHAPE: u64 = 2;
+    pub(crate) const SHAPE_DIM: u64 = 1;
+    pub(crate) const DIM_VALUE: u64 = 1;
+    pub(crate) const DIM_PARAM: u64 = 2;
+    /// Of `StringStringEntryProto` and `OperatorSetIdProto`.
+    pub(crate) const FIRST: u64 = 1;
+    pub(crate) const SECOND: u64 = 2;
+}
+
+/// What a model's file says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnnxFile {
+    /// Path, size and SHA-256.
+    pub file: ModelFile,
+    /// Inputs in the file's order, without those that are weights.
+    pub inputs: Vec<TensorInfo>,
+    /// Outputs in the file's order.
+    pub outputs: Vec<TensorInfo>,
+    /// Inputs and outputs that are not tensors of a type that can be fed or read; such a model can be inspected, not loaded.
+    pub foreign: Vec<ForeignValue>,
+    /// Notes that the exporter left, by name.
+    pub metadata: BTreeMap<String, String>,
+    /// Versions of the operator sets, by domain; the standard domain is "ai.onnx".
+    pub opsets: BTreeMap<String, i64>,
+    /// Version of the format.
+    pub ir_version: i64,
+    /// What wrote it, with version; empty where it does not tell.
+    pub producer: String,
+    /// How often each operator occurs, subgraphs included; those of other domains as `domain.Operator`.
+    pub operators: BTreeMap<String, usize>,
+    /// Files beside the model that hold weights, by the names that it gives them.
+    pub external_files: BTreeSet<PathBuf>,
+}
+
+/// An input or output that is not a tensor of a type that can be fed or read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignValue {
+    /// Whether it is an output.
+    pub is_output: bool,
+    /// Name.
+    pub name: String,
+    /// What it is: "a tensor of f64", "a sequence".
+    pub found: String,
+}
+
+impl OnnxFile {
+    /// Reads and checks the file at `path`. Works for operators that no backend knows.
+    pub fn read(path: &Path) -> Result<Self, EngineError> {
+        Ok(read_with_bytes(path)?.0)
+    }
+}
+
+/// [`OnnxFile::read`], and the file's bytes, so that a backend need not read it again.
+pub(super) fn read_with_bytes(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
+    let bytes = read_bytes(path)?;
+    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let file = ModelFile { path: path.to_owned(), size_bytes: bytes.len() as u64, sha256 };
+    Ok((parse(file, &bytes)?, bytes))
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
+    let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
+    let mut file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => EngineError::Missing { path: path.to_owned() },
+        _ => unreadable(error),
+    })?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(EngineError::Directory { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    // One byte more than expected, so that reading to the end needs no second allocation to see it.
+    bytes.try_reserve_exact(metadata.len() as usize + 1).map_err(|error| unreadable(error.into()))?;
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.is_empty() {
+        return Err(EngineError::Empty { path: path.to_owned() });
+    }
+    Ok(bytes)
+}
+
+pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineError> {
+    let path = file.path.clone();
+    if let Some(found) = foreign_format(bytes) {
+        return Err(EngineError::NotOnnx { path, found: found.to_owned() });
+    }
+    let not_onnx = || EngineError::NotOnnx {
+        path: path.clone(),
+        found: "a format that visiond does not know: export the network to ONNX".to_owned(),
+    };
+    // The first field tells whether it is a model at all; after that, what does not parse is a damaged model.
+    let first = fields(bytes).next().and_then(Result::ok).ok_or_else(not_onnx)?;
+    if first.number > number::MODEL_LAST || (first.number == number::MODEL_IR_VERSION && first.number_value() == 0) {
+        return Err(not_onnx());
+    }
+    let mut model = OnnxFile {
+        file,
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        foreign: Vec::new(),
+        metadata: BTreeMap::new(),
+        opsets: BTreeMap::new(),
+        ir_version: 0,
+        producer: String::new(),
+        operators: BTreeMap::new(),
+        external_files: BTreeSet::new(),
+    };
+    let mut found_graph = false;
+    model.model(bytes, &mut found_graph).map_err(|error| {
+        let size_bytes = model.file.size_bytes;
+        match error {
+            // Every writer puts the format's version first.
+            _ if first.number != number::MODEL_IR_VERSION => not_onnx(),
+            Fault::Wire(WireError::Truncated) => EngineError::Truncated { path: path.clone(), size_bytes },
+            Fault::Wire(WireError::Malformed) => malformed(&path, "its fields make no sense, copy or export it again"),
+            Fault::Depth => malformed(&path, "its graphs are nested too deeply to be read safely"),
+        }
+    })?;
+    if !found_graph && model.opsets.is_empty() {
+        return Err(not_onnx());
+    }
+    if !found_graph || model.opsets.is_empty() {
+        // Writers put the operator sets behind the graph: one without the other is a file that was cut between them.
+        return Err(EngineError::Truncated { path, size_bytes: model.file.size_bytes });
+    }
+    if model.outputs.is_empty() && !model.foreign.iter().any(|value| value.is_output) {
+        return Err(malformed(&path, "it has no output, export it again"));
+    }
+    Ok(model)
+}
+
+fn malformed(path: &Path, reason: &str) -> EngineError {
+    EngineError::Malformed { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+/// Why a walk through the file stopped.
+enum Fault {
+    Wire(WireError),
+    Depth,
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+impl OnnxFile {
+    fn model(&mut self, bytes: &[u8], found_graph: &mut bool) -> Result<(), Fault> {
+        let mut producer = [String::new(), String::new()];
+        for field in fields(bytes) {
+            let field = field?;
+            match field.number {
+                number::MODEL_IR_VERSION => self.ir_version = field.number_value(),
+                number::MODEL_PRODUCER_NAME => producer[0] = field.text(),
+                number::MODEL_PRODUCER_VERSION => producer[1] = field.text(),
+                number::MODEL_GRAPH => {
+                    *found_graph = true;
+                    self.outer_graph(field.bytes())?;
+                }
+                number::MODEL_OPSET_IMPORT => {
+                    let (mut domain, mut version) = (String::new(), 0);
+                    for field in fields(field.bytes()) {
+                        let field = field?;
+                        match field.number {
+                            number::FIRST => domain = field.text(),
+                            number::SECOND => version = field.number_value(),
+                            _ => {}
+                        }
+                    }
+                    let domain = if domain.is_empty() { "ai.onnx".to_owned() } else { domain };
+                    self.opsets.insert(domain, version);
+                }
+                number::MODEL_METADATA => {
+                    let (key, value) = entry(field.bytes())?;
+                    self.metadata.insert(key, value);
+                }
+                _ => {}
+            }
+        }
+        self.producer = producer.join(" ").trim().to_owned();
+        Ok(())
+    }
+
+    fn outer_graph(&mut self, graph: &[u8]) -> Result<(), Fault> {
+        let mut weights = BTreeSet::new();
+        self.graph(graph, 0, Some(&mut weights))?;
+        for field in fields(graph) {
+            let field = field?;
+            let is_output = match field.number {
+                number::GRAPH_INPUT => false,
+                number::GRAPH_OUTPUT => true,
+                _ => continue,
+            };
+            let (name, value) = value_info(field.bytes())?;
+            // Before version 4 of the format, weights had to be listed as inputs too.
+            if !is_output && weights.contains(&name) {
+                continue;
+            }
+            match value {
+                Ok((dtype, shape)) if is_output => self.outputs.push(TensorInfo { name, dtype, shape }),
+                Ok((dtype, shape)) => self.inputs.push(TensorInfo { name, dtype, shape }),
+                Err(found) => self.foreign.push(ForeignValue { is_output, name, found }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts operators and notes external files; collects the names of weights where asked to.
+    fn graph(&mut self, graph: &[u8], depth: usize, mut weights: Option<&mut BTreeSet<String>>) -> Result<(), Fault> {
+        if depth > MAX_DEPTH {
+            return Err(Fault::Depth);
+        }
+        for field in fields(graph) {
+            let field = field?;
+            match field.number {
+                number::GRAPH_NODE => self.node(field.bytes(), depth)?,
+                number::GRAPH_INITIALIZER => {
+                    let name = self.tensor(field.bytes())?;
+                    weights.as_mut().map(|weights| weights.insert(name));
+                }
+                number::GRAPH_SPARSE_INITIALIZER => {
+                    for field in fields(field.bytes()) {
+                        let field = field?;
+                        if field.number == number::SPARSE_VALUES {
+                            let name = self.tensor(field.bytes())?;
+                            weights.as_mut().map(|weights| weights.insert(name));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &[u8], depth: usize) -> Result<(), Fault> {
+        let (mut operator, mut domain) = (String::new(), String::new());
+        for field in fields(node) {
+            let field = field?;
+            match field.number {
+                number::NODE_OP_TYPE => operator = field.text(),
+                number::NODE_DOMAIN => domain = field.text(),
+                number::NODE_ATTRIBUTE => {
+                    for field in fields(field.bytes()) {
+                        let field = field?;
+                        match field.number {
+                            number::ATTRIBUTE_TENSOR => drop(self.tensor(field.bytes())?),
+                            number::ATTRIBUTE_GRAPH | number::ATTRIBUTE_GRAPHS => {
+                                self.graph(field.bytes(), depth + 1, None)?;
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        *self.operators.entry(qualified(&domain, &operator)).or_default() += 1;
+        Ok(())
+    }
+
+    /// Notes where the tensor's bytes are; gives its name.
+    fn tensor(&mut self, tensor: &[u8]) -> Result<String, Fault> {
+        let mut name = String::new();
+        for field in fields(tensor) {
+            let field = field?;
+            match field.number {
+                number::TENSOR_NAME => name = field.text(),
+                number::TENSOR_EXTERNAL_DATA => {
+                    let (key, value) = entry(field.bytes())?;
+                    if key == "location" {
+                        self.external_files.insert(PathBuf::from(value));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(name)
+    }
+}
+
+/// `Operator` of the standard domain, `domain.Operator` of another.
+fn qualified(domain: &str, operator: &str) -> String {
+    if domain.is_empty() || domain == "ai.onnx" { operator.to_owned() } else { format!("{domain}.{operator}") }
+}
+
+/// The name of the first node in the main graph that uses `operator`, where it has one.
+pub(super) fn node_using(bytes: &[u8], operator: &str) -> Option<String> {
+    let part = |message: &'_ [u8], wanted| -> Option<String> {
+        fields(message).map_while(Result::ok).find(|field| field.number == wanted).map(|field| field.text())
+    };
+    fields(bytes)
+        .map_while(Result::ok)
+        .filter(|field| field.number == number::MODEL_GRAPH)
+        .flat_map(|graph| fields(graph.bytes()).map_while(Result::ok))
+        .filter(|field| field.number == number::GRAPH_NODE)
+        .find(|node| part(node.bytes(), number::NODE_OP_TYPE).as_deref() == Some(operator))
+        .and_then(|node| part(node.bytes(), number::NODE_NAME))
+        .filter(|name| !name.is_empty())
+}
+
+/// A `StringStringEntryProto`.
+fn entry(message: &[u8]) -> Result<(String, String), WireError> {
+    let (mut key, mut value) = (String::new(), String::new());
+    for field in fields(message) {
+        let field = field?;
+        match field.number {
+            number::FIRST => key = field.text(),
+            number::SECOND => value = field.text(),
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+/// A tensor's element type and shape, or what the value is instead.
+type ValueType = Result<(DType, Option<Vec<Dim>>), String>;
+
+/// A `ValueInfoProto`.
+pub(super) fn value_info(message: &[u8]) -> Result<(String, ValueType), WireError> {
+    let (mut name, mut value) = (String::new(), Err("of no declared type".to_owned()));
+    for field in fields(message) {
+        let field = field?;
+        match field.number {
+            number::VALUE_NAME => name = field.text(),
+            number::VALUE_TYPE => {
+                for field in fields(field.bytes()) {
+                    let field = field?;
+                    value = match field.number {
+                        number::TYPE_TENSOR => tensor_type(field.bytes())?,
+                        number::TYPE_SEQUENCE => Err("a sequence".to_owned()),
+                        number::TYPE_MAP => Err("a map".to_owned()),
+                        number::TYPE_SPARSE => Err("a sparse tensor".to_owned()),
+                        number::TYPE_OPTIONAL => Err("an optional value".to_owned()),
+                        _ => continue,
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((name, value))
+}
+
+fn tensor_type(message: &[u8]) -> Result<ValueType, WireError> {
+    let (mut element, mut shape) = (0, None);
+    for field in fields(message) {
+        let field = field?;
+        match field.number {
+            number::TENSOR_TYPE_ELEMENT => element = field.number_value(),
+            number::TENSOR_TYPE_SHAPE => shape = Some(dims(field.bytes())?),
+            _ => {}
+        }
+    }
+    Ok(match dtype(element) {
+        Some(dtype) => Ok((dtype, shape)),
+        None => Err(format!("a tensor of {}", element_name(element))),
+    })
+}
+
+fn dims(message: &[u8]) -> Result<Vec<Dim>, WireError> {
+    let dim = |field: Field<'_>| {
+        let mut dim = Dim::Dynamic(String::new());
+        for field in fields(field.bytes()) {
+            let field = field?;
+            match field.number {
+                // Some exporters write -1 or 0 for what they do not know.
+                number::DIM_VALUE => {
+                    if let Ok(size @ 1..) = usize::try_from(field.number_value()) {
+                        dim = Dim::Fixed(size);
+                    }
+                }
+                number::DIM_PARAM => dim = Dim::Dynamic(field.text()),
+                _ => {}
+            }
+        }
+        Ok(dim)
+    };
+    let mut shape = Vec::new();
+    for field in fields(message) {
+        let field = field?;
+        if field.number == number::SHAPE_DIM {
+            shape.push(dim(field)?);
+        }
+    }
+    Ok(shape)
+}
+
+/// The element type of a `TensorProto.DataType`, where it is one of ours.
+pub(super) fn dtype(element: i64) -> Option<DType> {
+    Some(match element {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        _ => return None,
+    })
+}
+
+/// The name of a `TensorProto.DataType` that is not one of ours.
+pub(super) fn element_name(element: i64) -> String {
+    match element {
+        0 => "undeclared type",
+        4 => "u16",
+        5 => "i16",
+        8 => "strings",
+        11 => "f64",
+        12 => "u32",
+        13 => "u64",
+        14 | 15 => "complex numbers",
+        16 => "bf16",
+        17..=20 => "8-bit floats",
+        21 | 22 => "4-bit integers",
+        _ => return format!("element type {element}"),
+    }
+    .to_owned()
+}
+
+/// What the file is, where it is something well known that is not ONNX, and what to do.
+fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
+    const MAGICS: [(&[u8], &str); 13] = [
+        (b"\x89PNG", "a PNG picture: the model and the picture may have changed places"),
+        (b"\xff\xd8\xff", "a JPEG picture: the model and the picture may have changed places"),
+        (b"GIF8", "a GIF picture: the model and the picture may have changed places"),
+        (b"RIFF", "a WebP picture or an AVI video: the model and the source may have changed places"),
+        (b"PK\x03\x04", "a ZIP archive, perhaps a PyTorch model: unpack it, or export the network to ONNX"),
+        (b"\x1f\x8b", "a gzip archive: unpack it"),
+        (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
+        (b"ftrt", "a TensorRT engine, which this build cannot run: use the .onnx file that it was built from"),
+        (b"ptrt", "a TensorRT engine, which this build cannot run: use the .onnx file that it was built from"),
+        (b"\x7fELF", "a program or library: name the .onnx file"),
+        (b"version https://git-lfs", "a Git LFS pointer to the model: run `git lfs pull`"),
+        (b"<", "a web page or XML: the download answered with an error, open its address in a browser"),
+        (b"\x80\x02", "a Python pickle, perhaps a PyTorch model: export the network to ONNX"),
+    ];
+    if let Some((_, found)) = MAGICS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Some(found);
+    }
+    if bytes.get(4..8) == Some(b"TFL3") {
+        return Some("a TensorFlow Lite model: export the network to ONNX");
+    }
+    if bytes.get(4..8) == Some(b"ftyp") {
+        return Some("an MP4 video: the model and the source may have changed places");
+    }
+    let start = &bytes[..bytes.len().min(256)];
+    let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    // An ONNX file starts with the byte 8, a number field, which is not printable.
+    (start.iter().filter(|byte| printable(byte)).count() == start.len())
+        .then_some("plain text: name the .onnx file, or download it again")
+}

@@ -1,0 +1,184 @@
+//! Where ONNX Runtime's library is, and whether it serves.
+//!
+//! The library is opened and asked for its version here, with the system's words for what is wrong, before `ort` opens it:
+//! `ort` panics where no library answers.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use libloading::Library;
+
+use crate::engine::EngineError;
+
+/// The oldest library that serves is 1.17: the C API is asked for in this version, and newer libraries keep it.
+pub const MINIMUM_MINOR_VERSION: u32 = ort::MINOR_VERSION;
+
+/// Names that the library goes by, in the order tried.
+const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
+
+/// The variable that names the library, as in everything else that uses `ort`.
+const VARIABLE: &str = "ORT_DYLIB_PATH";
+
+/// A library that serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundLibrary {
+    /// The file, links resolved where possible.
+    pub path: PathBuf,
+    /// Its version: "1.31.1".
+    pub version: String,
+}
+
+/// Finds ONNX Runtime's library: `library`, else what `ORT_DYLIB_PATH` names, else the first that serves in the loader's path,
+/// the system's directories, beside the executable, in `lib` beside the executable's directory, and in the user's cache
+/// (`$XDG_CACHE_HOME/visiond/lib`).
+///
+/// A library that is named and does not serve is an error; of those that are only found, the first that serves is taken, and
+/// if none does the error tells about the first.
+pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
+    if let Some(library) = library {
+        return check(library);
+    }
+    if let Some(library) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+        return check(Path::new(&library));
+    }
+    let mut unusable = None;
+    for name in NAMES {
+        // No error here: without the file the loader says the same as with a file that it cannot read.
+        if let Ok(found) = check(Path::new(name)) {
+            return Ok(found);
+        }
+    }
+    let searched = directories();
+    for candidate in searched.iter().flat_map(|directory| candidates(directory)) {
+        match check(&candidate) {
+            Ok(found) => return Ok(found),
+            Err(error) => {
+                log::debug!("{error}");
+                unusable.get_or_insert(error);
+            }
+        }
+    }
+    Err(unusable.unwrap_or(EngineError::LibraryNotFound { searched }))
+}
+
+/// The directories looked into, behind the loader's own.
+fn directories() -> Vec<PathBuf> {
+    let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let mut directories: Vec<PathBuf> =
+        [triple.as_str(), "/usr/lib", "/usr/local/lib", "/opt/onnxruntime/lib"].iter().map(PathBuf::from).collect();
+    if let Some(beside) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+        directories.push(beside.to_owned());
+        directories.extend(beside.parent().map(|prefix| prefix.join("lib")));
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    directories.extend(cache.map(|cache| cache.join("visiond/lib")));
+    directories
+}
+
+/// The library's files in `directory`: the plain names, then those with a full version, the highest first.
+fn candidates(directory: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = NAMES.iter().map(|name| directory.join(name)).filter(|path| path.exists()).collect();
+    let version = |path: &Path| -> Option<Vec<u32>> {
+        let version = path.file_name()?.to_str()?.strip_prefix("libonnxruntime.so.")?;
+        version.split('.').map(|part| part.parse().ok()).collect()
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut versioned: Vec<_> = entries.filter_map(|path| Some((version(&path)?, path))).collect();
+    versioned.sort_by(|a, b| b.0.cmp(&a.0));
+    found.extend(versioned.into_iter().map(|(_, path)| path).filter(|path| !found.contains(path)).collect::<Vec<_>>());
+    found
+}
+
+/// The part of `OrtApiBase` that every version has.
+#[repr(C)]
+struct ApiBase {
+    get_api: unsafe extern "C" fn(u32) -> *const std::ffi::c_void,
+    get_version_string: unsafe extern "C" fn() -> *const c_char,
+}
+
+type GetApiBase = unsafe extern "C" fn() -> *const ApiBase;
+
+/// Opens `path` and asks it for its version. A library that serves stays open: `ort` opens it again, and it must not be
+/// closed in between or ever after.
+fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
+    let unusable = |reason: String| EngineError::LibraryUnusable { path: path.to_owned(), reason };
+    // SAFETY: opening a library runs its initialisers. The path is one that the user named or a place where only the system's
+    // owner or the user can put a library; that it is what its name says is all that can be known before.
+    let library = unsafe { Library::new(path) }.map_err(|error| unusable(words(&error)))?;
+    // SAFETY: `OrtGetApiBase` has had this signature in every release of ONNX Runtime (onnxruntime_c_api.h).
+    let get_api_base = unsafe { library.get::<GetApiBase>(b"OrtGetApiBase\0") }
+        .map_err(|_| unusable("it is a library, but not ONNX Runtime's (it has no OrtGetApiBase)".to_owned()))?;
+    let get_api_base: GetApiBase = *get_api_base;
+    // SAFETY: the function takes nothing and returns a pointer to a static structure, or null.
+    let base = unsafe { get_api_base().as_ref() };
+    let base = base.ok_or_else(|| unusable("it answers no question about its version".to_owned()))?;
+    // SAFETY: `base` is the library's static `OrtApiBase`, whose two entries are the same in every release; the string is
+    // static and ends in zero.
+    let version = unsafe { CStr::from_ptr((base.get_version_string)()) }.to_string_lossy().into_owned();
+    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    // SAFETY: as above; a version that the library does not have gives null.
+    let has_api = !unsafe { (base.get_api)(MINIMUM_MINOR_VERSION) }.is_null();
+    if minor.is_none_or(|minor| minor < MINIMUM_MINOR_VERSION) || !has_api {
+        return Err(unusable(format!("it is version {version}, and 1.{MINIMUM_MINOR_VERSION} or later is needed")));
+    }
+    let opened = file_of(get_api_base).unwrap_or_else(|| path.to_owned());
+    std::mem::forget(library);
+    Ok(FoundLibrary { path: opened.canonicalize().unwrap_or(opened), version })
+}
+
+/// The loader's words, without what `libloading` puts around them.
+fn words(error: &libloading::Error) -> String {
+    let text = error.to_string();
+    std::error::Error::source(error).map_or(text, ToString::to_string)
+}
+
+/// The file that the loader took `function` from.
+fn file_of(function: GetApiBase) -> Option<PathBuf> {
+    // SAFETY: an all-zero `Dl_info` is valid: it holds pointers only.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `dladdr` takes any address and fills `info` when it returns non-zero.
+    let found = unsafe { libc::dladdr(function as *const libc::c_void, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: `dli_fname` ends in zero and lives as long as the library, which is open here.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_library_that_is_missing_is_told_in_the_loaders_words() {
+        let error = find(Some(Path::new("/nowhere/libonnxruntime.so"))).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/libonnxruntime.so"), "{error}");
+        assert!(error.contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_and_a_library_that_is_another_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("libonnxruntime.so");
+        std::fs::write(&file, "not a library at all").unwrap();
+        let error = find(Some(&file)).unwrap_err().to_string();
+        assert!(error.contains("libonnxruntime.so"), "{error}");
+        let error = find(Some(Path::new("libc.so.6"))).unwrap_err().to_string();
+        assert!(error.contains("not ONNX Runtime's"), "{error}");
+    }
+
+    #[test]
+    fn versioned_names_are_tried_from_the_newest() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in
+            ["libonnxruntime.so.1.9.0", "libonnxruntime.so.1.31.1", "libonnxruntime.so", "libonnxruntime.so.bak"]
+        {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        let names: Vec<_> = candidates(directory.path()).iter().map(|p| p.file_name().unwrap().to_owned()).collect();
+        assert_eq!(names, ["libonnxruntime.so", "libonnxruntime.so.1.31.1", "libonnxruntime.so.1.9.0"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! An `.onnx` file with other input shapes than it declares.
+//!
+//! Both backends refuse an input whose declared dimensions differ, yet many networks work at any size. So the declaration is
+//! rewritten before they see it: the graph's inputs get the shapes asked for, outputs keep what does not depend on them,
+//! and the shapes of values in between, which only repeat what follows from the inputs, go. All else is copied as it stands.
+
+use std::collections::BTreeMap;
+
+use super::file::number;
+use super::wire::{WireError, fields, write_bytes, write_number};
+
+/// What becomes of a dimension: a number, or an unknown one.
+type NewDim = Option<usize>;
+
+/// The model `bytes` with the inputs in `shapes` declared as they are there.
+///
+/// `params` gives named dimensions their numbers wherever an output repeats the name. With `sizes_changed`, dimensions that
+/// the outputs fix are no longer to be believed and become unknown.
+pub(super) fn with_input_shapes(
+    bytes: &[u8],
+    shapes: &BTreeMap<String, Vec<usize>>,
+    params: &BTreeMap<String, usize>,
+    sizes_changed: bool,
+) -> Result<Vec<u8>, WireError> {
+    let mut model = Vec::with_capacity(bytes.len() + 64);
+    for field in fields(bytes) {
+        let field = field?;
+        if field.number == number::MODEL_GRAPH {
+            let graph = graph(field.bytes(), shapes, params, sizes_changed)?;
+            write_bytes(&mut model, number::MODEL_GRAPH, &graph);
+        } else {
+            model.extend_from_slice(field.raw);
+        }
+    }
+    Ok(model)
+}
+
+fn graph(
+    bytes: &[u8],
+    shapes: &BTreeMap<String, Vec<usize>>,
+    params: &BTreeMap<String, usize>,
+    sizes_changed: bool,
+) -> Result<Vec<u8>, WireError> {
+    let mut graph = Vec::with_capacity(bytes.len() + 64);
+    for field in fields(bytes) {
+        let field = field?;
+        match field.number {
+            number::GRAPH_INPUT => {
+                let name = value_name(field.bytes())?;
+                match shapes.get(&name) {
+                    Some(shape) => {
+                        let dims: Vec<NewDim> = shape.iter().map(|&size| Some(size)).collect();
+                        let value = with_dims(field.bytes(), &|_| Some(dims.clone()))?;
+                        write_bytes(&mut graph, number::GRAPH_INPUT, &value);
+                    }
+                    None => graph.extend_from_slice(field.raw),
+                }
+            }
+            number::GRAPH_OUTPUT => {
+                let value = with_dims(field.bytes(), &|shape| {
+                    let dim = |dim: &[u8]| output_dim(dim, params, sizes_changed);
+                    let dims = fields(shape).map_while(Result::ok).filter(|field| field.number == number::SHAPE_DIM);
+                    Some(dims.map(|field| dim(field.bytes())).collect())
+                })?;
+                write_bytes(&mut graph, number::GRAPH_OUTPUT, &value);
+            }
+            number::GRAPH_VALUE_INFO => {}
+            _ => graph.extend_from_slice(field.raw),
+        }
+    }
+    Ok(graph)
+}
+
+fn output_dim(dim: &[u8], params: &BTreeMap<String, usize>, sizes_changed: bool) -> NewDim {
+    fields(dim).map_while(Result::ok).find_map(|field| match field.number {
+        number::DIM_VALUE if !sizes_changed => usize::try_from(field.number_value()).ok().filter(|&size| size > 0),
+        number::DIM_PARAM => params.get(&field.text()).copied(),
+        _ => None,
+    })
+}
+
+fn value_name(value: &[u8]) -> Result<String, WireError> {
+    for field in fields(value) {
+        let field = field?;
+        if field.number == number::VALUE_NAME {
+            return Ok(field.text());
+        }
+    }
+    Ok(String::new())
+}
+
+/// A `ValueInfoProto` with the dimensions that `new_dims` makes of its `TensorShapeProto` (empty where it has none).
+fn with_dims(value: &[u8], new_dims: &dyn Fn(&[u8]) -> Option<Vec<NewDim>>) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(value.len() + 32);
+    for field in fields(value) {
+        let field = field?;
+        if field.number != number::VALUE_TYPE {
+            out.extend_from_slice(field.raw);
+            continue;
+        }
+        let mut types = Vec::new();
+        for field in fields(field.bytes()) {
+            let field = field?;
+            if field.number != number::TYPE_TENSOR {
+                types.extend_from_slice(field.raw);
+                continue;
+            }
+            let (mut tensor, mut shape) = (Vec::new(), None);
+            for field in fields(field.bytes()) {
+                let field = field?;
+                if field.number == number::TENSOR_TYPE_SHAPE {
+                    shape = Some(field.bytes());
+                } else {
+                    tensor.extend_from_slice(field.raw);
+                }
+            }
+            if let Some(dims) = shape.map_or_else(|| new_dims(&[]).filter(|dims| !dims.is_empty()), new_dims) {
+                write_bytes(&mut tensor, number::TENSOR_TYPE_SHAPE, &shape_message(&dims));
+            }
+            write_bytes(&mut types, number::TYPE_TENSOR, &tensor);
+        }
+        write_bytes(&mut out, number::VALUE_TYPE, &types);
+    }
+    Ok(out)
+}
+
+fn shape_message(dims: &[NewDim]) -> Vec<u8> {
+    let mut shape = Vec::new();
+    for dim in dims {
+        let mut message = Vec::new();
+        if let Some(size) = dim {
+            write_number(&mut message, number::DIM_VALUE, *size as u64);
+        }
+        write_bytes(&mut shape, number::SHAPE_DIM, &message);
+    }
+    shape
+}

@@ -1,0 +1,238 @@
+//! rten, compiled in: the backend that is always there.
+//!
+//! rten computes in f32, i32, i8 and u8. What a model declares as i64 or bool goes in and comes out as i32, f16 as f32; the
+//! weights are converted when the model is loaded, inputs on each run into memory that the context keeps.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use half::f16;
+use rten::{Model as Graph, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueType, ValueView};
+use rten_tensor::{AsView, Layout};
+use visiond_kernels::stream::Stream;
+use visiond_kernels::tensor::{DType, TensorRef};
+
+use super::{Model, guarded};
+use crate::engine::{Backend, Context, EngineError, EngineOptions, InputTensor, Program, TensorInfo};
+
+/// What [`crate::engine::Engine::backend_description`] says.
+pub(super) const DESCRIPTION: &str = "rten 0.27 (built in)";
+
+/// A graph that rten has made ready.
+pub(super) struct RtenProgram {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    graph: Graph,
+    input_ids: Vec<NodeId>,
+    input_names: Vec<String>,
+    output_ids: Vec<NodeId>,
+    output_names: Vec<String>,
+    threads: Arc<ThreadPool>,
+}
+
+/// Makes `model` ready.
+pub(super) fn load(model: Model<'_>, options: &EngineOptions) -> Result<RtenProgram, EngineError> {
+    let path = model.path;
+    let mut loader = ModelOptions::with_all_ops();
+    // Packed weights are a second copy of most weights, for matrix products that would otherwise pack on each run.
+    loader.prepack_weights(true);
+    for name in &model.external_files {
+        let file = model.directory().join(name);
+        let bytes =
+            std::fs::read(&file).map_err(|error| EngineError::ExternalData { path: path.to_owned(), file, error })?;
+        loader.external_data(&name.to_string_lossy(), bytes);
+    }
+    let graph = loader.load(model.bytes).map_err(|error| load_error(path, &error))?;
+    let names = |infos: &[TensorInfo]| infos.iter().map(|info| info.name.clone()).collect::<Vec<_>>();
+    let ids = |infos: &[TensorInfo]| {
+        let id = |info: &TensorInfo| {
+            let reason = || format!("`{}` is not in its graph", info.name);
+            let load = || EngineError::Load { path: path.to_owned(), backend: Backend::Rten, reason: reason() };
+            graph.find_node(&info.name).ok_or_else(load)
+        };
+        infos.iter().map(id).collect::<Result<Vec<_>, _>>()
+    };
+    let (input_ids, output_ids) = (ids(model.inputs)?, ids(model.outputs)?);
+    let threads = Arc::new(ThreadPool::with_num_threads(options.thread_count()));
+    let (input_names, output_names) = (names(model.inputs), names(model.outputs));
+    Ok(RtenProgram { shared: Arc::new(Shared { graph, input_ids, input_names, output_ids, output_names, threads }) })
+}
+
+fn load_error(path: &Path, error: &rten::LoadError) -> EngineError {
+    let path = path.to_owned();
+    let text = error.to_string();
+    match unsupported_operator(&text) {
+        Some(operator) => {
+            let node = error.node().filter(|node| !node.is_empty()).map(str::to_owned);
+            EngineError::UnknownOperator { path, operator: operator.to_owned(), node, backend: Backend::Rten }
+        }
+        None => EngineError::Load { path, backend: Backend::Rten, reason: text },
+    }
+}
+
+/// The operator that rten's message names as unknown: its error carries the operator in the text alone.
+fn unsupported_operator(text: &str) -> Option<&str> {
+    [" operator not supported", " operator not enabled"]
+        .iter()
+        .find_map(|phrase| text.split_once(phrase))
+        .and_then(|(before, _)| before.split(' ').next_back())
+}
+
+impl Program for RtenProgram {
+    fn context(&self) -> Result<Box<dyn Context>, EngineError> {
+        let converted = self.shared.input_ids.iter().map(|_| Converted::None).collect();
+        Ok(Box::new(RtenContext { shared: self.shared.clone(), converted, outputs: Vec::new() }))
+    }
+}
+
+/// An input in the type that rten wants, where that is another than the network's.
+enum Converted {
+    None,
+    F32(Vec<f32>),
+    I32(Vec<i32>),
+}
+
+struct RtenContext {
+    shared: Arc<Shared>,
+    converted: Vec<Converted>,
+    /// Of the last run; none before.
+    outputs: Vec<Value>,
+}
+
+impl Context for RtenContext {
+    fn run(&mut self, inputs: &[InputTensor], _stream: Stream) -> Result<(), EngineError> {
+        self.outputs.clear();
+        for (input, converted) in inputs.iter().zip(&mut self.converted) {
+            convert(input, converted);
+        }
+        let shared = &*self.shared;
+        let mut values: Vec<(NodeId, ValueOrView<'_>)> = Vec::with_capacity(inputs.len());
+        for (index, (input, converted)) in inputs.iter().zip(&self.converted).enumerate() {
+            values.push((shared.input_ids[index], view(input, converted, &shared.input_names[index])?.into()));
+        }
+        let options = RunOptions::default().with_thread_pool(Some(shared.threads.clone()));
+        self.outputs = guarded(Backend::Rten, "ran the network", || {
+            let run = shared.graph.run(values, &shared.output_ids, Some(options));
+            run.map_err(|error| EngineError::Run { backend: Backend::Rten, reason: error.to_string() })
+        })?;
+        for (value, name) in self.outputs.iter_mut().zip(&shared.output_names) {
+            make_readable(value, name)?;
+        }
+        Ok(())
+    }
+
+    fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
+        let outputs = self.shared.output_ids.len();
+        let value = self.outputs.get(index).ok_or(EngineError::NoOutput { index, outputs })?;
+        let not_tensor = || EngineError::OutputNotTensor {
+            name: self.shared.output_names[index].clone(),
+            found: value.dtype().to_string(),
+        };
+        macro_rules! tensor {
+            ($tensor:expr, $dtype:expr) => {{
+                let data = $tensor.data().ok_or_else(not_tensor)?;
+                TensorRef::new($dtype, $tensor.shape(), bytes_of(data)).map_err(|_| not_tensor())
+            }};
+        }
+        match value {
+            Value::FloatTensor(tensor) => tensor!(tensor, DType::F32),
+            Value::Int32Tensor(tensor) => tensor!(tensor, DType::I32),
+            Value::Int8Tensor(tensor) => tensor!(tensor, DType::I8),
+            Value::UInt8Tensor(tensor) => tensor!(tensor, DType::U8),
+            _ => Err(not_tensor()),
+        }
+    }
+}
+
+/// Fills `converted` where rten wants another type than the network declares.
+fn convert(input: &InputTensor, converted: &mut Converted) {
+    fn fill<T, const N: usize>(bytes: &[u8], out: &mut Vec<T>, f: impl Fn([u8; N]) -> T) {
+        out.clear();
+        out.extend(bytes.as_chunks::<N>().0.iter().map(|&chunk| f(chunk)));
+    }
+    let ints = |converted: &mut Converted| match std::mem::replace(converted, Converted::None) {
+        Converted::I32(ints) => ints,
+        _ => Vec::new(),
+    };
+    match input.dtype() {
+        DType::F16 => {
+            let mut floats = match std::mem::replace(converted, Converted::None) {
+                Converted::F32(floats) => floats,
+                _ => Vec::new(),
+            };
+            fill(input.bytes(), &mut floats, |b: [u8; 2]| f16::from_ne_bytes(b).to_f32());
+            *converted = Converted::F32(floats);
+        }
+        DType::I64 => {
+            let mut out = ints(converted);
+            let clamp = |b: [u8; 8]| i64::from_ne_bytes(b).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            fill(input.bytes(), &mut out, clamp);
+            *converted = Converted::I32(out);
+        }
+        DType::Bool => {
+            let mut out = ints(converted);
+            fill(input.bytes(), &mut out, |[b]: [u8; 1]| i32::from(b != 0));
+            *converted = Converted::I32(out);
+        }
+        _ => {}
+    }
+}
+
+fn view<'a>(input: &'a InputTensor, converted: &'a Converted, name: &str) -> Result<ValueView<'a>, EngineError> {
+    let shape = input.shape();
+    let view = match (converted, input.dtype()) {
+        (Converted::F32(data), _) => ValueView::from_shape(shape, data).ok(),
+        (Converted::I32(data), _) => ValueView::from_shape(shape, data).ok(),
+        (Converted::None, DType::F32) => {
+            typed::<f32>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok())
+        }
+        (Converted::None, DType::I32) => {
+            typed::<i32>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok())
+        }
+        (Converted::None, DType::I8) => {
+            typed::<i8>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok())
+        }
+        (Converted::None, DType::U8) => ValueView::from_shape(shape, input.bytes()).ok(),
+        _ => None,
+    };
+    view.ok_or_else(|| EngineError::dtype(Backend::Rten, name, input.dtype()))
+}
+
+/// A number that any bytes of its size are, and that has no padding.
+trait Plain: Copy {}
+impl Plain for f32 {}
+impl Plain for i32 {}
+impl Plain for i8 {}
+impl Plain for u8 {}
+
+fn typed<T: Plain>(bytes: &[u8]) -> Option<&[T]> {
+    // SAFETY: every bit pattern is a valid `Plain` number; `align_to` hands out only the aligned middle.
+    let (head, middle, tail) = unsafe { bytes.align_to::<T>() };
+    (head.is_empty() && tail.is_empty()).then_some(middle)
+}
+
+fn bytes_of<T: Plain>(data: &[T]) -> &[u8] {
+    // SAFETY: `data` is initialised and `Plain` numbers have no padding; `u8` has no alignment; the length is its size in bytes.
+    unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), std::mem::size_of_val(data)) }
+}
+
+/// Makes a tensor dense, so that its bytes can be borrowed; refuses anything else.
+fn make_readable(value: &mut Value, name: &str) -> Result<(), EngineError> {
+    match value {
+        Value::FloatTensor(tensor) if tensor.data().is_none() => *tensor = tensor.to_tensor(),
+        Value::Int32Tensor(tensor) if tensor.data().is_none() => *tensor = tensor.to_tensor(),
+        Value::Int8Tensor(tensor) if tensor.data().is_none() => *tensor = tensor.to_tensor(),
+        Value::UInt8Tensor(tensor) if tensor.data().is_none() => *tensor = tensor.to_tensor(),
+        Value::FloatTensor(_) | Value::Int32Tensor(_) | Value::Int8Tensor(_) | Value::UInt8Tensor(_) => {}
+        other => {
+            let found = match other.dtype() {
+                ValueType::Sequence(item) => format!("a sequence of {item} tensors"),
+                other => other.to_string(),
+            };
+            return Err(EngineError::OutputNotTensor { name: name.to_owned(), found });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Protocol Buffers' wire format, as far as an `.onnx` file needs it: walking the fields of a message, and writing some.
+//!
+//! Nothing is copied and nothing is allocated for what the file merely claims, so a broken file costs an error and no
+//! memory. <https://protobuf.dev/programming-guides/encoding/>
+
+/// The bytes are not the message they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WireError {
+    /// A field goes on behind the end.
+    Truncated,
+    /// A tag or number that no writer makes.
+    Malformed,
+}
+
+/// A field's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    /// A number of up to 64 bits.
+    Number(u64),
+    /// Text, bytes, a message, or packed numbers.
+    Bytes(&'a [u8]),
+    /// Four or eight bytes: floating point, of no interest here.
+    Fixed,
+}
+
+/// One field of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field<'a> {
+    pub(crate) number: u64,
+    pub(crate) value: Value<'a>,
+    /// Tag and value as they stand in the message.
+    pub(crate) raw: &'a [u8],
+}
+
+impl<'a> Field<'a> {
+    /// The bytes of a text, message or bytes field; empty for any other.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        match self.value {
+            Value::Bytes(bytes) => bytes,
+            Value::Number(_) | Value::Fixed => &[],
+        }
+    }
+
+    /// The text; characters that are not UTF-8 are replaced.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(self.bytes()).into_owned()
+    }
+
+    /// The number of an integer field, 0 for any other.
+    pub(crate) fn number_value(&self) -> i64 {
+        match self.value {
+            Value::Number(number) => number as i64,
+            Value::Bytes(_) | Value::Fixed => 0,
+        }
+    }
+}
+
+/// The fields of a message, in order. Ends after the first error.
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+/// The fields of `message`.
+pub(crate) fn fields(message: &[u8]) -> Fields<'_> {
+    Fields { rest: message }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let start = self.rest;
+        let field = self.field(start);
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn field(&mut self, start: &'a [u8]) -> Result<Field<'a>, WireError> {
+        let tag = self.varint()?;
+        let number = tag >> 3;
+        if number == 0 {
+            return Err(WireError::Malformed);
+        }
+        let value = match tag & 7 {
+            0 => Value::Number(self.varint()?),
+            1 => self.take(8).map(|_| Value::Fixed)?,
+            2 => {
+                let len = usize::try_from(self.varint()?).map_err(|_| WireError::Truncated)?;
+                Value::Bytes(self.take(len)?)
+            }
+            5 => self.take(4).map(|_| Value::Fixed)?,
+            _ => return Err(WireError::Malformed),
+        };
+        Ok(Field { number, value, raw: &start[..start.len() - self.rest.len()] })
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(WireError::Malformed)
+    }
+}
+
+/// Appends an integer field to `out`.
+pub(crate) fn write_number(out: &mut Vec<u8>, field: u64, value: u64) {
+    write_varint(out, field << 3);
+    write_varint(out, value);
+}
+
+/// Appends a text, bytes or message field to `out`.
+pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    write_varint(out, field << 3 | 2);
+    write_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn write_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut out = Vec::new();
+        write_number(&mut out, 1, 300);
+        write_bytes(&mut out, 20, b"name");
+        let read: Vec<_> = fields(&out).map(Result::unwrap).collect();
+        assert_eq!((read[0].number, read[0].number_value()), (1, 300));
+        assert_eq!((read[1].number, read[1].text().as_str()), (20, "name"));
+        assert_eq!([read[0].raw, read[1].raw].concat(), out);
+    }
+
+    #[test]
+    fn a_length_beyond_the_end_is_an_error_and_costs_no_memory() {
+        let bytes = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1];
+        assert_eq!(fields(&bytes).collect::<Vec<_>>(), [Err(WireError::Truncated)]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let count = fields(&bytes).count();
+            prop_assert!(count <= bytes.len());
+        }
+    }
+}
