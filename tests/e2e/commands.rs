@@ -66,6 +66,24 @@ fn the_shipped_configurations_are_right() {
 }
 
 #[test]
+fn nothing_is_written_to_the_home_folder_and_no_backend_reports_home() {
+    for backend in visiond_tests::backends() {
+        let home = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new(visiond_tests::visiond())
+            .args(["detect", "--json", "--backend", backend])
+            .arg(picture("chelsea.png"))
+            .env("HOME", home.path())
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("ORT_DISABLE_TELEMETRY")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().flatten().map(|e| e.path()).collect();
+        assert!(left.is_empty(), "{backend} left {left:?}");
+    }
+}
+
+#[test]
 fn what_is_published_is_what_the_schema_says() {
     let schema: Value =
         serde_json::from_slice(&std::fs::read(root().join("docs/message.schema.json")).unwrap()).unwrap();

@@ -5,9 +5,14 @@ What visiond's detections are compared with. It shares no code with visiond: the
 decode and the NMS are OpenCV's or written here from the papers (Generalized Focal Loss, https://arxiv.org/abs/2006.04388).
 """
 
+import os
+
 import cv2
 import numpy as np
-import onnxruntime
+
+# Its telemetry writes to the home folder and would be sent.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime  # noqa: E402
 
 SIZE = 416
 STRIDES = (8, 16, 32)
