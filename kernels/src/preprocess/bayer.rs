@@ -4,29 +4,29 @@
 //! outermost pixel (OpenCV's `BORDER_REFLECT_101`), which keeps the mosaic's phase. A frame one pixel wide or high has no
 //! neighbour there and repeats its only one.
 
-use super::convert::LUMA;
+use super::number::Number;
 use super::plan::{Axis, LANES};
 use super::simd::{Isa, Kernel};
 use crate::frame::{BayerDepth, BayerOrder, FrameView};
 
 /// The row buffers of a demosaic.
 #[derive(Default)]
-pub(super) struct Mosaic {
+pub(super) struct Mosaic<N> {
     /// The rows above, at and below, as 0 to 255, with one mirrored pixel on the left and at least one on the right.
-    samples: [Vec<f32>; 3],
+    samples: [Vec<N>; 3],
     /// Red, green and blue of the whole row.
-    colors: [Vec<f32>; 3],
+    colors: [Vec<N>; 3],
 }
 
-impl Mosaic {
+impl<N: Number> Mosaic<N> {
     /// Makes room for frames of this width.
     pub(super) fn reserve(&mut self, width: u32) {
         let padded = (width as usize).next_multiple_of(LANES);
         for samples in &mut self.samples {
-            samples.resize(samples.len().max(padded + 2), 0.0);
+            samples.resize(samples.len().max(padded + 2), N::NONE);
         }
         for color in &mut self.colors {
-            color.resize(color.len().max(padded), 0.0);
+            color.resize(color.len().max(padded), N::NONE);
         }
     }
 
@@ -39,8 +39,8 @@ impl Mosaic {
         frame: &FrameView<'_>,
         pattern: (BayerOrder, BayerDepth),
         y: usize,
-        columns: &Axis,
-        planes: &mut [Vec<f32>],
+        columns: &Axis<N>,
+        planes: &mut [Vec<N>],
     ) {
         let (order, depth) = pattern;
         let (width, height) = (frame.width() as usize, frame.height() as usize);
@@ -48,7 +48,7 @@ impl Mosaic {
         let row_bytes = frame.format().row_bytes(0, frame.width());
         for (samples, y) in self.samples.iter_mut().zip([mirrored(y, -1, height), y, mirrored(y, 1, height)]) {
             let row = &plane.row(y)[..row_bytes];
-            decode(isa, row, depth, &mut samples[1..]);
+            isa.run(Decode { row, depth, out: &mut samples[1..] });
             samples[0] = samples[1 + mirrored(0, -1, width)];
             samples[1 + width] = samples[1 + mirrored(width - 1, 1, width)];
         }
@@ -67,16 +67,15 @@ impl Mosaic {
         let own_x = if red_row { red_x } else { 1 - red_x };
         isa.run(Demosaic { above, at, below, own_x, own, green, other });
 
-        let (low, high, weight) = (&columns.low[..], &columns.high[..], &columns.weight[..]);
         match planes {
             [luma] => {
                 let [red, green, blue] = self.colors.each_mut().map(|color| &mut color[..padded]);
                 isa.run(ToLuma { red, green, blue });
-                isa.run(Mix { low, high, weight, row: red, out: luma });
+                isa.run(Resample { columns, row: red, out: luma });
             }
             _ => {
                 for (row, out) in self.colors.iter().zip(planes) {
-                    isa.run(Mix { low, high, weight, row: &row[..padded], out });
+                    isa.run(Resample { columns, row: &row[..padded], out });
                 }
             }
         }
@@ -93,56 +92,49 @@ fn mirrored(position: usize, step: isize, count: usize) -> usize {
 }
 
 /// Samples as 0 to 255.
-fn decode(isa: Isa, row: &[u8], depth: BayerDepth, out: &mut [f32]) {
-    let scale = (255.0 / f64::from((1_u32 << depth.bits()) - 1)) as f32;
-    match depth {
-        BayerDepth::Bits8 => isa.run(Bytes { row, out }),
-        _ => isa.run(Shorts { row: row.as_chunks::<2>().0, scale, out }),
-    }
-}
-
-struct Bytes<'a> {
+struct Decode<'a, N> {
     row: &'a [u8],
-    out: &'a mut [f32],
+    depth: BayerDepth,
+    out: &'a mut [N],
 }
 
-impl Kernel for Bytes<'_> {
+impl<N: Number> Kernel for Decode<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for (out, &sample) in self.out.iter_mut().zip(self.row) {
-            *out = f32::from(sample);
+        let Self { row, depth, out } = self;
+        // One loop a depth, so that each is compiled with its own constants.
+        match depth {
+            BayerDepth::Bits8 => {
+                for (out, &raw) in out.iter_mut().zip(row) {
+                    *out = N::sample(u16::from(raw), BayerDepth::Bits8);
+                }
+            }
+            BayerDepth::Bits10 => shorts(row, out, |raw| N::sample(raw, BayerDepth::Bits10)),
+            BayerDepth::Bits12 => shorts(row, out, |raw| N::sample(raw, BayerDepth::Bits12)),
+            BayerDepth::Bits16 => shorts(row, out, |raw| N::sample(raw, BayerDepth::Bits16)),
         }
     }
 }
 
-struct Shorts<'a> {
-    row: &'a [[u8; 2]],
-    scale: f32,
-    out: &'a mut [f32],
-}
-
-impl Kernel for Shorts<'_> {
-    /// Samples beyond their depth's range count as white.
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        for (out, &sample) in self.out.iter_mut().zip(self.row) {
-            *out = (f32::from(u16::from_le_bytes(sample)) * self.scale).min(255.0);
-        }
+#[inline(always)]
+fn shorts<N>(row: &[u8], out: &mut [N], sample: impl Fn(u16) -> N) {
+    for (out, &raw) in out.iter_mut().zip(row.as_chunks::<2>().0) {
+        *out = sample(u16::from_le_bytes(raw));
     }
 }
 
 /// All colours of one row. The row's own colour (red or blue) stands in the columns of parity `own_x`, green in the others.
-struct Demosaic<'a> {
-    above: &'a [f32],
-    at: &'a [f32],
-    below: &'a [f32],
+struct Demosaic<'a, N> {
+    above: &'a [N],
+    at: &'a [N],
+    below: &'a [N],
     own_x: usize,
-    own: &'a mut [f32],
-    green: &'a mut [f32],
-    other: &'a mut [f32],
+    own: &'a mut [N],
+    green: &'a mut [N],
+    other: &'a mut [N],
 }
 
-impl Kernel for Demosaic<'_> {
+impl<N: Number> Kernel for Demosaic<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let own_lanes: [bool; LANES] = std::array::from_fn(|lane| lane % 2 == self.own_x);
@@ -152,16 +144,16 @@ impl Kernel for Demosaic<'_> {
         for (i, ((own, green), other)) in own.iter_mut().zip(green).zip(other).enumerate() {
             let window = i * LANES..(i + 1) * LANES + 2;
             let (above, at, below) = (&self.above[window.clone()], &self.at[window.clone()], &self.below[window]);
-            let mut block = [[0.0; LANES]; 3];
+            let mut block = [[N::NONE; LANES]; 3];
             for lane in 0..LANES {
-                let centre = at[lane + 1];
-                let beside = 0.5 * (at[lane] + at[lane + 2]);
-                let over = 0.5 * (above[lane + 1] + below[lane + 1]);
-                let corners = 0.25 * ((above[lane] + above[lane + 2]) + (below[lane] + below[lane + 2]));
+                let (left, centre, right) = (at[lane], at[lane + 1], at[lane + 2]);
+                let (over, under) = (above[lane + 1], below[lane + 1]);
+                let cross = N::mean_of_4([left, right, over, under]);
+                let corners = N::mean_of_4([above[lane], above[lane + 2], below[lane], below[lane + 2]]);
                 let own_site = own_lanes[lane];
-                block[0][lane] = if own_site { centre } else { beside };
-                block[1][lane] = if own_site { 0.5 * (beside + over) } else { centre };
-                block[2][lane] = if own_site { corners } else { over };
+                block[0][lane] = if own_site { centre } else { N::mean_of_2([left, right]) };
+                block[1][lane] = if own_site { cross } else { centre };
+                block[2][lane] = if own_site { corners } else { N::mean_of_2([over, under]) };
             }
             [*own, *green, *other] = block;
         }
@@ -169,37 +161,43 @@ impl Kernel for Demosaic<'_> {
 }
 
 /// Luma, in red's place.
-struct ToLuma<'a> {
-    red: &'a mut [f32],
-    green: &'a mut [f32],
-    blue: &'a mut [f32],
+struct ToLuma<'a, N> {
+    red: &'a mut [N],
+    green: &'a mut [N],
+    blue: &'a mut [N],
 }
 
-impl Kernel for ToLuma<'_> {
+impl<N: Number> Kernel for ToLuma<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for ((red, green), blue) in self.red.iter_mut().zip(self.green).zip(self.blue) {
-            *red = LUMA[0] * *red + LUMA[1] * *green + LUMA[2] * *blue;
+            *red = N::narrow(N::luma::<FMA>([*red, *green, *blue].map(N::channel)));
         }
     }
 }
 
 /// A row at the columns that are needed.
-struct Mix<'a> {
-    low: &'a [u32],
-    high: &'a [u32],
-    weight: &'a [f32],
-    row: &'a [f32],
-    out: &'a mut [f32],
+struct Resample<'a, N> {
+    columns: &'a Axis<N>,
+    row: &'a [N],
+    out: &'a mut [N],
 }
 
-impl Kernel for Mix<'_> {
+impl<N: Number> Kernel for Resample<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Self { low, high, weight, row, out } = self;
-        for (((out, &low), &high), &weight) in out.iter_mut().zip(low).zip(high).zip(weight) {
-            let (low, high) = (row[low as usize], row[high as usize]);
-            *out = low + weight * (high - low);
+        let Self { columns: Axis { low, high, weights, single }, row, out } = self;
+        let at = |x: u32| N::channel(row[x as usize]);
+        if *single {
+            for (out, &low) in out.iter_mut().zip(low) {
+                *out = N::whole(at(low));
+            }
+            return;
+        }
+        let weights = weights[0].iter().zip(&weights[1]);
+        for (out, ((&low, &high), (&low_weight, &high_weight))) in out.iter_mut().zip(low.iter().zip(high).zip(weights))
+        {
+            *out = N::mixed::<FMA>([at(low), at(high)], [low_weight, high_weight]);
         }
     }
 }

@@ -20,10 +20,12 @@ mod bayer;
 mod convert;
 mod error;
 mod fetch;
+mod number;
 mod plan;
 mod rows;
 mod simd;
 mod store;
+mod yuv;
 
 pub use self::error::PreprocessError;
 
@@ -31,6 +33,7 @@ use self::plan::PlanCache;
 use self::rows::{Rows, Source};
 use self::simd::Isa;
 use self::store::Writer;
+use self::yuv::ToRgb;
 use crate::frame::{FrameView, MAX_SIDE};
 use crate::geometry::{Fit, Mapping};
 use crate::stream::Stream;
@@ -154,9 +157,7 @@ impl PreprocessSpec {
 /// after that nothing is allocated. One thread; its working memory is a handful of rows.
 pub struct Preprocessor {
     spec: PreprocessSpec,
-    isa: Isa,
-    plans: PlanCache,
-    rows: Rows,
+    sampler: Sampler,
     writer: Writer,
 }
 
@@ -164,9 +165,16 @@ impl Preprocessor {
     /// Checks a spec and makes its preprocessor.
     pub fn new(spec: PreprocessSpec) -> Result<Self, PreprocessError> {
         spec.check()?;
-        let isa = Isa::detect();
+        Ok(Self::with_isa(spec, Isa::detect()))
+    }
+
+    fn with_isa(spec: PreprocessSpec, isa: Isa) -> Self {
+        let sampler = match spec.sampling {
+            Sampling::Opencv => Sampler::Opencv(Pipeline::new(isa)),
+            Sampling::Exact => Sampler::Exact(Pipeline::new(isa)),
+        };
         let writer = Writer::new(isa, &spec);
-        Ok(Self { spec, isa, plans: PlanCache::default(), rows: Rows::default(), writer })
+        Self { spec, sampler, writer }
     }
 
     /// What it was made for.
@@ -188,19 +196,10 @@ impl Preprocessor {
         match stream {
             Stream::Host => {}
         }
-        let plan = self.plans.get(&self.spec, (frame.width(), frame.height()));
-        let source = Source::new(self.isa, frame, self.spec.order == ChannelOrder::Grey);
-        self.rows.start(plan, &source);
-
-        let tensor = out.bytes();
-        let placed = plan.mapping.placed().map(|pixels| pixels as usize);
-        self.writer.fill_pads(tensor, placed);
-        let [x, y, width, height] = placed;
-        for i in 0..height {
-            let pair = self.rows.pair(plan, &source, i);
-            self.writer.store(&pair, [x, y + i, width], tensor);
-        }
-        Ok(plan.mapping)
+        Ok(match &mut self.sampler {
+            Sampler::Opencv(pipeline) => pipeline.run(&self.spec, &mut self.writer, frame, out.bytes()),
+            Sampler::Exact(pipeline) => pipeline.run(&self.spec, &mut self.writer, frame, out.bytes()),
+        })
     }
 
     fn check_tensor(&self, out: &TensorMut<'_>) -> Result<(), PreprocessError> {
@@ -212,6 +211,40 @@ impl Preprocessor {
             Some((leading, found)) if *found == expected && leading.iter().all(|&dim| dim == 1) => Ok(()),
             _ => Err(PreprocessError::TensorShape { expected: expected.to_vec(), found: out.shape().to_vec() }),
         }
+    }
+}
+
+/// The two samplings: the same steps over different numbers.
+enum Sampler {
+    Opencv(Pipeline<u16>),
+    Exact(Pipeline<f32>),
+}
+
+/// Tables and row buffers of one sampling.
+struct Pipeline<N> {
+    isa: Isa,
+    plans: PlanCache<N>,
+    rows: Rows<N>,
+}
+
+impl<N: ToRgb> Pipeline<N> {
+    fn new(isa: Isa) -> Self {
+        Self { isa, plans: PlanCache::new(), rows: Rows::default() }
+    }
+
+    fn run(&mut self, spec: &PreprocessSpec, writer: &mut Writer, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
+        let plan = self.plans.get(spec, (frame.width(), frame.height()));
+        let source = Source::new(self.isa, frame, spec.order == ChannelOrder::Grey);
+        self.rows.start(plan, &source);
+
+        let placed = plan.mapping.placed().map(|pixels| pixels as usize);
+        writer.fill_pads(tensor, placed);
+        let [x, y, width, height] = placed;
+        for i in 0..height {
+            let pair = self.rows.pair(plan, &source, i);
+            writer.store(&pair, [x, y + i, width], tensor);
+        }
+        plan.mapping
     }
 }
 

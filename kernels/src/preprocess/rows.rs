@@ -6,22 +6,23 @@ use super::fetch::{fetch, words};
 use super::plan::Plan;
 use super::simd::Isa;
 use super::store::RowPair;
+use super::yuv::ToRgb;
 use crate::frame::{BayerDepth, BayerOrder, FrameView, PixelFormat};
 
 /// How one frame's rows are read.
-pub(super) struct Source<'a> {
+pub(super) struct Source<'a, N: ToRgb> {
     frame: &'a FrameView<'a>,
-    reader: Reader,
+    reader: Reader<N>,
     planes: usize,
     isa: Isa,
 }
 
-enum Reader {
-    Words(Converter),
+enum Reader<N: ToRgb> {
+    Words(Converter<N>),
     Mosaic(BayerOrder, BayerDepth),
 }
 
-impl<'a> Source<'a> {
+impl<'a, N: ToRgb> Source<'a, N> {
     /// The rows of `frame` as luma or as red, green and blue. A grey frame has one plane either way.
     pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
         let format = frame.format();
@@ -37,23 +38,23 @@ impl<'a> Source<'a> {
 /// Two resampled rows of a frame, and the buffers that make them. An upscale finds both again for most rows of the tensor,
 /// a mild downscale one of them.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct Rows<N> {
     /// The planes of each slot.
-    slots: [[Vec<f32>; 3]; 2],
+    slots: [[Vec<N>; 3]; 2],
     /// Which row of the frame a slot holds.
     held: [Option<u32>; 2],
     /// Words of the left and right pixels.
     words: [Vec<u32>; 2],
-    mosaic: Mosaic,
+    mosaic: Mosaic<N>,
 }
 
-impl Rows {
+impl<N: ToRgb> Rows<N> {
     /// Forgets the last frame and makes room for the next. Allocates only for a frame larger than any before.
-    pub(super) fn start(&mut self, plan: &Plan, source: &Source<'_>) {
+    pub(super) fn start(&mut self, plan: &Plan<N>, source: &Source<'_, N>) {
         self.held = [None; 2];
         let width = plan.padded_width();
         for plane in self.slots.as_flattened_mut() {
-            plane.resize(plane.len().max(width), 0.0);
+            plane.resize(plane.len().max(width), N::NONE);
         }
         match source.reader {
             Reader::Words(_) => {
@@ -66,18 +67,20 @@ impl Rows {
     }
 
     /// What row `i` of the placed picture is made of.
-    pub(super) fn pair(&mut self, plan: &Plan, source: &Source<'_>, i: usize) -> RowPair<'_> {
-        let (low, high, weight) = (plan.rows.low[i], plan.rows.high[i], plan.rows.weight[i]);
+    pub(super) fn pair(&mut self, plan: &Plan<N>, source: &Source<'_, N>, i: usize) -> RowPair<'_, N> {
+        let (low, high) = (plan.rows.low[i], plan.rows.high[i]);
+        let weights = plan.rows.weights.each_ref().map(|weights| weights[i]);
         let low_slot = self.slot_of(plan, source, low, high);
-        let high_slot = if high == low { low_slot } else { self.slot_of(plan, source, high, low) };
+        let high_slot = self.slot_of(plan, source, high, low);
         RowPair {
             low: &self.slots[low_slot][..source.planes],
-            high: (high != low).then(|| (&self.slots[high_slot][..source.planes], weight)),
+            high: (weights[1] != N::NONE).then(|| &self.slots[high_slot][..source.planes]),
+            weights,
         }
     }
 
     /// The slot that holds `row`, filled when none does; the slot of `kept` is left alone.
-    fn slot_of(&mut self, plan: &Plan, source: &Source<'_>, row: u32, kept: u32) -> usize {
+    fn slot_of(&mut self, plan: &Plan<N>, source: &Source<'_, N>, row: u32, kept: u32) -> usize {
         if let Some(slot) = self.held.iter().position(|&held| held == Some(row)) {
             return slot;
         }

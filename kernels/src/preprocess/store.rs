@@ -3,6 +3,7 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
+use super::number::Number;
 use super::simd::{Isa, Kernel, multiply_add};
 use super::{ChannelOrder, PreprocessSpec, TensorLayout};
 use crate::tensor::DType;
@@ -38,11 +39,13 @@ struct StoreRows {
 }
 
 /// One or two horizontally resampled rows and how they mix.
-pub(super) struct RowPair<'a> {
+pub(super) struct RowPair<'a, N> {
     /// The upper row's planes.
-    pub(super) low: &'a [Vec<f32>],
-    /// The lower row's planes and how much of them there is; `None` when it is nothing.
-    pub(super) high: Option<(&'a [Vec<f32>], f32)>,
+    pub(super) low: &'a [Vec<N>],
+    /// The lower row's planes; `None` when they have no weight.
+    pub(super) high: Option<&'a [Vec<N>]>,
+    /// How much of each there is.
+    pub(super) weights: [N; 2],
 }
 
 impl Writer {
@@ -104,9 +107,9 @@ impl Writer {
     ///
     /// Planar f32, u8 and i8 go straight from the row buffers to the tensor; f16 and interleaved tensors pass through one
     /// more row buffer.
-    pub(super) fn store(&mut self, pair: &RowPair<'_>, [x, y, width]: [usize; 3], tensor: &mut [u8]) {
+    pub(super) fn store<N: Number>(&mut self, pair: &RowPair<'_, N>, [x, y, width]: [usize; 3], tensor: &mut [u8]) {
         let (isa, size) = (self.isa, self.dtype.size_bytes());
-        let mixes: [Mix<'_>; 3] = std::array::from_fn(|channel| self.mix(pair, channel, width));
+        let mixes: [Mix<'_, N>; 3] = std::array::from_fn(|channel| self.mix(pair, channel, width));
         let rows = &mut self.rows;
         match self.layout {
             TensorLayout::Nchw => {
@@ -116,12 +119,12 @@ impl Writer {
                     match self.dtype {
                         DType::F16 => {
                             let row = &mut rows.channels[channel][..width];
-                            isa.run(Store::<AsF32> { mix, out: row });
+                            isa.run(Store::<N, AsF32> { mix, out: row });
                             halves(row, &mut rows.halves, out);
                         }
-                        DType::U8 => isa.run(Store::<AsU8> { mix, out }),
-                        DType::I8 => isa.run(Store::<AsI8> { mix, out }),
-                        _ => isa.run(Store::<AsF32Bytes> { mix, out: out.as_chunks_mut().0 }),
+                        DType::U8 => isa.run(Store::<N, AsU8> { mix, out }),
+                        DType::I8 => isa.run(Store::<N, AsI8> { mix, out }),
+                        _ => isa.run(Store::<N, AsF32Bytes> { mix, out: out.as_chunks_mut().0 }),
                     }
                 }
             }
@@ -129,7 +132,7 @@ impl Writer {
                 let start = (y * self.width + x) * self.channels * size;
                 let out = &mut tensor[start..start + width * self.channels * size];
                 for (channel, mix) in mixes.into_iter().enumerate().take(self.channels) {
-                    isa.run(Store::<AsF32> { mix, out: &mut rows.channels[channel][..width] });
+                    isa.run(Store::<N, AsF32> { mix, out: &mut rows.channels[channel][..width] });
                 }
                 let channels = rows.channels.each_ref().map(|channel| &channel[..width]);
                 let row = if self.channels == 1 {
@@ -139,31 +142,25 @@ impl Writer {
                     isa.run(Interleave { channels, out: row.as_chunks_mut().0 });
                     row
                 };
-                let mix = Mix { low: row, high: None, low_gain: 1.0, high_gain: 0.0, bias: 0.0 };
                 match self.dtype {
                     DType::F16 => halves(row, &mut rows.halves, out),
-                    DType::U8 => isa.run(Store::<AsU8> { mix, out }),
-                    DType::I8 => isa.run(Store::<AsI8> { mix, out }),
-                    _ => isa.run(Store::<AsF32Bytes> { mix, out: out.as_chunks_mut().0 }),
+                    DType::U8 => isa.run(Convert::<AsU8> { row, out }),
+                    DType::I8 => isa.run(Convert::<AsI8> { row, out }),
+                    _ => isa.run(Convert::<AsF32Bytes> { row, out: out.as_chunks_mut().0 }),
                 }
             }
         }
     }
 
-    fn mix<'a>(&self, pair: &RowPair<'a>, channel: usize, width: usize) -> Mix<'a> {
+    fn mix<'a, N: Number>(&self, pair: &RowPair<'a, N>, channel: usize, width: usize) -> Mix<'a, N> {
         // One plane feeds every channel.
         let plane = if pair.low.len() == 1 { 0 } else { self.plane_of[channel] };
-        let (gain, bias) = (self.gain[channel], self.bias[channel]);
-        let low = &pair.low[plane][..width];
-        match pair.high {
-            Some((high, weight)) => Mix {
-                low,
-                high: Some(&high[plane][..width]),
-                low_gain: gain * (1.0 - weight),
-                high_gain: gain * weight,
-                bias,
-            },
-            None => Mix { low, high: None, low_gain: gain, high_gain: 0.0, bias },
+        Mix {
+            low: &pair.low[plane][..width],
+            high: pair.high.map(|high| &high[plane][..width]),
+            weights: pair.weights,
+            gain: self.gain[channel],
+            bias: self.bias[channel],
         }
     }
 }
@@ -221,12 +218,12 @@ fn halves(row: &[f32], halves: &mut [f16], out: &mut [u8]) {
     }
 }
 
-/// `low * low_gain + high * high_gain + bias`: the vertical mix and the normalisation in one.
-struct Mix<'a> {
-    low: &'a [f32],
-    high: Option<&'a [f32]>,
-    low_gain: f32,
-    high_gain: f32,
+/// The vertical mix and the normalisation of one channel.
+struct Mix<'a, N> {
+    low: &'a [N],
+    high: Option<&'a [N]>,
+    weights: [N; 2],
+    gain: f32,
     bias: f32,
 }
 
@@ -278,27 +275,43 @@ impl Element for AsI8 {
     }
 }
 
-struct Store<'a, E: Element> {
-    mix: Mix<'a>,
+/// Mixes, normalises and stores one channel of a row.
+struct Store<'a, N, E: Element> {
+    mix: Mix<'a, N>,
     out: &'a mut [E::Cell],
 }
 
-impl<E: Element> Kernel for Store<'_, E> {
+impl<N: Number, E: Element> Kernel for Store<'_, N, E> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Mix { low, high, low_gain, high_gain, bias } = self.mix;
-        let fma = multiply_add::<FMA>;
+        let Mix { low, high, weights, gain, bias } = self.mix;
+        let cell = |value: f32| E::cell(multiply_add::<FMA>(value, gain, bias));
         match high {
             Some(high) => {
                 for ((out, &low), &high) in self.out.iter_mut().zip(low).zip(high) {
-                    *out = E::cell(fma(high, high_gain, fma(low, low_gain, bias)));
+                    *out = cell(N::mixed_value::<FMA>([low, high], weights));
                 }
             }
             None => {
                 for (out, &low) in self.out.iter_mut().zip(low) {
-                    *out = E::cell(fma(low, low_gain, bias));
+                    *out = cell(N::value(low));
                 }
             }
+        }
+    }
+}
+
+/// Stores values that are normalised already.
+struct Convert<'a, E: Element> {
+    row: &'a [f32],
+    out: &'a mut [E::Cell],
+}
+
+impl<E: Element> Kernel for Convert<'_, E> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (out, &value) in self.out.iter_mut().zip(self.row) {
+            *out = E::cell(value);
         }
     }
 }

@@ -69,6 +69,7 @@ fn specs() -> impl Strategy<Value = PreprocessSpec> {
         Just(Fit::Stretch),
         (0.2..=1.0).prop_map(|fraction| Fit::Crop { fraction }),
     ];
+    let sampling = prop::sample::select(vec![Sampling::Opencv, Sampling::Exact]);
     (
         1..50_u32,
         1..50_u32,
@@ -76,9 +77,11 @@ fn specs() -> impl Strategy<Value = PreprocessSpec> {
         prop::sample::select(vec![Rgb, Bgr, Grey]),
         any::<bool>(),
         prop::sample::select(vec![F32, F16, U8, I8]),
+        sampling,
     )
-        .prop_map(|(width, height, fit, order, planar, dtype)| PreprocessSpec {
+        .prop_map(|(width, height, fit, order, planar, dtype, sampling)| PreprocessSpec {
             fit,
+            sampling,
             order,
             layout: if planar { TensorLayout::Nchw } else { TensorLayout::Nhwc },
             dtype,
@@ -183,9 +186,7 @@ proptest! {
         let frame = layout.view(&bytes).unwrap();
         let spec = PreprocessSpec { dtype: DType::F32, ..spec };
         let best = run(&spec, &frame);
-        let mut plain = Preprocessor::new(spec.clone()).unwrap();
-        plain.isa = Isa::BASELINE;
-        plain.writer = Writer::new(Isa::BASELINE, &spec);
+        let mut plain = Preprocessor::with_isa(spec, Isa::BASELINE);
         for (best, plain) in best.iter().zip(tensor_of(&mut plain, &frame)) {
             prop_assert!((best - plain).abs() < 1e-3, "{best} {plain}");
         }

@@ -1,0 +1,229 @@
+//! The two arithmetics of a preprocess: exact in `f32`, and OpenCV's fixed point in `u16`.
+//!
+//! Everything else is written once over [`Number`]. OpenCV's steps are those of its `resize` (modules/imgproc, resize.cpp:
+//! 11 bits of weight, horizontal first) and `cvtColor` (color_yuv and color_rgb: 20 and 15 bits); a byte comes out of each
+//! step, and where every one of them is repeated, the bytes are equal.
+
+use super::simd::multiply_add;
+use crate::frame::BayerDepth;
+
+/// Bits of a fixed-point weight.
+const WEIGHT_BITS: u32 = 11;
+
+/// A weight this close to a whole pixel is one: it saves a tap and shifts no value by more than 255e-6.
+const SNAP: f64 = 1e-6;
+
+/// Luma of RGB, for networks that see one channel.
+const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
+
+/// The same in OpenCV's `BGR2GRAY`: times 2^15.
+const FIXED_LUMA: [i32; 3] = [9798, 19235, 3735];
+const FIXED_LUMA_BITS: u32 = 15;
+
+/// A number that rows are made of. As a row's value it is what horizontal resampling leaves: 0 to 255 in `f32`, 0 to
+/// 255 * 128 in `u16`. As a weight it is 0 to 1, or 0 to 2048. As a mosaic's sample it is 0 to 255.
+pub(super) trait Number: Copy + Default + PartialEq + 'static {
+    /// A pixel's channel, 0 to 255, as wide as a lane of its conversion.
+    type Wide: Copy + Default;
+
+    /// The lower of the two pixels that a position lies between, with the weights of both. Positions count pixel centres,
+    /// so -0.5 is the edge. The lower pixel may be -1 and the upper one the size; the caller repeats the edges.
+    fn taps(position: f64, size: u32, along: Along) -> (i64, [Self; 2]);
+
+    /// Nothing of a pixel.
+    const NONE: Self;
+
+    /// A byte as a channel.
+    fn wide(byte: u32) -> Self::Wide;
+    /// Luma of three channels.
+    fn luma<const FMA: bool>(rgb: [Self::Wide; 3]) -> Self::Wide;
+    /// A channel that stands alone, as a row's value.
+    fn whole(channel: Self::Wide) -> Self;
+    /// Two channels mixed into a row's value.
+    fn mixed<const FMA: bool>(channels: [Self::Wide; 2], weights: [Self; 2]) -> Self;
+
+    /// The value, 0 to 255, of a row that stands alone.
+    fn value(row: Self) -> f32;
+    /// The value, 0 to 255, of two rows mixed.
+    fn mixed_value<const FMA: bool>(rows: [Self; 2], weights: [Self; 2]) -> f32;
+
+    /// A mosaic's sample.
+    fn sample(raw: u16, depth: BayerDepth) -> Self;
+    /// A sample as a channel.
+    fn channel(sample: Self) -> Self::Wide;
+    /// A channel as a sample.
+    fn narrow(channel: Self::Wide) -> Self;
+    /// The mean of two samples.
+    fn mean_of_2(samples: [Self; 2]) -> Self;
+    /// The mean of four samples.
+    fn mean_of_4(samples: [Self; 4]) -> Self;
+}
+
+/// The axis of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Along {
+    X,
+    Y,
+}
+
+impl Number for f32 {
+    type Wide = f32;
+
+    const NONE: Self = 0.0;
+
+    fn taps(position: f64, size: u32, _along: Along) -> (i64, [Self; 2]) {
+        let position = position.clamp(0.0, f64::from(size - 1));
+        let nearest = position.round();
+        let position = if (position - nearest).abs() < SNAP { nearest } else { position };
+        let weight = position - position.floor();
+        (position.floor() as i64, [(1.0 - weight) as f32, weight as f32])
+    }
+
+    #[inline(always)]
+    fn wide(byte: u32) -> f32 {
+        // Through i32, because SSE2 and AVX2 convert only signed integers.
+        byte as i32 as f32
+    }
+
+    #[inline(always)]
+    fn luma<const FMA: bool>([red, green, blue]: [f32; 3]) -> f32 {
+        let fma = multiply_add::<FMA>;
+        fma(LUMA[0], red, fma(LUMA[1], green, LUMA[2] * blue))
+    }
+
+    #[inline(always)]
+    fn whole(channel: f32) -> f32 {
+        channel
+    }
+
+    #[inline(always)]
+    fn mixed<const FMA: bool>([low, high]: [f32; 2], weights: [f32; 2]) -> f32 {
+        multiply_add::<FMA>(high, weights[1], low * weights[0])
+    }
+
+    #[inline(always)]
+    fn value(row: f32) -> f32 {
+        row
+    }
+
+    #[inline(always)]
+    fn mixed_value<const FMA: bool>(rows: [f32; 2], weights: [f32; 2]) -> f32 {
+        Self::mixed::<FMA>(rows, weights)
+    }
+
+    /// Samples beyond their depth's range count as white.
+    #[inline(always)]
+    fn sample(raw: u16, depth: BayerDepth) -> f32 {
+        (f32::from(raw) * (255.0 / white(depth) as f32)).min(255.0)
+    }
+
+    #[inline(always)]
+    fn channel(sample: f32) -> f32 {
+        sample
+    }
+
+    #[inline(always)]
+    fn narrow(channel: f32) -> f32 {
+        channel
+    }
+
+    #[inline(always)]
+    fn mean_of_2([a, b]: [f32; 2]) -> f32 {
+        0.5 * (a + b)
+    }
+
+    #[inline(always)]
+    fn mean_of_4([a, b, c, d]: [f32; 4]) -> f32 {
+        0.25 * ((a + b) + (c + d))
+    }
+}
+
+impl Number for u16 {
+    type Wide = i32;
+
+    const NONE: Self = 0;
+
+    fn taps(position: f64, size: u32, along: Along) -> (i64, [Self; 2]) {
+        // The position itself is single precision there.
+        let position = position as f32;
+        let (mut low, mut weight) = (position.floor() as i64, position - position.floor());
+        // Columns beyond the edges lose their weight, rows keep it and are repeated: that shows in the last bit.
+        let last = i64::from(size) - 1;
+        if along == Along::X && (low < 0 || low >= last) {
+            (low, weight) = (low.clamp(0, last), 0.0);
+        }
+        let fixed = |weight: f32| (weight * (1 << WEIGHT_BITS) as f32).round_ties_even() as u16;
+        (low, [fixed(1.0 - weight), fixed(weight)])
+    }
+
+    #[inline(always)]
+    fn wide(byte: u32) -> i32 {
+        byte as i32
+    }
+
+    #[inline(always)]
+    fn luma<const FMA: bool>(rgb: [i32; 3]) -> i32 {
+        let sum = rgb[0] * FIXED_LUMA[0] + rgb[1] * FIXED_LUMA[1] + rgb[2] * FIXED_LUMA[2];
+        (sum + (1 << (FIXED_LUMA_BITS - 1))) >> FIXED_LUMA_BITS
+    }
+
+    #[inline(always)]
+    fn whole(channel: i32) -> u16 {
+        (channel << (WEIGHT_BITS - 4)) as u16
+    }
+
+    /// At most 255 * 2049 / 16, which 15 bits hold.
+    #[inline(always)]
+    fn mixed<const FMA: bool>([low, high]: [i32; 2], weights: [u16; 2]) -> u16 {
+        // The masks tell the compiler that 16-bit multiplications will do.
+        let [low_weight, high_weight] = weights.map(|weight| i32::from(weight & 0xfff));
+        (((low & 0xff) * low_weight + (high & 0xff) * high_weight) >> 4) as u16
+    }
+
+    #[inline(always)]
+    fn value(row: u16) -> f32 {
+        f32::from(((row >> 5) + 2) >> 2)
+    }
+
+    #[inline(always)]
+    fn mixed_value<const FMA: bool>(rows: [u16; 2], weights: [u16; 2]) -> f32 {
+        let part = |i: usize| ((u32::from(rows[i]) * u32::from(weights[i])) >> 16) as u16;
+        f32::from(((part(0) + part(1) + 2) >> 2).min(255))
+    }
+
+    /// The nearest byte. Samples beyond their depth's range count as white.
+    #[inline(always)]
+    fn sample(raw: u16, depth: BayerDepth) -> u16 {
+        if depth == BayerDepth::Bits8 {
+            return raw;
+        }
+        // Exact: a product below 2^24, and no quotient closer to a half than f32 tells apart.
+        (f32::from(raw) * 255.0 / white(depth) as f32).round_ties_even().min(255.0) as u16
+    }
+
+    #[inline(always)]
+    fn channel(sample: u16) -> i32 {
+        i32::from(sample)
+    }
+
+    #[inline(always)]
+    fn narrow(channel: i32) -> u16 {
+        channel as u16
+    }
+
+    #[inline(always)]
+    fn mean_of_2([a, b]: [u16; 2]) -> u16 {
+        (a + b + 1) >> 1
+    }
+
+    #[inline(always)]
+    fn mean_of_4([a, b, c, d]: [u16; 4]) -> u16 {
+        (a + b + c + d + 2) >> 2
+    }
+}
+
+/// A depth's largest sample.
+#[inline(always)]
+fn white(depth: BayerDepth) -> u32 {
+    (1 << depth.bits()) - 1
+}
