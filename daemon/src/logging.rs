@@ -182,6 +182,8 @@ fn is_stream(told: &str, device: u64, inode: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use log::LevelFilter;
 
+use crate::config::parse_word;
 use crate::config::types::BackendChoice;
 use crate::exit::Exit;
 use crate::logging::{self, Verbosity};
@@ -176,12 +177,7 @@ fn fraction(text: &str) -> Result<f64, String> {
 
 /// A backend by name, for clap.
 fn backend(text: &str) -> Result<BackendChoice, String> {
-    match text {
-        "auto" => Ok(BackendChoice::Auto),
-        "onnxruntime" => Ok(BackendChoice::OnnxRuntime),
-        "rten" => Ok(BackendChoice::Rten),
-        _ => Err("not one of auto, onnxruntime, rten".to_owned()),
-    }
+    parse_word(text)
 }
 
 /// Where a configuration is looked for when none is named, first found first.
@@ -204,6 +200,8 @@ pub fn config_path(named: Option<PathBuf>) -> Result<PathBuf, CliError> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

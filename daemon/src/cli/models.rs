@@ -57,6 +57,8 @@ fn first_model(places: &[PathBuf]) -> Result<PathBuf, CliError> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

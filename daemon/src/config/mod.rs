@@ -1,29 +1,117 @@
 //! The configuration: what can be set, its defaults, and how a file becomes it.
+//!
+//! - [`types`]: the structs; every key is declared there, once.
+//! - `schema`, `kinds`, `units`: how a declaration becomes a reader and a writer.
+//! - `references`: what must go together across the file's tables.
+//! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once.
+//! - [`reference`]: the annotated file and the manual's tables, printed from the declarations.
 
+mod kinds;
+pub mod reference;
+mod references;
+pub mod report;
+mod schema;
 pub mod types;
+mod units;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
-use types::Config;
+use toml::Spanned;
+use toml::de::DeTable;
 
-/// Everything that is wrong with a file. Its text has every error with its place, and their number in the last line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigErrors {
-    path: PathBuf,
-}
+pub use kinds::parse_word;
+pub use report::ConfigErrors;
+use report::{Finding, Report, Severity};
+use schema::{Reader, Section, TableReader, TableWriter};
+use types::{Config, SinkConfig};
 
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be read", self.path.display())
-    }
-}
-
-impl std::error::Error for ConfigErrors {}
+/// Bytes of a configuration at most; what is larger is some other file.
+const MAX_BYTES: u64 = 4 << 20;
 
 impl Config {
     /// Reads a file. Relative paths in it are relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
-        Err(ConfigErrors { path: path.to_owned() })
+        let text = read(path).map_err(|finding| ConfigErrors { path: path.to_owned(), findings: vec![finding] })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads `text` as if it stood in the file `path`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
+        let mut report = Report::default();
+        let document = Document::parse(text, &mut report);
+        let config = document.config(path, &mut report);
+        let findings = report.into_findings(path, text);
+        match config {
+            Some(config) if findings.is_empty() => Ok(config),
+            _ => Err(ConfigErrors { path: path.to_owned(), findings }),
+        }
+    }
+
+    /// The configuration with every default written out, as a file.
+    pub fn to_toml(&self) -> String {
+        TableWriter::file(self)
     }
 }
+
+/// The text of a file, or why there is none.
+pub fn read(path: &Path) -> Result<String, Finding> {
+    let fail = |message: String| Finding::of_file(path, message);
+    let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
+    let size = fs::metadata(path).map_err(cannot)?.len();
+    if size > MAX_BYTES {
+        return Err(fail(format!("holds {size} bytes, a configuration has {MAX_BYTES} at most: name another file")));
+    }
+    let bytes = fs::read(path).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        fail(format!("line {line} is not UTF-8 text, which TOML must be: store the file as UTF-8"))
+    })
+}
+
+/// A file's tables with their places.
+pub struct Document<'i> {
+    root: Spanned<DeTable<'i>>,
+}
+
+impl<'i> Document<'i> {
+    /// Reads TOML, as far as it is.
+    pub fn parse(text: &'i str, report: &mut Report) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            report.syntax(span, format!("no TOML: {}", error.message()));
+        }
+        Self { root }
+    }
+
+    /// The configuration that the tables say; `None` when something is wrong.
+    pub fn config(&self, path: &Path, report: &mut Report) -> Option<Config> {
+        let before = report.error_count();
+        let base = path.parent().unwrap_or(Path::new(""));
+        let mut reader = Reader { base, report };
+        let config = TableReader::read(self.root.get_ref(), 0..0, "", &mut reader, Config::read);
+        references::check(self.root.get_ref(), base, report);
+        let mut config = config.filter(|_| report.error_count() == before)?;
+        for SinkConfig { name, kind, .. } in &mut config.sinks {
+            if name.is_empty() {
+                schema::Union::name(kind).clone_into(name);
+            }
+        }
+        Some(config)
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &DeTable<'i> {
+        self.root.get_ref()
+    }
+}
+
+/// Whether any of `findings` is an error.
+pub fn has_errors(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,39 +1,61 @@
-//! What can be set. The doc comment of a key is what `visiond.toml` and `check` print; its default stands beside it.
+//! What can be set.
+//!
+//! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
+//! `config/visiond.toml`, `docs/configuration.md` and what `check` prints come from these declarations, see
+//! [`schema`](super::schema).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use log::LevelFilter;
+use visiond_engine::engine::{Backend, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::color::{ColorMatrix, ColorRange};
-use visiond_kernels::frame::PixelFormat;
+use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
-/// The whole file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// `[log]`
-    pub log: LogConfig,
-    /// `[engine]`
-    pub engine: EngineConfig,
-    /// `[buffers]`
-    pub buffers: BufferConfig,
-    /// `[status]`
-    pub status: StatusConfig,
-    /// `[[model]]`
-    pub models: Vec<ModelConfig>,
-    /// `[[camera]]`
-    pub cameras: Vec<CameraConfig>,
-    /// `[[sink]]`
-    pub sinks: Vec<SinkConfig>,
+use super::kinds::{
+    Words, by_name, command_line, duration, flag, fraction, list, location, mode, name, path, program, real, size,
+    text, whole, word,
+};
+use super::schema::{section, table, tables, union, union_table};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const MIB: u64 = 1 << 20;
+
+section! {
+    /// The whole file.
+    pub struct Config {
+        /// What is told about the daemon itself, and where.
+        log: LogConfig as table() => part,
+        /// What runs the networks.
+        engine: EngineConfig as table() => part,
+        /// The memory that frames live in.
+        buffers: BufferConfig as table() => part,
+        /// How often the daemon tells its rates and latencies.
+        status: StatusConfig as table() => part,
+        /// A network. Several may be there; each camera names the one that looks at its frames.
+        models["model"]: Vec<ModelConfig> as tables() => part,
+        /// A camera, or anything else that frames come from.
+        cameras["camera"]: Vec<CameraConfig> as tables() => part,
+        /// Where detections go. Every sink has its own queue and thread, so that none holds up a camera or another sink.
+        sinks["sink"]: Vec<SinkConfig> as tables() => part,
+    }
 }
 
-/// `[log]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct LogConfig {
-    /// error, warn, info, debug or trace. Default info.
-    pub level: log::LevelFilter,
-    /// auto (journal when standard error is the journal), stderr or journal. Default auto.
-    pub target: LogTarget,
+section! {
+    /// `[log]`: what is told about the daemon itself, and where.
+    pub struct LogConfig {
+        /// How much is told; each level includes those before it. The command line's `--log-level`, `-v` and `-q` win
+        /// over this.
+        level: LevelFilter as word() => default(LevelFilter::Info),
+        /// Where it goes. "stderr" has the time and the level in every line, "journal" the journal's priorities; "auto" is
+        /// "journal" when standard error is connected to it, as under systemd.
+        target: LogTarget as word() => default(LogTarget::Auto),
+    }
 }
 
 /// Where the log goes.
@@ -47,15 +69,18 @@ pub enum LogTarget {
     Journal,
 }
 
-/// `[engine]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct EngineConfig {
-    /// auto, onnxruntime or rten. Default auto.
-    pub backend: BackendChoice,
-    /// Path of libonnxruntime.so; absent: ORT_DYLIB_PATH, then the usual places.
-    pub onnxruntime_library: Option<PathBuf>,
-    /// Threads of one run of a network; 0: every core. Default 0.
-    pub threads: usize,
+section! {
+    /// `[engine]`: what runs the networks.
+    pub struct EngineConfig {
+        /// "onnxruntime" is the faster one and needs its library, "rten" is built in; "auto" takes ONNX Runtime where its
+        /// library is found. Both give the same detections.
+        backend: BackendChoice as word() => default(BackendChoice::Auto),
+        /// ONNX Runtime's library. Without it the environment variable ORT_DYLIB_PATH is asked, then the usual places are
+        /// searched.
+        onnxruntime_library: Option<PathBuf> as path() => optional(r#""/usr/lib/libonnxruntime.so""#),
+        /// Threads of one run of a network; 0 takes every core. Fewer leave room for decoding and other programs.
+        threads: usize as whole(0..=1024) => default(0),
+    }
 }
 
 /// What runs `.onnx` networks.
@@ -69,96 +94,126 @@ pub enum BackendChoice {
     Rten,
 }
 
-/// `[buffers]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct BufferConfig {
-    /// Kind of memory for frames. `auto` or `host`. Default auto (`None`).
-    pub memory: Option<MemoryKind>,
-    /// Buffers of a camera: one being filled, one waiting, one in the lane, one being drawn. 3 to 32, default 4.
-    pub count: usize,
+impl EngineConfig {
+    /// What the engine wants to know, for a network with these shapes of its own.
+    pub fn options(&self, input_shapes: &BTreeMap<String, Vec<usize>>) -> EngineOptions {
+        EngineOptions {
+            backend: match self.backend {
+                BackendChoice::Auto => None,
+                BackendChoice::OnnxRuntime => Some(Backend::OnnxRuntime),
+                BackendChoice::Rten => Some(Backend::Rten),
+            },
+            onnxruntime_library: self.onnxruntime_library.clone(),
+            threads: self.threads,
+            input_shapes: input_shapes.clone(),
+        }
+    }
 }
 
-/// `[status]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct StatusConfig {
-    /// How often rates and latencies go to the terminal, the log and systemd. Default 1 s on a terminal; the log has it every 60 s.
-    pub interval: Duration,
-    /// How often a line of it goes to the log; 0 never. Default 60 s.
-    pub log_interval: Duration,
+section! {
+    /// `[buffers]`: the memory that frames live in. It is taken when a camera is opened and stays the same from then on.
+    pub struct BufferConfig {
+        /// Kind of memory. "host" is ordinary memory; "auto" is what suits the engine, which is "host" for those on the CPU.
+        memory: Option<MemoryKind> as word() => default(None),
+        /// Buffers of a camera: one being filled, one waiting, one in the lane, one being drawn.
+        count: usize as whole(3..=32) => default(4),
+    }
 }
 
-/// `[[model]]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct ModelConfig {
-    /// How cameras name it.
-    pub name: String,
-    /// The network's file.
-    pub path: PathBuf,
-    /// The card; absent: the TOML beside the file with the same stem, else what the file's own metadata tells.
-    pub card: Option<PathBuf>,
-    /// Replaces the card's.
-    pub score_threshold: Option<f64>,
-    /// Replaces the card's.
-    pub iou_threshold: Option<f64>,
-    /// Replaces the card's.
-    pub max_detections: Option<usize>,
-    /// Only these classes, by label; empty: all.
-    pub classes: Vec<String>,
-    /// Replaces the network's declared input shapes, by input name.
-    pub input_shapes: BTreeMap<String, Vec<usize>>,
-    /// Frames of one run at most, for networks with a dynamic or larger batch. Default 1.
-    pub max_batch: usize,
+section! {
+    /// `[status]`: how often the daemon tells its rates and latencies.
+    pub struct StatusConfig {
+        /// How often they go to the terminal and to systemd.
+        interval: Duration as duration(100 * MS..=HOUR) => default(SECOND),
+        /// How often they go to the log; 0 is never.
+        log_interval: Duration as duration(SECOND..=DAY).or_zero() => default(60 * SECOND),
+    }
 }
 
-/// `[[camera]]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct CameraConfig {
-    /// Name in messages, log and metrics: letters, digits, `-` and `_`.
-    pub name: String,
-    /// The `[[model]]` that looks at its frames; absent: the only one.
-    pub model: Option<String>,
-    /// Whether it runs. Default true.
-    pub enabled: bool,
-    /// `[camera.source]`
-    pub source: SourceConfig,
-    /// `[camera.annotate]`; absent: no pictures.
-    pub annotate: Option<AnnotateConfig>,
+section! {
+    /// `[[model]]`: a network. Several may be there; each camera names the one that looks at its frames.
+    pub struct ModelConfig {
+        /// What cameras and messages call it.
+        name: String as name() => required(r#""objects""#),
+        /// The network's file.
+        path: PathBuf as path() => required(r#""models/nanodet-g-416.onnx""#),
+        /// The model card, which says how to feed and read the network. Without it: the TOML beside the network with the
+        /// same stem, else what the network's own metadata tells.
+        card: Option<PathBuf> as path() => optional(r#""models/nanodet-g-416.toml""#),
+        /// Detections below this score are dropped. Without it what the card says.
+        score_threshold: Option<f64> as fraction() => optional("0.4"),
+        /// Of two boxes of a class that overlap by more than this (intersection over union), the better one stays. Without
+        /// it what the card says.
+        iou_threshold: Option<f64> as fraction() => optional("0.6"),
+        /// Detections of one frame at most. Without it what the card says.
+        max_detections: Option<usize> as whole(1..=100_000) => optional("100"),
+        /// Only these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
+        /// Shapes that replace what the network declares, by input name; for networks that leave a dimension open.
+        input_shapes: BTreeMap<String, Vec<usize>> as by_name(list(whole(1..=1 << 24))) => default(BTreeMap::new()),
+        /// Frames of one run at most, for networks whose batch is dynamic or larger than 1 and that several cameras share.
+        max_batch: usize as whole(1..=1024) => default(1),
+    }
 }
 
-/// `[camera.source]`, by `type`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SourceConfig {
-    /// `type = "v4l2"`
-    V4l2(V4l2Config),
-    /// `type = "video"`
-    Video(VideoConfig),
-    /// `type = "command"`
-    Command(CommandConfig),
-    /// `type = "images"`
-    Images(ImagesConfig),
-    /// `type = "pattern"`
-    Pattern(PatternConfig),
+section! {
+    /// `[[camera]]`: a camera, or anything else that frames come from.
+    pub struct CameraConfig {
+        /// What messages, log and metrics call it.
+        name: String as name() => required(r#""door""#),
+        /// The `[[model]]` that looks at its frames. May be left out where there is only one.
+        model: Option<String> as name() => optional(r#""objects""#),
+        /// Whether it runs.
+        enabled: bool as flag() => default(true),
+        /// What is opened.
+        source: SourceConfig as union_table() => required(""),
+        /// Pictures with boxes drawn. Without this table there are none.
+        annotate: Option<AnnotateConfig> as table() => optional(""),
+    }
 }
 
-/// A camera behind V4L2.
-#[derive(Debug, Clone, PartialEq)]
-pub struct V4l2Config {
-    /// Device node or a link to it (/dev/v4l/by-id/...).
-    pub device: PathBuf,
-    /// A pixel format by name, or `mjpeg`; absent: what costs least of what the camera offers.
-    pub format: Option<CameraFormat>,
-    /// Width in pixels; absent: the driver's.
-    pub width: Option<u32>,
-    /// Height in pixels; absent: the driver's.
-    pub height: Option<u32>,
-    /// Frames per second; absent: the driver's.
-    pub fps: Option<f64>,
-    /// Replaces what the driver says.
-    pub color_matrix: Option<ColorMatrix>,
-    /// Replaces what the driver says.
-    pub color_range: Option<ColorRange>,
-    /// No frame for so long: the camera is opened again. Default 5 s.
-    pub timeout: Duration,
+union! {
+    /// `[camera.source]`: what is opened.
+    pub enum SourceConfig {
+        /// A camera behind V4L2: USB, or CSI with a driver of its own.
+        V4l2(V4l2Config) = "v4l2",
+        /// A video file or a URL, such as RTSP, by ffmpeg.
+        Video(VideoConfig) = "video",
+        /// Any program that writes frames to its standard output, such as GStreamer.
+        Command(CommandConfig) = "command",
+        /// A folder of pictures.
+        Images(ImagesConfig) = "images",
+        /// A moving test picture, made here.
+        Pattern(PatternConfig) = "pattern",
+    }
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self::Pattern(PatternConfig::default())
+    }
+}
+
+section! {
+    /// A camera behind V4L2.
+    pub struct V4l2Config {
+        /// Device node, or a link to it, which stays the same when devices come up in another order.
+        device: PathBuf as path() => required(r#""/dev/v4l/by-id/usb-046d_HD_Webcam-video-index0""#),
+        /// Pixel format, or "mjpeg". Without it what costs least of what the camera offers.
+        format: Option<CameraFormat> as word() => optional(r#""yuyv""#),
+        /// Width in pixels. Without it the driver's.
+        width: Option<u32> as whole(1..=MAX_SIDE) => optional("1280"),
+        /// Height in pixels. Without it the driver's.
+        height: Option<u32> as whole(1..=MAX_SIDE) => optional("720"),
+        /// Frames per second. Without it the driver's.
+        fps: Option<f64> as real(0.01..=1000.0) => optional("30"),
+        /// YUV matrix. Without it what the driver says.
+        color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
+        /// YUV range. Without it what the driver says.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// The camera is opened again when no frame came for so long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(5 * SECOND),
+    }
 }
 
 /// A camera's format.
@@ -170,30 +225,31 @@ pub enum CameraFormat {
     Mjpeg,
 }
 
-/// A video file or URL, by ffmpeg.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VideoConfig {
-    /// Path or URL: anything that ffmpeg reads.
-    pub url: String,
-    /// realtime (by the file's clock, late frames dropped) or fastest (every frame, none dropped). Default realtime.
-    pub pace: Pace,
-    /// Start again at the end. Default false.
-    pub repeat: bool,
-    /// Stop after so many frames; absent: all.
-    pub max_frames: Option<u64>,
-    /// The ffmpeg program. Default "ffmpeg" (ffprobe is looked for beside it).
-    pub ffmpeg: PathBuf,
-    /// Arguments for ffmpeg before its input, such as ["-rtsp_transport", "tcp"].
-    pub input_args: Vec<String>,
-    /// bgr (ffmpeg makes BGR, bit for bit as OpenCV's VideoCapture) or native (the file's own YUV planes, half the bytes,
-    /// converted by our kernel). Default bgr.
-    pub pixels: VideoPixels,
-    /// Replaces what the file says.
-    pub color_matrix: Option<ColorMatrix>,
-    /// Replaces what the file says.
-    pub color_range: Option<ColorRange>,
-    /// No frame for so long: ffmpeg is started again. Default 10 s.
-    pub timeout: Duration,
+section! {
+    /// A video file or URL, by ffmpeg.
+    pub struct VideoConfig {
+        /// Path or URL: anything that ffmpeg reads.
+        url: String as location() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        /// "realtime" follows the file's clock and drops frames that are late; "fastest" takes every frame and drops none.
+        pace: Pace as word() => default(Pace::Realtime),
+        /// Start again at the end.
+        repeat: bool as flag() => default(false),
+        /// Stop after so many frames. Without it all.
+        max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+        /// The ffmpeg program; ffprobe is looked for beside it.
+        ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
+        /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`.
+        input_args: Vec<String> as list(text()) => default(Vec::new()),
+        /// What ffmpeg hands over. "bgr" is bit for bit what OpenCV's VideoCapture gives; "native" is the file's own YUV
+        /// planes, which are half the bytes and are converted here.
+        pixels: VideoPixels as word() => default(VideoPixels::Bgr),
+        /// YUV matrix. Without it what the file says.
+        color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
+        /// YUV range. Without it what the file says.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// ffmpeg is started again when no frame came for so long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
 }
 
 /// What ffmpeg hands over.
@@ -214,33 +270,35 @@ pub enum Pace {
     Fastest,
 }
 
-/// Any program that writes frames to its standard output.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CommandConfig {
-    /// Program and arguments; no shell.
-    pub command: Vec<String>,
-    /// y4m, or raw with the keys below. Default y4m.
-    pub container: CommandContainer,
-    /// Raw: pixel format.
-    pub format: Option<PixelFormat>,
-    /// Raw: width in pixels.
-    pub width: Option<u32>,
-    /// Raw: height in pixels.
-    pub height: Option<u32>,
-    /// Raw: bytes from row to row, one a plane; absent: packed.
-    pub pitches: Vec<usize>,
-    /// As `video`. Default realtime, which here means: newest wins.
-    pub pace: Pace,
-    /// Start it again when it ends well. Default true: a camera never ends.
-    pub repeat: bool,
-    /// Stop after so many frames; absent: never.
-    pub max_frames: Option<u64>,
-    /// YUV matrix. Default bt601.
-    pub color_matrix: ColorMatrix,
-    /// YUV range; absent: what Y4M says, else limited.
-    pub color_range: Option<ColorRange>,
-    /// No frame for so long: the program is started again. Default 10 s.
-    pub timeout: Duration,
+section! {
+    /// Any program that writes frames to its standard output.
+    pub struct CommandConfig {
+        /// Program and arguments. There is no shell between: no quotes, pipes or variables.
+        command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "y4menc", "!", "fdsink", "fd=1"]"#),
+        /// What it writes. "y4m" tells size and format itself; "raw" is frames one behind the other, and needs `format`,
+        /// `width` and `height`.
+        container: CommandContainer as word() => default(CommandContainer::Y4m),
+        /// Raw frames: pixel format.
+        format: Option<PixelFormat> as word() => optional(r#""nv12""#),
+        /// Raw frames: width in pixels.
+        width: Option<u32> as whole(1..=MAX_SIDE) => optional("1280"),
+        /// Raw frames: height in pixels.
+        height: Option<u32> as whole(1..=MAX_SIDE) => optional("720"),
+        /// Raw frames: bytes from row to row, one number a plane; empty: rows without padding.
+        pitches: Vec<usize> as list(whole(1..=1 << 20)) => default(Vec::new()),
+        /// "realtime" takes the newest frame and drops older ones; "fastest" takes every frame and holds the program up.
+        pace: Pace as word() => default(Pace::Realtime),
+        /// Start the program again when it ends well, as a camera never ends.
+        repeat: bool as flag() => default(true),
+        /// Stop after so many frames. Without it never.
+        max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+        /// YUV matrix.
+        color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
+        /// YUV range. Without it what Y4M says, else limited.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// The program is started again when no frame came for so long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
 }
 
 /// What a program writes.
@@ -252,49 +310,52 @@ pub enum CommandContainer {
     Raw,
 }
 
-/// A folder of pictures.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ImagesConfig {
-    /// The folder, or one picture.
-    pub path: PathBuf,
-    /// Keep looking for new pictures. Default false.
-    pub watch: bool,
-    /// How often a watched folder is read. Default 500 ms.
-    pub watch_interval: Duration,
-    /// Start again at the end. Default false.
-    pub repeat: bool,
-    /// Pictures per second; absent: as fast as they are taken, none dropped.
-    pub fps: Option<f64>,
+section! {
+    /// A folder of pictures.
+    pub struct ImagesConfig {
+        /// The folder, whose pictures are taken in the order of their names; or one picture.
+        path: PathBuf as path() => required(r#""pictures""#),
+        /// Keep looking for new pictures.
+        watch: bool as flag() => default(false),
+        /// How often a watched folder is read.
+        watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
+        /// Start again at the end.
+        repeat: bool as flag() => default(false),
+        /// Pictures per second. Without it as fast as they are taken, and none is dropped.
+        fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
+    }
 }
 
-/// A moving test picture.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PatternConfig {
-    /// Default 1280.
-    pub width: u32,
-    /// Default 720.
-    pub height: u32,
-    /// Default 30.
-    pub fps: f64,
-    /// Default nv12.
-    pub format: PixelFormat,
-    /// Stop after so many frames; absent: never.
-    pub max_frames: Option<u64>,
+section! {
+    /// A moving test picture.
+    pub struct PatternConfig {
+        /// Width in pixels.
+        width: u32 as whole(1..=MAX_SIDE) => default(1280),
+        /// Height in pixels.
+        height: u32 as whole(1..=MAX_SIDE) => default(720),
+        /// Frames per second.
+        fps: f64 as real(0.01..=1000.0) => default(30.0),
+        /// Pixel format.
+        format: PixelFormat as word() => default(PixelFormat::Nv12),
+        /// Stop after so many frames. Without it never.
+        max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+    }
 }
 
-/// `[camera.annotate]`: pictures with boxes drawn.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AnnotateConfig {
-    /// Folder that gets them; made when missing.
-    pub directory: PathBuf,
-    /// Every n-th frame; 0: only `on_detection`. Default 0 with on_detection, see below.
-    pub every: u64,
-    /// Every frame that has a detection. Default false; one of the two must be set.
-    pub on_detection: bool,
-    /// jpeg or png. Default jpeg.
-    pub format: PictureFormat,
-    /// At most so many pictures of a camera; the oldest go. 0: no limit. Default 1000.
-    pub keep: usize,
+section! {
+    /// `[camera.annotate]`: pictures with boxes drawn. One of `every` and `on_detection` must be set.
+    pub struct AnnotateConfig {
+        /// Folder that gets them; made when missing.
+        directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
+        /// Every n-th frame; 0: only what `on_detection` says.
+        every: u64 as whole(0..=i64::MAX as u64) => default(0),
+        /// Every frame that has a detection.
+        on_detection: bool as flag() => default(false),
+        /// How they are stored. "jpeg" has quality 90.
+        format: PictureFormat as word() => default(PictureFormat::Jpeg),
+        /// At most so many pictures of a camera, the oldest go; 0: no limit.
+        keep: usize as whole(0..=1_000_000_000) => default(1000),
+    }
 }
 
 /// How annotated pictures are stored.
@@ -306,21 +367,23 @@ pub enum PictureFormat {
     Png,
 }
 
-/// `[[sink]]`
-#[derive(Debug, Clone, PartialEq)]
-pub struct SinkConfig {
-    /// Name in log and metrics; absent: its type.
-    pub name: String,
-    /// By `type`.
-    pub kind: SinkKind,
-    /// Only these cameras; empty: all.
-    pub cameras: Vec<String>,
-    /// Only frames with a detection. Default false.
-    pub only_detections: bool,
-    /// Messages that wait at most. Default 256.
-    pub queue: usize,
-    /// drop_oldest, drop_newest, or block (only with sources of pace fastest: the lane waits). Default drop_oldest.
-    pub when_full: WhenFull,
+section! {
+    /// `[[sink]]`: where detections go, as JSON lines.
+    pub struct SinkConfig {
+        /// What log and metrics call it. Without it its `type`.
+        name: String as name() => derived((r#""events""#, String::new())),
+        /// What it is.
+        kind: SinkKind as text() => flatten,
+        /// Only these cameras; empty: all.
+        cameras: Vec<String> as list(name()) => default(Vec::new()),
+        /// Only frames with a detection.
+        only_detections: bool as flag() => default(false),
+        /// Messages that wait at most.
+        queue: usize as whole(1..=1_000_000) => default(256),
+        /// What a full queue does. "block" holds the lane up, and is allowed only where every camera of the sink has a
+        /// source that waits: pace "fastest", or pictures without `fps`.
+        when_full: WhenFull as word() => default(WhenFull::DropOldest),
+    }
 }
 
 /// What a full queue does.
@@ -334,37 +397,83 @@ pub enum WhenFull {
     Block,
 }
 
-/// Kinds of sink, by `type`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SinkKind {
-    /// `type = "stdout"`: JSON lines.
-    Stdout,
-    /// `type = "file"`: JSON lines.
-    File(FileSinkConfig),
-    /// `type = "unix"`: JSON lines to whoever connects.
-    Unix(UnixSinkConfig),
+union! {
+    /// Kinds of sink, by `type`.
+    pub enum SinkKind {
+        /// JSON lines to standard output.
+        Stdout = "stdout",
+        /// JSON lines to a file that rotates.
+        File(FileSinkConfig) = "file",
+        /// JSON lines to whoever connects to a Unix socket.
+        Unix(UnixSinkConfig) = "unix",
+    }
 }
 
-/// A file of JSON lines.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FileSinkConfig {
-    /// The file; its folder must exist.
-    pub path: PathBuf,
-    /// Size at which it is renamed to PATH.1 and begun anew; 0: never. Default 64 MiB.
-    pub rotate_bytes: u64,
-    /// Renamed files kept. Default 5.
-    pub rotate_keep: u32,
+impl Default for SinkKind {
+    fn default() -> Self {
+        Self::Stdout
+    }
 }
 
-/// A socket with JSON lines.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UnixSinkConfig {
-    /// The socket; a stale one is replaced.
-    pub path: PathBuf,
-    /// Octal permissions. Default 0o660.
-    pub mode: u32,
-    /// Readers at most. Default 64.
-    pub max_readers: usize,
-    /// Bytes that wait for one reader; a slower one loses messages, counted. Default 1 MiB.
-    pub reader_buffer_bytes: usize,
+section! {
+    /// A file of JSON lines.
+    pub struct FileSinkConfig {
+        /// The file; its folder must exist.
+        path: PathBuf as path() => required(r#""/var/lib/visiond/detections.jsonl""#),
+        /// Size at which it is renamed to PATH.1 and begun anew; 0: never.
+        rotate_bytes: u64 as size(4096..=1 << 40).or_zero() => default(64 * MIB),
+        /// Renamed files kept.
+        rotate_keep: u32 as whole(0..=10_000) => default(5),
+    }
+}
+
+section! {
+    /// A socket with JSON lines.
+    pub struct UnixSinkConfig {
+        /// The socket; a stale one is replaced.
+        path: PathBuf as path() => required(r#""/run/visiond/detections.sock""#),
+        /// Who may connect: permissions of the socket, in octal.
+        mode: u32 as mode() => default(0o660),
+        /// Readers at most.
+        max_readers: usize as whole(1..=4096) => default(64),
+        /// What waits for one reader at most; a slower one loses messages, counted.
+        reader_buffer_bytes: usize as size(4096..=1 << 30) => default(1 << 20),
+    }
+}
+
+/// The words of an enum as the file has them.
+macro_rules! words {
+    ($type:ty: $($word:literal = $value:expr),+) => {
+        impl Words for $type {
+            fn words() -> Vec<(&'static str, Self)> {
+                vec![$(($word, $value)),+]
+            }
+        }
+    };
+}
+
+words!(LevelFilter: "off" = Self::Off, "error" = Self::Error, "warn" = Self::Warn, "info" = Self::Info,
+    "debug" = Self::Debug, "trace" = Self::Trace);
+words!(LogTarget: "auto" = Self::Auto, "stderr" = Self::Stderr, "journal" = Self::Journal);
+words!(BackendChoice: "auto" = Self::Auto, "onnxruntime" = Self::OnnxRuntime, "rten" = Self::Rten);
+words!(Option<MemoryKind>: "auto" = None, "host" = Some(MemoryKind::Host));
+words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
+words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
+words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
+words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
+words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
+words!(PictureFormat: "jpeg" = Self::Jpeg, "png" = Self::Png);
+words!(WhenFull: "drop_oldest" = Self::DropOldest, "drop_newest" = Self::DropNewest, "block" = Self::Block);
+
+impl Words for PixelFormat {
+    fn words() -> Vec<(&'static str, Self)> {
+        Self::all().map(|format| (format.name(), format)).collect()
+    }
+}
+
+impl Words for CameraFormat {
+    fn words() -> Vec<(&'static str, Self)> {
+        let raw = PixelFormat::all().map(|format| (format.name(), Self::Raw(format)));
+        std::iter::once(("mjpeg", Self::Mjpeg)).chain(raw).collect()
+    }
 }

@@ -1,0 +1,1 @@
+//! The annotated file and the manual's tables, printed from the declarations in [`types`](super::types).

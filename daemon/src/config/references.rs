@@ -1,0 +1,273 @@
+//! What must go together across the file's tables: names, sockets, paces.
+//!
+//! This looks at the tables as they stand in the file, not at the structs, so that a mistake in one key of a camera does
+//! not hide what is wrong with its name. Whatever is absent or of the wrong type is skipped: the reader told of it already.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+
+use super::kinds::{is_name, resolve};
+use super::report::{Report, nearest};
+
+/// A table with its place.
+#[derive(Clone)]
+struct Found<'a, 'i> {
+    table: &'a DeTable<'i>,
+    span: Range<usize>,
+}
+
+impl<'a, 'i> Found<'a, 'i> {
+    fn text(&self, key: &str) -> Option<(&'a str, Range<usize>)> {
+        let item = self.table.get(key)?;
+        Some((item.get_ref().as_str()?, item.span()))
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        let number = self.table.get(key)?.get_ref().as_integer()?;
+        u64::from_str_radix(number.as_str(), number.radix()).ok()
+    }
+
+    fn flag(&self, key: &str) -> Option<bool> {
+        self.table.get(key)?.get_ref().as_bool()
+    }
+
+    fn inner(&self, key: &str) -> Option<Self> {
+        let item = self.table.get(key)?;
+        Some(Self { table: item.get_ref().as_table()?, span: item.span() })
+    }
+
+    fn is(&self, key: &str, word: &str) -> bool {
+        self.text(key).is_some_and(|(text, _)| text == word)
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+}
+
+fn all<'a, 'i>(root: &'a DeTable<'i>, key: &str) -> Vec<Found<'a, 'i>> {
+    let items = root.get(key).and_then(|item| item.get_ref().as_array());
+    let found = |item: &'a super::schema::Item<'i>| match item.get_ref() {
+        DeValue::Table(table) => Some(Found { table, span: item.span() }),
+        _ => None,
+    };
+    items.into_iter().flat_map(|items| items.iter()).filter_map(found).collect()
+}
+
+/// Reports what does not go together.
+pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
+    let (models, cameras, sinks) = (all(root, "model"), all(root, "camera"), all(root, "sink"));
+    let model_names = Names::collect(&models, "model", report);
+    let camera_names = Names::collect(&cameras, "camera", report);
+    for camera in &cameras {
+        model_of_camera(camera, &model_names, report);
+        if let Some(annotate) = camera.inner("annotate") {
+            annotation(&annotate, report);
+        }
+        if let Some(source) = camera.inner("source").filter(|source| source.is("type", "command")) {
+            raw_frames(&source, report);
+        }
+    }
+    same_device(&cameras, base, report);
+    for sink in &sinks {
+        cameras_of_sink(sink, &cameras, &camera_names, report);
+    }
+    same_outputs(&sinks, base, report);
+}
+
+/// The names that can be referred to.
+struct Names<'a> {
+    what: &'static str,
+    names: Vec<&'a str>,
+    /// Whether every table has a name that is one; else a reference may be right, only its target is wrong.
+    complete: bool,
+}
+
+impl<'a> Names<'a> {
+    /// Collects the names and reports those that are there twice.
+    fn collect(tables: &[Found<'a, '_>], what: &'static str, report: &mut Report) -> Self {
+        let mut this = Self { what, names: Vec::new(), complete: true };
+        for table in tables {
+            match table.text("name").filter(|(name, _)| is_name(name)) {
+                Some((name, span)) if this.names.contains(&name) => {
+                    report.error(span, format!("two {what}s have the name \"{name}\": give each its own"), None);
+                }
+                Some((name, _)) => this.names.push(name),
+                None => this.complete = false,
+            }
+        }
+        this
+    }
+
+    /// Reports `name` where nothing is called so.
+    fn refer(&self, name: &str, span: Range<usize>, report: &mut Report) {
+        if !self.complete || !is_name(name) || self.names.contains(&name) {
+            return;
+        }
+        let what = self.what;
+        let remedy = match nearest(name, self.names.iter().copied()) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None if self.names.is_empty() => format!("there is no `[[{what}]]`"),
+            None => format!("there is {}", self.list()),
+        };
+        report.absence(span, format!("no {what} has the name \"{name}\": {remedy}"), None);
+    }
+
+    fn list(&self) -> String {
+        self.names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn model_of_camera(camera: &Found<'_, '_>, models: &Names<'_>, report: &mut Report) {
+    if let Some((model, span)) = camera.text("model") {
+        models.refer(model, span, report);
+    } else if !camera.has("model") && models.complete && models.names.len() != 1 {
+        let message = if models.names.is_empty() {
+            "this camera has no network to look at its frames: add a `[[model]]` with `name` and `path`".to_owned()
+        } else {
+            format!("this camera must say with `model` which network looks at its frames: {}", models.list())
+        };
+        report.absence(camera.span.clone(), message, None);
+    }
+}
+
+fn annotation(annotate: &Found<'_, '_>, report: &mut Report) {
+    let wrong_type = annotate.has("every") && annotate.number("every").is_none()
+        || annotate.has("on_detection") && annotate.flag("on_detection").is_none();
+    let never = annotate.number("every").unwrap_or(0) == 0 && !annotate.flag("on_detection").unwrap_or(false);
+    if never && !wrong_type {
+        let message = "this table would never draw a picture: set `every = 30` or `on_detection = true`";
+        report.absence(annotate.span.clone(), message, None);
+    }
+}
+
+/// Raw frames need their shape, and nothing else may have one.
+fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
+    const SHAPE: [&str; 3] = ["format", "width", "height"];
+    if !source.is("container", "raw") {
+        if source.has("container") && !source.is("container", "y4m") {
+            return;
+        }
+        for key in SHAPE.into_iter().chain(["pitches"]) {
+            if let Some(item) = source.table.get(key) {
+                let message = format!(
+                    "`camera.source.{key}` goes with `container = \"raw\"` only: Y4M tells it itself, so leave it out"
+                );
+                report.error(item.span(), message, None);
+            }
+        }
+        return;
+    }
+    let missing: Vec<_> = SHAPE.into_iter().filter(|key| !source.has(key)).map(|key| format!("`{key}`")).collect();
+    if !missing.is_empty() {
+        let message = format!("raw frames need {} too: they do not tell it themselves", missing.join(" and "));
+        report.absence(source.span.clone(), message, None);
+        return;
+    }
+    let format = source.text("format").and_then(|(name, _)| PixelFormat::from_name(name));
+    let side = |key| source.number(key).and_then(|number| u32::try_from(number).ok());
+    let pitches = source.table.get("pitches").and_then(|item| Some((item.get_ref().as_array()?, item.span())));
+    let (Some(format), Some(width), Some(height), Some((items, span))) =
+        (format, side("width"), side("height"), pitches)
+    else {
+        return;
+    };
+    let pitch = |item: &super::schema::Item<'_>| item.get_ref().as_integer().and_then(|n| n.as_str().parse().ok());
+    let numbers: Option<Vec<usize>> = items.iter().map(pitch).collect();
+    if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty())
+        && let Err(error) = FrameLayout::with_pitches(format, width, height, &numbers, ColorDescription::default())
+    {
+        report.error(span, format!("`camera.source.pitches` is wrong: {error}"), None);
+    }
+}
+
+/// Two cameras cannot stream from one device.
+fn same_device(cameras: &[Found<'_, '_>], base: &Path, report: &mut Report) {
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
+        let source = camera.inner("source").filter(|source| source.is("type", "v4l2"));
+        let Some((device, span)) = source.and_then(|source| source.text("device")) else { continue };
+        let path = resolve(base, device);
+        if seen.contains(&path) {
+            let message = "another camera has this device already, which only one can open: \
+                           name another, or set `enabled = false`";
+            report.error(span, message, None);
+        }
+        seen.push(path);
+    }
+}
+
+fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Names<'_>, report: &mut Report) {
+    let listed = sink.table.get("cameras").and_then(|item| item.get_ref().as_array());
+    let mut chosen = Vec::new();
+    for item in listed.into_iter().flat_map(|items| items.iter()) {
+        let Some(name) = item.get_ref().as_str() else { continue };
+        chosen.push(name);
+        names.refer(name, item.span(), report);
+    }
+    let Some((_, span)) = sink.text("when_full").filter(|(word, _)| *word == "block") else { return };
+    let ours = |camera: &&Found<'_, '_>| {
+        chosen.is_empty() || camera.text("name").is_some_and(|(name, _)| chosen.contains(&name))
+    };
+    let hurried = cameras.iter().filter(ours).find(|camera| camera.inner("source").is_some_and(|s| !waits(&s)));
+    if let Some((camera, _)) = hurried.and_then(|camera| camera.text("name")) {
+        report.error(
+            span,
+            format!(
+                "\"block\" would hold up camera \"{camera}\", whose source does not wait: take \"drop_oldest\" or \
+                 \"drop_newest\", or leave the camera out with `cameras`"
+            ),
+            None,
+        );
+    }
+}
+
+/// Whether nothing is lost when nobody takes this source's frames for a while. True also when its type is unknown.
+fn waits(source: &Found<'_, '_>) -> bool {
+    match source.text("type").map(|(name, _)| name) {
+        Some("video" | "command") => source.is("pace", "fastest"),
+        Some("images") => !source.has("fps"),
+        Some("v4l2" | "pattern") => false,
+        _ => true,
+    }
+}
+
+/// Two sinks cannot write to one place or have one name.
+fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
+    let (mut names, mut places): (Vec<&str>, Vec<PathBuf>) = (Vec::new(), Vec::new());
+    for sink in sinks {
+        let Some((kind, kind_span)) = sink.text("type") else { continue };
+        let place = match kind {
+            "stdout" => Some((PathBuf::from("-"), kind_span.clone())),
+            _ => sink.text("path").map(|(path, span)| (resolve(base, path), span)),
+        };
+        let mut taken = false;
+        if let Some((place, span)) = place {
+            taken = places.contains(&place);
+            if taken {
+                let message = if kind == "stdout" {
+                    "another sink writes to standard output already: leave one of them out".to_owned()
+                } else {
+                    format!("another sink has the path {} already: give each its own", place.display())
+                };
+                report.error(span, message, None);
+            }
+            places.push(place);
+        }
+        let (name, span) = sink.text("name").unwrap_or((kind, kind_span));
+        // Two of the same type and place are one mistake, told above.
+        if names.contains(&name) && (sink.has("name") || !taken) {
+            let message = if sink.has("name") {
+                format!("two sinks have the name \"{name}\": give each its own")
+            } else {
+                format!("another sink is called \"{name}\" already: give this one a `name`")
+            };
+            report.error(span, message, None);
+        }
+        names.push(name);
+    }
+}

@@ -1,0 +1,214 @@
+//! What is wrong with a file, shown so that it can be mended: place, line, caret, sentence.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// Whether the daemon refuses the file for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It does.
+    Error,
+    /// It starts, but something will probably not work.
+    Warning,
+}
+
+/// What kind of mistake it is: decides which ones are only consequences of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Syntax,
+    Content,
+    /// Something is not there, or does not go together with something else: may be a consequence of a syntax error.
+    Absence,
+}
+
+/// One mistake, still by byte range.
+#[derive(Debug)]
+struct Problem {
+    span: Range<usize>,
+    severity: Severity,
+    class: Class,
+    message: String,
+    note: Option<String>,
+}
+
+/// Collects what is wrong while a file is read.
+#[derive(Debug, Default)]
+pub struct Report {
+    problems: Vec<Problem>,
+}
+
+impl Report {
+    /// The file is no TOML.
+    pub fn syntax(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.push(span, Severity::Error, Class::Syntax, message.into(), None);
+    }
+
+    /// A key or value is wrong; `note` explains the key.
+    pub fn error(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
+        self.push(span, Severity::Error, Class::Content, message.into(), note);
+    }
+
+    /// Something is missing or does not go together.
+    pub fn absence(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
+        self.push(span, Severity::Error, Class::Absence, message.into(), note);
+    }
+
+    /// Something will probably not work.
+    pub fn warning(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.push(span, Severity::Warning, Class::Absence, message.into(), None);
+    }
+
+    fn push(&mut self, span: Range<usize>, severity: Severity, class: Class, message: String, note: Option<String>) {
+        self.problems.push(Problem { span, severity, class, message, note });
+    }
+
+    /// How many errors were found until now.
+    pub fn error_count(&self) -> usize {
+        self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
+    }
+
+    /// Everything found, in the file's order, with lines and columns. What may only follow from a syntax error is left out.
+    pub fn into_findings(mut self, path: &Path, text: &str) -> Vec<Finding> {
+        let line_of = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count();
+        let broken: Vec<usize> =
+            self.problems.iter().filter(|p| p.class == Class::Syntax).map(|p| line_of(p.span.start)).collect();
+        self.problems.retain(|problem| match problem.class {
+            Class::Syntax => true,
+            Class::Content => !broken.contains(&line_of(problem.span.start)),
+            Class::Absence => broken.is_empty(),
+        });
+        self.problems.sort_by_key(|problem| (problem.span.start, problem.severity));
+        self.problems.into_iter().map(|problem| Finding::locate(problem, path, text)).collect()
+    }
+}
+
+/// One mistake with its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// Line, counted from 1; absent where the whole file is meant.
+    pub line: Option<usize>,
+    /// Column in characters, counted from 1.
+    pub column: Option<usize>,
+    /// Error or warning.
+    pub severity: Severity,
+    /// What is wrong and what to write.
+    pub message: String,
+    /// What the key is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The line itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Characters that are marked, from `column` on.
+    #[serde(skip)]
+    marked: usize,
+}
+
+impl Finding {
+    /// A mistake of the whole file.
+    pub fn of_file(path: &Path, message: String) -> Self {
+        Self {
+            file: path.to_owned(),
+            line: None,
+            column: None,
+            severity: Severity::Error,
+            message,
+            note: None,
+            source: String::new(),
+            marked: 0,
+        }
+    }
+
+    fn locate(problem: Problem, path: &Path, text: &str) -> Self {
+        let mut start = problem.span.start.min(text.len());
+        // An offset inside a character cannot come from the parser; the loop costs nothing where it does not.
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        // What is missing at a file's end is shown behind its last line.
+        if start == text.len() && problem.class == Class::Syntax {
+            start = text.trim_end_matches(['\n', '\r']).len();
+        }
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let source = text[line_start..line_end].trim_end_matches('\r');
+        let end = problem.span.end.clamp(start, line_start + source.len().max(start - line_start));
+        let marked = text.get(start..end).map_or(0, |part| part.chars().count());
+        Self {
+            file: path.to_owned(),
+            line: Some(text[..line_start].matches('\n').count() + 1),
+            column: Some(text[line_start..start].chars().count() + 1),
+            severity: problem.severity,
+            message: problem.message,
+            note: problem.note,
+            source: source.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            marked: marked.max(1),
+        }
+    }
+}
+
+/// Characters of a line that are shown at most.
+const SHOWN: usize = 120;
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(f, ":{line}:{column}")?;
+        }
+        let word = if self.severity == Severity::Warning { "warning: " } else { "" };
+        write!(f, ": {word}{}", self.message)?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            // A long line is shown from a little before the place on.
+            let skipped = if column > SHOWN - 20 { column - 20 } else { 0 };
+            let shown: String = self.source.chars().skip(skipped).take(SHOWN).collect();
+            let at = column - 1 - skipped.min(column - 1);
+            let carets = "^".repeat(self.marked.min(SHOWN.saturating_sub(at)).max(1));
+            write!(f, "\n{line:>6} | {shown}\n       | {:at$}{carets}", "")?;
+        }
+        if let Some(note) = &self.note {
+            write!(f, "\n       = {note}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is wrong with a file. Its text has every error with its place, and their number in the last line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors {
+    /// The file.
+    pub path: PathBuf,
+    /// The errors, in the file's order; at least one.
+    pub findings: Vec<Finding>,
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        write!(f, "{}: {}", self.path.display(), count(self.findings.len(), "error"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// `1 error`, `2 errors`.
+pub fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The candidate that somebody probably means who writes `word`.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());
+    let near =
+        |candidate: &str| distance(candidate) <= (word.chars().count().max(candidate.chars().count()) / 3).max(1);
+    candidates.into_iter().filter(|candidate| near(candidate)).min_by_key(|candidate| distance(candidate))
+}
