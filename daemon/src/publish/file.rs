@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::outage::Outage;
+use super::outage::{Outage, explain};
 use super::queue::{Counters, Popped, Queue};
 use super::{Ended, Sink};
 use crate::config::types::FileSinkConfig;
@@ -268,21 +268,4 @@ fn is_passing(error: &io::Error) -> bool {
         error.kind(),
         NotFound | PermissionDenied | IsADirectory | InvalidInput | NotADirectory | ReadOnlyFilesystem
     )
-}
-
-/// What the system said, with what to do about it.
-pub fn explain(error: &io::Error) -> String {
-    use io::ErrorKind::{
-        FileTooLarge, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-    };
-    let remedy = match error.kind() {
-        NotFound => "make its folder",
-        PermissionDenied => "give visiond's user the right to write there",
-        StorageFull | QuotaExceeded => "make room on that disk, or keep less",
-        FileTooLarge => "let it rotate earlier, or raise the limit (ulimit -f)",
-        ReadOnlyFilesystem => "mount it writable, or choose another place",
-        IsADirectory => "name a file in it",
-        _ => return error.to_string(),
-    };
-    format!("{error}; {remedy}")
 }

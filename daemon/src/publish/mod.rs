@@ -5,7 +5,7 @@
 
 mod file;
 pub mod message;
-mod outage;
+pub mod outage;
 mod poll;
 mod queue;
 mod stdout;
@@ -277,4 +277,4 @@ fn open(config: &SinkConfig) -> Result<Box<dyn Sink>, PublishError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -1,5 +1,6 @@
 //! An output that does not work for a while: said once when it begins, changes and ends, tried again ever more rarely.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 /// The first wait before another attempt.
@@ -75,4 +76,21 @@ impl Outage {
             log::info!("{} is written again after {seconds:.1} s; {} lost meanwhile", self.what, current.lost);
         }
     }
+}
+
+/// What the system said, with what to do about it.
+pub fn explain(error: &io::Error) -> String {
+    use io::ErrorKind::{
+        FileTooLarge, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let remedy = match error.kind() {
+        NotFound => "make its folder",
+        PermissionDenied => "give visiond's user the right to write there",
+        StorageFull | QuotaExceeded => "make room on that disk, or keep less",
+        FileTooLarge => "let it rotate earlier, or raise the limit (ulimit -f)",
+        ReadOnlyFilesystem => "mount it writable, or choose another place",
+        IsADirectory => "name a file in it",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {remedy}")
 }

@@ -9,8 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::file::explain;
-use super::outage::Outage;
+use super::outage::{Outage, explain};
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
 use super::{Ended, Sink};

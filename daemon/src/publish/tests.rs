@@ -195,10 +195,10 @@ fn a_full_device_is_survived_and_counted() {
 }
 
 /// A file system of a few pages, gone when dropped; `None` where this user may not mount.
-struct TinyDisk(tempfile::TempDir);
+pub struct TinyDisk(tempfile::TempDir);
 
 impl TinyDisk {
-    fn mount(bytes: usize) -> Option<Self> {
+    pub fn mount(bytes: usize) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let target = std::ffi::CString::new(folder.path().to_str().unwrap()).unwrap();
         let options = std::ffi::CString::new(format!("size={bytes}")).unwrap();
@@ -208,7 +208,7 @@ impl TinyDisk {
         (mounted == 0).then_some(Self(folder))
     }
 
-    fn join(&self, name: &str) -> PathBuf {
+    pub fn join(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 }

@@ -1,0 +1,102 @@
+//! Rectangles and discs on an RGB picture. Whatever is outside the picture is left out.
+
+use image::{Rgb, RgbImage};
+
+use super::palette::Color;
+
+/// A rectangle of whole pixels: left and top are in it, right and bottom are not. May reach outside a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rect {
+    pub left: i32,
+    pub top: i32,
+    pub right: i32,
+    pub bottom: i32,
+}
+
+impl Rect {
+    pub fn new(left: i32, top: i32, width: i32, height: i32) -> Self {
+        Self { left, top, right: left + width, bottom: top + height }
+    }
+
+    pub fn width(&self) -> i32 {
+        self.right - self.left
+    }
+
+    pub fn height(&self) -> i32 {
+        self.bottom - self.top
+    }
+
+    /// Grown by `pixels` on every side; shrunk where negative.
+    pub fn grown(&self, pixels: i32) -> Self {
+        Self {
+            left: self.left - pixels,
+            top: self.top - pixels,
+            right: self.right + pixels,
+            bottom: self.bottom + pixels,
+        }
+    }
+
+    /// Area common with another.
+    pub fn overlap(&self, other: &Self) -> i64 {
+        let width = self.right.min(other.right) - self.left.max(other.left);
+        let height = self.bottom.min(other.bottom) - self.top.max(other.top);
+        i64::from(width.max(0)) * i64::from(height.max(0))
+    }
+
+    fn clipped(&self, picture: &RgbImage) -> Self {
+        let (width, height) = (picture.width() as i32, picture.height() as i32);
+        Self {
+            left: self.left.clamp(0, width),
+            top: self.top.clamp(0, height),
+            right: self.right.clamp(0, width),
+            bottom: self.bottom.clamp(0, height),
+        }
+    }
+}
+
+/// Mixes `color` into a pixel; `coverage` 1 replaces it.
+pub fn blend(picture: &mut RgbImage, x: i32, y: i32, color: Color, coverage: f32) {
+    if x < 0 || y < 0 || x >= picture.width() as i32 || y >= picture.height() as i32 {
+        return;
+    }
+    let Rgb(pixel) = picture.get_pixel_mut(x as u32, y as u32);
+    for (old, new) in pixel.iter_mut().zip(color) {
+        *old = (f32::from(*old) + (f32::from(new) - f32::from(*old)) * coverage).round() as u8;
+    }
+}
+
+/// Fills a rectangle.
+pub fn fill(picture: &mut RgbImage, rect: Rect, color: Color, coverage: f32) {
+    let rect = rect.clipped(picture);
+    for y in rect.top..rect.bottom {
+        for x in rect.left..rect.right {
+            blend(picture, x, y, color, coverage);
+        }
+    }
+}
+
+/// Draws a rectangle's edge, `line` pixels wide, inwards.
+pub fn outline(picture: &mut RgbImage, rect: Rect, line: i32, color: Color, coverage: f32) {
+    let line = line.min(rect.width() / 2).min(rect.height() / 2).max(1);
+    let Rect { left, top, right, bottom } = rect;
+    fill(picture, Rect { bottom: top + line, ..rect }, color, coverage);
+    fill(picture, Rect { top: bottom - line, ..rect }, color, coverage);
+    let between = Rect { top: top + line, bottom: bottom - line, ..rect };
+    fill(picture, Rect { right: left + line, ..between }, color, coverage);
+    fill(picture, Rect { left: right - line, ..between }, color, coverage);
+}
+
+/// Fills a disc with a soft edge.
+pub fn disc(picture: &mut RgbImage, x: f32, y: f32, radius: f32, color: Color) {
+    let reach = radius.ceil() as i32 + 1;
+    let (middle_x, middle_y) = (x.floor() as i32, y.floor() as i32);
+    for py in middle_y - reach..=middle_y + reach {
+        for px in middle_x - reach..=middle_x + reach {
+            let distance = (px as f32 + 0.5 - x).hypot(py as f32 + 0.5 - y);
+            let coverage = (radius + 0.5 - distance).clamp(0.0, 1.0);
+            if coverage > 0.0 {
+                blend(picture, px, py, color, coverage);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A colour for every class, the same in every picture and every run.
+
+/// Red, green, blue.
+pub type Color = [u8; 3];
+
+/// White, for text on dark colours.
+pub const WHITE: Color = [255; 3];
+
+/// Black, for text on bright colours and for outlines.
+pub const BLACK: Color = [0; 3];
+
+/// The colour of a class.
+///
+/// Hues go round by the golden angle, so that neighbouring numbers are far apart; shades change with it, so that classes
+/// whose hues come near differ otherwise. All are strong enough to stand out from an ordinary scene.
+pub fn class_color(class_id: u32) -> Color {
+    const SHADES: [(f64, f64); 3] = [(0.85, 1.0), (0.55, 1.0), (0.95, 0.72)];
+    // 0.38 begins with green, which is rarer on people and streets than red or blue.
+    let hue = (0.38 + f64::from(class_id) * 0.618_033_988_749_895).fract();
+    let (saturation, value) = SHADES[(class_id / 8 % 3) as usize];
+    from_hsv(hue, saturation, value)
+}
+
+/// Black or white, whichever is read better on `color`: the greater contrast by WCAG 2.2.
+pub fn text_color(color: Color) -> Color {
+    // Contrast with black and with white are equal where (L + 0.05)^2 = 1.05 * 0.05.
+    if luminance(color) > 0.179 { BLACK } else { WHITE }
+}
+
+/// Relative luminance by WCAG 2.2, 0 to 1.
+fn luminance(color: Color) -> f64 {
+    let [r, g, b] = color.map(|byte| {
+        let value = f64::from(byte) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    });
+    0.2126 * r + 0.7152 * g + 0.0722 * b
+}
+
+fn from_hsv(hue: f64, saturation: f64, value: f64) -> Color {
+    [5.0, 3.0, 1.0].map(|n| {
+        let k = (n + hue * 6.0) % 6.0;
+        let channel = value - value * saturation * k.min(4.0 - k).clamp(0.0, 1.0);
+        (channel * 255.0).round() as u8
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eighty_classes_have_eighty_colours_and_neighbours_differ_clearly() {
+        let colors: Vec<_> = (0..80).map(class_color).collect();
+        let distance = |a: Color, b: Color| a.iter().zip(b).map(|(&a, b)| a.abs_diff(b) as u32).sum::<u32>();
+        for (i, &a) in colors.iter().enumerate() {
+            for (j, &b) in colors.iter().enumerate().skip(i + 1) {
+                let far = if j - i < 4 { 100 } else { 8 };
+                assert!(distance(a, b) >= far, "classes {i} and {j}: {a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_read_on_every_colour() {
+        for color in (0..1000).map(class_color) {
+            let (a, b) = (luminance(color), luminance(text_color(color)));
+            let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+            assert!(contrast >= 4.5, "{color:?}: {contrast}");
+        }
+    }
+}
