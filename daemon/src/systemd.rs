@@ -1,1 +1,218 @@
-//! What systemd is told: readiness, status, watchdog.
+//! What systemd is told: readiness, status, watchdog. The protocol of sd_notify(3), which is a datagram on a socket.
+//!
+//! Without `NOTIFY_SOCKET` in the environment nothing is told. A datagram that cannot be sent is logged once and forgotten:
+//! systemd's own timeouts then say the rest.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::pipeline::metrics::Activity;
+use crate::pipeline::supervisor::LaneView;
+
+/// The way to systemd, where there is one.
+#[derive(Debug)]
+pub struct Notifier {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Duration>,
+    complained: AtomicBool,
+}
+
+impl Notifier {
+    /// From `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    pub fn from_environment() -> Self {
+        let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let pid_fits = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|&usec| usec > 0 && pid_fits).map(Duration::from_micros);
+        Self::new(env::var_os("NOTIFY_SOCKET").as_deref(), watchdog)
+    }
+
+    fn new(address: Option<&OsStr>, watchdog: Option<Duration>) -> Self {
+        let socket = address.filter(|address| !address.is_empty()).and_then(|address| match connect(address) {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                log::warn!("systemd cannot be told anything at {}: {error}", address.display());
+                None
+            }
+        });
+        Self { socket, watchdog, complained: AtomicBool::new(false) }
+    }
+
+    /// Whether anybody listens.
+    pub fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Within which time systemd wants a sign of life; `None`: it does not.
+    pub fn watchdog(&self) -> Option<Duration> {
+        self.watchdog.filter(|_| self.is_connected())
+    }
+
+    /// Start-up is over.
+    pub fn ready(&self) {
+        self.tell("READY=1");
+    }
+
+    /// One line for `systemctl status`.
+    pub fn status(&self, line: &str) {
+        self.tell(&format!("STATUS={}", line.replace('\n', " ")));
+    }
+
+    /// A sign of life.
+    pub fn alive(&self) {
+        self.tell("WATCHDOG=1");
+    }
+
+    /// The end has begun.
+    pub fn stopping(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    fn tell(&self, state: &str) {
+        let Some((socket, address)) = &self.socket else { return };
+        if let Err(error) = socket.send_to_addr(state.as_bytes(), address)
+            && !self.complained.swap(true, Ordering::Relaxed)
+        {
+            log::warn!("systemd cannot be told `{state}`: {error}");
+        }
+    }
+}
+
+/// A path, or `@name` in the abstract namespace.
+fn connect(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let address = match address.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'/', ..] => SocketAddr::from_pathname(address)?,
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a path nor an abstract name (vsock is not)",
+            ));
+        }
+    };
+    let socket = UnixDatagram::unbound()?;
+    // A manager that does not read must not hold up the daemon.
+    socket.set_nonblocking(true)?;
+    Ok((socket, address))
+}
+
+/// Decides whether a sign of life is earned: twice as often as systemd wants one, so that one missed look costs nothing.
+#[derive(Debug)]
+pub struct Watchdog {
+    interval: Duration,
+    due: Instant,
+    /// Each lane at the last look.
+    seen: Vec<(Activity, u64)>,
+}
+
+impl Watchdog {
+    /// For systemd's `timeout`. The first look is due at once.
+    pub fn new(timeout: Duration) -> Self {
+        Self { interval: timeout / 2, due: Instant::now(), seen: Vec::new() }
+    }
+
+    /// When the next look is due.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Looks at every lane: `true` when each made progress since the last look, or waits for something that has a name (a
+    /// frame, a pause, a sink that must not lose anything).
+    pub fn look(&mut self, now: Instant, lanes: &[LaneView]) -> bool {
+        self.due = now + self.interval;
+        let current: Vec<_> = lanes.iter().map(|view| (view.lane.activity(), view.lane.runs())).collect();
+        let mut alive = true;
+        for (index, lane) in current.iter().enumerate() {
+            if lane.0 == Activity::Looking && self.seen.get(index) == Some(lane) {
+                log::error!("model {}: no progress for {:.1} s", lanes[index].lane.name, self.interval.as_secs_f64());
+                alive = false;
+            }
+        }
+        self.seen = current;
+        alive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pipeline::metrics::LaneMetrics;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut buffer = [0; 256];
+        let n = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..n].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn systemd_hears_on_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()), Some(Duration::from_secs(30)));
+        assert_eq!(notifier.watchdog(), Some(Duration::from_secs(30)));
+        notifier.ready();
+        assert_eq!(heard(&systemd), "READY=1");
+        notifier.status("street 10.0/s\nREADY=1");
+        assert_eq!(heard(&systemd), "STATUS=street 10.0/s READY=1");
+        notifier.alive();
+        assert_eq!(heard(&systemd), "WATCHDOG=1");
+        notifier.stopping();
+        assert_eq!(heard(&systemd), "STOPPING=1");
+    }
+
+    #[test]
+    fn systemd_hears_on_an_abstract_name() {
+        let name = format!("visiond-test-{}", std::process::id());
+        let systemd = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        Notifier::new(Some(OsStr::new(&format!("@{name}"))), None).ready();
+        assert_eq!(heard(&systemd), "READY=1");
+    }
+
+    #[test]
+    fn without_systemd_nothing_is_told_and_a_wrong_address_harms_nothing() {
+        let alone = Notifier::new(None, Some(Duration::from_secs(1)));
+        assert!(!alone.is_connected() && alone.watchdog().is_none());
+        alone.ready();
+        assert!(!Notifier::new(Some(OsStr::new("vsock:2:1")), None).is_connected());
+        Notifier::new(Some(OsStr::new("/nowhere/notify")), None).ready();
+    }
+
+    #[test]
+    fn a_manager_that_does_not_read_does_not_hold_us_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let _systemd = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()), None);
+        (0..10_000).for_each(|_| notifier.alive());
+    }
+
+    #[test]
+    fn only_a_lane_that_looks_without_progress_is_no_sign_of_life() {
+        let lane = Arc::new(LaneMetrics::new("m".into()));
+        let lanes = [LaneView { lane: Arc::clone(&lane), cameras: Vec::new() }];
+        let mut watchdog = Watchdog::new(Duration::from_secs(30));
+        let now = Instant::now();
+        assert!(watchdog.due() <= now);
+        for waiting in [Activity::Idle, Activity::Publishing, Activity::Backoff, Activity::Ended] {
+            lane.enter(waiting);
+            assert!(watchdog.look(now, &lanes) && watchdog.look(now, &lanes), "{waiting:?}");
+        }
+        lane.enter(Activity::Looking);
+        assert!(watchdog.look(now, &lanes), "it has only begun");
+        lane.count_run();
+        assert!(watchdog.look(now, &lanes), "it made progress");
+        assert!(!watchdog.look(now, &lanes), "it hangs");
+        assert_eq!(watchdog.due(), now + Duration::from_secs(15));
+        lane.count_run();
+        assert!(watchdog.look(now, &lanes), "it goes on");
+    }
+}

@@ -1,9 +1,13 @@
 //! From frames to messages: mailbox, lane, supervisor.
 
 pub mod backoff;
+pub mod camera;
 pub mod histogram;
 pub mod inbox;
 pub mod lane;
 pub mod metrics;
 pub mod network;
+pub mod process;
+pub mod status;
 pub mod stop;
+pub mod supervisor;

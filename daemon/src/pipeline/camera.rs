@@ -1,0 +1,283 @@
+//! A camera's thread: opens its source, hands its frames to the inbox, and finds it again when it is lost.
+//!
+//! ```text
+//!            open fails, retry helps          frames end
+//! Opening ------------------------> Waiting   Streaming ------> Ended
+//!    |  ^------- pause over ----------|  ^-------| source dies
+//!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s
+//!    |---> Failed: trying again cannot help (no such file, no video). Tried again every 30 s all the same, because somebody
+//!          may act, but only while another camera has not ended: see `Settlement`.
+//! ```
+//! Sequence numbers go on through restarts, so that a camera's messages are ordered by them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::backoff::Backoff;
+use super::inbox::{Inbox, Put};
+use super::lane::Arrival;
+use super::metrics::{CameraMetrics, DropCause, Phase};
+use super::stop::Stop;
+use crate::capture::clock::Clock;
+use crate::capture::frame::Frame;
+use crate::capture::source::{Next, Source, SourceError};
+
+/// Opens a camera's source.
+pub type Open = Box<dyn FnMut() -> Result<Box<dyn Source>, SourceError> + Send>;
+
+/// How long to wait for what.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// The first pause before a lost source is opened again.
+    pub first: Duration,
+    /// The longest.
+    pub limit: Duration,
+    /// The pause where trying again cannot help until somebody acts.
+    pub failed: Duration,
+    /// A source that lived so long is stable: the next pause is the first again.
+    pub stable: Duration,
+    /// An error that stays the same is logged so often.
+    pub repeat_log: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(250),
+            limit: Duration::from_secs(5),
+            failed: Duration::from_secs(30),
+            stable: Duration::from_secs(10),
+            repeat_log: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Whether anything may still come: shared by all cameras.
+///
+/// A camera is settled when it has ended, or has failed so that trying again cannot help. When all are, it is over: those
+/// that failed give up as well, and the daemon can end.
+#[derive(Debug)]
+pub struct Settlement {
+    unsettled: Mutex<usize>,
+    over: Stop,
+}
+
+impl Settlement {
+    /// Of so many cameras, none settled.
+    pub fn new(cameras: usize) -> std::io::Result<Self> {
+        Ok(Self { unsettled: Mutex::new(cameras), over: Stop::new()? })
+    }
+
+    /// Ends the waiting of those that failed, whatever the others do.
+    pub fn call_off(&self) {
+        self.over.raise();
+    }
+
+    fn settle(&self) {
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        *unsettled -= 1;
+        if *unsettled == 0 {
+            self.over.raise();
+        }
+    }
+
+    /// One that had settled tries again; `false`: too late.
+    fn unsettle(&self) -> bool {
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.over.is_raised() {
+            return false;
+        }
+        *unsettled += 1;
+        true
+    }
+}
+
+/// A camera's thread, before it runs.
+pub struct Camera {
+    /// Its counters and name.
+    pub metrics: Arc<CameraMetrics>,
+    /// Opens its source.
+    pub open: Open,
+    /// Where its frames go.
+    pub inbox: Arc<Inbox<Arrival>>,
+    /// Its number there.
+    pub slot: usize,
+    /// All cameras' end.
+    pub settlement: Arc<Settlement>,
+    /// Pauses.
+    pub patience: Patience,
+    /// Time of arrivals.
+    pub clock: Arc<dyn Clock>,
+    /// Ends it.
+    pub stop: Stop,
+}
+
+/// Where the thread stands.
+enum State {
+    /// To be opened now.
+    Opening,
+    /// Open.
+    Streaming { source: Box<dyn Source>, since: Instant },
+    /// Away; to be opened again after `pause`.
+    Waiting { pause: Duration },
+    /// Cannot be opened until somebody acts.
+    Failed,
+    /// Nothing more comes: at its end, given up, or stopped.
+    Ended,
+}
+
+/// What lives as long as the thread.
+struct Memory {
+    backoff: Backoff,
+    /// The next number that a message may carry.
+    next_sequence: u64,
+    /// Whether it was ever open.
+    opened: bool,
+    /// The last error and when it was logged.
+    said: Option<(Arc<str>, Instant)>,
+}
+
+impl Camera {
+    /// Runs until the source has ended, the camera is given up, or stop.
+    pub fn run(mut self) {
+        let backoff = Backoff::new(self.patience.first, self.patience.limit);
+        let mut memory = Memory { backoff, next_sequence: 0, opened: false, said: None };
+        let mut state = State::Opening;
+        loop {
+            // A panic drops the source with the state; `memory` and the inbox hold whole values at every call.
+            let step = catch_unwind(AssertUnwindSafe(|| match state {
+                State::Opening => Some(self.open(&mut memory)),
+                State::Streaming { source, since } => Some(self.stream(source, since, &mut memory)),
+                State::Waiting { pause } => Some(self.wait(pause)),
+                State::Failed => Some(self.wait_for_help()),
+                State::Ended => None,
+            }));
+            state = match step {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(_) => self.lost(&SourceError::transient("its thread panicked, see above"), &mut memory),
+            };
+        }
+        // Where it failed, the phase says so.
+        if self.metrics.phase() != Phase::Failed {
+            self.metrics.enter(Phase::Ended);
+        }
+        self.inbox.end(self.slot);
+    }
+
+    fn open(&mut self, memory: &mut Memory) -> State {
+        if self.stop.is_raised() {
+            return State::Ended;
+        }
+        self.metrics.enter(Phase::Opening);
+        match (self.open)() {
+            Ok(source) => self.opened(source, memory),
+            Err(error) if error.retry => self.lost(&error, memory),
+            Err(error) => self.failed(&error, memory),
+        }
+    }
+
+    fn opened(&self, source: Box<dyn Source>, memory: &mut Memory) -> State {
+        if std::mem::replace(&mut memory.opened, true) {
+            self.metrics.count_restart();
+        }
+        self.metrics.enter(Phase::Streaming);
+        log::info!("camera {}: {}", self.metrics.name, source.describe());
+        State::Streaming { source, since: Instant::now() }
+    }
+
+    fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
+        let base = memory.next_sequence;
+        let error = loop {
+            match source.next(&self.stop) {
+                Ok(Next::Frame(mut frame)) => {
+                    memory.said = None;
+                    // A driver that counts anew in mid-stream must not turn messages back.
+                    frame.sequence = frame.sequence.saturating_add(base).max(memory.next_sequence);
+                    memory.next_sequence = frame.sequence + 1;
+                    if !self.deliver(frame) {
+                        return State::Ended;
+                    }
+                }
+                Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
+                Ok(Next::End) => return self.ended(),
+                Ok(Next::Stopped) => return State::Ended,
+                Err(error) => break error,
+            }
+        };
+        // Its device, child and buffers go before the pause, not after.
+        drop(source);
+        if since.elapsed() >= self.patience.stable {
+            memory.backoff.reset();
+        }
+        if error.retry { self.lost(&error, memory) } else { self.failed(&error, memory) }
+    }
+
+    /// Puts a frame into the inbox; `false`: nobody wants more.
+    fn deliver(&self, frame: Frame) -> bool {
+        self.metrics.count_captured();
+        let queued_ns = self.clock.monotonic_ns();
+        match self.inbox.put(self.slot, Arrival { frame, queued_ns }) {
+            Put::Stored => true,
+            Put::Displaced(_) => {
+                self.metrics.count_dropped(DropCause::Overload, 1);
+                true
+            }
+            Put::Stopped(_) => false,
+        }
+    }
+
+    fn ended(&self) -> State {
+        log::info!("camera {}: at its end", self.metrics.name);
+        self.settlement.settle();
+        State::Ended
+    }
+
+    fn lost(&self, error: &SourceError, memory: &mut Memory) -> State {
+        self.metrics.count_error();
+        self.metrics.enter(Phase::Waiting);
+        let pause = memory.backoff.pause();
+        self.say(error, memory, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
+        State::Waiting { pause }
+    }
+
+    fn failed(&self, error: &SourceError, memory: &mut Memory) -> State {
+        self.metrics.count_error();
+        self.metrics.enter(Phase::Failed);
+        self.say(error, memory, "");
+        self.settlement.settle();
+        State::Failed
+    }
+
+    fn wait(&self, pause: Duration) -> State {
+        if self.stop.sleep(pause) { State::Ended } else { State::Opening }
+    }
+
+    fn wait_for_help(&self) -> State {
+        let over = self.settlement.over.sleep(self.patience.failed);
+        if over || !self.settlement.unsettle() { State::Ended } else { State::Opening }
+    }
+
+    /// Logs an error; one that stays the same only now and then.
+    fn say(&self, error: &SourceError, memory: &mut Memory, then: &str) {
+        let name = &self.metrics.name;
+        if let Some((said, when)) = &memory.said
+            && *said == error.message
+            && when.elapsed() < self.patience.repeat_log
+        {
+            log::debug!("camera {name}: still: {error}{then}");
+            return;
+        }
+        memory.said = Some((Arc::clone(&error.message), Instant::now()));
+        if error.retry {
+            log::warn!("camera {name}: {error}{then}");
+        } else {
+            log::error!("camera {name}: {error}{then}");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "camera_tests.rs"]
+mod tests;

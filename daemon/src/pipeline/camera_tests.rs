@@ -1,0 +1,194 @@
+//! Cameras whose sources are written as a script.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::capture::clock::SystemClock;
+use crate::capture::frame::FramePool;
+use crate::capture::source::LossCause;
+use crate::pipeline::inbox::{Delivery, Taken};
+use crate::pipeline::lane::testing;
+
+/// What opening gives, and what the source then does.
+enum Opening {
+    Source(Vec<Event>),
+    Error(SourceError),
+}
+
+enum Event {
+    Frame(u64),
+    Lost(u64, LossCause),
+    Dies,
+    Breaks,
+    Panics,
+    Ends,
+    /// No frame until stop.
+    Silence,
+}
+
+struct Scripted {
+    pool: FramePool,
+    events: VecDeque<Event>,
+}
+
+impl Source for Scripted {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        match self.events.pop_front().unwrap() {
+            Event::Frame(sequence) => loop {
+                if let Some(frame) = testing::frame(&self.pool, sequence) {
+                    return Ok(Next::Frame(frame));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            },
+            Event::Lost(frames, cause) => Ok(Next::Lost { frames, cause }),
+            Event::Dies => Err(SourceError::transient("the cable was pulled")),
+            Event::Breaks => Err(SourceError::permanent("this is no video")),
+            Event::Panics => panic!("made to panic"),
+            Event::Ends => Ok(Next::End),
+            Event::Silence => {
+                stop.sleep(Duration::from_secs(60));
+                Ok(Next::Stopped)
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        "a script".into()
+    }
+}
+
+/// One camera on a lossless inbox, and what came of it.
+struct Run {
+    metrics: Arc<CameraMetrics>,
+    settlement: Arc<Settlement>,
+    inbox: Arc<Inbox<Arrival>>,
+    stop: Stop,
+    thread: std::thread::JoinHandle<()>,
+}
+
+fn start(settlement: &Arc<Settlement>, script: Vec<Opening>) -> Run {
+    let (stop, settlement) = (Stop::new().unwrap(), Arc::clone(settlement));
+    let inbox = Arc::new(Inbox::new(&[Delivery::Lossless]));
+    let metrics = Arc::new(CameraMetrics::new("door".into()));
+    let mut script = VecDeque::from(script);
+    let camera = Camera {
+        metrics: Arc::clone(&metrics),
+        open: Box::new(move || match script.pop_front().unwrap() {
+            Opening::Source(events) => Ok(Box::new(Scripted { pool: testing::pool(2), events: events.into() })),
+            Opening::Error(error) => Err(error),
+        }),
+        inbox: Arc::clone(&inbox),
+        slot: 0,
+        settlement: Arc::clone(&settlement),
+        patience: Patience {
+            first: Duration::from_millis(1),
+            limit: Duration::from_millis(4),
+            failed: Duration::from_millis(5),
+            ..Patience::default()
+        },
+        clock: Arc::new(SystemClock),
+        stop: stop.clone(),
+    };
+    let thread = std::thread::spawn(move || camera.run());
+    Run { metrics, settlement, inbox, stop, thread }
+}
+
+fn alone(script: Vec<Opening>) -> Run {
+    start(&Arc::new(Settlement::new(1).unwrap()), script)
+}
+
+impl Run {
+    /// Takes every frame until the camera ends.
+    fn sequences(&self) -> Vec<u64> {
+        let (mut sequences, mut out) = (Vec::new(), Vec::new());
+        while self.inbox.take(1, Duration::from_secs(30), &mut out) == Taken::Frames {
+            sequences.extend(out.drain(..).map(|(_, arrival)| arrival.frame.sequence));
+        }
+        sequences
+    }
+}
+
+#[test]
+fn a_source_that_dies_is_opened_again_and_its_numbers_go_on() {
+    use Event::{Dies, Ends, Frame};
+    let run = alone(vec![
+        Opening::Source(vec![Frame(0), Frame(1), Dies]),
+        Opening::Error(SourceError::transient("no such device")),
+        Opening::Source(vec![Frame(0), Frame(3), Dies]),
+        Opening::Source(vec![Frame(1), Ends]),
+    ]);
+    assert_eq!(run.sequences(), [0, 1, 2, 5, 7]);
+    run.thread.join().unwrap();
+    let snapshot = run.metrics.snapshot();
+    assert_eq!((snapshot.captured, snapshot.restarts, snapshot.errors), (5, 2, 3));
+    assert_eq!(run.metrics.phase(), Phase::Ended);
+    assert!(run.settlement.over.is_raised());
+}
+
+#[test]
+fn a_panic_costs_the_source_and_the_camera_goes_on() {
+    use Event::{Ends, Frame, Panics};
+    let run = alone(vec![Opening::Source(vec![Frame(0), Panics]), Opening::Source(vec![Frame(0), Ends])]);
+    assert_eq!(run.sequences(), [0, 1]);
+    assert_eq!(run.metrics.snapshot().errors, 1);
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn a_driver_that_counts_anew_does_not_turn_messages_back() {
+    use Event::{Ends, Frame};
+    let run = alone(vec![Opening::Source(vec![Frame(7), Frame(8), Frame(0), Frame(1), Frame(20), Ends])]);
+    assert_eq!(run.sequences(), [7, 8, 9, 10, 20]);
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn losses_are_counted_by_their_cause() {
+    use Event::{Ends, Lost};
+    let events = vec![Lost(3, LossCause::Driver), Lost(2, LossCause::Corrupt), Lost(1, LossCause::Driver), Ends];
+    let run = alone(vec![Opening::Source(events)]);
+    assert!(run.sequences().is_empty());
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0]);
+}
+
+#[test]
+fn an_error_that_stays_ends_a_camera_that_is_alone() {
+    let run = alone(vec![Opening::Error(SourceError::permanent("no such file"))]);
+    assert!(run.sequences().is_empty());
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Failed);
+}
+
+#[test]
+fn a_video_that_breaks_in_the_middle_has_failed() {
+    let run = alone(vec![Opening::Source(vec![Event::Frame(0), Event::Breaks])]);
+    assert_eq!(run.sequences(), [0]);
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Failed);
+}
+
+#[test]
+fn an_error_that_stays_is_tried_again_while_another_camera_lives() {
+    let settlement = Arc::new(Settlement::new(2).unwrap());
+    let no_file = || Opening::Error(SourceError::permanent("no such file"));
+    let other = start(&settlement, vec![Opening::Source(vec![Event::Frame(0), Event::Silence])]);
+    let run = start(&settlement, vec![no_file(), no_file(), Opening::Source(vec![Event::Frame(0), Event::Ends])]);
+    assert_eq!(run.sequences(), [0], "somebody put the file there");
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Ended);
+    assert!(!settlement.over.is_raised(), "the other camera goes on");
+    other.stop.raise();
+    other.thread.join().unwrap();
+}
+
+#[test]
+fn stop_ends_a_camera_wherever_it_stands() {
+    let streaming = alone(vec![Opening::Source(vec![Event::Silence])]);
+    streaming.stop.raise();
+    streaming.thread.join().unwrap();
+    let blocked = alone(vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Silence])]);
+    blocked.stop.raise();
+    blocked.inbox.stop();
+    blocked.thread.join().unwrap();
+}

@@ -1,0 +1,60 @@
+//! What the system tells of this process: its age and its memory.
+
+use std::fs;
+use std::time::Duration;
+
+/// Time since the process was started, to 10 ms; `None` where /proc is not there.
+pub fn age() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    age_from(&stat, &uptime)
+}
+
+fn age_from(stat: &str, uptime: &str) -> Option<Duration> {
+    // The program's name may hold anything, so fields are counted from behind it; the start is the 22nd of all.
+    let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let up: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    // Ticks are USER_HZ, which Linux promises to be 100 to programs on every machine that we run on.
+    Duration::try_from_secs_f64((up - ticks / 100.0).max(0.0)).ok()
+}
+
+/// Resident memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// Now, in bytes.
+    pub now: u64,
+    /// At most so far, in bytes.
+    pub peak: u64,
+}
+
+/// Resident memory now and at most; `None` where /proc is not there.
+pub fn resident() -> Option<Resident> {
+    resident_from(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+fn resident_from(status: &str) -> Option<Resident> {
+    let bytes = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    };
+    Some(Resident { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_odd_name_does_not_shift_the_fields() {
+        let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 12345 1 1";
+        assert_eq!(age_from(stat, "130.45 200.00\n"), Some(Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn this_process_is_young_and_not_empty() {
+        assert!(age().unwrap() < Duration::from_secs(3600));
+        let resident = resident().unwrap();
+        assert!(resident.peak >= 1 << 20 && resident.now >= 1 << 20);
+        assert_eq!(resident_from("VmHWM:\t  10 kB\nVmRSS:\t   8 kB\n"), Some(Resident { now: 8192, peak: 10240 }));
+    }
+}
