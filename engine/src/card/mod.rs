@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use visiond_kernels::geometry::Fit;
-use visiond_kernels::preprocess::{ChannelOrder, TensorLayout};
+use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
 use crate::heads::HeadSpec;
 
@@ -41,6 +41,8 @@ pub struct InputCard {
     pub size: Option<(u32, u32)>,
     /// How the frame is fitted.
     pub fit: Fit,
+    /// How its pixels are sampled.
+    pub sampling: Sampling,
     /// Padding, 0 to 255.
     pub pad: f32,
     /// Channel order.
