@@ -215,6 +215,11 @@ impl Engine {
         &self.metadata
     }
 
+    /// Whether the shape of an input was asked for in [`EngineOptions::input_shapes`].
+    pub(crate) fn overrides(&self, input: &str) -> bool {
+        self.options.input_shapes.contains_key(input)
+    }
+
     /// A new context with its own tensors.
     pub fn session(&self) -> Result<Session, EngineError> {
         Session::new(self.backend, self.inputs.clone(), self.outputs.clone(), self.program.context()?)

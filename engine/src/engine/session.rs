@@ -62,6 +62,18 @@ impl InputTensor {
         Ok(())
     }
 
+    fn set_batch(&mut self, frames: usize) {
+        if let Some((batch, rest)) = self.shape.split_first_mut() {
+            let len_bytes = rest.iter().product::<usize>() * self.dtype.size_bytes() * frames;
+            // The buffer was made for the shape that was set, and no more than that is ever taken back.
+            debug_assert!(len_bytes <= self.buffer.len(), "a batch grows no further than its buffer");
+            if len_bytes <= self.buffer.len() {
+                *batch = frames;
+                self.len_bytes = len_bytes;
+            }
+        }
+    }
+
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
     }
@@ -146,6 +158,12 @@ impl Session {
             reason = "`reshape` keeps `len_bytes` and `shape` together; an open shape has no bytes"
         )]
         TensorMut::new(*dtype, shape, bytes).expect("an input's bytes are its shape's")
+    }
+
+    /// Cuts an input to its first `frames`, or takes cut ones back; what they hold stays. For inputs whose first dimension is
+    /// open, up to the number that their shape was set to.
+    pub(crate) fn set_batch(&mut self, index: usize, frames: usize) {
+        self.tensors[index].set_batch(frames);
     }
 
     /// Runs the network over the inputs; returns when the outputs can be read.

@@ -59,6 +59,18 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     Ok(Loaded { program, backend, description, file: read.file, metadata: read.metadata, inputs, outputs })
 }
 
+/// Keeps ONNX Runtime from writing about its use into the user's home directory and sending it.
+///
+/// Microsoft's builds for Linux do so from the moment that their environment is made, before the switch that their API has
+/// for it can be reached; they look for this variable first. Call it as the first thing in `main`.
+///
+/// # Safety
+/// No other thread may run: the process's environment is changed.
+pub unsafe fn silence_telemetry() {
+    // SAFETY: the caller has no other thread, so that nobody reads the environment meanwhile.
+    unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") }
+}
+
 /// ONNX Runtime, or `None` for rten.
 fn choose(options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
     match options.backend {

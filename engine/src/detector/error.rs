@@ -1,0 +1,111 @@
+//! Why a detector cannot be made or run.
+
+use visiond_kernels::preprocess::PreprocessError;
+
+use crate::engine::EngineError;
+use crate::heads::HeadError;
+
+/// Network, card and limits do not go together, or a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DetectorError {
+    /// The network could not be made ready or run.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The card's head does not read the network's outputs.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// The frame could not become the network's input.
+    #[error(transparent)]
+    Preprocess(#[from] PreprocessError),
+    /// The card names an input that is not there.
+    #[error("the card ({card}) names the input `{name}`, the network has {inputs}")]
+    NoSuchInput {
+        /// Where the card comes from.
+        card: String,
+        /// Name in the card.
+        name: String,
+        /// The network's inputs.
+        inputs: String,
+    },
+    /// No input, or more than one, looks like a picture.
+    #[error("which input takes the picture? The network has {inputs}: name it as `input.name` in the card ({card})")]
+    NoPictureInput {
+        /// Where the card comes from.
+        card: String,
+        /// The network's inputs.
+        inputs: String,
+    },
+    /// The picture's input has a shape that no picture has.
+    #[error(
+        "input `{input}` does not take a picture as the card ({card}) has it: it wants {wanted}; mend `input` in the card, or \
+         use another model"
+    )]
+    NotAPicture {
+        /// Where the card comes from.
+        card: String,
+        /// The input, with type and shape.
+        input: String,
+        /// What would fit.
+        wanted: String,
+    },
+    /// Neither the card nor the network tells the size.
+    #[error("input `{input}` has no fixed size: set `input.size = [width, height]` in the card ({card})")]
+    SizeUnknown {
+        /// Where the card comes from.
+        card: String,
+        /// The input, with type and shape.
+        input: String,
+    },
+    /// An input besides the picture is not in the card.
+    #[error(
+        "the network also wants the input `{input}`: say in the card ({card}) what to fill it with, under `extra_inputs`"
+    )]
+    ExtraInputMissing {
+        /// Where the card comes from.
+        card: String,
+        /// The input, with type and shape.
+        input: String,
+    },
+    /// The card's numbers do not fill the input.
+    #[error("the card ({card}) gives {found} numbers for the input `{input}`, which takes {expected}")]
+    ExtraInputCount {
+        /// Where the card comes from.
+        card: String,
+        /// The input, with type and shape.
+        input: String,
+        /// Numbers that it takes, as text.
+        expected: String,
+        /// Numbers given.
+        found: usize,
+    },
+    /// A class to look for is none of the network's.
+    #[error("the network has no class `{name}`{hint}")]
+    UnknownClass {
+        /// Asked for.
+        name: String,
+        /// The nearest names, or how many classes there are; starts with its punctuation.
+        hint: String,
+    },
+    /// A slot beyond the batch, or one without a frame.
+    #[error("slot {slot} holds no result: {why}")]
+    Slot {
+        /// Asked for.
+        slot: usize,
+        /// Why it cannot be.
+        why: String,
+    },
+    /// An output is not by frame, so that a batch cannot be taken apart.
+    #[error(
+        "output `{name}` is {shape} after a run of {frames} frames, so that it cannot be told which frame a row is of: run one \
+         frame at a time (a batch of 1)"
+    )]
+    NotByFrame {
+        /// Name of the output.
+        name: String,
+        /// Its shape.
+        shape: String,
+        /// Frames of the run.
+        frames: usize,
+    },
+}
