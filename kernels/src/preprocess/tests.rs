@@ -1,4 +1,5 @@
-//! What must hold for every frame, and what is refused. Values are compared with numpy in tests/preprocess.rs.
+//! What must hold for every frame, and what is refused. Values are compared with numpy and OpenCV in
+//! kernels/tests/preprocess_golden.rs.
 
 #![allow(clippy::unwrap_used)]
 
