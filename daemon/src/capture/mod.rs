@@ -1,5 +1,6 @@
 //! Where frames come from: cameras, video and picture files, programs, a test pattern.
 
+mod child;
 pub mod clock;
 pub mod frame;
 mod pace;
