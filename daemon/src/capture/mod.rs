@@ -2,11 +2,14 @@
 
 mod child;
 pub mod clock;
+mod ffprobe;
 pub mod frame;
 mod pace;
 mod pattern;
 pub mod picture;
+mod pipe;
 pub mod source;
+mod video;
 
 use std::sync::Arc;
 
@@ -16,10 +19,11 @@ use self::source::{Source, SourceError};
 use crate::config::types::{BufferConfig, SourceConfig};
 
 /// Opens a source and makes its buffers. `name` is the camera's, for the log.
-pub fn open(source: &SourceConfig, _name: &str, buffers: &BufferConfig) -> Result<Box<dyn Source>, SourceError> {
+pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result<Box<dyn Source>, SourceError> {
     let clock = Arc::new(SystemClock);
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
+        SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         _ => Err(SourceError::permanent("this kind of source is not read yet")),
     }
 }
