@@ -2,6 +2,7 @@
 
 mod child;
 pub mod clock;
+mod command;
 mod ffprobe;
 pub mod frame;
 mod pace;
@@ -10,6 +11,7 @@ pub mod picture;
 mod pipe;
 pub mod source;
 mod video;
+mod y4m;
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
         _ => Err(SourceError::permanent("this kind of source is not read yet")),
     }
 }
