@@ -1,0 +1,120 @@
+//! The `[head]` of a card: the family and its options.
+
+use super::read::Section;
+use crate::heads::spec::{
+    Activation, Background, BoxFormat, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints,
+    NanodetSpec, SsdSpec, YoloxSpec,
+};
+
+/// More of anything than a network has.
+const MANY: u32 = 100_000;
+
+const BACKGROUNDS: [(&str, Background); 3] =
+    [("none", Background::None), ("first", Background::First), ("last", Background::Last)];
+const ACTIVATIONS: [(&str, Activation); 3] =
+    [("none", Activation::None), ("sigmoid", Activation::Sigmoid), ("softmax", Activation::Softmax)];
+const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("normalized", BoxUnit::Normalized)];
+const FORMATS: [(&str, BoxFormat); 4] =
+    [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
+
+fn keypoints(head: &mut Section<'_>) -> Option<Keypoints> {
+    let shape = head.wholes("keypoints", 1, 1000, "a number of points and 2 or 3, as in [17, 3]")?;
+    match shape[..] {
+        [count, each @ 2..=3] => Some(Keypoints { count: count as usize, scored: each == 3 }),
+        _ => {
+            head.wrong_at(
+                "keypoints",
+                "`keypoints` is a number of points and 2 (x, y) or 3 (x, y, score), as in [17, 3]",
+            );
+            None
+        }
+    }
+}
+
+fn strides(head: &mut Section<'_>, default: &[u32]) -> Vec<u32> {
+    let strides = head.wholes("strides", 1, 1024, "a list of whole numbers, as in [8, 16, 32]");
+    if strides.as_ref().is_some_and(Vec::is_empty) {
+        head.wrong_at("strides", "`strides` names no stride: write [8, 16, 32]");
+    }
+    strides.unwrap_or_else(|| default.to_vec())
+}
+
+fn name(head: &mut Section<'_>, key: &'static str) -> Option<String> {
+    head.text(key).map(str::to_owned)
+}
+
+/// The head; `None` where the family is missing or unknown, which has been noted.
+pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
+    let families: Vec<(&str, Family)> = Family::ALL.iter().map(|&f| (f.name(), f)).collect();
+    if head.value("family").is_none() {
+        let names: Vec<&str> = families.iter().map(|(name, _)| *name).collect();
+        head.wrong_at(
+            "family",
+            format!("the card names no head: write `family = \"...\"` under [head], one of {}", names.join(", ")),
+        );
+        return None;
+    }
+    // Without a family nothing tells which other keys are right.
+    let family = head.choice("family", &families)?;
+    head.title = format!("the [head] of family `{}`", family.name());
+    let spec = match family {
+        Family::Yolov5 => HeadSpec::Yolov5 { masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize },
+        Family::Yolov8 => HeadSpec::Yolov8 {
+            keypoints: keypoints(&mut head),
+            masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize,
+        },
+        Family::YoloNms => HeadSpec::YoloNms {
+            keypoints: keypoints(&mut head),
+            unit: head.choice("unit", &UNITS).unwrap_or(BoxUnit::Pixels),
+        },
+        Family::Yolox => HeadSpec::Yolox(YoloxSpec {
+            decoded: head.flag("decoded").unwrap_or(false),
+            strides: strides(&mut head, &[8, 16, 32]),
+        }),
+        Family::Nanodet => HeadSpec::Nanodet(NanodetSpec {
+            strides: strides(&mut head, &[8, 16, 32]),
+            reg_max: head.whole("reg_max", 1, 256).unwrap_or(7) as usize,
+            sigmoid: head.flag("sigmoid").unwrap_or(false),
+            cell_centre: head.flag("cell_centre").unwrap_or(true),
+        }),
+        Family::Ssd => HeadSpec::Ssd(SsdSpec {
+            boxes: name(&mut head, "boxes"),
+            scores: name(&mut head, "scores"),
+            labels: name(&mut head, "labels"),
+            count: name(&mut head, "count"),
+            format: head.choice("format", &FORMATS).unwrap_or_default(),
+            unit: head.choice("unit", &UNITS),
+            background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
+            activation: head.choice("activation", &ACTIVATIONS).unwrap_or_default(),
+        }),
+        Family::Detr => HeadSpec::Detr(DetrSpec {
+            boxes: name(&mut head, "boxes"),
+            scores: name(&mut head, "scores"),
+            labels: name(&mut head, "labels"),
+            activation: head.choice("activation", &ACTIVATIONS),
+            format: head.choice("format", &FORMATS),
+            unit: head.choice("unit", &UNITS),
+            background: head.choice("background", &BACKGROUNDS),
+            multi_label: head.flag("multi_label"),
+        }),
+        Family::Heatmap => {
+            let styles = [("centernet", HeatmapStyle::CenterNet), ("centerface", HeatmapStyle::CenterFace)];
+            let style = head.choice("style", &styles).unwrap_or(HeatmapStyle::CenterNet);
+            HeadSpec::Heatmap(HeatmapSpec {
+                style,
+                stride: head.whole("stride", 1, 1024).unwrap_or(4),
+                sigmoid: head.flag("sigmoid").unwrap_or(style == HeatmapStyle::CenterNet),
+                heat: name(&mut head, "heat"),
+                size: name(&mut head, "size"),
+                offset: name(&mut head, "offset"),
+                landmarks: name(&mut head, "landmarks"),
+            })
+        }
+        Family::Classifier => HeadSpec::Classifier {
+            activation: head.choice("activation", &ACTIVATIONS),
+            background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
+        },
+    };
+    head.finish();
+    Some(spec)
+}

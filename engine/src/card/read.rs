@@ -1,0 +1,260 @@
+//! TOML with places: takes keys out of tables one by one, and notes every problem instead of stopping at the first.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::CardProblem;
+
+/// The card's text, and what was found wrong in it so far.
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+    problems: RefCell<Vec<CardProblem>>,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(path: &'a Path, text: &'a str) -> Self {
+        Self { path, text, problems: RefCell::default() }
+    }
+
+    /// Notes a problem at `span`.
+    pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
+        self.problems.borrow_mut().push(CardProblem::new(self.path, self.text, span, message.into()));
+    }
+
+    /// All problems, in the order of the file.
+    pub(super) fn into_problems(self) -> Vec<CardProblem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|p| (p.line, p.column));
+        problems
+    }
+}
+
+/// The one of `known` that `word` was probably meant to be.
+pub(super) fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let word = word.to_ascii_lowercase();
+    known
+        .into_iter()
+        .map(|name| {
+            (strsim::normalized_damerau_levenshtein(&word, name).max(strsim::jaro_winkler(&word, name) * 0.75), name)
+        })
+        .filter(|(likeness, _)| *likeness > 0.5)
+        // Of equals the first.
+        .reduce(|best, other| if other.0 > best.0 { other } else { best })
+        .map(|(_, name)| name)
+}
+
+/// "did you mean" of an unknown word, or all that there is.
+pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
+    match nearest(word, known.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("there is {}", list(known)),
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+type Value<'a> = Spanned<DeValue<'a>>;
+
+/// The number in a value.
+pub(super) fn number_in(value: &DeValue<'_>) -> Option<f64> {
+    let number: f64 = match value {
+        DeValue::Integer(int) => i64::from_str_radix(int.as_str(), int.radix()).ok()? as f64,
+        DeValue::Float(float) => float.as_str().parse().ok()?,
+        _ => return None,
+    };
+    number.is_finite().then_some(number)
+}
+
+/// A table that is being read.
+pub(super) struct Section<'a> {
+    source: &'a Source<'a>,
+    /// Its name in messages: `[input]`, or `the card` for the whole.
+    pub(super) title: String,
+    table: Option<&'a DeTable<'a>>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn new(source: &'a Source<'a>, title: impl Into<String>, table: Option<&'a DeTable<'a>>) -> Self {
+        Self { source, title: title.into(), table, known: Vec::new() }
+    }
+
+    /// The value of a key, which is known from now on.
+    pub(super) fn value(&mut self, key: &'static str) -> Option<&'a Value<'a>> {
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
+        self.table?.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+    }
+
+    /// The table under a key.
+    pub(super) fn section(&mut self, key: &'static str) -> Section<'a> {
+        let value = self.value(key);
+        let table = value.and_then(|value| {
+            let table = value.get_ref().as_table();
+            if table.is_none() {
+                self.wrong_type(key, value, &format!("a table: write [{key}] on a line of its own"));
+            }
+            table
+        });
+        Section::new(self.source, format!("[{key}]"), table)
+    }
+
+    fn wrong_type(&self, key: &str, value: &Value<'_>, wanted: &str) {
+        let found = match value.get_ref() {
+            DeValue::Integer(_) | DeValue::Float(_) => "a number",
+            DeValue::String(_) => "a text",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+            DeValue::Datetime(_) => "a date",
+        };
+        self.source.wrong(value.span(), format!("`{key}` is {found}, not {wanted}"));
+    }
+
+    /// A text.
+    pub(super) fn text(&mut self, key: &'static str) -> Option<&'a str> {
+        let value = self.value(key)?;
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            self.wrong_type(key, value, "a text in quotes");
+        }
+        text
+    }
+
+    /// true or false.
+    pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
+        let value = self.value(key)?;
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.wrong_type(key, value, "true or false");
+        }
+        flag
+    }
+
+    /// One of some words.
+    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        let value = self.value(key)?;
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        let Some(word) = value.get_ref().as_str() else {
+            self.wrong_type(key, value, &format!("one of {}", list(&names)));
+            return None;
+        };
+        let found = words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
+        if found.is_none() {
+            let nearest = match nearest(word, names.iter().copied()) {
+                Some(name) => format!("did you mean `{name}`? There is {}", list(&names)),
+                None => format!("there is {}", list(&names)),
+            };
+            self.source.wrong(value.span(), format!("`{key}` cannot be `{word}`: {nearest}"));
+        }
+        found
+    }
+
+    /// A number within bounds.
+    pub(super) fn number(&mut self, key: &'static str, least: f64, most: f64) -> Option<f64> {
+        let value = self.value(key)?;
+        let Some(number) = number_in(value.get_ref()) else {
+            self.wrong_type(key, value, &bounds_text(least, most));
+            return None;
+        };
+        self.within(key, value, number, least, most)
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
+        let value = self.value(key)?;
+        self.whole_in(key, value, least, most)
+    }
+
+    fn whole_in(&self, key: &str, value: &Value<'_>, least: u32, most: u32) -> Option<u32> {
+        let number = value.get_ref().is_integer().then(|| number_in(value.get_ref())).flatten();
+        let Some(number) = number else {
+            self.wrong_type(key, value, &format!("a whole number from {least} to {most}"));
+            return None;
+        };
+        self.within(key, value, number, f64::from(least), f64::from(most)).map(|n| n as u32)
+    }
+
+    fn within(&self, key: &str, value: &Value<'_>, number: f64, least: f64, most: f64) -> Option<f64> {
+        let inside = (least..=most).contains(&number);
+        if !inside {
+            self.source.wrong(value.span(), format!("`{key}` is {number}, not {}", bounds_text(least, most)));
+        }
+        inside.then_some(number)
+    }
+
+    /// A list, each element of which `read` takes.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        read: impl Fn(&Self, &'a Value<'a>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let value = self.value(key)?;
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type(key, value, wanted);
+            return None;
+        };
+        array.iter().map(|element| read(self, element)).collect()
+    }
+
+    /// A list of whole numbers within bounds.
+    pub(super) fn wholes(&mut self, key: &'static str, least: u32, most: u32, wanted: &str) -> Option<Vec<u32>> {
+        self.list(key, wanted, |section, element| section.whole_in(key, element, least, most))
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&mut self, key: &'static str, wanted: &str) -> Option<Vec<String>> {
+        self.list(key, wanted, |section, element| {
+            let text = element.get_ref().as_str().map(str::to_owned);
+            if text.is_none() {
+                section.wrong_type(key, element, "a text in quotes");
+            }
+            text
+        })
+    }
+
+    /// Where the table is, or the beginning of the card.
+    pub(super) fn span(&self) -> Range<usize> {
+        let first = self.table.and_then(|table| table.iter().map(|(key, _)| key.span()).min_by_key(|s| s.start));
+        first.unwrap_or(0..0)
+    }
+
+    /// Notes a problem at a key's value.
+    pub(super) fn wrong_at(&mut self, key: &'static str, message: impl Into<String>) {
+        let span = self.value(key).map_or_else(|| self.span(), Spanned::span);
+        self.source.wrong(span, message);
+    }
+
+    /// Every key that is there.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value<'a>)> {
+        self.table.into_iter().flat_map(|table| table.iter().map(|(key, value)| (key.get_ref().as_ref(), value)))
+    }
+
+    /// Notes the keys that nothing asked for.
+    pub(super) fn finish(self) {
+        for (key, _) in self.table.into_iter().flatten() {
+            let name = key.get_ref().as_ref();
+            if !self.known.contains(&name) {
+                let hint = suggestion(name, &self.known);
+                self.source.wrong(key.span(), format!("{} has no key `{name}`: {hint}", self.title));
+            }
+        }
+    }
+}
+
+fn bounds_text(least: f64, most: f64) -> String {
+    if most >= f64::from(f32::MAX) {
+        if least > 0.0 { "a number above 0".to_owned() } else { "a number".to_owned() }
+    } else {
+        format!("a number from {least} to {most}")
+    }
+}

@@ -1,0 +1,231 @@
+//! Cards as people write them, right and wrong.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::engine::Dim;
+use crate::heads::build;
+
+fn card(text: &str) -> Card {
+    Card::from_toml(text, Path::new("net.toml")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn errors(text: &str) -> String {
+    Card::from_toml(text, Path::new("net.toml")).unwrap_err().to_string()
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/models")
+}
+
+fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
+    let shape = shape.iter().map(|&n| Dim::Fixed(n)).collect();
+    TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape) }
+}
+
+#[test]
+fn a_family_and_nothing_else_makes_a_card() {
+    let card = card("[head]\nfamily = \"yolov8\"\n");
+    assert_eq!(card.name, "net");
+    assert_eq!((card.input.fit, card.input.pad, card.input.order), (Fit::Letterbox, 114.0, ChannelOrder::Rgb));
+    assert_eq!((card.input.scale, card.input.mean, card.input.std), (1.0 / 255.0, [0.0; 3], [1.0; 3]));
+    assert_eq!((card.score_threshold, card.iou_threshold, card.max_detections), (0.25, 0.7, 300));
+    assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0 });
+    assert!(card.classes.is_empty() && !card.class_agnostic && card.extra_inputs.is_empty());
+}
+
+#[test]
+fn every_key_is_heard() {
+    let card = card(
+        r#"
+        name = "mine"
+        [input]
+        name = "x"
+        size = [320, 240]
+        fit = "crop"
+        crop_fraction = 0.5
+        pad = 7
+        order = "bgr"
+        layout = "nhwc"
+        scale = "1/128"
+        mean = [1, 2.5, 3]
+        std = 2
+        [extra_inputs]
+        orig_target_sizes = "input-size"
+        im_shape = "input-size-hw"
+        scale_factor = [1, 1.5]
+        [head]
+        family = "yolo-nms"
+        keypoints = [17, 3]
+        unit = "normalized"
+        [detect]
+        score_threshold = 0.1
+        iou_threshold = 0.2
+        max_detections = 3
+        class_agnostic = true
+        [classes]
+        names = ["a", "b"]
+        "#,
+    );
+    assert_eq!((card.name.as_str(), card.input.name.as_deref()), ("mine", Some("x")));
+    assert_eq!((card.input.size, card.input.fit), (Some((320, 240)), Fit::Crop { fraction: 0.5 }));
+    assert_eq!(
+        (card.input.pad, card.input.order, card.input.layout),
+        (7.0, ChannelOrder::Bgr, Some(TensorLayout::Nhwc))
+    );
+    assert_eq!((card.input.scale, card.input.mean, card.input.std), (1.0 / 128.0, [1.0, 2.5, 3.0], [2.0; 3]));
+    assert_eq!(card.extra_inputs["orig_target_sizes"], ExtraInput::InputSize);
+    assert_eq!(card.extra_inputs["im_shape"], ExtraInput::InputSizeHw);
+    assert_eq!(card.extra_inputs["scale_factor"], ExtraInput::Values(vec![1.0, 1.5]));
+    assert_eq!((card.score_threshold, card.iou_threshold, card.max_detections), (0.1, 0.2, 3));
+    assert!(card.class_agnostic);
+    assert_eq!(card.classes, ["a", "b"]);
+}
+
+#[test]
+fn every_error_is_told_at_once_with_its_place_and_what_was_meant() {
+    let text = "nam = \"x\"\n[input]\nsize = [640]\nfit = \"leterbox\"\n\tpad = 300\nstd = 0\n[head]\nfamily = \"yolov8\"\n\
+        strides = [8]\n[detect]\nscore_treshold = 0.5\niou_threshold = \"high\"\n[classes]\npreset = \"coco\"\n";
+    let told = errors(text);
+    let wanted = "\
+net.toml:1:1: the card has no key `nam`: did you mean `name`?
+ 1 | nam = \"x\"
+   | ^^^
+net.toml:3:8: `size` is width and height, as in [640, 480], or one number for both
+ 3 | size = [640]
+   |        ^^^^^
+net.toml:4:7: `fit` cannot be `leterbox`: did you mean `letterbox`? There is `letterbox`, `letterbox-top-left`, `stretch`, `crop`
+ 4 | fit = \"leterbox\"
+   |       ^^^^^^^^^^
+net.toml:5:8: `pad` is 300, not a number from 0 to 255
+ 5 | \tpad = 300
+   | \t      ^^^
+net.toml:6:7: `std` divides, so it cannot be 0
+ 6 | std = 0
+   |       ^
+net.toml:9:1: the [head] of family `yolov8` has no key `strides`: there is `family`, `keypoints`, `masks`
+ 9 | strides = [8]
+   | ^^^^^^^
+net.toml:11:1: [detect] has no key `score_treshold`: did you mean `score_threshold`?
+ 11 | score_treshold = 0.5
+    | ^^^^^^^^^^^^^^
+net.toml:12:17: `iou_threshold` is a text, not a number from 0 to 1
+ 12 | iou_threshold = \"high\"
+    |                 ^^^^^^
+net.toml:14:10: `preset` cannot be `coco`: did you mean `coco80`?
+ 14 | preset = \"coco\"
+    |          ^^^^^^";
+    assert_eq!(told, wanted, "\n{told}\n");
+}
+
+#[test]
+fn a_card_without_a_head_is_told_the_families() {
+    let told = errors("[classes]\npreset = \"coco80\"\n");
+    assert!(told.contains("write `family = \"...\"` under [head], one of yolov5, yolov8"), "{told}");
+    let told = errors("[head]\nfamily = \"yolo8\"\n");
+    assert!(told.contains("did you mean `yolov8`?"), "{told}");
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_place() {
+    let told = errors("[input\nsize = 3\n");
+    assert!(told.starts_with("net.toml:1:7: this is not TOML: "), "{told}");
+}
+
+#[test]
+fn a_file_of_names_lies_beside_the_card() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pets.txt"), "cat\r\ndog \n\n").unwrap();
+    let path = folder.path().join("net.toml");
+    let card = Card::from_toml("[head]\nfamily = \"yolox\"\n[classes]\nfile = \"pets.txt\"\n", &path).unwrap();
+    assert_eq!(card.classes, ["cat", "dog"]);
+    let error = Card::from_toml("[head]\nfamily = \"yolox\"\n[classes]\nfile = \"no.txt\"\n", &path).unwrap_err();
+    assert!(error.to_string().contains("cannot read") && error.to_string().contains("no.txt"), "{error}");
+}
+
+#[test]
+fn the_cards_that_come_with_visiond_are_right() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            Card::read(&path).unwrap_or_else(|error| panic!("{error}"));
+            count += 1;
+        }
+    }
+    assert!(count >= 12, "{count} cards");
+    let card = Card::read(&folder().join("nanodet-g-416.toml")).unwrap();
+    assert_eq!((card.score_threshold, card.iou_threshold, card.classes.len()), (0.4, 0.6, 80));
+    let output = [tensor("output", &[1, 3549, 124])];
+    build(&card.head, &output, (416, 416), card.classes.len()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn explicit_comes_before_beside_comes_before_metadata_comes_before_an_example() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("net.onnx");
+    let (inputs, outputs) = ([tensor("images", &[1, 3, 640, 640])], [tensor("output0", &[1, 84, 8400])]);
+    let mut metadata = BTreeMap::new();
+    let find = |explicit: Option<&Path>, metadata: &_| Card::for_model(&model, explicit, metadata, &inputs, &outputs);
+
+    let error = find(None, &metadata).unwrap_err().to_string();
+    assert!(error.contains("net.toml") && error.contains("family = \"yolov8\"\n"), "{error}");
+    let example = error.split("\n\n").skip(1).take(2).collect::<Vec<_>>().join("\n\n");
+    assert_eq!(card(&example).classes.len(), 80, "the example is a card:\n{example}");
+
+    let names: Vec<String> = (0..80).map(|i| format!("{i}: 'c{i}'")).collect();
+    metadata.insert("names".to_owned(), format!("{{{}}}", names.join(", ")));
+    metadata.insert("stride".to_owned(), "32".to_owned());
+    assert_eq!(find(None, &metadata).unwrap().classes[79], "c79");
+
+    std::fs::write(model.with_extension("toml"), "name = \"beside\"\n[head]\nfamily = \"yolov8\"\n").unwrap();
+    assert_eq!(find(None, &metadata).unwrap().name, "beside");
+
+    let explicit = folder.path().join("other.toml");
+    assert!(matches!(find(Some(&explicit), &metadata), Err(CardError::Read { .. })));
+    std::fs::write(&explicit, "name = \"explicit\"\n[head]\nfamily = \"yolov8\"\n").unwrap();
+    assert_eq!(find(Some(&explicit), &metadata).unwrap().name, "explicit");
+}
+
+#[test]
+fn bytes_are_fed_as_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("net.onnx");
+    let input = [TensorInfo { dtype: DType::U8, ..tensor("image", &[1, 320, 320, 3]) }];
+    let scale = |text: &str| {
+        std::fs::write(model.with_extension("toml"), text).unwrap();
+        Card::for_model(&model, None, &BTreeMap::new(), &input, &[]).unwrap().input.scale
+    };
+    assert_eq!(scale("[head]\nfamily = \"ssd\"\n"), 1.0);
+    assert_eq!(scale("[input]\nscale = 0.5\n[head]\nfamily = \"ssd\"\n"), 0.5);
+}
+
+#[test]
+fn the_picture_is_the_input_of_four_dimensions_or_the_named_one() {
+    let inputs = [tensor("orig_target_sizes", &[1, 2]), tensor("images", &[1, 3, 640, 640])];
+    let mut card = card("[head]\nfamily = \"detr\"\n");
+    assert_eq!(card.picture_input(&inputs), Some(1));
+    card.input.name = Some("none".to_owned());
+    assert_eq!(card.picture_input(&inputs), None);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "(\\PC|[\n\"='\\[\\]{}#.,0-9a-z]){0,200}") {
+        if let Err(error) = Card::from_toml(&text, Path::new("net.toml")) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn wrong_values_do_not_make_the_reader_panic(
+        key in prop::sample::select(vec!["name", "size", "fit", "crop_fraction", "pad", "order", "layout", "scale", "mean", "std"]),
+        value in prop::sample::select(vec!["1", "-1", "1e400", "nan", "[]", "[1]", "[[1]]", "{}", "\"é\"", "\"1/0\"", "true",
+            "1979-05-27", "99999999999999999999", "[1, \"a\"]"]),
+        tail in "[ -~é]{0,20}",
+    ) {
+        let _ = Card::from_toml(&format!("[input]\n{key} = {value}{tail}\n[head]\nfamily = \"yolox\"\n"), Path::new("c.toml"));
+    }
+}

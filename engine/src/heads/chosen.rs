@@ -1,0 +1,44 @@
+//! Networks that choose themselves: boxes, scores and classes, one number each, read by several families.
+
+use std::borrow::Cow;
+
+use super::roles::Chosen;
+use super::rows::{class_number, corners, four};
+use super::spec::{Background, BoxFormat, BoxUnit};
+use super::{Decoded, HeadInput};
+
+/// How the numbers of such a network are meant.
+#[derive(Clone, Copy)]
+pub(super) struct Meaning {
+    pub(super) format: BoxFormat,
+    pub(super) unit: BoxUnit,
+    pub(super) background: Background,
+    /// Number of named classes, 0 if unknown.
+    pub(super) class_count: usize,
+}
+
+/// The class that a network means by a number; `None` where it means none.
+pub(super) fn class_of(number: u32, background: Background, class_count: usize) -> Option<u32> {
+    match background {
+        Background::None => Some(number),
+        Background::First => number.checked_sub(1),
+        Background::Last => (class_count == 0 || (number as usize) < class_count).then_some(number),
+    }
+}
+
+/// Adds the rows that pass.
+pub(super) fn decode(chosen: &Chosen, meaning: Meaning, input: &HeadInput<'_>, out: &mut Decoded) {
+    let values = |index: usize| -> Cow<'_, [f32]> { input.outputs[index].tensor.to_f32() };
+    let (boxes, labels, scores) = (values(chosen.boxes), values(chosen.labels), values(chosen.scores));
+    let valid = chosen.count.and_then(|count| values(count).first().copied()).unwrap_or(f32::INFINITY);
+    for (row, (&score, &label)) in scores.iter().zip(labels.iter()).enumerate() {
+        // A count that is not a number lets nothing pass.
+        let counted = (row as f32) < valid;
+        if !counted || score.is_nan() || score < input.score_threshold {
+            continue;
+        }
+        let class = class_number(label).and_then(|n| class_of(n, meaning.background, meaning.class_count));
+        let (Some(class), Some(numbers)) = (class, four(&boxes, row * 4)) else { continue };
+        out.push(row, class, score, corners(numbers, meaning.format, meaning.unit, input.input_size));
+    }
+}

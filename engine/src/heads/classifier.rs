@@ -1,0 +1,87 @@
+//! One score a class for the whole frame.
+//!
+//! Reads one output `[1, classes]` (or `[1, classes, 1, 1]`), f32 or f16: logits or probabilities. Without an `activation` in the
+//! card, numbers between 0 and 1 that sum to 1 are taken for probabilities and anything else goes through the softmax.
+//! Every class whose score passes is a candidate without a box, best first.
+//!
+//! Source: timm and torchvision (logits), Ultralytics (`Classify` exports probabilities).
+
+use super::chosen::class_of;
+use super::rows::{sigmoid, softmax};
+use super::shapes::Outputs;
+use super::spec::{Activation, Background};
+use super::{Decoded, Decoder, Family, HeadInput, class_columns, classes_with_background};
+
+pub(super) struct Classifier {
+    class_count: usize,
+    activation: Option<Activation>,
+    background: Background,
+    /// The scores, reused.
+    scores: Vec<f32>,
+}
+
+impl Classifier {
+    pub(super) fn new(class_count: usize, activation: Option<Activation>, background: Background) -> Self {
+        Self { class_count, activation, background, scores: Vec::new() }
+    }
+}
+
+/// Whether numbers are probabilities already.
+fn are_probabilities(values: &[f32]) -> bool {
+    // f16 over many classes sums to within a hundredth.
+    values.iter().all(|v| (0.0..=1.0001).contains(v)) && (values.iter().sum::<f32>() - 1.0).abs() < 0.02
+}
+
+impl Decoder for Classifier {
+    /// The output.
+    type Plan = usize;
+
+    const FAMILY: Family = Family::Classifier;
+    const READS: &'static str = "one output [1, classes]";
+
+    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<usize, String> {
+        let mut first_problem = None;
+        for index in 0..outputs.count() {
+            let Some(width) = outputs.shape(index).vector() else { continue };
+            match classes_with_background(width, self.background, self.class_count) {
+                Ok(_) => return Ok(index),
+                Err(problem) => {
+                    first_problem.get_or_insert_with(|| format!("`{}` {problem}", outputs.name(index)));
+                }
+            }
+        }
+        Err(first_problem.unwrap_or_else(|| "no output is one row of classes".to_owned()))
+    }
+
+    fn decode(&mut self, plan: &usize, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[*plan].tensor.to_f32();
+        let activation = self
+            .activation
+            .unwrap_or_else(|| if are_probabilities(&values) { Activation::None } else { Activation::Softmax });
+        match activation {
+            Activation::None => {
+                self.scores.clear();
+                self.scores.extend_from_slice(&values);
+            }
+            Activation::Sigmoid => {
+                self.scores.clear();
+                self.scores.extend(values.iter().map(|&x| sigmoid(x)));
+            }
+            Activation::Softmax => softmax(&values, &mut self.scores),
+        }
+        out.boxless = true;
+        for column in class_columns(self.background, self.scores.len()) {
+            let score = self.scores[column];
+            if score >= input.score_threshold {
+                if let Some(class) = class_of(column as u32, self.background, 0) {
+                    out.push(column, class, score, [0.0; 4]);
+                }
+            }
+        }
+        out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+    }
+
+    fn needs_nms(_plan: &usize) -> bool {
+        false
+    }
+}

@@ -1,0 +1,93 @@
+//! YOLO with the suppression inside: YOLOv10, YOLO26, exports with `nms=True`, YOLOv7 `--end2end`, EfficientNMS.
+//!
+//! Reads one of
+//! - `[1, N, 6 (+ keypoints) (+ masks)]`: left, top, right, bottom, score, class (Ultralytics end-to-end and `nms=True`);
+//!   then `x, y` or `x, y, score` a keypoint; mask coefficients are not read. Rows that were not filled have score 0.
+//! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
+//! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
+//!   EfficientNMS, YOLOv7 and YOLOv8 exports with it).
+//!
+//! Boxes are in pixels of the input unless the card says `unit = "normalized"`. Nothing is suppressed again.
+//!
+//! Source: ultralytics `utils/nms.py` (the branch for end-to-end networks) and `engine/exporter.py` (`NMSModel`);
+//! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.
+
+use super::chosen::{self, Meaning};
+use super::roles::{Chosen, ChosenNames, chosen as find_chosen};
+use super::rows::{class_number, corners, four};
+use super::shapes::Outputs;
+use super::spec::{Background, BoxFormat, BoxUnit, Keypoints};
+use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint};
+
+pub(super) struct YoloNms {
+    pub(super) keypoints: Option<Keypoints>,
+    pub(super) unit: BoxUnit,
+}
+
+pub(super) enum Plan {
+    Rows {
+        output: usize,
+        width: usize,
+    },
+    /// YOLOv7's columns.
+    BatchRows {
+        output: usize,
+    },
+    Chosen(Chosen),
+}
+
+impl Decoder for YoloNms {
+    type Plan = Plan;
+
+    const FAMILY: Family = Family::YoloNms;
+    const READS: &'static str = "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]";
+
+    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
+        if let Some(chosen) = find_chosen(outputs, &ChosenNames::default())? {
+            return Ok(Plan::Chosen(chosen));
+        }
+        let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
+        outputs.table(|output, [_, width]| match width {
+            Some(7) if self.keypoints.is_none() => Ok(Plan::BatchRows { output }),
+            Some(width) if width < wanted => Err(format!("has rows of {width} numbers, not {wanted} or more")),
+            width => Ok(Plan::Rows { output, width: width.unwrap_or(0) }),
+        })
+    }
+
+    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+        let (output, width, box_at, score_at, class_at) = match plan {
+            Plan::Chosen(chosen) => {
+                let meaning =
+                    Meaning { format: BoxFormat::Xyxy, unit: self.unit, background: Background::None, class_count: 0 };
+                return chosen::decode(chosen, meaning, input, out);
+            }
+            &Plan::Rows { output, width } => (output, width.max(6), 0, 4, 5),
+            &Plan::BatchRows { output } => (output, 7, 1, 6, 5),
+        };
+        let values = input.outputs[output].tensor.to_f32();
+        let (unit, size) = (self.unit, input.input_size);
+        let (kx, ky) = match unit {
+            BoxUnit::Pixels => (1.0, 1.0),
+            BoxUnit::Normalized => (size.0 as f32, size.1 as f32),
+        };
+        for (index, row) in values.chunks_exact(width).enumerate() {
+            let score = row[score_at];
+            if score.is_nan() || score < input.score_threshold {
+                continue;
+            }
+            let (Some(class), Some(numbers)) = (class_number(row[class_at]), four(row, box_at)) else { continue };
+            let added = out.push(index, class, score, corners(numbers, BoxFormat::Xyxy, unit, size));
+            if let (true, Some(points)) = (added, self.keypoints) {
+                let each = row[6..6 + points.values()].chunks_exact(points.values() / points.count.max(1));
+                out.push_keypoints(
+                    index,
+                    each.map(|p| InputKeypoint { x: p[0] * kx, y: p[1] * ky, score: p.get(2).copied() }),
+                );
+            }
+        }
+    }
+
+    fn needs_nms(_plan: &Plan) -> bool {
+        false
+    }
+}

@@ -1,0 +1,134 @@
+//! YOLOv8, YOLOv9, YOLO11, YOLO12 without suppression inside: no objectness.
+//!
+//! Reads one output `[1, 4 + classes (+ keypoints) (+ masks), N]`, f32 or f16, or the same turned, `[1, N, 4 + ...]`:
+//! centre x, centre y, width, height in pixels of the input, then a score a class, sigmoid already taken. The best class is
+//! the candidate's. Pose networks add `x, y` or `x, y, score` a keypoint in pixels of the input; segmenting ones add mask
+//! coefficients, which are not read (boxes only).
+//!
+//! Which way the output lies is told by which dimension has the card's width; without named classes the shorter one is
+//! taken for the width.
+//!
+//! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class a box.
+
+use super::rows::{best_class, corners};
+use super::shapes::{Outputs, may_be};
+use super::spec::{BoxFormat, BoxUnit, Keypoints};
+use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_in};
+
+pub(super) struct Yolov8 {
+    pub(super) class_count: usize,
+    pub(super) keypoints: Option<Keypoints>,
+    pub(super) masks: usize,
+}
+
+pub(super) struct Plan {
+    output: usize,
+    /// Number of candidates.
+    rows: usize,
+    /// Numbers of a candidate.
+    width: usize,
+    classes: usize,
+    /// Whether a candidate's numbers are apart by `rows`, as exported, and not side by side.
+    planes: bool,
+}
+
+/// Anchors looked at together: their best scores and classes stay in the first-level cache.
+const BLOCK: usize = 512;
+
+impl Yolov8 {
+    fn besides_classes(&self) -> usize {
+        4 + self.masks + self.keypoints.map_or(0, |k| k.values())
+    }
+
+    fn add(
+        &self,
+        plan: &Plan,
+        values: &[f32],
+        row: usize,
+        class: u32,
+        score: f32,
+        input: &HeadInput<'_>,
+        out: &mut Decoded,
+    ) {
+        let (start, step) = if plan.planes { (row, plan.rows) } else { (row * plan.width, 1) };
+        let number = |column: usize| values[start + column * step];
+        let numbers = [number(0), number(1), number(2), number(3)];
+        let added = out.push(row, class, score, corners(numbers, BoxFormat::Cxcywh, BoxUnit::Pixels, input.input_size));
+        if let (true, Some(points)) = (added, self.keypoints) {
+            let first = 4 + plan.classes;
+            let each = points.values() / points.count;
+            out.push_keypoints(
+                row,
+                (0..points.count).map(|k| InputKeypoint {
+                    x: number(first + k * each),
+                    y: number(first + k * each + 1),
+                    score: points.scored.then(|| number(first + k * each + 2)),
+                }),
+            );
+        }
+    }
+}
+
+impl Decoder for Yolov8 {
+    type Plan = Plan;
+
+    const FAMILY: Family = Family::Yolov8;
+    const READS: &'static str =
+        "one output [1, 4 + classes + 2 or 3 a keypoint, N] or the same turned, [1, N, 4 + ...]";
+
+    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
+        let besides = self.besides_classes();
+        let wanted = besides + self.class_count;
+        outputs.table(|output, [a, b]| {
+            let planes = if self.class_count > 0 && may_be(a, wanted) != may_be(b, wanted) {
+                may_be(a, wanted)
+            } else {
+                // Both may be the width, or neither: as exported, unless the other way is plainly shorter.
+                !matches!((a, b), (Some(a), Some(b)) if b < a)
+            };
+            let (width, rows) = if planes { (a, b) } else { (b, a) };
+            let what = if planes { "columns" } else { "rows" };
+            let classes = classes_in(width, besides, self.class_count, what)?;
+            Ok(Plan {
+                output,
+                rows: rows.unwrap_or(0),
+                width: width.unwrap_or(0),
+                classes: classes.unwrap_or(0),
+                planes,
+            })
+        })
+    }
+
+    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[plan.output].tensor.to_f32();
+        if !plan.planes {
+            for (row, numbers) in values.chunks_exact(plan.width.max(1)).enumerate() {
+                if let Some((class, score)) = best_class(&numbers[4..4 + plan.classes], input.score_threshold) {
+                    self.add(plan, &values, row, class, score, input, out);
+                }
+            }
+            return;
+        }
+        let (mut scores, mut classes) = ([0.0_f32; BLOCK], [0_u32; BLOCK]);
+        for start in (0..plan.rows).step_by(BLOCK) {
+            let length = BLOCK.min(plan.rows - start);
+            let (scores, classes) = (&mut scores[..length], &mut classes[..length]);
+            scores.fill(f32::NEG_INFINITY);
+            classes.fill(0);
+            for class in 0..plan.classes {
+                let at = (4 + class) * plan.rows + start;
+                let plane = &values[at..at + length];
+                for ((best, best_class), &score) in scores.iter_mut().zip(classes.iter_mut()).zip(plane) {
+                    let better = score > *best;
+                    *best = if better { score } else { *best };
+                    *best_class = if better { class as u32 } else { *best_class };
+                }
+            }
+            for (offset, (&score, &class)) in scores.iter().zip(classes.iter()).enumerate() {
+                if score >= input.score_threshold {
+                    self.add(plan, &values, start + offset, class, score, input, out);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! YOLOX: as YOLOv5, but relative to a grid.
+//!
+//! Reads one output `[1, N, 5 + classes]`, f32 or f16: x, y, w, h, objectness, a score a class (sigmoid already taken). N
+//! counts the cells of the grids of stride 8, 16 and 32, row by row. Exported as it comes, a box is
+//! centre `(x + cell) * stride`, size `exp(w) * stride`; with `decoded = true` (exported with `--decode_in_inference`) the
+//! four are pixels of the input. A score is objectness times the best class's.
+//!
+//! Source: `demo_postprocess` in Megvii-BaseDetection/YOLOX `yolox/utils/demo_utils.py`, `postprocess` in `boxes.py`.
+
+use super::rows::{best_class, corners, four};
+use super::shapes::Outputs;
+use super::spec::{BoxFormat, BoxUnit, YoloxSpec};
+use super::{Decoded, Decoder, Family, HeadInput, check_cells, classes_in};
+
+pub(super) struct Yolox {
+    pub(super) class_count: usize,
+    pub(super) spec: YoloxSpec,
+}
+
+pub(super) struct Plan {
+    output: usize,
+    width: usize,
+    classes: usize,
+}
+
+/// Cells of a grid along x and y.
+fn cells(input_size: (u32, u32), stride: u32) -> (usize, usize) {
+    let stride = stride.max(1);
+    ((input_size.0 / stride) as usize, (input_size.1 / stride) as usize)
+}
+
+impl Decoder for Yolox {
+    type Plan = Plan;
+
+    const FAMILY: Family = Family::Yolox;
+    const READS: &'static str = "one output [1, cells of all grids, 5 + classes]";
+
+    fn plan(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Plan, String> {
+        let wanted: usize = self.spec.strides.iter().map(|&s| cells(input_size, s)).map(|(w, h)| w * h).sum();
+        outputs.table(|output, [rows, width]| {
+            let classes = classes_in(width, 5, self.class_count, "rows")?;
+            if !self.spec.decoded {
+                check_cells(rows, wanted, &self.spec.strides, input_size)?;
+            }
+            Ok(Plan { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
+        })
+    }
+
+    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[plan.output].tensor.to_f32();
+        let width = plan.width.max(1);
+        let mut add = |index: usize, row: &[f32], cell: Option<(usize, usize, u32)>| {
+            let objectness = row[4];
+            if objectness < input.score_threshold {
+                return;
+            }
+            let Some((class, best)) = best_class(&row[5..5 + plan.classes], 0.0) else { return };
+            let score = objectness * best;
+            let Some([x, y, w, h]) = four(row, 0) else { return };
+            if score >= input.score_threshold {
+                let numbers = match cell {
+                    None => [x, y, w, h],
+                    Some((column, line, stride)) => {
+                        let stride = stride as f32;
+                        [(x + column as f32) * stride, (y + line as f32) * stride, w.exp() * stride, h.exp() * stride]
+                    }
+                };
+                out.push(index, class, score, corners(numbers, BoxFormat::Cxcywh, BoxUnit::Pixels, input.input_size));
+            }
+        };
+        let mut rows = values.chunks_exact(width).enumerate();
+        if self.spec.decoded {
+            for (index, row) in rows {
+                add(index, row, None);
+            }
+            return;
+        }
+        for &stride in &self.spec.strides {
+            let (columns, lines) = cells(input.input_size, stride);
+            for (cell, (index, row)) in rows.by_ref().take(columns * lines).enumerate() {
+                add(index, row, Some((cell % columns, cell / columns, stride)));
+            }
+        }
+    }
+}

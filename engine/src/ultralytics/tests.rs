@@ -1,0 +1,1 @@
+//! Metadata as exports carry it.
