@@ -23,7 +23,7 @@ mod python;
 use std::collections::BTreeMap;
 
 use visiond_kernels::geometry::Fit;
-use visiond_kernels::preprocess::ChannelOrder;
+use visiond_kernels::preprocess::{ChannelOrder, Sampling};
 
 use crate::card::{Card, InputCard};
 use crate::engine::TensorInfo;
@@ -248,6 +248,7 @@ fn make(
             name: None,
             size,
             fit,
+            sampling: Sampling::default(),
             pad: 114.0,
             order: if grey { ChannelOrder::Grey } else { ChannelOrder::Rgb },
             layout: None,

@@ -265,6 +265,8 @@ fn read_input(mut section: Section<'_>, defaults: &FamilyDefaults) -> (InputCard
     let orders = [("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr), ("grey", ChannelOrder::Grey)];
     let order = section.choice("order", &orders).unwrap_or(defaults.order);
     let layout = section.choice("layout", &[("nchw", TensorLayout::Nchw), ("nhwc", TensorLayout::Nhwc)]);
+    let samplings = [("opencv", Sampling::Opencv), ("exact", Sampling::Exact)];
+    let sampling = section.choice("sampling", &samplings).unwrap_or_default();
     let scale = match section.value("scale").and_then(|value| value.get_ref().as_str()) {
         Some(text) => {
             let value = fraction(text);
@@ -281,8 +283,9 @@ fn read_input(mut section: Section<'_>, defaults: &FamilyDefaults) -> (InputCard
         section.wrong_at("std", "`std` divides, so it cannot be 0");
     }
     section.finish();
-    let scale_or_default = scale.map_or(defaults.scale, |n| n as f32);
-    (InputCard { name, size, fit, pad, order, layout, scale: scale_or_default, mean, std }, scale.is_some())
+    let scaled = scale.is_some();
+    let scale = scale.map_or(defaults.scale, |n| n as f32);
+    (InputCard { name, size, fit, sampling, pad, order, layout, scale, mean, std }, scaled)
 }
 
 fn read_size(section: &mut Section<'_>) -> Option<(u32, u32)> {

@@ -50,6 +50,7 @@ fn every_key_is_heard() {
         order = "bgr"
         layout = "nhwc"
         scale = "1/128"
+        sampling = "exact"
         mean = [1, 2.5, 3]
         std = 2
         [extra_inputs]
@@ -76,6 +77,7 @@ fn every_key_is_heard() {
         (7.0, ChannelOrder::Bgr, Some(TensorLayout::Nhwc))
     );
     assert_eq!((card.input.scale, card.input.mean, card.input.std), (1.0 / 128.0, [1.0, 2.5, 3.0], [2.0; 3]));
+    assert_eq!(card.input.sampling, Sampling::Exact);
     assert_eq!(card.extra_inputs["orig_target_sizes"], ExtraInput::InputSize);
     assert_eq!(card.extra_inputs["im_shape"], ExtraInput::InputSizeHw);
     assert_eq!(card.extra_inputs["scale_factor"], ExtraInput::Values(vec![1.0, 1.5]));
