@@ -6,6 +6,7 @@ mod completions;
 mod detect;
 mod inspect;
 mod models;
+mod network;
 mod probe;
 mod run;
 

@@ -22,6 +22,7 @@ use toml::de::DeTable;
 
 pub use kinds::parse_word;
 pub use report::ConfigErrors;
+pub use units::parse_duration;
 use report::{Finding, Report, Severity};
 use schema::{Reader, Section, TableReader, TableWriter};
 use types::{Config, SinkConfig};

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use visiond_engine::detector::Detection;
+use visiond_engine::detector::{Detection, Detector};
 use visiond_kernels::frame::FrameView;
 
 /// Whatever a network complains of; its text is a sentence.
@@ -28,4 +28,26 @@ pub trait Network: Send {
 
     /// What was seen in a slot's frame, best first, in place of what `out` holds.
     fn detections(&mut self, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError>;
+}
+
+impl Network for Detector {
+    fn batch(&self) -> usize {
+        Self::batch(self)
+    }
+
+    fn label(&self, class_id: u32) -> Arc<str> {
+        Self::label(self, class_id)
+    }
+
+    fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), NetworkError> {
+        Ok(Self::load(self, slot, frame)?)
+    }
+
+    fn infer(&mut self, frames: usize) -> Result<(), NetworkError> {
+        Ok(Self::infer(self, frames)?)
+    }
+
+    fn detections(&mut self, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+        Ok(Self::detections(self, slot, out)?)
+    }
 }

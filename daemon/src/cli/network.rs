@@ -1,0 +1,63 @@
+//! A model made ready: its file, what runs it, its card; and the exit status of whatever is wrong with one of them.
+
+use visiond_engine::card::Card;
+use visiond_engine::detector::{Detector, DetectorError, Limits};
+use visiond_engine::engine::Engine;
+
+use super::CliError;
+use crate::config::types::{EngineConfig, ModelConfig};
+use crate::exit::Exit;
+use crate::publish::message::ModelFacts;
+
+/// A network with its card, to make detectors of.
+#[derive(Debug)]
+pub struct Network {
+    /// The network.
+    pub engine: Engine,
+    /// How to feed and read it.
+    pub card: Card,
+    limits: Limits,
+    name: String,
+}
+
+impl Network {
+    /// Loads a model as it is configured.
+    pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, CliError> {
+        let name = &model.name;
+        let engine = Engine::load(&model.path, &engine.options(&model.input_shapes))
+            .map_err(|error| CliError::new(Exit::Model, format!("model {name}: {error}")))?;
+        let card = model.card.as_deref();
+        let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
+            .map_err(|error| CliError::new(Exit::Config, format!("model {name}: {error}")))?;
+        let limits = Limits {
+            score_threshold: model.score_threshold.map(|score| score as f32),
+            iou_threshold: model.iou_threshold.map(|iou| iou as f32),
+            max_detections: model.max_detections,
+            classes: model.classes.clone(),
+            max_batch: model.max_batch,
+        };
+        Ok(Self { engine, card, limits, name: name.clone() })
+    }
+
+    /// A detector with a session of its own.
+    pub fn detector(&self) -> Result<Detector, DetectorError> {
+        Detector::new(&self.engine, &self.card, &self.limits)
+    }
+
+    /// The same, for a command that cannot go on without.
+    pub fn required_detector(&self) -> Result<Detector, CliError> {
+        self.detector().map_err(|error| {
+            let exit = match error {
+                DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
+                // Card or limits ask for what the network has not.
+                _ => Exit::Config,
+            };
+            CliError::new(exit, format!("model {}: {error}", self.name))
+        })
+    }
+
+    /// What messages say of it.
+    pub fn facts(&self) -> ModelFacts {
+        ModelFacts { name: self.name.clone(), sha256: self.engine.file().sha256.clone() }
+    }
+}
