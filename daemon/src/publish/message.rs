@@ -217,3 +217,7 @@ fn rounded_pixels(value: f64) -> f64 {
 fn rounded_score(value: f32) -> Option<f32> {
     value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * 1e4).round() / 1e4) as f32)
 }
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;
