@@ -5,6 +5,7 @@ pub mod clock;
 mod command;
 mod ffprobe;
 pub mod frame;
+mod images;
 mod pace;
 mod pattern;
 pub mod picture;
@@ -27,6 +28,7 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Images(config) => Ok(Box::new(images::ImagesSource::open(config, name, buffers, clock)?)),
         _ => Err(SourceError::permanent("this kind of source is not read yet")),
     }
 }
