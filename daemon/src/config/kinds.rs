@@ -311,7 +311,7 @@ fn in_name(c: char) -> bool {
 }
 
 /// Whether `text` can be a name.
-pub fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES).contains(&text.len()) && text.chars().all(in_name)
 }
 

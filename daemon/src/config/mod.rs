@@ -115,4 +115,6 @@ pub fn has_errors(findings: &[Finding]) -> bool {
 }
 
 #[cfg(test)]
+mod roundtrip;
+#[cfg(test)]
 mod tests;

@@ -4,14 +4,15 @@
 //! not hide what is wrong with its name. Whatever is absent or of the wrong type is skipped: the reader told of it already.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
-use super::kinds::{is_name, resolve};
+use super::kinds::resolve;
 use super::report::{Report, nearest};
+use super::schema::Item;
 
 /// A table with its place.
 #[derive(Clone)]
@@ -51,7 +52,7 @@ impl<'a, 'i> Found<'a, 'i> {
 
 fn all<'a, 'i>(root: &'a DeTable<'i>, key: &str) -> Vec<Found<'a, 'i>> {
     let items = root.get(key).and_then(|item| item.get_ref().as_array());
-    let found = |item: &'a super::schema::Item<'i>| match item.get_ref() {
+    let found = |item: &'a Item<'i>| match item.get_ref() {
         DeValue::Table(table) => Some(Found { table, span: item.span() }),
         _ => None,
     };
@@ -83,7 +84,7 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
 struct Names<'a> {
     what: &'static str,
     names: Vec<&'a str>,
-    /// Whether every table has a name that is one; else a reference may be right, only its target is wrong.
+    /// Whether every table has a name; else a reference may be right, only its target is not.
     complete: bool,
 }
 
@@ -92,7 +93,7 @@ impl<'a> Names<'a> {
     fn collect(tables: &[Found<'a, '_>], what: &'static str, report: &mut Report) -> Self {
         let mut this = Self { what, names: Vec::new(), complete: true };
         for table in tables {
-            match table.text("name").filter(|(name, _)| is_name(name)) {
+            match table.text("name") {
                 Some((name, span)) if this.names.contains(&name) => {
                     report.error(span, format!("two {what}s have the name \"{name}\": give each its own"), None);
                 }
@@ -105,7 +106,7 @@ impl<'a> Names<'a> {
 
     /// Reports `name` where nothing is called so.
     fn refer(&self, name: &str, span: Range<usize>, report: &mut Report) {
-        if !self.complete || !is_name(name) || self.names.contains(&name) {
+        if !self.complete || self.names.contains(&name) {
             return;
         }
         let what = self.what;
@@ -153,7 +154,8 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
             return;
         }
         for key in SHAPE.into_iter().chain(["pitches"]) {
-            if let Some(item) = source.table.get(key) {
+            let none = |item: &Item<'_>| item.get_ref().as_array().is_some_and(|items| items.is_empty());
+            if let Some(item) = source.table.get(key).filter(|item| !none(item)) {
                 let message = format!(
                     "`camera.source.{key}` goes with `container = \"raw\"` only: Y4M tells it itself, so leave it out"
                 );
@@ -176,7 +178,7 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
     else {
         return;
     };
-    let pitch = |item: &super::schema::Item<'_>| item.get_ref().as_integer().and_then(|n| n.as_str().parse().ok());
+    let pitch = |item: &Item<'_>| item.get_ref().as_integer().and_then(|n| n.as_str().parse().ok());
     let numbers: Option<Vec<usize>> = items.iter().map(pitch).collect();
     if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty())
         && let Err(error) = FrameLayout::with_pitches(format, width, height, &numbers, ColorDescription::default())
@@ -185,13 +187,18 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
     }
 }
 
+/// A path without its `.`s, to compare.
+fn place(base: &Path, text: &str) -> PathBuf {
+    resolve(base, text).components().filter(|part| *part != Component::CurDir).collect()
+}
+
 /// Two cameras cannot stream from one device.
 fn same_device(cameras: &[Found<'_, '_>], base: &Path, report: &mut Report) {
     let mut seen: Vec<PathBuf> = Vec::new();
     for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
         let source = camera.inner("source").filter(|source| source.is("type", "v4l2"));
         let Some((device, span)) = source.and_then(|source| source.text("device")) else { continue };
-        let path = resolve(base, device);
+        let path = place(base, device);
         if seen.contains(&path) {
             let message = "another camera has this device already, which only one can open: \
                            name another, or set `enabled = false`";
@@ -243,7 +250,7 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
         let Some((kind, kind_span)) = sink.text("type") else { continue };
         let place = match kind {
             "stdout" => Some((PathBuf::from("-"), kind_span.clone())),
-            _ => sink.text("path").map(|(path, span)| (resolve(base, path), span)),
+            _ => sink.text("path").map(|(path, span)| (place(base, path), span)),
         };
         let mut taken = false;
         if let Some((place, span)) = place {

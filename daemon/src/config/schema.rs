@@ -70,8 +70,6 @@ pub enum Presence {
 
 /// A struct that is a table of the file.
 pub trait Section: Sized {
-    /// The doc comment.
-    fn doc() -> String;
     /// Every key, in the order of the file.
     fn keys() -> Vec<Key>;
     /// Reads the table; `None` when an error was reported that leaves no value.
@@ -441,10 +439,6 @@ macro_rules! section {
         }
 
         impl $crate::config::schema::Section for $name {
-            fn doc() -> String {
-                $crate::config::schema::plain(concat!($($doc, "\n"),+))
-            }
-
             fn keys() -> Vec<$crate::config::schema::Key> {
                 vec![$($crate::config::schema::Key {
                     name: section!(@name $field $($key)?),

@@ -2,8 +2,315 @@
 
 use super::*;
 
+fn errors(text: &str) -> String {
+    Config::parse(text, Path::new("visiond.toml")).unwrap_err().to_string()
+}
+
+/// The sentences alone, with line and column.
+fn sentences(text: &str) -> Vec<String> {
+    let errors = Config::parse(text, Path::new("visiond.toml")).unwrap_err();
+    let sentence = |f: &Finding| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message);
+    errors.findings.iter().map(sentence).collect()
+}
+
+const MODEL: &str = "[[model]]\nname = \"n\"\npath = \"n.onnx\"\n";
+
 #[test]
-fn what_is_written_reads_back() {
-    let text = Config::default().to_toml();
-    assert_eq!(Config::parse(&text, Path::new("visiond.toml")).unwrap(), Config::default());
+fn ten_errors_are_ten() {
+    let text = r#"[log]
+level = "loud"
+[engine]
+backnd = "auto"
+threads = -1
+[status]
+interval = 5
+[[model]]
+name = "nano det"
+path = 5
+[[camera]]
+name = "a"
+model = "other"
+[camera.source]
+type = "vidio"
+[[camera]]
+name = "b"
+[camera.source]
+type = "pattern"
+fps = 0
+width = "wide"
+"#;
+    assert_eq!(
+        errors(text),
+        r#"visiond.toml:2:9: `log.level` must be one of "off", "error", "warn", "info", "debug", "trace", not "loud"
+     2 | level = "loud"
+       |         ^^^^^^
+       = How much is told; each level includes those before it. The command line's `--log-level`, `-v` and `-q` win over this (default "info")
+visiond.toml:4:1: unknown key `engine.backnd`: did you mean `backend`?
+     4 | backnd = "auto"
+       | ^^^^^^
+visiond.toml:5:11: `engine.threads` must be a whole number from 0 to 1024, not -1
+     5 | threads = -1
+       |           ^^
+       = Threads of one run of a network; 0 takes every core. Fewer leave room for decoding and other programs (default 0)
+visiond.toml:7:12: `status.interval` must be a duration from "100 ms" to "1 h", not 5: write the unit, "5 s" or "5 ms"
+     7 | interval = 5
+       |            ^
+       = How often they go to the terminal and to systemd (default "1 s")
+visiond.toml:9:8: `model.name` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not "nano det": write "nano-det"
+     9 | name = "nano det"
+       |        ^^^^^^^^^^
+       = What cameras and messages call it (required)
+visiond.toml:10:8: `model.path` must be a path, not 5
+    10 | path = 5
+       |        ^
+       = The network's file (required)
+visiond.toml:13:9: no model has the name "other": there is "nano det"
+    13 | model = "other"
+       |         ^^^^^^^
+visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
+    15 | type = "vidio"
+       |        ^^^^^^^
+       = What it is; its other keys follow from it (required)
+visiond.toml:20:7: `camera.source.fps` must be a number from 0.01 to 1000, not 0
+    20 | fps = 0
+       |       ^
+       = Frames per second (default 30)
+visiond.toml:21:9: `camera.source.width` must be a whole number from 1 to 16384, not "wide"
+    21 | width = "wide"
+       |         ^^^^^^
+       = Width in pixels (default 1280)
+visiond.toml: 10 errors"#
+    );
+}
+
+#[test]
+fn what_is_no_toml_hides_nothing_but_its_consequences() {
+    let text = "[log]\nlevel = \nlevl = 5\n[engine\nthreads = \"x\"\nthreads = 3\nbackend = \"auto\n";
+    let found = sentences(text);
+    assert!(found.iter().any(|s| s.starts_with("2:") && s.contains("no TOML")), "{found:#?}");
+    assert!(found.iter().any(|s| s == "3:1 unknown key `log.levl`: did you mean `level`?"), "{found:#?}");
+    assert!(found.iter().any(|s| s.starts_with("4:")), "{found:#?}");
+    assert!(found.iter().any(|s| s.starts_with("7:")), "{found:#?}");
+    // The camera has no model only because the table's header is broken.
+    let found =
+        sentences("[[model]\nname = \"n\"\npath = \"n\"\n[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n");
+    assert!(found.iter().all(|s| s.starts_with("1:")), "{found:#?}");
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_told() {
+    let found = sentences("[log]\nlevel = \"info\"\nlevel = \"warn\"\n");
+    assert_eq!(found, ["3:1 no TOML: duplicate key"]);
+}
+
+#[test]
+fn brackets_that_are_too_few_or_too_many_are_told() {
+    assert_eq!(
+        sentences("[model]\nname = \"n\"\n[[log]]\nlevel = \"info\"\n[camera.source]\n"),
+        [
+            "1:1 `model` may be there several times: write `[[model]]` with two brackets",
+            "3:1 `log` is there once only: write `[log]` with one bracket",
+            "5:2 `camera` may be there several times: write `[[camera]]` with two brackets",
+        ]
+    );
+}
+
+#[test]
+fn values_of_the_wrong_kind_say_what_to_write() {
+    let text = r#"
+[engine]
+threads = "4"
+onnxruntime_library = "~/lib.so"
+[status]
+interval = "5 sec."
+log_interval = "90 S"
+[[model]]
+name = "n"
+path = ""
+score_threshold = "50 %"
+max_detections = 1.5
+classes = "person"
+input_shapes = { images = [1, 0] }
+[[camera]]
+name = "c"
+enabled = "true"
+source.type = "command"
+source.command = "cat x.y4m"
+[[sink]]
+type = "unix"
+path = "s"
+mode = 660
+reader_buffer_bytes = 4096
+"#;
+    assert_eq!(
+        sentences(text),
+        [
+            "3:11 `engine.threads` must be a whole number from 0 to 1024, not \"4\": leave the quotes out",
+            "4:23 `engine.onnxruntime_library` begins with `~`, which is not expanded here: write the whole path",
+            "6:12 `status.interval` must be a duration from \"100 ms\" to \"1 h\", not \"5 sec.\"",
+            "7:16 `status.log_interval` must be 0 or a duration from \"1 s\" to \"1 d\", not \"90 S\": write s for S",
+            "10:8 `model.path` must be a path, not \"\"",
+            "11:19 `model.score_threshold` must be a number from 0 to 1, not \"50 %\": write 50 % as 0.5",
+            "12:18 `model.max_detections` must be a whole number from 1 to 100000, not 1.5",
+            "13:11 `model.classes` must be a list, each a string that is not empty, not \"person\": write [\"person\"]",
+            "14:31 `model.input_shapes.images` must be a whole number from 1 to 16777216, not 0",
+            "17:11 `camera.enabled` must be true or false, not \"true\": leave the quotes out",
+            "19:18 `camera.source.command` must be a list of a program and its arguments, not \"cat x.y4m\": \
+             write [\"cat\", \"x.y4m\"]",
+            "23:8 `sink.mode` must be octal permissions from 0o000 to 0o777, not 660: write 0o660",
+            "24:23 `sink.reader_buffer_bytes` must be a size from \"4 KiB\" to \"1 GiB\", not 4096: \
+             write the unit, \"4096 MiB\" or \"4096 MB\"",
+        ]
+    );
+}
+
+#[test]
+fn tables_must_go_together() {
+    let text = r#"
+[[model]]
+name = "n"
+path = "n.onnx"
+[[model]]
+name = "m"
+path = "m.onnx"
+[[camera]]
+name = "door"
+source.type = "v4l2"
+source.device = "/dev/video0"
+[[camera]]
+name = "yard"
+model = "nn"
+source.type = "v4l2"
+source.device = "/dev/video0"
+[camera.annotate]
+directory = "x"
+[[camera]]
+name = "door"
+model = "n"
+source.type = "command"
+source.command = ["x"]
+source.width = 5
+[[camera]]
+name = "raw"
+model = "n"
+source.type = "command"
+source.command = ["x"]
+source.container = "raw"
+source.format = "nv12"
+[[camera]]
+name = "raw2"
+model = "n"
+[camera.source]
+type = "command"
+command = ["x"]
+container = "raw"
+format = "nv12"
+width = 8
+height = 8
+pitches = [8]
+[[sink]]
+type = "file"
+path = "a"
+cameras = ["dor"]
+[[sink]]
+type = "unix"
+path = "./a"
+when_full = "block"
+[[sink]]
+type = "stdout"
+[[sink]]
+type = "stdout"
+[[sink]]
+type = "file"
+path = "b"
+"#;
+    assert_eq!(
+        sentences(text),
+        [
+            "8:1 this camera must say with `model` which network looks at its frames: \"n\", \"m\"",
+            "14:9 no model has the name \"nn\": did you mean \"n\"?",
+            "16:17 another camera has this device already, which only one can open: name another, or set `enabled = false`",
+            "17:1 this table would never draw a picture: set `every = 30` or `on_detection = true`",
+            "20:8 two cameras have the name \"door\": give each its own",
+            "24:16 `camera.source.width` goes with `container = \"raw\"` only: Y4M tells it itself, so leave it out",
+            "28:1 raw frames need `width` and `height` too: they do not tell it themselves",
+            "42:11 `camera.source.pitches` is wrong: nv12 has 2 planes, 1 were given",
+            "46:12 no camera has the name \"dor\": did you mean \"door\"?",
+            "49:8 another sink has the path a already: give each its own",
+            "50:13 \"block\" would hold up camera \"door\", whose source does not wait: take \"drop_oldest\" or \
+             \"drop_newest\", or leave the camera out with `cameras`",
+            "54:8 another sink writes to standard output already: leave one of them out",
+            "56:8 another sink is called \"file\" already: give this one a `name`",
+        ]
+    );
+}
+
+#[test]
+fn a_full_queue_may_hold_up_what_waits() {
+    let text = format!(
+        "{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"video\", url = \"x.mp4\", pace = \"fastest\" }}\n\
+         [[camera]]\nname = \"b\"\nsource = {{ type = \"images\", path = \"p\" }}\n\
+         [[camera]]\nname = \"c\"\nsource = {{ type = \"pattern\" }}\n\
+         [[sink]]\ntype = \"stdout\"\ncameras = [\"a\", \"b\"]\nwhen_full = \"block\"\n"
+    );
+    assert!(Config::parse(&text, Path::new("visiond.toml")).is_ok());
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let text = "[engine]\nonnxruntime_library = \"lib/x.so\"\n[[model]]\nname = \"n\"\npath = \"./n.onnx\"\n\
+                [[camera]]\nname = \"a\"\nsource = { type = \"video\", url = \"v.mp4\" }\n\
+                [[camera]]\nname = \"b\"\nsource = { type = \"video\", url = \"rtsp://x/y\", ffmpeg = \"bin/ffmpeg\" }\n\
+                [[camera]]\nname = \"c\"\nsource = { type = \"command\", command = [\"./gen\", \"./x\"] }\n\
+                [[sink]]\ntype = \"file\"\npath = \"/abs\"\n";
+    let config = Config::parse(text, Path::new("/etc/v/visiond.toml")).unwrap();
+    assert_eq!(config.engine.onnxruntime_library.as_deref(), Some(Path::new("/etc/v/lib/x.so")));
+    assert_eq!(config.models[0].path, Path::new("/etc/v/n.onnx"));
+    let written = config.to_toml();
+    for part in
+        ["\"/etc/v/v.mp4\"", "\"ffmpeg\"", "\"rtsp://x/y\"", "\"/etc/v/bin/ffmpeg\"", "[\"/etc/v/gen\", \"./x\"]"]
+    {
+        assert!(written.contains(part), "{part} in {written}");
+    }
+    assert_eq!(config.sinks[0].name, "file");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("visiond.toml");
+    let text = Config::load(&path).unwrap_err().to_string();
+    assert!(text.contains("visiond.toml: cannot be read: No such file or directory (os error 2)\n"), "{text}");
+    assert!(text.ends_with("visiond.toml: 1 error"), "{text}");
+    std::fs::write(&path, b"a = 1\nb = \"\xff\"\n").unwrap();
+    let text = Config::load(&path).unwrap_err().to_string();
+    assert!(text.contains("line 2 is not UTF-8 text, which TOML must be: store the file as UTF-8"), "{text}");
+    std::fs::write(&path, "\u{feff}[log]\r\nlevel = \"warn\"\r\n").unwrap();
+    assert_eq!(Config::load(&path).unwrap().log.level, log::LevelFilter::Warn);
+}
+
+#[test]
+fn columns_count_characters_and_long_lines_are_cut() {
+    let found = sentences("[log]\nlevel = \"ünfo\" # ä\nlävel = 1\n");
+    assert!(found[0].starts_with("2:9 "), "{found:?}");
+    // A bare key of TOML 1.0 is ASCII.
+    assert!(found[1].starts_with("3:"), "{found:?}");
+    let text = errors(&format!("log = {{ x = \"{}\", levle = \"info\" }}\n", "y".repeat(500)));
+    assert!(text.lines().all(|line| line.len() < 200), "{text}");
+    assert!(text.contains("levle = \"info\""), "{text}");
+}
+
+#[test]
+fn every_number_that_toml_can_write_is_read() {
+    let config = Config::parse("[engine]\nthreads = 0x1_0\n[buffers]\ncount = +4\n", Path::new("x")).unwrap();
+    assert_eq!((config.engine.threads, config.buffers.count), (16, 4));
+    assert_eq!(
+        sentences(
+            "[engine]\nthreads = 99999999999999999999999999\n[[model]]\nname = \"n\"\npath = \"n\"\nscore_threshold = nan\n"
+        ),
+        [
+            "2:11 `engine.threads` must be a whole number from 0 to 1024, not 99999999999999999999999999",
+            "6:19 `model.score_threshold` must be a number from 0 to 1, not nan",
+        ]
+    );
 }

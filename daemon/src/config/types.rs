@@ -33,7 +33,7 @@ section! {
         log: LogConfig as table() => part,
         /// What runs the networks.
         engine: EngineConfig as table() => part,
-        /// The memory that frames live in.
+        /// The memory that frames live in. It is taken when a camera is opened and stays the same from then on.
         buffers: BufferConfig as table() => part,
         /// How often the daemon tells its rates and latencies.
         status: StatusConfig as table() => part,
@@ -41,13 +41,13 @@ section! {
         models["model"]: Vec<ModelConfig> as tables() => part,
         /// A camera, or anything else that frames come from.
         cameras["camera"]: Vec<CameraConfig> as tables() => part,
-        /// Where detections go. Every sink has its own queue and thread, so that none holds up a camera or another sink.
+        /// Where detections go, as JSON lines. Every sink has its own queue and thread, so that none holds up a camera or another sink.
         sinks["sink"]: Vec<SinkConfig> as tables() => part,
     }
 }
 
 section! {
-    /// `[log]`: what is told about the daemon itself, and where.
+    /// `[log]`
     pub struct LogConfig {
         /// How much is told; each level includes those before it. The command line's `--log-level`, `-v` and `-q` win
         /// over this.
@@ -70,7 +70,7 @@ pub enum LogTarget {
 }
 
 section! {
-    /// `[engine]`: what runs the networks.
+    /// `[engine]`
     pub struct EngineConfig {
         /// "onnxruntime" is the faster one and needs its library, "rten" is built in; "auto" takes ONNX Runtime where its
         /// library is found. Both give the same detections.
@@ -111,7 +111,7 @@ impl EngineConfig {
 }
 
 section! {
-    /// `[buffers]`: the memory that frames live in. It is taken when a camera is opened and stays the same from then on.
+    /// `[buffers]`
     pub struct BufferConfig {
         /// Kind of memory. "host" is ordinary memory; "auto" is what suits the engine, which is "host" for those on the CPU.
         memory: Option<MemoryKind> as word() => default(None),
@@ -121,7 +121,7 @@ section! {
 }
 
 section! {
-    /// `[status]`: how often the daemon tells its rates and latencies.
+    /// `[status]`
     pub struct StatusConfig {
         /// How often they go to the terminal and to systemd.
         interval: Duration as duration(100 * MS..=HOUR) => default(SECOND),
@@ -131,7 +131,7 @@ section! {
 }
 
 section! {
-    /// `[[model]]`: a network. Several may be there; each camera names the one that looks at its frames.
+    /// `[[model]]`
     pub struct ModelConfig {
         /// What cameras and messages call it.
         name: String as name() => required(r#""objects""#),
@@ -157,7 +157,7 @@ section! {
 }
 
 section! {
-    /// `[[camera]]`: a camera, or anything else that frames come from.
+    /// `[[camera]]`
     pub struct CameraConfig {
         /// What messages, log and metrics call it.
         name: String as name() => required(r#""door""#),
@@ -167,13 +167,13 @@ section! {
         enabled: bool as flag() => default(true),
         /// What is opened.
         source: SourceConfig as union_table() => required(""),
-        /// Pictures with boxes drawn. Without this table there are none.
+        /// Pictures with boxes drawn; one of `every` and `on_detection` must be set. Without this table there are none.
         annotate: Option<AnnotateConfig> as table() => optional(""),
     }
 }
 
 union! {
-    /// `[camera.source]`: what is opened.
+    /// What is opened.
     pub enum SourceConfig {
         /// A camera behind V4L2: USB, or CSI with a driver of its own.
         V4l2(V4l2Config) = "v4l2",
@@ -273,11 +273,12 @@ pub enum Pace {
 section! {
     /// Any program that writes frames to its standard output.
     pub struct CommandConfig {
-        /// Program and arguments. There is no shell between: no quotes, pipes or variables.
-        command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "y4menc", "!", "fdsink", "fd=1"]"#),
-        /// What it writes. "y4m" tells size and format itself; "raw" is frames one behind the other, and needs `format`,
-        /// `width` and `height`.
-        container: CommandContainer as word() => default(CommandContainer::Y4m),
+        /// Program and arguments. There is no shell between: no quotes, pipes or variables. A program with a slash in its
+        /// name is a path, others are looked for in PATH.
+        command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "video/x-raw,format=NV12,width=1280,height=720", "!", "fdsink"]"#),
+        /// What it writes. "y4m" (YUV4MPEG2) tells size and format itself; "raw" is frames one behind the other, and needs
+        /// `format`, `width` and `height`. Without it "y4m".
+        container: CommandContainer as word() => derived((r#""raw""#, CommandContainer::Y4m)),
         /// Raw frames: pixel format.
         format: Option<PixelFormat> as word() => optional(r#""nv12""#),
         /// Raw frames: width in pixels.
@@ -343,12 +344,12 @@ section! {
 }
 
 section! {
-    /// `[camera.annotate]`: pictures with boxes drawn. One of `every` and `on_detection` must be set.
+    /// `[camera.annotate]`
     pub struct AnnotateConfig {
         /// Folder that gets them; made when missing.
         directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
-        /// Every n-th frame; 0: only what `on_detection` says.
-        every: u64 as whole(0..=i64::MAX as u64) => default(0),
+        /// Every n-th frame. Without it, or with 0, only what `on_detection` says.
+        every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
         /// Every frame that has a detection.
         on_detection: bool as flag() => default(false),
         /// How they are stored. "jpeg" has quality 90.
@@ -368,7 +369,7 @@ pub enum PictureFormat {
 }
 
 section! {
-    /// `[[sink]]`: where detections go, as JSON lines.
+    /// `[[sink]]`
     pub struct SinkConfig {
         /// What log and metrics call it. Without it its `type`.
         name: String as name() => derived((r#""events""#, String::new())),

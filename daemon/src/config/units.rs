@@ -89,11 +89,9 @@ fn parse(text: &str, unit: impl Fn(&str) -> Option<u128>, units: &[(&'static str
         let letters = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
         let (word, after) = after.split_at(letters);
         rest = after.trim_start();
-        if number.is_empty() {
-            return Err(UnitError::Malformed);
-        }
         if word.is_empty() {
-            return Err(if rest.is_empty() { UnitError::NoUnit } else { UnitError::Malformed });
+            let bare = number == text.trim() && number.starts_with(|c: char| c.is_ascii_digit());
+            return Err(if bare { UnitError::NoUnit } else { UnitError::Malformed });
         }
         let each = unit(word).ok_or_else(|| UnitError::Unknown(word.to_owned(), similar(word, units)))?;
         let part = times(number, each).ok_or(UnitError::Malformed)?;

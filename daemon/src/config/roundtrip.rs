@@ -1,0 +1,224 @@
+//! Any valid configuration, written and read again, is the same.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::kinds::Words;
+use super::types::*;
+
+fn word<T: Words + std::fmt::Debug>() -> impl Strategy<Value = T> {
+    select(T::words().into_iter().map(|(_, value)| value).collect::<Vec<_>>())
+}
+
+/// Any text that is not empty, with quotes, backslashes, line ends and control characters.
+fn text() -> impl Strategy<Value = String> {
+    vec(prop_oneof![any::<char>(), select(vec!['"', '\\', '\n', '\t', '\'', '\u{7f}', '#'])], 1..12)
+        .prop_map(|chars| chars.into_iter().filter(|c| *c != '\0').chain(['x']).collect())
+}
+
+fn path() -> impl Strategy<Value = PathBuf> {
+    text().prop_map(|text| Path::new("/base").join(text.trim_start_matches('/')))
+}
+
+fn duration(from_ms: u64, to_ms: u64) -> impl Strategy<Value = Duration> {
+    (from_ms..to_ms, select(vec![1, 1_000])).prop_map(move |(ms, step)| {
+        Duration::from_millis(ms.next_multiple_of(step).min(to_ms))
+            + Duration::from_nanos(if step == 1 { 1 } else { 0 })
+    })
+}
+
+fn fraction() -> impl Strategy<Value = f64> {
+    prop_oneof![0.0..=1.0, select(vec![0.0, 1.0, 1e-9])]
+}
+
+prop_compose! {
+    fn model()(
+        path in path(), card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
+        max_detections in of(1_usize..=100_000), classes in vec(text(), 0..3),
+        input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024,
+    ) -> ModelConfig {
+        ModelConfig {
+            name: String::new(), path, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
+        }
+    }
+}
+
+prop_compose! {
+    fn v4l2()(
+        device in path(), format in of(word()), width in of(1_u32..=16_384), height in of(1_u32..=16_384),
+        fps in of(0.01..=1000.0_f64), color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
+    ) -> V4l2Config {
+        V4l2Config { device, format, width, height, fps, color_matrix, color_range, timeout }
+    }
+}
+
+prop_compose! {
+    fn video()(
+        url in prop_oneof![path().prop_map(|path| path.to_string_lossy().into_owned()), Just("rtsp://a/b".to_owned())],
+        pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64),
+        ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], input_args in vec(text(), 0..3), pixels in word(),
+        color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
+    ) -> VideoConfig {
+        VideoConfig { url, pace, repeat, max_frames, ffmpeg, input_args, pixels, color_matrix, color_range, timeout }
+    }
+}
+
+prop_compose! {
+    fn command()(
+        program in path(), arguments in vec(text(), 0..4), raw in of((word(), 1_u32..=16_384, 1_u32..=16_384)),
+        pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), color_matrix in word(),
+        color_range in of(word()), timeout in duration(100, 3_600_000),
+    ) -> CommandConfig {
+        CommandConfig {
+            command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).collect(),
+            container: if raw.is_some() { CommandContainer::Raw } else { CommandContainer::Y4m },
+            format: raw.map(|raw| raw.0), width: raw.map(|raw| raw.1), height: raw.map(|raw| raw.2), pitches: Vec::new(),
+            pace, repeat, max_frames, color_matrix, color_range, timeout,
+        }
+    }
+}
+
+fn source() -> impl Strategy<Value = SourceConfig> {
+    prop_oneof![
+        v4l2().prop_map(SourceConfig::V4l2),
+        video().prop_map(SourceConfig::Video),
+        command().prop_map(SourceConfig::Command),
+        (path(), any::<bool>(), duration(10, 3_600_000), any::<bool>(), of(0.001..=1000.0_f64)).prop_map(
+            |(path, watch, watch_interval, repeat, fps)| {
+                SourceConfig::Images(ImagesConfig { path, watch, watch_interval, repeat, fps })
+            }
+        ),
+        (1_u32..=16_384, 1_u32..=16_384, 0.01..=1000.0_f64, word(), of(1..=1000_u64)).prop_map(
+            |(width, height, fps, format, max_frames)| {
+                SourceConfig::Pattern(PatternConfig { width, height, fps, format, max_frames })
+            }
+        ),
+    ]
+}
+
+prop_compose! {
+    fn annotate()(directory in path(), every in 0..100_u64, on_detection: bool, format in word(), keep in 0..=1_000_000_000_usize)
+        -> AnnotateConfig {
+        AnnotateConfig { directory, every, on_detection: on_detection || every == 0, format, keep }
+    }
+}
+
+prop_compose! {
+    fn camera()(model in 0_usize..8, enabled: bool, source in source(), annotate in of(annotate()))
+        -> (usize, CameraConfig) {
+        (model, CameraConfig { name: String::new(), model: None, enabled, source, annotate })
+    }
+}
+
+fn sink_kind() -> impl Strategy<Value = SinkKind> {
+    prop_oneof![
+        Just(SinkKind::Stdout),
+        (path(), prop_oneof![Just(0), 4096..=1_u64 << 40], 0..=10_000_u32).prop_map(
+            |(path, rotate_bytes, rotate_keep)| { SinkKind::File(FileSinkConfig { path, rotate_bytes, rotate_keep }) }
+        ),
+        (path(), 0..=0o777_u32, 1..=4096_usize, 4096..=1_usize << 30).prop_map(
+            |(path, mode, max_readers, reader_buffer_bytes)| {
+                SinkKind::Unix(UnixSinkConfig { path, mode, max_readers, reader_buffer_bytes })
+            }
+        ),
+    ]
+}
+
+prop_compose! {
+    fn sink()(
+        kind in sink_kind(), cameras in vec(0_usize..8, 0..3), only_detections: bool, queue in 1..=1_000_000_usize,
+        when_full in select(vec![WhenFull::DropOldest, WhenFull::DropNewest]),
+    ) -> (Vec<usize>, SinkConfig) {
+        (cameras, SinkConfig { name: String::new(), kind, cameras: Vec::new(), only_detections, queue, when_full })
+    }
+}
+
+/// Puts the number into a path, so that no two are the same.
+fn numbered(path: &mut PathBuf, number: usize) {
+    path.as_mut_os_string().push(format!("-{number}"));
+}
+
+prop_compose! {
+    fn config()(
+        log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
+        engine in (word(), of(path()), 0..=1024_usize)
+            .prop_map(|(backend, onnxruntime_library, threads)| EngineConfig { backend, onnxruntime_library, threads }),
+        buffers in (word(), 3..=32_usize).prop_map(|(memory, count)| BufferConfig { memory, count }),
+        status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
+            .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),
+        mut models in vec(model(), 1..4), cameras in vec(camera(), 0..4), sinks in vec(sink(), 0..4),
+    ) -> Config {
+        for (i, model) in models.iter_mut().enumerate() {
+            model.name = format!("Model_{i}");
+        }
+        let mut all_cameras = Vec::new();
+        for (i, (model, mut camera)) in cameras.into_iter().enumerate() {
+            camera.name = format!("cam-{i}");
+            if models.len() > 1 || model > 3 {
+                camera.model = Some(models[model % models.len()].name.clone());
+            }
+            if let SourceConfig::V4l2(v4l2) = &mut camera.source {
+                numbered(&mut v4l2.device, i);
+            }
+            all_cameras.push(camera);
+        }
+        let mut all_sinks: Vec<SinkConfig> = Vec::new();
+        for (i, (cameras, mut sink)) in sinks.into_iter().enumerate() {
+            sink.name = format!("sink{i}");
+            if !all_cameras.is_empty() {
+                sink.cameras = cameras.iter().map(|c| all_cameras[c % all_cameras.len()].name.clone()).collect();
+            }
+            match &mut sink.kind {
+                SinkKind::Stdout if all_sinks.iter().any(|other| other.kind == SinkKind::Stdout) => continue,
+                SinkKind::Stdout => {}
+                SinkKind::File(file) => numbered(&mut file.path, i),
+                SinkKind::Unix(unix) => numbered(&mut unix.path, i),
+            }
+            all_sinks.push(sink);
+        }
+        Config { log, engine, buffers, status, models, cameras: all_cameras, sinks: all_sinks }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_reads_back(config in config()) {
+        let text = config.to_toml();
+        match Config::parse(&text, Path::new("/base/visiond.toml")) {
+            Ok(read) => prop_assert_eq!(read, config, "{}", text),
+            Err(errors) => prop_assert!(false, "{}\n{}", errors, text),
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "([a-z\\[\\]{}=\"'.,#\\n 0-9]|model|camera|source|type|name|\\[\\[|\\]\\]| = ){0,60}") {
+        if let Err(errors) = Config::parse(&text, Path::new("visiond.toml")) {
+            prop_assert!(!errors.findings.is_empty());
+            let _ = errors.to_string();
+        }
+    }
+}
+
+#[test]
+fn every_word_is_written_as_itself() {
+    fn check<T: Words + std::fmt::Debug>() {
+        for (name, value) in T::words() {
+            assert_eq!(T::words().iter().filter(|(_, other)| *other == value).count(), 1, "{name}");
+            assert_eq!(super::parse_word::<T>(name), Ok(value));
+        }
+    }
+    check::<log::LevelFilter>();
+    check::<LogTarget>();
+    check::<BackendChoice>();
+    check::<CameraFormat>();
+    check::<WhenFull>();
+    check::<Pace>();
+    check::<VideoPixels>();
+}
