@@ -12,7 +12,7 @@ mod wire;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::engine::{Backend, Dim, EngineError, EngineOptions, Loaded, Program, TensorInfo};
 use file::OnnxFile;
@@ -96,10 +96,16 @@ fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Err(EngineError::ValueType { path: path.to_owned(), direction, verb, name, found })
 }
 
-/// Fails where a file with weights is missing, before a backend says so in its own words.
+/// Fails where a file with weights is missing, before a backend says so in its own words, or is none of the model's: what a
+/// model makes us read can come out of its outputs again.
 fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let directory = path.parent().unwrap_or(Path::new(""));
     for file in &read.external_files {
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if file.as_os_str().is_empty() || !file.components().all(inside) {
+            let reason = format!("it wants its weights from `{}`, outside of its own directory", file.display());
+            return Err(EngineError::Malformed { path: path.to_owned(), reason });
+        }
         let file = directory.join(file);
         if let Err(error) = std::fs::File::open(&file) {
             return Err(EngineError::ExternalData { path: path.to_owned(), file, error });

@@ -72,12 +72,12 @@ fn load_error(path: &Path, error: &rten::LoadError) -> EngineError {
     }
 }
 
-/// The operator that rten's message names as unknown: its error carries the operator in the text alone.
+/// The operator (without its domain) that rten's message names as unknown: its error carries the operator in the text alone.
 fn unsupported_operator(text: &str) -> Option<&str> {
     [" operator not supported", " operator not enabled"]
         .iter()
         .find_map(|phrase| text.split_once(phrase))
-        .and_then(|(before, _)| before.split(' ').next_back())
+        .and_then(|(before, _)| before.split([' ', '/']).next_back())
 }
 
 impl Program for RtenProgram {
