@@ -1,0 +1,356 @@
+# numpy 2.x; python 3.11
+"""Golden data of the heads: made-up raw outputs, and what each project's own post-processing makes of them.
+
+`python tests/golden/heads.py` writes heads.json beside itself; engine/tests/heads_golden.rs reads it. Nothing here is taken
+from the heads' Rust: every function follows the post-processing of the project that its comment names, in float64, up to
+but without non-maximum suppression. Seeded, so that a run without changes changes nothing.
+"""
+import json
+import math
+import pathlib
+
+import numpy as np
+
+rng = np.random.default_rng(20261121)
+CASES = []
+
+
+def rounded(a, digits=4):
+    """Numbers that survive being written as short decimals, as float32."""
+    return np.round(np.asarray(a, np.float64), digits).astype(np.float32)
+
+
+def case(name, card, size, outputs, expected, threshold, keypoints=None, needs_nms=True):
+    """outputs: [(name, dtype, array)]; expected: [(x1, y1, x2, y2, score, class)]; keypoints: one list of points each."""
+    for e in expected:
+        assert abs(e[4] - threshold) > 1e-5, (name, "a score on the threshold proves nothing")
+    assert len(expected) > 2, (name, len(expected))
+    CASES.append({
+        "name": name,
+        "card": card,
+        "size": size,
+        "threshold": threshold,
+        "needs_nms": needs_nms,
+        "outputs": [{"name": n, "dtype": d, "shape": list(a.shape), "data": [number(v) for v in a.ravel()]}
+                    for n, d, a in outputs],
+        "expected": [[round(float(v), 6) for v in e] for e in expected],
+        "keypoints": None if keypoints is None else [[[round(float(v), 5) for v in p] for p in points] for points in keypoints],
+    })
+
+
+def number(v):
+    if isinstance(v, (np.integer, int)):
+        return int(v)
+    v = float(v)
+    return int(v) if v == int(v) else float(f"{v:.7g}")
+
+
+def names(count):
+    return "[classes]\nnames = [" + ", ".join(f'"c{i}"' for i in range(count)) + "]\n"
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-np.asarray(x, np.float64)))
+
+
+def softmax(x):
+    e = np.exp(np.asarray(x, np.float64) - np.max(x, -1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def xywh2xyxy(b):
+    return np.concatenate([b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2], -1)
+
+
+def scores(rows, classes, hot=0.15):
+    """Mostly small, some high, as networks give them."""
+    s = rng.random((rows, classes)) * 0.2
+    high = rng.random((rows, classes)) < hot
+    return rounded(np.where(high, 0.3 + 0.69 * rng.random((rows, classes)), s))
+
+
+def cxcywh(rows, w, h):
+    return rounded(np.stack([rng.random(rows) * w, rng.random(rows) * h, 5 + rng.random(rows) * w / 2,
+                             5 + rng.random(rows) * h / 2], 1), 3)
+
+
+def corner_boxes(rows, w, h):
+    return rounded(xywh2xyxy(cxcywh(rows, w, h)), 3)
+
+
+# --- YOLOv5, YOLOv7: ultralytics/yolov5 utils/general.py, non_max_suppression with multi_label=False ------------------------
+def yolov5(p, nc, thr):
+    p = p.astype(np.float64)
+    p = p[p[:, 4] > thr]
+    conf = p[:, 5:5 + nc] * p[:, 4:5]
+    box = xywh2xyxy(p[:, :4])
+    j = conf.argmax(1)
+    c = conf.max(1)
+    return [(*b, s, k) for b, s, k in zip(box, c, j) if s > thr]
+
+
+for name, nc, masks, rows in [("yolov5", 3, 0, 90), ("yolov5 segment", 2, 6, 40)]:
+    p = np.concatenate([cxcywh(rows, 320, 256), scores(rows, 1, 0.5), scores(rows, nc, 0.4), rounded(rng.standard_normal((rows, masks)))], 1)
+    card = f'[head]\nfamily = "yolov5"\n{"masks = 6" if masks else ""}\n' + names(nc)
+    case(name, card, [320, 256], [("output0", "f32", p[None])], yolov5(p, nc, 0.25), 0.25)
+# The raw grids of old exports stand before or behind the decoded output and are passed over.
+p = np.concatenate([cxcywh(20, 320, 320), scores(20, 1, 0.7), scores(20, 2, 0.6)], 1)
+case("yolov5 with raw grids", '[head]\nfamily = "yolov5"\n' + names(2), [320, 320],
+     [("raw", "f32", rounded(rng.standard_normal((1, 3, 2, 2, 7)))), ("output", "f32", p[None])], yolov5(p, 2, 0.25), 0.25)
+
+
+# --- YOLOv8 to 12: ultralytics utils/nms.py with multi_label=False; points: (x, y, conf) after the classes -------------------
+def yolov8(p, nc, thr, kpt=None):
+    """p: [N, 4 + nc + ...]"""
+    p = p.astype(np.float64)
+    cls = p[:, 4:4 + nc]
+    keep = cls.max(1) > thr
+    p, cls = p[keep], cls[keep]
+    det = [(*b, s, k) for b, s, k in zip(xywh2xyxy(p[:, :4]), cls.max(1), cls.argmax(1))]
+    pts = None if kpt is None else [list(r.reshape(kpt)) for r in p[:, 4 + nc:4 + nc + kpt[0] * kpt[1]]]
+    return det, pts
+
+
+p = np.concatenate([cxcywh(1100, 640, 480), scores(1100, 2, 0.02)], 1)
+case("yolov8 of more than one block", '[head]\nfamily = "yolov8"\n' + names(2), [640, 480],
+     [("output0", "f32", np.ascontiguousarray(p.T[None]))], yolov8(p, 2, 0.3)[0], 0.3)
+p = np.concatenate([cxcywh(60, 640, 480), scores(60, 6, 0.1)], 1)
+case("yolov8 turned", '[head]\nfamily = "yolov8"\n' + names(6), [640, 480], [("output0", "f32", p[None])], yolov8(p, 6, 0.3)[0], 0.3)
+case("yolov8 without names", '[head]\nfamily = "yolov8"\n', [640, 480],
+     [("output0", "f32", np.ascontiguousarray(p.T[None]))], yolov8(p, 6, 0.3)[0], 0.3)
+p16 = p.astype(np.float16).astype(np.float32)
+case("yolov8 in f16", '[head]\nfamily = "yolov8"\n' + names(6), [640, 480],
+     [("output0", "f16", np.ascontiguousarray(p16.T[None]))], yolov8(p16, 6, 0.3)[0], 0.3)
+for each in (3, 2):
+    pts = rounded(rng.random((50, 5 * each)) * 300, 2)
+    p = np.concatenate([cxcywh(50, 640, 480), scores(50, 1, 0.3), pts], 1)
+    det, kp = yolov8(p, 1, 0.3, (5, each))
+    case(f"yolov8 pose of {each}", f'[head]\nfamily = "yolov8"\nkeypoints = [5, {each}]\n' + names(1), [640, 480],
+         [("output0", "f32", np.ascontiguousarray(p.T[None]))], det, 0.3, kp)
+p = np.concatenate([cxcywh(60, 640, 480), scores(60, 3, 0.2), rounded(rng.standard_normal((60, 8)))], 1)
+case("yolov8 segment", '[head]\nfamily = "yolov8"\nmasks = 8\n' + names(3), [640, 480],
+     [("output0", "f32", np.ascontiguousarray(p.T[None])), ("output1", "f32", np.zeros((1, 8, 2, 2), np.float32))],
+     yolov8(p, 3, 0.3)[0], 0.3)
+
+# --- End to end: ultralytics utils/nms.py, `if prediction.shape[-1] == 6 or end2end`: rows whose conf passes -----------------
+for extra, option in [(0, ""), (6, "keypoints = [2, 3]")]:
+    p = np.concatenate([corner_boxes(30, 640, 640), np.sort(scores(30, 1, 0.4), 0)[::-1],
+                        rng.integers(0, 80, (30, 1)).astype(np.float32), rounded(rng.random((30, extra)) * 640, 2)], 1)
+    p[20:] = 0
+    keep = p[p[:, 4] > 0.25].astype(np.float64)
+    case("end to end" + (" pose" if extra else ""), f'[head]\nfamily = "yolo-nms"\n{option}\n', [640, 640], [("output0", "f32", p[None])],
+         [tuple(r[:6]) for r in keep], 0.25, [list(r[6:].reshape(2, 3)) for r in keep] if extra else None, needs_nms=False)
+# WongKinYiu/yolov7 README, "ONNX export": batch_id, x0, y0, x1, y1, cls_id, score
+p = np.concatenate([np.zeros((15, 1), np.float32), corner_boxes(15, 640, 640), rng.integers(0, 80, (15, 1)).astype(np.float32),
+                    scores(15, 1, 0.6)], 1)
+case("yolov7 end to end", '[head]\nfamily = "yolo-nms"\n', [640, 640], [("output", "f32", p)],
+     [(*r[1:5], r[6], r[5]) for r in p.astype(np.float64) if r[6] > 0.25], 0.25, needs_nms=False)
+# EfficientNMS_TRT: rows from num_dets on are garbage.
+b, s, c = corner_boxes(20, 640, 640), scores(20, 1, 0.9)[:, 0], rng.integers(0, 80, 20).astype(np.int32)
+case("EfficientNMS", '[head]\nfamily = "yolo-nms"\n', [640, 640],
+     [("num_dets", "i32", np.array([[8]], np.int32)), ("det_boxes", "f32", b[None]), ("det_scores", "f32", s[None]),
+      ("det_classes", "i32", c[None])],
+     [(*b[i], s[i], c[i]) for i in range(8) if s[i] > 0.25], 0.25, needs_nms=False)
+
+
+# --- YOLOX: Megvii-BaseDetection/YOLOX yolox/utils/demo_utils.py, demo_postprocess; boxes.py, postprocess --------------------
+def yolox_grid(p, w, h):
+    p = p.astype(np.float64).copy()
+    grids, strides = [], []
+    for stride in (8, 16, 32):
+        hs, ws = h // stride, w // stride
+        xv, yv = np.meshgrid(np.arange(ws), np.arange(hs))
+        grids.append(np.stack((xv, yv), 2).reshape(-1, 2))
+        strides.append(np.full((hs * ws, 1), stride))
+    grids, strides = np.concatenate(grids), np.concatenate(strides)
+    p[:, :2] = (p[:, :2] + grids) * strides
+    p[:, 2:4] = np.exp(p[:, 2:4]) * strides
+    return p
+
+
+def yolox(p, nc, thr):
+    conf = p[:, 5:5 + nc].max(1) * p[:, 4]
+    cls = p[:, 5:5 + nc].argmax(1)
+    return [(*b, s, k) for b, s, k in zip(xywh2xyxy(p[:, :4]), conf, cls) if s > thr]
+
+
+rows = (96 * 64) // 64 + (96 * 64) // 256 + (96 * 64) // 1024
+p = np.concatenate([rounded(rng.standard_normal((rows, 4))), scores(rows, 1, 0.5), scores(rows, 3, 0.4)], 1)
+case("yolox", '[head]\nfamily = "yolox"\n' + names(3), [96, 64], [("output", "f32", p[None])], yolox(yolox_grid(p, 96, 64), 3, 0.3), 0.3)
+p = np.concatenate([cxcywh(rows, 96, 64), scores(rows, 1, 0.5), scores(rows, 3, 0.4)], 1)
+case("yolox decoded", '[head]\nfamily = "yolox"\ndecoded = true\n' + names(3), [96, 64], [("output", "f32", p[None])],
+     yolox(p.astype(np.float64), 3, 0.3), 0.3)
+
+
+# --- NanoDet: RangiLyu/nanodet gfl_head.py / nanodet_plus_head.py, get_bboxes without the clamp to the input ------------------
+def nanodet(cls, reg, w, h, strides, reg_max, thr, centre):
+    centres, per = [], []
+    for s in strides:
+        fh, fw = math.ceil(h / s), math.ceil(w / s)
+        y, x = np.meshgrid((np.arange(fh) + centre) * s, (np.arange(fw) + centre) * s, indexing="ij")
+        centres.append(np.stack([x.ravel(), y.ravel()], 1))
+        per.append(np.full((fh * fw, 1), s))
+    centres, per = np.concatenate(centres), np.concatenate(per)
+    d = (softmax(reg.reshape(-1, 4, reg_max + 1)) * np.arange(reg_max + 1)).sum(-1) * per
+    box = np.concatenate([centres - d[:, :2], centres + d[:, 2:]], 1)
+    cls = cls.astype(np.float64)
+    return [(*b, s.max(), s.argmax()) for b, s in zip(box, cls) if s.max() > thr]
+
+
+def nanodet_rows(w, h, strides):
+    return sum(math.ceil(w / s) * math.ceil(h / s) for s in strides)
+
+
+for name, w, h, strides, reg_max, centre in [("nanodet", 96, 64, [8, 16, 32], 10, True), ("nanodet-plus of an odd size", 100, 52, [8, 16, 32, 64], 7, False)]:
+    rows = nanodet_rows(w, h, strides)
+    cls, reg = scores(rows, 4, 0.1), rounded(rng.standard_normal((rows, 4 * (reg_max + 1))) * 2, 3)
+    head = f'[head]\nfamily = "nanodet"\nstrides = {strides}\nreg_max = {reg_max}\ncell_centre = {str(centre).lower()}\n'
+    expected = nanodet(cls, reg, w, h, strides, reg_max, 0.35, 0.5 if centre else 0.0)
+    case(name, head + names(4), [w, h], [("output", "f32", np.concatenate([cls, reg], 1)[None])], expected, 0.35)
+rows = nanodet_rows(64, 64, [8, 16, 32])
+cls, reg = rounded(rng.standard_normal((rows, 3)) * 2 - 1), rounded(rng.standard_normal((rows, 32)) * 2, 3)
+parts, at = [], 0
+for s in (8, 16, 32):
+    n = (64 // s) ** 2
+    parts.append((f"cls_{s}", "f32", cls[None, at:at + n]))
+    parts.append((f"dis_{s}", "f32", reg[None, at:at + n]))
+    at += n
+case("nanodet in six outputs, logits", '[head]\nfamily = "nanodet"\nsigmoid = true\n' + names(3), [64, 64], parts[::2] + parts[1::2],
+     nanodet(sigmoid(cls), reg, 64, 64, [8, 16, 32], 7, 0.6, 0.5), 0.6)
+
+
+# --- SSD: every class whose score passes is a candidate (torchvision ssd.py; vision/ssd/predictor.py of UltraFace) -----------
+def multi_label(box, s, thr, first):
+    return [(*b, r[k], k - first) for b, r in zip(box, s) for k in range(first, len(r)) if r[k] > thr]
+
+
+norm = rounded(corner_boxes(70, 320, 240) / np.array([320, 240, 320, 240]), 5)
+scale = np.array([320, 240, 320, 240])
+s = scores(70, 1, 0.2)
+s = rounded(np.concatenate([1 - s, s], 1))
+case("ultraface", '[head]\nfamily = "ssd"\nbackground = "first"\n[classes]\nnames = ["face"]\n', [320, 240],
+     [("scores", "f32", s[None]), ("boxes", "f32", norm[None])], multi_label(norm.astype(np.float64) * scale, s, 0.4, 1), 0.4)
+logits = rounded(rng.standard_normal((70, 4)) * 2)
+centre = rounded(cxcywh(70, 320, 240), 3)
+case("ssd logits, centres, pixels", '[head]\nfamily = "ssd"\nbackground = "last"\nactivation = "softmax"\nformat = "cxcywh"\nunit = "pixels"\n' + names(3),
+     [320, 240], [("loc", "f32", centre[None]), ("conf", "f32", logits[None])],
+     [e for e in multi_label(xywh2xyxy(centre.astype(np.float64)), softmax(logits), 0.3, 0) if e[5] < 3], 0.3)
+logits = rounded(rng.standard_normal((40, 3)) * 2 - 1)
+case("ssd sigmoid", '[head]\nfamily = "ssd"\nactivation = "sigmoid"\nformat = "xywh"\n' + names(3), [320, 240],
+     [("a", "f32", norm[None, :40]), ("b", "f32", logits[None])],
+     multi_label(np.concatenate([norm[:40, :2], norm[:40, :2].astype(np.float64) + norm[:40, 2:]], 1) * scale, sigmoid(logits), 0.5, 0), 0.5)
+# torchvision: {boxes: [N, 4] pixels, labels: [N], scores: [N]}
+b, s, c = corner_boxes(12, 320, 240), scores(12, 1, 0.6)[:, 0], rng.integers(1, 91, 12).astype(np.int64)
+case("torchvision", '[head]\nfamily = "ssd"\n[classes]\npreset = "coco91"\n', [320, 240],
+     [("1234", "f32", b), ("1235", "f32", s), ("1236", "i64", c)], [(*b[i], s[i], c[i]) for i in range(12) if s[i] > 0.4], 0.4, needs_nms=False)
+# TensorFlow's detection API: [ymin, xmin, ymax, xmax] of the input, classes from 1, num_detections
+case("tensorflow", '[head]\nfamily = "ssd"\nformat = "yxyx"\nunit = "normalized"\nbackground = "first"\n', [320, 240],
+     [("detection_anchor_indices", "f32", np.zeros((1, 70), np.float32)), ("detection_boxes", "f32", norm[None, :12][..., [1, 0, 3, 2]].copy()),
+      ("detection_classes", "f32", c[None].astype(np.float32)), ("detection_multiclass_scores", "f32", np.zeros((1, 12, 3), np.float32)),
+      ("detection_scores", "f32", s[None]), ("num_detections", "f32", np.array([9], np.float32)),
+      ("raw_detection_boxes", "f32", np.zeros((1, 70, 4), np.float32)), ("raw_detection_scores", "f32", np.zeros((1, 70, 3), np.float32))],
+     [(*(norm[i].astype(np.float64) * scale), s[i], c[i] - 1) for i in range(9) if s[i] > 0.4], 0.4, needs_nms=False)
+
+
+# --- DETR and its kin -------------------------------------------------------------------------------------------------------
+def focal(logits, boxes, w, h, thr):
+    """transformers RTDetrImageProcessor.post_process_object_detection, use_focal_loss=True; rf-detr's PostProcess alike."""
+    q, c = logits.shape
+    p = sigmoid(logits).reshape(-1)
+    top = np.argsort(-p, kind="stable")[:q]
+    box = xywh2xyxy(boxes.astype(np.float64)) * np.array([w, h, w, h])
+    return [(*box[i // c], p[i], i % c) for i in top if p[i] > thr]
+
+
+def detr_boxes(q):
+    return rounded(np.stack([rng.random(q), rng.random(q), 0.05 + rng.random(q) / 2, 0.05 + rng.random(q) / 2], 1), 5)
+
+
+q = 10
+logits, boxes = rounded(rng.standard_normal((q, 6)) * 1.5), detr_boxes(q)
+assert (sigmoid(logits) > 0.3).sum() > q
+case("rt-detr, more pairs than queries", '[head]\nfamily = "detr"\n' + names(6), [640, 480],
+     [("logits", "f32", logits[None]), ("pred_boxes", "f32", boxes[None])], focal(logits, boxes, 640, 480, 0.3), 0.3, needs_nms=False)
+# rf-detr: dets, labels; a fine-tuned network has one logit more than classes, which is dropped
+dropped = rounded(np.concatenate([logits[:, :5], logits[:, 5:] - 9], 1))
+case("rf-detr", '[head]\nfamily = "detr"\nbackground = "last"\n' + names(5), [640, 480],
+     [("dets", "f32", boxes[None]), ("labels", "f32", dropped[None])], focal(dropped, boxes, 640, 480, 0.3), 0.3, needs_nms=False)
+# transformers DetrImageProcessor: softmax, the last class is none, the best other one stands
+logits, boxes = rounded(rng.standard_normal((30, 6)) * 2), detr_boxes(30)
+prob = softmax(logits)[:, :-1]
+box = xywh2xyxy(boxes.astype(np.float64)) * np.array([640, 480, 640, 480])
+case("detr", '[head]\nfamily = "detr"\nactivation = "softmax"\n' + names(5), [640, 480],
+     [("logits", "f32", logits[None]), ("pred_boxes", "f32", boxes[None]), ("last_hidden_state", "f32", np.zeros((1, 30, 8), np.float32))],
+     [(*b, p.max(), p.argmax()) for b, p in zip(box, prob) if p.max() > 0.5], 0.5, needs_nms=False)
+# D-FINE and RT-DETR deployed: labels, boxes (of orig_target_sizes), scores
+b, s, c = corner_boxes(20, 640, 480), scores(20, 1, 0.5)[:, 0], rng.integers(0, 80, 20).astype(np.int64)
+case("d-fine", '[extra_inputs]\norig_target_sizes = "input-size"\n[head]\nfamily = "detr"\n[classes]\npreset = "coco80"\n', [640, 480],
+     [("labels", "i64", c[None]), ("boxes", "f32", b[None]), ("scores", "f32", s[None])],
+     [(*b[i], s[i], c[i]) for i in range(20) if s[i] > 0.4], 0.4, needs_nms=False)
+# ultralytics models/rtdetr/predict.py: bboxes, scores = split((4, nd - 4)); the best class of a query
+s, boxes = scores(25, 4, 0.2), detr_boxes(25)
+box = xywh2xyxy(boxes.astype(np.float64)) * np.array([640, 480, 640, 480])
+case("rt-detr of ultralytics", '[head]\nfamily = "detr"\n' + names(4), [640, 480], [("output0", "f32", np.concatenate([boxes, s], 1)[None])],
+     [(*b, r.max(), r.argmax()) for b, r in zip(box, s) if r.max() > 0.25], 0.25, needs_nms=False)
+
+
+# --- CenterNet: xingyizhou/CenterNet src/lib/models/decode.py, ctdet_decode, without its top K --------------------------------
+def centernet(hm, wh, reg, thr):
+    hm = sigmoid(hm)
+    padded = np.pad(hm, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    c, h, w = hm.shape
+    peak = np.max([padded[:, y:y + h, x:x + w] for y in range(3) for x in range(3)], 0)
+    found = []
+    for k, y, x in zip(*np.where((peak == hm) & (hm > thr))):
+        cx, cy = (x + reg[0, y, x], y + reg[1, y, x]) if reg is not None else (x + 0.5, y + 0.5)
+        bw, bh = wh[0, y, x], wh[1, y, x]
+        found.append((*(4 * np.array([cx - bw / 2, cy - bh / 2, cx + bw / 2, cy + bh / 2], np.float64)), hm[k, y, x], k))
+    return found
+
+
+hm = rounded(rng.standard_normal((3, 12, 16)) * 1.5 - 1)
+wh, reg = rounded(rng.random((2, 12, 16)) * 8, 3), rounded(rng.random((2, 12, 16)), 3)
+style = '[head]\nfamily = "heatmap"\nstyle = "centernet"\n'
+case("centernet", style + names(3), [64, 48],
+     [("hm", "f32", hm[None]), ("wh", "f32", wh[None]), ("reg", "f32", reg[None])], centernet(hm, wh, reg, 0.3), 0.3)
+CASES[-1]["needs_nms"] = False
+case("centernet without offsets", style + names(3), [64, 48], [("hm", "f32", hm[None]), ("wh", "f32", wh[None])], centernet(hm, wh, None, 0.3), 0.3)
+CASES[-1]["needs_nms"] = False
+
+
+# --- CenterFace: Star-Clouds/CenterFace prj-python/centerface.py, decode ------------------------------------------------------
+def centerface(heat, scale, offset, lms, w, h, thr):
+    found, points = [], []
+    for y, x in zip(*np.where(heat[0] > thr)):
+        s0, s1 = np.exp(float(scale[0, y, x])) * 4, np.exp(float(scale[1, y, x])) * 4
+        o0, o1 = float(offset[0, y, x]), float(offset[1, y, x])
+        x1, y1 = max(0, (x + o1 + 0.5) * 4 - s1 / 2), max(0, (y + o0 + 0.5) * 4 - s0 / 2)
+        x1, y1 = min(x1, w), min(y1, h)
+        found.append((x1, y1, min(x1 + s1, w), min(y1 + s0, h), heat[0, y, x], 0))
+        points.append([(lms[2 * j + 1, y, x] * s1 + x1, lms[2 * j, y, x] * s0 + y1) for j in range(5)])
+    return found, points
+
+
+heat = scores(12 * 16, 1, 0.1).reshape(1, 12, 16)
+scale, offset = rounded(rng.standard_normal((2, 12, 16))), rounded(rng.random((2, 12, 16)), 3)
+lms = rounded(rng.random((10, 12, 16)), 3)
+found, points = centerface(heat, scale, offset, lms, 64, 48, 0.35)
+case("centerface", '[head]\nfamily = "heatmap"\nstyle = "centerface"\n' + names(1), [64, 48],
+     [(n, "f32", a[None]) for n, a in zip(("537", "538", "539", "540"), (heat, scale, offset, lms))], found, 0.35, points)
+
+# --- Classifiers ------------------------------------------------------------------------------------------------------------
+logits = rounded(rng.standard_normal(12) * 2)
+for name, raw, prob, option, shape in [
+    ("classifier of logits", logits, softmax(logits), "", (1, 12)),
+    ("classifier of probabilities", rounded(softmax(logits), 7), rounded(softmax(logits), 7), "", (1, 12, 1, 1)),
+    ("classifier of many labels", logits, sigmoid(logits), 'activation = "sigmoid"', (1, 12)),
+]:
+    case(name, f'[head]\nfamily = "classifier"\n{option}\n' + names(12), [224, 224], [("logits", "f32", raw.reshape(shape))],
+         sorted([(0, 0, 0, 0, p, k) for k, p in enumerate(prob) if p > 0.05], key=lambda e: -e[4]), 0.05, needs_nms=False)
+prob = softmax(logits)
+case("classifier with a background", '[head]\nfamily = "classifier"\nbackground = "first"\n' + names(11), [224, 224],
+     [("logits", "f32", logits[None])], [(0, 0, 0, 0, p, k - 1) for k, p in enumerate(prob) if p > 0.02 and k > 0], 0.02, needs_nms=False)
+
+path = pathlib.Path(__file__).with_name("heads.json")
+path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
+print(f"{len(CASES)} cases, {path.stat().st_size} bytes")
