@@ -22,10 +22,10 @@ use toml::de::DeTable;
 
 pub use kinds::parse_word;
 pub use report::ConfigErrors;
-pub use units::parse_duration;
 use report::{Finding, Report, Severity};
 use schema::{Reader, Section, TableReader, TableWriter};
 use types::{Config, SinkConfig};
+pub use units::parse_duration;
 
 /// Bytes of a configuration at most; what is larger is some other file.
 const MAX_BYTES: u64 = 4 << 20;

@@ -10,4 +10,5 @@ pub mod network;
 pub mod process;
 pub mod status;
 pub mod stop;
+pub mod summary;
 pub mod supervisor;

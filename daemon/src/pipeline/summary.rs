@@ -1,0 +1,310 @@
+//! What a run came to: told at its end to people, and to machines as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::metrics::{CameraSnapshot, DropCause, Stage};
+use super::process::Resident;
+use super::status::{drops, millis};
+use super::supervisor::LaneView;
+use crate::annotate::annotator::AnnotateCounts;
+use crate::config::types::{SinkConfig, SinkKind};
+use crate::publish::SinkCounts;
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// How long the pipeline ran.
+    pub seconds: f64,
+    /// From the process's start to the first message, to 10 ms.
+    pub first_message_s: Option<f64>,
+    /// Resident memory at most.
+    pub peak_resident_bytes: Option<u64>,
+    /// Each model.
+    pub models: Vec<ModelSummary>,
+    /// Each camera.
+    pub cameras: Vec<CameraSummary>,
+    /// Each sink.
+    pub sinks: Vec<SinkSummary>,
+}
+
+/// A model in a run.
+#[derive(Debug, Serialize)]
+pub struct ModelSummary {
+    /// Its name.
+    pub name: String,
+    /// What ran it.
+    pub backend: String,
+    /// Runs of the network.
+    pub runs: u64,
+    /// Frames and runs that failed.
+    pub errors: u64,
+    /// Times that it was built anew.
+    pub rebuilds: u64,
+}
+
+/// A camera in a run.
+#[derive(Debug, Serialize)]
+pub struct CameraSummary {
+    /// Its name.
+    pub name: String,
+    /// Where it stood at the end.
+    pub state: &'static str,
+    /// Frames that came.
+    pub captured: u64,
+    /// Messages that went out.
+    pub published: u64,
+    /// Messages a second.
+    pub frames_per_second: f64,
+    /// Frames lost, by cause.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Times that its source failed.
+    pub errors: u64,
+    /// Times that its source was opened again.
+    pub restarts: u64,
+    /// Durations by stage.
+    pub stages_us: BTreeMap<&'static str, Percentiles>,
+    /// Things seen, by label.
+    pub detections: BTreeMap<String, u64>,
+    /// Pictures drawn, where any were to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PictureSummary>,
+    /// The line on drops, for people.
+    #[serde(skip)]
+    drops: String,
+}
+
+/// How a stage's durations are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// Median, in microseconds.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+/// A camera's pictures.
+#[derive(Debug, Serialize)]
+pub struct PictureSummary {
+    /// Their folder.
+    pub directory: String,
+    /// Stored.
+    pub written: u64,
+    /// Not drawn, or not stored.
+    pub lost: u64,
+}
+
+/// A sink in a run.
+#[derive(Debug, Serialize)]
+pub struct SinkSummary {
+    /// Its name.
+    pub name: String,
+    /// Where messages went.
+    pub to: String,
+    /// Messages written.
+    pub written: u64,
+    /// Messages lost.
+    pub lost: u64,
+}
+
+impl ModelSummary {
+    /// Of a lane.
+    pub fn new(view: &LaneView, backend: &str) -> Self {
+        let lane = &view.lane;
+        Self {
+            name: lane.name.to_string(),
+            backend: backend.to_owned(),
+            runs: lane.runs(),
+            errors: lane.errors(),
+            rebuilds: lane.rebuilds(),
+        }
+    }
+}
+
+impl CameraSummary {
+    /// Of a camera that ran for `seconds`.
+    pub fn new(name: &str, state: &'static str, total: &CameraSnapshot, seconds: f64) -> Self {
+        let stage = |stage: Stage| {
+            let times = total.stage(stage);
+            let at = |quantile| times.quantile_us(quantile);
+            (stage.name(), Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: times.max_us() })
+        };
+        Self {
+            name: name.to_owned(),
+            state,
+            captured: total.captured,
+            published: total.published,
+            frames_per_second: if seconds > 0.0 { total.published as f64 / seconds } else { 0.0 },
+            dropped: DropCause::ALL.iter().map(|cause| cause.name()).zip(total.dropped).collect(),
+            errors: total.errors,
+            restarts: total.restarts,
+            stages_us: Stage::ALL.into_iter().map(stage).collect(),
+            detections: total.labels.iter().map(|(label, count)| (label.to_string(), count.total)).collect(),
+            pictures: None,
+            drops: drops(total),
+        }
+    }
+
+    /// With its pictures.
+    pub fn with_pictures(mut self, directory: &Path, counts: AnnotateCounts) -> Self {
+        let lost = counts.dropped_busy + counts.failed;
+        self.pictures =
+            Some(PictureSummary { directory: directory.display().to_string(), written: counts.written, lost });
+        self
+    }
+
+    fn lines(&self, out: &mut Vec<String>) {
+        let mut first = format!(
+            "camera {}: {} of {} frames looked at, {:.1} a second, {}",
+            self.name, self.published, self.captured, self.frames_per_second, self.drops
+        );
+        if self.errors > 0 {
+            // Writing into a String cannot fail, here and below.
+            let _ = write!(first, "; failed {} times, opened again {} times", self.errors, self.restarts);
+        }
+        out.push(first);
+        if self.published > 0 {
+            let stage = |stage: Stage| self.stages_us.get(stage.name()).copied().unwrap_or(Percentiles::ZERO);
+            let total = stage(Stage::Total);
+            let [p50, p90, p99, max] = [total.p50, total.p90, total.p99, total.max].map(millis);
+            let parts = [Stage::Preprocess, Stage::Infer, Stage::Postprocess].map(|part| millis(stage(part).p50));
+            out.push(format!("  age at publishing in ms: median {p50}, p90 {p90}, p99 {p99}, max {max}"));
+            out.push(format!("  of it preprocess {}, network {}, postprocess {}", parts[0], parts[1], parts[2]));
+            out.push(format!("  seen: {}", self.seen()));
+        }
+        if let Some(pictures) = &self.pictures {
+            let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
+            out.push(format!("  pictures: {} in {}{lost}", pictures.written, pictures.directory));
+        }
+    }
+
+    /// `5123 person, 12 bicycle`, most first.
+    fn seen(&self) -> String {
+        if self.detections.is_empty() {
+            return "nothing".to_owned();
+        }
+        let mut labels: Vec<_> = self.detections.iter().collect();
+        labels.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        labels.iter().map(|(label, count)| format!("{count} {label}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Percentiles {
+    const ZERO: Self = Self { p50: 0, p90: 0, p99: 0, max: 0 };
+}
+
+impl SinkSummary {
+    /// Of a sink's counts.
+    pub fn new(config: &SinkConfig, counts: &SinkCounts) -> Self {
+        let to = match &config.kind {
+            SinkKind::Stdout => "standard output".to_owned(),
+            SinkKind::File(file) => file.path.display().to_string(),
+            SinkKind::Unix(socket) => socket.path.display().to_string(),
+        };
+        Self { name: counts.name.clone(), to, written: counts.written, lost: counts.lost() }
+    }
+}
+
+impl Summary {
+    /// For people: a line a fact.
+    pub fn lines(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for camera in &self.cameras {
+            camera.lines(&mut out);
+        }
+        for model in &self.models {
+            let mut line = format!("model {}: {} runs on {}", model.name, model.runs, model.backend);
+            if model.errors > 0 {
+                let _ = write!(line, ", {} errors, built anew {} times", model.errors, model.rebuilds);
+            }
+            out.push(line);
+        }
+        for sink in &self.sinks {
+            let lost = if sink.lost > 0 { format!(", {} lost", sink.lost) } else { String::new() };
+            out.push(format!("sink {}: {} messages to {}{lost}", sink.name, sink.written, sink.to));
+        }
+        let mut last = format!("{:.1} s", self.seconds);
+        if let Some(first) = self.first_message_s {
+            let _ = write!(last, ", the first message {first:.2} s after the start");
+        }
+        if let Some(bytes) = self.peak_resident_bytes {
+            let _ = write!(last, ", at most {} MB of memory", bytes / 1_000_000);
+        }
+        out.push(last);
+        out
+    }
+
+    /// With what the system tells of the memory.
+    pub fn with_memory(mut self, resident: Option<Resident>) -> Self {
+        self.peak_resident_bytes = resident.map(|resident| resident.peak);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::lane::testing::message;
+    use crate::pipeline::metrics::CameraMetrics;
+
+    fn summary() -> Summary {
+        let camera = CameraMetrics::new("street".into());
+        (0..3).for_each(|_| camera.count_captured());
+        camera.count_published(&message("street", &["person", "person", "dog"]));
+        camera.count_published(&message("street", &["person"]));
+        camera.count_dropped(DropCause::Overload, 1);
+        let counts = AnnotateCounts { written: 2, dropped_busy: 1, failed: 0 };
+        let camera = CameraSummary::new("street", "ended", &camera.snapshot(), 2.0);
+        Summary {
+            seconds: 2.0,
+            first_message_s: Some(0.14),
+            peak_resident_bytes: Some(58_400_000),
+            models: vec![ModelSummary {
+                name: "nanodet".into(),
+                backend: "rten (built in)".into(),
+                runs: 2,
+                errors: 0,
+                rebuilds: 0,
+            }],
+            cameras: vec![camera.with_pictures(Path::new("out/pictures"), counts)],
+            sinks: vec![SinkSummary { name: "file".into(), to: "out.jsonl".into(), written: 2, lost: 0 }],
+        }
+    }
+
+    #[test]
+    fn people_are_told_what_happened_and_where_everything_is() {
+        assert_eq!(
+            summary().lines(),
+            [
+                "camera street: 2 of 3 frames looked at, 1.0 a second, dropped 1 (overload 1)",
+                "  age at publishing in ms: median 1.0, p90 1.0, p99 1.0, max 1.0",
+                "  of it preprocess 0.0, network 0.0, postprocess 0.0",
+                "  seen: 3 person, 1 dog",
+                "  pictures: 2 in out/pictures, 1 not drawn",
+                "model nanodet: 2 runs on rten (built in)",
+                "sink file: 2 messages to out.jsonl",
+                "2.0 s, the first message 0.14 s after the start, at most 58 MB of memory",
+            ]
+        );
+    }
+
+    #[test]
+    fn machines_are_told_the_same() {
+        let value = serde_json::to_value(summary()).unwrap();
+        let camera = &value["cameras"][0];
+        assert_eq!(camera["published"], 2);
+        assert_eq!(camera["dropped"]["overload"], 1);
+        assert_eq!(camera["detections"]["person"], 3);
+        assert_eq!(camera["stages_us"]["total"]["max"], 1000);
+        assert_eq!(camera["pictures"]["written"], 2);
+        assert_eq!(value["sinks"][0]["to"], "out.jsonl");
+        assert!(camera.get("drops").is_none());
+    }
+}
