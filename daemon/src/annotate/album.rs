@@ -16,6 +16,9 @@ use crate::config::types::PictureFormat;
 /// JPEG quality: edges of letters stay clean, a 1080p picture has about 500 KB.
 const JPEG_QUALITY: u8 = 90;
 
+/// How names of files that are not whole yet end.
+const TEMPORARY: &str = ".visiond-part";
+
 /// The pictures of one camera.
 #[derive(Debug)]
 pub struct Album {
@@ -58,15 +61,7 @@ impl Album {
     /// Stores a picture: under a temporary name first, so that whoever looks sees whole pictures only.
     pub fn store(&mut self, sequence: u64, encoded: &[u8]) -> io::Result<()> {
         let path = self.directory.join(format!("{}-{sequence:08}.{}", self.camera, extension(self.format)));
-        let temporary = self.temporary();
-        let written = File::create(&temporary)
-            .and_then(|mut file| file.write_all(encoded))
-            .and_then(|()| fs::rename(&temporary, &path));
-        if let Err(error) = written {
-            // What is left of it takes room on a disk that may have none.
-            let _ = fs::remove_file(&temporary);
-            return Err(error);
-        }
+        write_then_rename(&self.temporary(), &path, encoded)?;
         if self.keep > 0 {
             // After a restart the numbers begin anew, and a picture replaces an older one of its name.
             self.stored.retain(|stored| *stored != path);
@@ -89,7 +84,7 @@ impl Album {
     }
 
     fn temporary(&self) -> PathBuf {
-        self.directory.join(format!(".{}.visiond-part", self.camera))
+        self.directory.join(format!(".{}{TEMPORARY}", self.camera))
     }
 
     /// A folder that cannot be written is told at the start, not with the first picture.
@@ -105,7 +100,7 @@ impl Album {
 
     fn kind_of(&self, name: &OsStr) -> Option<Kind> {
         let name = name.to_str()?;
-        if name.strip_prefix('.').and_then(|name| name.strip_suffix(".visiond-part")) == Some(&self.camera) {
+        if name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY)) == Some(&self.camera) {
             return Some(Kind::Temporary);
         }
         let number = name.strip_prefix(&self.camera)?.strip_prefix('-')?;
@@ -138,6 +133,22 @@ pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> 
     };
     encoded.map_err(io::Error::other)?;
     Ok(bytes.into_inner())
+}
+
+/// Writes a file under a temporary name beside it, then gives it its own: it is there whole or not at all.
+pub fn store_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    write_then_rename(&path.with_file_name(format!(".{name}{TEMPORARY}")), path, bytes)
+}
+
+fn write_then_rename(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written =
+        File::create(temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(temporary, path));
+    if written.is_err() {
+        // What is left of it takes room on a disk that may have none.
+        let _ = fs::remove_file(temporary);
+    }
+    written
 }
 
 /// How names of such files end.
