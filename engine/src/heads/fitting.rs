@@ -214,7 +214,8 @@ pub fn fitting(outputs: &[TensorInfo], inputs: &[TensorInfo], metadata: &BTreeMa
     }
     let mut ideas = Vec::new();
     for index in 0..outputs.len() {
-        if let Some([Some(a), Some(b)]) = Outputs::shape(&outputs, index).last::<2>() {
+        // One row is no table: it is a classifier's.
+        if let Some([Some(a @ 2..), Some(b)]) = Outputs::shape(&outputs, index).last::<2>() {
             table_ideas(a, b, size, outputs.len() > 1, &mut ideas);
             break;
         }

@@ -23,6 +23,9 @@ mod yolov5;
 mod yolov8;
 mod yolox;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use fitting::picture_size;
 pub use fitting::{HeadGuess, fitting};
 pub use shapes::declared_shape_text;
@@ -226,12 +229,15 @@ pub fn build(
         head.needs_nms = D::needs_nms(&head.plan(&outputs, input_size)?);
         Ok(Box::new(head))
     }
+    let some_points = |keypoints: Option<spec::Keypoints>| keypoints.filter(|k| k.count > 0);
     match spec {
         &HeadSpec::Yolov5 { masks } => checked(yolov5::Yolov5 { class_count, masks }, outputs, input_size),
         &HeadSpec::Yolov8 { keypoints, masks } => {
-            checked(yolov8::Yolov8 { class_count, keypoints, masks }, outputs, input_size)
+            checked(yolov8::Yolov8 { class_count, keypoints: some_points(keypoints), masks }, outputs, input_size)
         }
-        &HeadSpec::YoloNms { keypoints, unit } => checked(yolo_nms::YoloNms { keypoints, unit }, outputs, input_size),
+        &HeadSpec::YoloNms { keypoints, unit } => {
+            checked(yolo_nms::YoloNms { keypoints: some_points(keypoints), unit }, outputs, input_size)
+        }
         HeadSpec::Yolox(spec) => checked(yolox::Yolox { class_count, spec: spec.clone() }, outputs, input_size),
         HeadSpec::Nanodet(spec) => checked(nanodet::Nanodet { class_count, spec: spec.clone() }, outputs, input_size),
         HeadSpec::Ssd(spec) => checked(ssd::Ssd::new(class_count, spec.clone()), outputs, input_size),

@@ -1,0 +1,350 @@
+//! Cards that fit and cards that do not, and outputs that no network should give.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use visiond_kernels::tensor::DType;
+
+use super::spec::*;
+use super::*;
+use crate::engine::Dim;
+
+fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
+    let shape = shape.iter().map(|&n| Dim::Fixed(n)).collect();
+    TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape) }
+}
+
+fn integers(name: &str, shape: &[usize]) -> TensorInfo {
+    TensorInfo { dtype: DType::I64, ..tensor(name, shape) }
+}
+
+fn refused(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32), classes: usize) -> String {
+    build(spec, outputs, size, classes).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
+
+fn nanodet_g() -> HeadSpec {
+    HeadSpec::Nanodet(NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid: false, cell_centre: true })
+}
+
+#[test]
+fn a_card_of_another_family_is_told_what_was_found_and_what_is_read() {
+    assert_eq!(
+        refused(&V8, &[tensor("output", &[1, 3549, 124])], (416, 416), 80),
+        "head `yolov8` reads one output [1, 4 + classes + 2 or 3 a keypoint, N] or the same turned, [1, N, 4 + ...], but \
+         `output` has rows of 124 numbers where the card's 80 classes and 4 others make 84; the network gives \
+         `output` f32 [1, 3549, 124]: correct [head] in its model card (`visiond inspect` tells which heads fit)"
+    );
+    let told = refused(&nanodet_g(), &[tensor("output", &[1, 3598, 112])], (416, 416), 80);
+    assert!(
+        told.contains("has rows of 112 numbers where the card's 80 classes and 44 others make 124 (reg_max = 10)"),
+        "{told}"
+    );
+    let told = refused(&nanodet_g(), &[tensor("output", &[1, 3549, 124])], (320, 320), 80);
+    assert!(told.contains("has 3549 rows where grids of strides [8, 16, 32] over 320x320 pixels have 2100"), "{told}");
+    let told = refused(&nanodet_g(), &[tensor("hm", &[1, 80, 104, 104])], (416, 416), 80);
+    assert!(told.contains("no output has rows and columns"), "{told}");
+}
+
+#[test]
+fn too_few_names_are_told_with_both_counts() {
+    let told = refused(&V8, &[tensor("output0", &[1, 84, 8400])], (640, 640), 3);
+    assert!(told.contains("has columns of 84 numbers where the card's 3 classes and 4 others make 7"), "{told}");
+    let spec = HeadSpec::Detr(DetrSpec::default());
+    let told = refused(&spec, &[tensor("dets", &[1, 300, 4]), tensor("labels", &[1, 300, 4])], (560, 560), 3);
+    assert!(told.contains("say background = \"first\" or \"last\""), "{told}");
+}
+
+#[test]
+fn an_output_that_the_card_names_must_be_there() {
+    let spec = HeadSpec::Ssd(SsdSpec { boxes: Some("bbox".to_owned()), ..SsdSpec::default() });
+    let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
+    assert!(told.contains("no output is called `bbox`, which the card gives as its boxes"), "{told}");
+    let spec = HeadSpec::Ssd(SsdSpec { boxes: Some("scores".to_owned()), ..SsdSpec::default() });
+    let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
+    assert!(told.contains("`scores`, which the card gives as its boxes, has another shape"), "{told}");
+}
+
+#[test]
+fn real_shapes_are_checked_again_whatever_was_declared() {
+    let unknown = TensorInfo { shape: None, ..tensor("output", &[]) };
+    let mut head = build(&nanodet_g(), &[unknown], (416, 416), 80).unwrap_or_else(|error| panic!("{error}"));
+    let bytes = vec![0; 4 * 7 * 124];
+    let tensor = TensorRef::new(DType::F32, &[1, 7, 124], &bytes).unwrap();
+    let outputs = [NamedOutput { name: "output", tensor }];
+    let input = HeadInput { outputs: &outputs, input_size: (416, 416), score_threshold: 0.1 };
+    let error = head.decode(&input, &mut Decoded::default()).unwrap_err().to_string();
+    assert!(error.contains("has 7 rows") && error.contains("`output` f32 [1, 7, 124]"), "{error}");
+    assert!(head.decode(&HeadInput { outputs: &[], ..input }, &mut Decoded::default()).is_err());
+}
+
+fn first_guess(outputs: &[TensorInfo], side: usize) -> (Family, Option<usize>) {
+    let guesses = fitting(outputs, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new());
+    guesses.first().map(|guess| (guess.family, guess.class_count)).unwrap()
+}
+
+#[test]
+fn the_likeliest_head_is_the_right_one_for_what_people_export() {
+    let one = |shape: &[usize], side| first_guess(&[tensor("output", shape)], side);
+    assert_eq!(one(&[1, 3549, 124], 416), (Family::Nanodet, Some(80)));
+    assert_eq!(one(&[1, 3598, 112], 416), (Family::Nanodet, Some(80)));
+    assert_eq!(one(&[1, 25_200, 85], 640), (Family::Yolov5, Some(80)));
+    assert_eq!(one(&[1, 84, 8400], 640), (Family::Yolov8, Some(80)));
+    assert_eq!(one(&[1, 6, 8400], 640), (Family::Yolov8, Some(2)));
+    assert_eq!(one(&[1, 8400, 85], 640), (Family::Yolox, Some(80)));
+    assert_eq!(one(&[1, 300, 6], 640), (Family::YoloNms, None));
+    assert_eq!(one(&[1, 300, 84], 640), (Family::Detr, Some(80)));
+    assert_eq!(one(&[1, 1000], 224), (Family::Classifier, Some(1000)));
+    let two = |a: TensorInfo, b: TensorInfo, side| first_guess(&[a, b], side);
+    assert_eq!(two(tensor("logits", &[1, 300, 80]), tensor("pred_boxes", &[1, 300, 4]), 640), (Family::Detr, Some(80)));
+    assert_eq!(two(tensor("scores", &[1, 4420, 2]), tensor("boxes", &[1, 4420, 4]), 320), (Family::Ssd, Some(1)));
+    let faces = [1, 2, 2, 10].map(|c| tensor(&format!("o{c}"), &[1, c, 120, 160]));
+    assert_eq!(first_guess(&faces, 640), (Family::Heatmap, Some(1)));
+    let efficient = [
+        tensor("num_dets", &[1, 1]),
+        tensor("det_boxes", &[1, 100, 4]),
+        tensor("det_scores", &[1, 100]),
+        integers("det_classes", &[1, 100]),
+    ];
+    assert_eq!(first_guess(&efficient, 640), (Family::YoloNms, None));
+    let deployed = [integers("labels", &[1, 300]), tensor("boxes", &[1, 300, 4]), tensor("scores", &[1, 300])];
+    let inputs = [tensor("images", &[1, 3, 640, 640]), integers("orig_target_sizes", &[1, 2])];
+    assert_eq!(fitting(&deployed, &inputs, &BTreeMap::new())[0].family, Family::Detr);
+    assert_eq!(fitting(&[tensor("depth", &[1, 640, 640, 1])], &inputs, &BTreeMap::new()), []);
+}
+
+#[test]
+fn every_guess_comes_with_a_card_that_builds_its_head() {
+    let shapes: [&[usize]; 8] = [
+        &[1, 3549, 124],
+        &[1, 3598, 112],
+        &[1, 25_200, 85],
+        &[1, 84, 8400],
+        &[1, 8400, 85],
+        &[1, 300, 84],
+        &[1, 300, 6],
+        &[1, 7],
+    ];
+    for shape in shapes {
+        for side in [416, 640] {
+            let output = [tensor("output", shape)];
+            for guess in fitting(&output, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new()) {
+                let text = guess.card.replace("file = \"names.txt\"", "names = []");
+                let card = crate::card::Card::from_toml(&text, std::path::Path::new("net.toml"));
+                let card = card.unwrap_or_else(|error| panic!("{error}\n{text}"));
+                let size = (side as u32, side as u32);
+                assert!(build(&card.head, &output, size, card.classes.len()).is_ok(), "{shape:?} {text}");
+            }
+        }
+    }
+}
+
+fn specs() -> impl Strategy<Value = HeadSpec> {
+    let keypoints =
+        || prop::option::of((0..4_usize, any::<bool>()).prop_map(|(count, scored)| Keypoints { count, scored }));
+    let background = || prop::sample::select(vec![Background::None, Background::First, Background::Last]);
+    let activation = || prop::sample::select(vec![Activation::None, Activation::Sigmoid, Activation::Softmax]);
+    let unit = || prop::sample::select(vec![BoxUnit::Pixels, BoxUnit::Normalized]);
+    let strides = || prop::collection::vec(0..40_u32, 0..4);
+    prop_oneof![
+        (0..3_usize).prop_map(|masks| HeadSpec::Yolov5 { masks }),
+        (keypoints(), 0..3_usize).prop_map(|(keypoints, masks)| HeadSpec::Yolov8 { keypoints, masks }),
+        (keypoints(), unit()).prop_map(|(keypoints, unit)| HeadSpec::YoloNms { keypoints, unit }),
+        (any::<bool>(), strides()).prop_map(|(decoded, strides)| HeadSpec::Yolox(YoloxSpec { decoded, strides })),
+        (strides(), 0..3_usize, any::<bool>()).prop_map(|(strides, reg_max, sigmoid)| {
+            HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true })
+        }),
+        (background(), activation()).prop_map(|(background, activation)| {
+            HeadSpec::Ssd(SsdSpec { background, activation, ..SsdSpec::default() })
+        }),
+        (prop::option::of(background()), prop::option::of(activation())).prop_map(|(background, activation)| {
+            HeadSpec::Detr(DetrSpec { background, activation, ..DetrSpec::default() })
+        }),
+        (any::<bool>(), 0..9_u32, any::<bool>()).prop_map(|(face, stride, sigmoid)| {
+            let style = if face { HeatmapStyle::CenterFace } else { HeatmapStyle::CenterNet };
+            let (heat, size, offset, landmarks) = (None, None, None, None);
+            HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, heat, size, offset, landmarks })
+        }),
+        (prop::option::of(activation()), background())
+            .prop_map(|(activation, background)| HeadSpec::Classifier { activation, background }),
+    ]
+}
+
+/// Any small shape, often one that a head reads.
+fn shapes() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![
+        prop::collection::vec(0..9_usize, 0..8),
+        (1..20_usize, 0..20_usize).prop_map(|(a, b)| vec![1, a, b]),
+        (1..12_usize, 0..5_usize, 0..5_usize).prop_map(|(c, h, w)| vec![1, c, h, w]),
+        (0..20_usize).prop_map(|n| vec![1, n]),
+        (0..20_usize).prop_map(|n| vec![n]),
+    ]
+}
+
+fn values() -> impl Strategy<Value = f32> {
+    prop_oneof![
+        4 => -2.0..2.0_f32,
+        1 => any::<f32>(),
+        1 => prop::sample::select(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -0.0, 1e30]),
+    ]
+}
+
+fn outputs() -> impl Strategy<Value = Vec<(String, DType, Vec<usize>, Vec<f32>)>> {
+    let name = prop::sample::select(vec!["boxes", "scores", "labels", "num", "hm", "wh", "reg", "output", "logits"]);
+    let dtype = prop::sample::select(vec![DType::F32, DType::F32, DType::F16, DType::I64, DType::U8]);
+    let output = (name, dtype, shapes(), prop::collection::vec(values(), 1..40))
+        .prop_map(|(name, dtype, shape, values)| (name.to_owned(), dtype, shape, values));
+    prop::collection::vec(output, 0..7)
+}
+
+/// Outputs of the shapes that a head reads, for `classes` classes and `rows` rows where those are free.
+fn right_outputs(spec: &HeadSpec, classes: usize, rows: usize, size: (u32, u32), variant: usize) -> Vec<TensorInfo> {
+    let cells = |strides: &[u32], ceil: bool| -> usize {
+        let side = |n: u32, s: u32| (if ceil { n.div_ceil(s.max(1)) } else { n / s.max(1) }) as usize;
+        strides.iter().map(|&s| side(size.0, s) * side(size.1, s)).sum()
+    };
+    let besides = |background: Background| usize::from(background != Background::None);
+    let chosen = || vec![tensor("boxes", &[1, rows, 4]), tensor("scores", &[1, rows]), integers("labels", &[1, rows])];
+    let points = |keypoints: Option<Keypoints>| keypoints.map_or(0, |k| k.values());
+    let scored = |width: usize| vec![tensor("boxes", &[1, rows, 4]), tensor("scores", &[1, rows, width])];
+    match spec {
+        HeadSpec::Yolov5 { masks } => vec![tensor("output", &[1, rows, 5 + classes + masks])],
+        HeadSpec::Yolov8 { keypoints, masks } => {
+            let width = 4 + classes + points(*keypoints) + masks;
+            vec![tensor("output", &if variant == 0 { [1, width, rows] } else { [1, rows, width] })]
+        }
+        HeadSpec::YoloNms { keypoints, .. } => match variant {
+            0 => vec![tensor("output", &[1, rows, 6 + points(*keypoints)])],
+            1 => vec![tensor("output", &[rows, 7])],
+            _ => chosen().into_iter().chain([tensor("num", &[1, 1])]).collect(),
+        },
+        HeadSpec::Yolox(spec) => vec![tensor("output", &[1, cells(&spec.strides, false), 5 + classes])],
+        HeadSpec::Nanodet(spec) if variant == 0 => {
+            vec![tensor("output", &[1, cells(&spec.strides, true), classes + 4 * (spec.reg_max + 1)])]
+        }
+        HeadSpec::Nanodet(spec) => spec
+            .strides
+            .iter()
+            .map(|&stride| cells(&[stride], true))
+            .flat_map(|n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, 4 * (spec.reg_max + 1)])])
+            .collect(),
+        HeadSpec::Ssd(spec) if variant == 0 => scored(classes + besides(spec.background)),
+        HeadSpec::Ssd(_) => chosen(),
+        HeadSpec::Detr(spec) => match variant {
+            0 => {
+                let last =
+                    if spec.activation == Some(Activation::Softmax) { Background::Last } else { Background::None };
+                scored(classes + besides(spec.background.unwrap_or(last)))
+            }
+            1 => chosen(),
+            _ => vec![tensor("output", &[1, rows, 4 + classes])],
+        },
+        HeadSpec::Heatmap(spec) => {
+            let planes = if spec.style == HeatmapStyle::CenterFace { 1 } else { classes };
+            [("hm", planes), ("wh", 2), ("reg", 2), ("landmarks", 10)].map(|(n, c)| tensor(n, &[1, c, rows, 3])).into()
+        }
+        HeadSpec::Classifier { background, .. } => vec![tensor("output", &[1, classes + besides(*background)])],
+    }
+}
+
+/// Decodes made-up bytes twice; what comes out must be finite and pass the threshold.
+fn decode_garbage(
+    head: &mut Box<dyn Head>,
+    infos: &[TensorInfo],
+    shapes: &[Vec<usize>],
+    values: &[f32],
+    size: (u32, u32),
+    score_threshold: f32,
+) -> Result<(), TestCaseError> {
+    let mut left = values.iter().cycle();
+    let bytes: Vec<Vec<u8>> = infos
+        .iter()
+        .zip(shapes)
+        .map(|(info, shape)| {
+            let size = shape.iter().product::<usize>() * info.dtype.size_bytes();
+            left.by_ref().flat_map(|v| v.to_ne_bytes()).take(size).collect()
+        })
+        .collect();
+    let named: Vec<NamedOutput<'_>> = infos
+        .iter()
+        .zip(shapes)
+        .zip(&bytes)
+        .map(|((info, shape), bytes)| NamedOutput {
+            name: &info.name,
+            tensor: TensorRef::new(info.dtype, shape, bytes).unwrap(),
+        })
+        .collect();
+    let mut out = Decoded::default();
+    for _ in 0..2 {
+        let input = HeadInput { outputs: &named, input_size: size, score_threshold };
+        if head.decode(&input, &mut out).is_ok() {
+            for candidate in &out.candidates {
+                prop_assert!(candidate.box_in_input.iter().all(|v| v.is_finite()), "{candidate:?}");
+                prop_assert!(candidate.score.is_finite() && candidate.score >= score_threshold, "{candidate:?}");
+                let points = out.keypoints_of(candidate.row);
+                prop_assert!(points.iter().all(|p| p.x.is_finite() && p.y.is_finite()), "{points:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn thresholds() -> impl Strategy<Value = f32> {
+    prop_oneof![Just(0.0_f32), 0.0..1.0_f32, Just(1.0)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_outputs_make_a_head_panic_and_what_it_gives_is_finite(
+        spec in specs(),
+        outputs in outputs(),
+        size in (0..70_u32, 0..70_u32),
+        class_count in 0..4_usize,
+        score_threshold in thresholds(),
+        declared in 0..3_usize,
+    ) {
+        let infos: Vec<TensorInfo> = outputs.iter().map(|(name, dtype, shape, _)| {
+            let dims = shape.iter().map(|&n| if declared == 1 { Dim::Dynamic(String::new()) } else { Dim::Fixed(n) });
+            TensorInfo { name: name.clone(), dtype: *dtype, shape: (declared != 2).then(|| dims.collect()) }
+        }).collect();
+        let Ok(mut head) = build(&spec, &infos, size, class_count) else { return Ok(()) };
+        let shapes: Vec<Vec<usize>> = outputs.iter().map(|(_, _, shape, _)| shape.clone()).collect();
+        let values: Vec<f32> = outputs.iter().flat_map(|(_, _, _, values)| values.clone()).chain([0.5]).collect();
+        decode_garbage(&mut head, &infos, &shapes, &values, size, score_threshold)?;
+    }
+
+    #[test]
+    fn right_shapes_of_garbage_are_decoded_without_a_panic(
+        spec in specs(),
+        classes in 1..4_usize,
+        rows in 0..9_usize,
+        size in (0..70_u32, 0..70_u32),
+        variant in 0..3_usize,
+        values in prop::collection::vec(values(), 1..200),
+        score_threshold in thresholds(),
+        half in any::<bool>(),
+    ) {
+        let mut infos = right_outputs(&spec, classes, rows, size, variant);
+        for info in infos.iter_mut().filter(|info| half && info.dtype == DType::F32) {
+            info.dtype = DType::F16;
+        }
+        let shapes: Vec<Vec<usize>> = infos
+            .iter()
+            .map(|info| info.shape.iter().flatten().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 0 }).collect())
+            .collect();
+        // A few combinations contradict themselves: no strides, a background on top of chosen classes.
+        if let Ok(mut head) = build(&spec, &infos, size, classes) {
+            decode_garbage(&mut head, &infos, &shapes, &values, size, score_threshold)?;
+        }
+    }
+
+    #[test]
+    fn no_shapes_make_the_guess_panic(outputs in outputs(), sides in prop::collection::vec(0..700_usize, 0..5)) {
+        let infos: Vec<TensorInfo> =
+            outputs.iter().map(|(name, dtype, shape, _)| TensorInfo { dtype: *dtype, ..tensor(name, shape) }).collect();
+        fitting(&infos, &[tensor("images", &sides)], &BTreeMap::new());
+    }
+}
