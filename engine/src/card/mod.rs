@@ -120,23 +120,15 @@ impl Card {
             Some(path) => parse(&text_of(path)?, path)?,
             None => (without_card(model, &beside, metadata, inputs, outputs)?, false),
         };
-        let takes_bytes = card.picture_input(inputs).is_some_and(|i| matches!(inputs[i].dtype, DType::U8 | DType::I8));
-        if takes_bytes && !scaled {
+        let is_picture = |input: &&TensorInfo| match &card.input.name {
+            Some(name) => input.name == *name,
+            None => !card.extra_inputs.contains_key(&input.name),
+        };
+        let picture = inputs.iter().find(is_picture);
+        if !scaled && picture.is_some_and(|input| matches!(input.dtype, DType::U8 | DType::I8)) {
             card.input.scale = 1.0;
         }
         Ok(card)
-    }
-
-    /// Which of the inputs takes the picture: the one that the card names, else the first of four dimensions that is
-    /// none of its extra inputs, else the only one.
-    pub fn picture_input(&self, inputs: &[TensorInfo]) -> Option<usize> {
-        if let Some(name) = &self.input.name {
-            return inputs.iter().position(|input| input.name == *name);
-        }
-        let free = |input: &TensorInfo| !self.extra_inputs.contains_key(&input.name);
-        let four = |input: &TensorInfo| input.shape.as_ref().is_some_and(|shape| shape.len() == 4);
-        let only = || if inputs.len() == 1 { Some(0) } else { None };
-        inputs.iter().position(|input| free(input) && four(input)).or_else(only)
     }
 }
 

@@ -204,15 +204,6 @@ fn bytes_are_fed_as_bytes() {
     assert_eq!(scale("[input]\nscale = 0.5\n[head]\nfamily = \"ssd\"\n"), 0.5);
 }
 
-#[test]
-fn the_picture_is_the_input_of_four_dimensions_or_the_named_one() {
-    let inputs = [tensor("orig_target_sizes", &[1, 2]), tensor("images", &[1, 3, 640, 640])];
-    let mut card = card("[head]\nfamily = \"detr\"\n");
-    assert_eq!(card.picture_input(&inputs), Some(1));
-    card.input.name = Some("none".to_owned());
-    assert_eq!(card.picture_input(&inputs), None);
-}
-
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "(\\PC|[\n\"='\\[\\]{}#.,0-9a-z]){0,200}") {

@@ -38,8 +38,7 @@ struct Idea {
 pub(crate) fn picture_size(inputs: &[TensorInfo]) -> Option<(u32, u32)> {
     inputs.iter().find_map(|input| {
         let shape = input.shape.as_deref()?;
-        let fixed: Vec<Option<usize>> =
-            shape.iter().map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect();
+        let fixed: Vec<Option<usize>> = shape.iter().map(Dim::fixed).collect();
         let (h, w) = match fixed[..] {
             [_, Some(1 | 3), h, w] => (h?, w?),
             [_, h, w, Some(1 | 3)] => (h?, w?),

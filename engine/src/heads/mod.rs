@@ -28,7 +28,6 @@ mod tests;
 
 pub(crate) use fitting::picture_size;
 pub use fitting::{HeadGuess, fitting};
-pub use shapes::declared_shape_text;
 pub use spec::{Family, HeadSpec};
 use visiond_kernels::nms::Candidate;
 use visiond_kernels::tensor::TensorRef;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use visiond_kernels::tensor::{DType, ShapeText};
 
 use super::NamedOutput;
-use crate::engine::{Dim, TensorInfo};
+use crate::engine::{TensorInfo, dims_text};
 
 /// More dimensions than any head reads.
 const MAX_RANK: usize = 6;
@@ -120,20 +120,6 @@ fn list(names_and_shapes: impl Iterator<Item = (String, DType, String)>) -> Stri
     if text.is_empty() { "no output".to_owned() } else { text }
 }
 
-/// A declared shape as people write it: `[batch, 84, 8400]`, `?` for what has no name.
-pub fn declared_shape_text(shape: Option<&[Dim]>) -> String {
-    let Some(dims) = shape else { return "of unknown shape".to_owned() };
-    let dims: Vec<String> = dims
-        .iter()
-        .map(|dim| match dim {
-            Dim::Fixed(number) => number.to_string(),
-            Dim::Dynamic(name) if name.is_empty() => "?".to_owned(),
-            Dim::Dynamic(name) => name.clone(),
-        })
-        .collect();
-    format!("[{}]", dims.join(", "))
-}
-
 impl Outputs for &[TensorInfo] {
     fn count(&self) -> usize {
         self.len()
@@ -150,18 +136,12 @@ impl Outputs for &[TensorInfo] {
     fn shape(&self, index: usize) -> Shape {
         match &self[index].shape {
             None => Shape { rank: None, dims: [None; MAX_RANK], real: false },
-            Some(dims) => Shape::new(
-                dims.iter().map(|dim| match dim {
-                    Dim::Fixed(number) => Some(*number),
-                    Dim::Dynamic(_) => None,
-                }),
-                false,
-            ),
+            Some(dims) => Shape::new(dims.iter().map(|dim| dim.fixed()), false),
         }
     }
 
     fn describe(&self) -> String {
-        list(self.iter().map(|o| (o.name.clone(), o.dtype, declared_shape_text(o.shape.as_deref()))))
+        list(self.iter().map(|o| (o.name.clone(), o.dtype, dims_text(&o.shape))))
     }
 }
 

@@ -1,1 +1,141 @@
-//! Metadata as exports carry it.
+//! Metadata as exports carry it, and as they should not.
+
+use super::*;
+use crate::engine::Dim;
+use visiond_kernels::tensor::DType;
+
+fn tensor(name: &str, shape: &[i32]) -> TensorInfo {
+    let dim = |&n: &i32| usize::try_from(n).map_or_else(|_| Dim::Dynamic("anchors".to_owned()), Dim::Fixed);
+    TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape.iter().map(dim).collect()) }
+}
+
+fn metadata(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let pairs = [("author", "Ultralytics"), ("stride", "32"), ("imgsz", "[480, 640]")].iter().chain(pairs);
+    pairs.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+fn coco() -> String {
+    format!("{{{}}}", (0..80).map(|i| format!("{i}: 'c{i}'")).collect::<Vec<_>>().join(", "))
+}
+
+fn card_of(pairs: &[(&str, &str)], input: &[i32], outputs: &[&[i32]]) -> Result<Card, UltralyticsError> {
+    let outputs: Vec<TensorInfo> = outputs.iter().map(|shape| tensor("output", shape)).collect();
+    card(&metadata(pairs), &[tensor("images", input)], &outputs).unwrap()
+}
+
+const FIXED: &[i32] = &[1, 3, 480, 640];
+
+fn head_of(pairs: &[(&str, &str)], outputs: &[&[i32]]) -> HeadSpec {
+    card_of(pairs, FIXED, outputs).unwrap_or_else(|error| panic!("{error}")).head
+}
+
+#[test]
+fn a_detector_is_fed_and_read_as_ultralytics_does() {
+    let names = coco();
+    let pairs = [
+        ("names", names.as_str()),
+        ("task", "detect"),
+        ("description", "Ultralytics YOLO11n model trained on coco.yaml"),
+    ];
+    let card = card_of(&pairs, FIXED, &[&[1, 84, 6300]]).unwrap();
+    assert_eq!((card.name.as_str(), card.origin.as_str()), ("YOLO11n", "its Ultralytics metadata"));
+    assert_eq!((card.input.size, card.input.fit, card.input.pad), (None, Fit::Letterbox, 114.0));
+    assert_eq!((card.input.order, card.input.scale), (ChannelOrder::Rgb, 1.0 / 255.0));
+    assert_eq!((card.head, card.classes.len()), (HeadSpec::Yolov8 { keypoints: None, masks: 0 }, 80));
+    assert_eq!((card.score_threshold, card.iou_threshold), (0.25, 0.7));
+}
+
+#[test]
+fn the_size_comes_from_imgsz_where_the_input_is_dynamic() {
+    let names = coco();
+    let pairs = [("names", names.as_str()), ("task", "detect")];
+    let card = card_of(&pairs, &[-1, 3, -1, -1], &[&[-1, 84, -1]]).unwrap();
+    assert_eq!(card.input.size, Some((640, 480)), "imgsz is height, width; a card says width, height");
+    assert_eq!(card.head, HeadSpec::Yolov8 { keypoints: None, masks: 0 });
+}
+
+#[test]
+fn each_task_and_shape_finds_its_head() {
+    let names = coco();
+    let all = ("names", names.as_str());
+    let two = ("names", "{0: 'a', 1: 'b'}");
+    let one = ("names", "['a']");
+    let detect = ("task", "detect");
+    let v8 = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
+    let suppressed = HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels };
+    let v5 = HeadSpec::Yolov5 { masks: 0 };
+
+    assert_eq!(head_of(&[all, detect], &[&[1, 84, 8400]]), v8);
+    assert_eq!(head_of(&[two, detect], &[&[1, 6, 8400]]), v8);
+    assert_eq!(head_of(&[all, detect], &[&[1, 300, 6]]), suppressed);
+    assert_eq!(head_of(&[one, detect], &[&[1, 300, 6]]), suppressed);
+    assert_eq!(head_of(&[all, detect, ("args", "{'batch': 1, 'nms': True}")], &[&[1, -1, 6]]), suppressed);
+    assert_eq!(head_of(&[all, detect, ("end2end", "True")], &[&[-1, 300, 6]]), suppressed);
+    assert_eq!(head_of(&[all, detect, ("end2end", "True")], &[&[1, 84, 8400]]), v8, "exported with end2end=False");
+    assert_eq!(head_of(&[all], &[&[1, 25_200, 85]]), v5);
+    assert_eq!(head_of(&[one], &[&[1, 25_200, 6]]), v5);
+    assert_eq!(head_of(&[all], &[&[1, 25_200, 117], &[1, 32, 160, 160]]), HeadSpec::Yolov5 { masks: 32 });
+    let detr = HeadSpec::Detr(DetrSpec::default());
+    assert_eq!(head_of(&[all, detect, ("description", "Ultralytics rtdetr-l model")], &[&[1, 300, 84]]), detr);
+    assert_eq!(head_of(&[two, detect, ("description", "Ultralytics RT-DETR-l model")], &[&[1, 300, 6]]), detr);
+
+    let segment = ("task", "segment");
+    let masks: &[i32] = &[1, 32, 160, 160];
+    assert_eq!(head_of(&[all, segment], &[&[1, 116, 8400], masks]), HeadSpec::Yolov8 { keypoints: None, masks: 32 });
+    assert_eq!(head_of(&[all, segment, ("end2end", "True")], &[&[1, 300, 38], masks]), suppressed);
+
+    let pose = [("names", "{0: 'person'}"), ("task", "pose"), ("kpt_shape", "[17, 3]")];
+    let keypoints = Some(Keypoints { count: 17, scored: true });
+    assert_eq!(head_of(&pose, &[&[1, 56, 8400]]), HeadSpec::Yolov8 { keypoints, masks: 0 });
+    assert_eq!(head_of(&pose, &[&[1, 300, 57]]), HeadSpec::YoloNms { keypoints, unit: BoxUnit::Pixels });
+}
+
+#[test]
+fn a_classifier_sees_the_centre_and_rt_detr_the_whole_stretched() {
+    let names = coco();
+    let classifier = card_of(&[("names", &names), ("task", "classify")], &[1, 3, 224, 224], &[&[1, 80]]).unwrap();
+    assert_eq!((classifier.input.fit, classifier.input.mean), (Fit::Crop { fraction: 1.0 }, [0.0; 3]));
+    assert_eq!(classifier.input.std, [1.0; 3]);
+    let described = [("names", names.as_str()), ("description", "Ultralytics rtdetr-l model")];
+    assert_eq!(card_of(&described, FIXED, &[&[1, 300, 84]]).unwrap().input.fit, Fit::Stretch);
+}
+
+#[test]
+fn other_metadata_is_not_taken_for_theirs() {
+    let other = BTreeMap::from([("author".to_owned(), "Someone".to_owned()), ("names".to_owned(), "{}".to_owned())]);
+    assert!(card(&other, &[], &[]).is_none());
+    assert!(card(&BTreeMap::new(), &[], &[]).is_none());
+}
+
+#[test]
+fn damaged_metadata_is_told_with_its_key() {
+    let refused = |pairs: &[(&str, &str)]| {
+        card_of(pairs, &[1, 3, -1, -1], &[&[1, 84, 8400]]).map(|card| card.head).unwrap_err().to_string()
+    };
+    let names = coco();
+    assert_eq!(
+        refused(&[("names", "{0: 'person', 1: bicycle}")]),
+        "its Ultralytics metadata is damaged: `names` is \"{0: 'person', 1: bicycle}\", with 'b' after 17 bytes instead of \
+         a value: write a model card"
+    );
+    let told = refused(&[("names", "{'person': 0}")]);
+    assert!(told.contains("whose keys are not numbers"), "{told}");
+    let told = refused(&[("names", "{99999999999: 'x'}")]);
+    assert!(told.contains("which numbers a class as no network does"), "{told}");
+    let told = refused(&[("names", "{}")]);
+    assert!(told.contains("names no class"), "{told}");
+    let told = refused(&[("names", &names), ("imgsz", "[-1, 640]")]);
+    assert!(told.contains("`imgsz` is \"[-1, 640]\", not a height and a width"), "{told}");
+    let told = refused(&[("names", &names), ("task", "pose"), ("kpt_shape", "17")]);
+    assert!(told.contains("`kpt_shape`"), "{told}");
+    let told = refused(&[("names", &names), ("task", "obb")]);
+    assert!(told.contains("task is `obb`, which visiond does not read"), "{told}");
+    let told = refused(&[("names", "{0: 'a', 1: 'b', 2: 'c'}")]);
+    assert!(told.contains("task `detect` and 3 classes, which its outputs do not fit"), "{told}");
+}
+
+#[test]
+fn a_gap_in_the_names_is_filled_with_numbers() {
+    let card = card_of(&[("names", "{0: 'a', 2: 'c'}")], FIXED, &[&[1, 7, 8400]]).unwrap();
+    assert_eq!(card.classes, ["a", "1", "c"]);
+}
