@@ -76,8 +76,8 @@ fn kept(frame: &Frame, name: &str) -> Result<Frame, CliError> {
 fn source(name: &str, frames: u64) -> SourceConfig {
     let path = Path::new(name);
     if name == "pattern" {
-        // Nobody waits for a clock here.
-        SourceConfig::Pattern(PatternConfig { fps: 1000.0, max_frames: Some(frames), ..PatternConfig::default() })
+        // Fast, because nobody waits for it here; what it loses meanwhile does not matter.
+        SourceConfig::Pattern(PatternConfig { fps: 1000.0, ..PatternConfig::default() })
     } else if path.is_dir() || is_picture(path) {
         SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
     } else {
