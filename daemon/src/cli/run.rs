@@ -89,7 +89,8 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let config = Config::load(&path).map_err(|errors| CliError::new(Exit::Config, errors))?;
     logging::configure(&config.log);
     let limits = Limits { messages: args.max_frames, duration: args.duration };
-    let outcome = serve(&config, &limits)?;
+    let signals = Signals::register().map_err(system)?;
+    let outcome = serve(&config, &limits, &signals)?;
     if let Some(path) = &args.summary_json {
         write_summary(path, &outcome.summary)?;
     }
@@ -112,10 +113,12 @@ struct Outcome {
     failure: Option<CliError>,
 }
 
-fn serve(config: &Config, limits: &Limits) -> Result<Outcome, CliError> {
-    let system = |error: std::io::Error| CliError::new(Exit::Failure, format!("the system refuses: {error}"));
+fn system(error: std::io::Error) -> CliError {
+    CliError::new(Exit::Failure, format!("the system refuses: {error}"))
+}
+
+fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome, CliError> {
     let stop = Stop::new().map_err(system)?;
-    let signals = Signals::register().map_err(system)?;
     let notifier = Notifier::from_environment();
     notifier.status("loading the networks");
     let Plan { lanes, backends, pictures } = Plan::new(config)?;
@@ -137,7 +140,7 @@ fn serve(config: &Config, limits: &Limits) -> Result<Outcome, CliError> {
     let began = Instant::now();
     let pipeline = Pipeline::start(lanes, &around).map_err(system)?;
 
-    let end = Waiting { config, stop: &stop, signals: &signals, notifier: &notifier, pipeline: &pipeline }
+    let end = Waiting { config, stop: &stop, signals, notifier: &notifier, pipeline: &pipeline }
         .wait(limits.duration.map(|duration| began + duration));
     let seconds = began.elapsed().as_secs_f64();
     notifier.stopping();
@@ -282,3 +285,6 @@ fn write_summary(path: &Path, summary: &Summary) -> Result<(), CliError> {
     text.push('\n');
     fs::write(path, text).map_err(|error| fail(&error))
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,18 +19,23 @@ pub struct Signals {
 impl Signals {
     /// Takes the signals over, for the rest of the process's life.
     pub fn register() -> io::Result<Self> {
-        let (wake, ring) = UnixStream::pair()?;
-        let last = Arc::new(AtomicUsize::new(0));
+        let (signals, ring) = Self::with_ring()?;
         let pending = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
             // In this order: a signal that finds another one pending ends the process with 128 and its number, as a shell
             // would tell a death by it. Children die with us, see `capture::child`.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&pending))?;
             flag::register(signal, Arc::clone(&pending))?;
-            flag::register_usize(signal, Arc::clone(&last), signal as usize)?;
+            flag::register_usize(signal, Arc::clone(&signals.last), signal as usize)?;
             low_level::pipe::register(signal, ring.try_clone()?)?;
         }
-        Ok(Self { wake, last })
+        Ok(signals)
+    }
+
+    /// Not yet bound to a signal, with what stands for one when it is written to.
+    pub fn with_ring() -> io::Result<(Self, UnixStream)> {
+        let (wake, ring) = UnixStream::pair()?;
+        Ok((Self { wake, last: Arc::new(AtomicUsize::new(0)) }, ring))
     }
 
     /// Readable once a signal came.
