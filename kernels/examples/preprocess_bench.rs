@@ -1,6 +1,6 @@
 //! How long a preprocess takes: one JSON line a case, times in microseconds. tests/bench/preprocess runs it beside OpenCV.
 //!
-//!     preprocess_bench [--runs N] [--sampling opencv|exact]
+//!     preprocess_bench [--runs N] [--sampling opencv|exact] [--only FORMAT]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -32,17 +32,21 @@ const CASES: &[(PixelFormat, [u32; 2], [u32; 2], DType)] = &[
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut runs, mut sampling) = (200_usize, Sampling::Opencv);
+    let (mut runs, mut sampling, mut only) = (200_usize, Sampling::Opencv, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next().as_deref()) {
             ("--runs", Some(value)) => runs = value.parse()?,
             ("--sampling", Some("opencv")) => sampling = Sampling::Opencv,
             ("--sampling", Some("exact")) => sampling = Sampling::Exact,
-            _ => return Err("usage: preprocess_bench [--runs N] [--sampling opencv|exact]".into()),
+            ("--only", Some(value)) => only = Some(value.to_owned()),
+            _ => return Err("usage: preprocess_bench [--runs N] [--sampling opencv|exact] [--only FORMAT]".into()),
         }
     }
     for &(format, [width, height], [input_width, input_height], dtype) in CASES {
+        if only.as_ref().is_some_and(|only| only != format.name()) {
+            continue;
+        }
         let mut preprocessor = Preprocessor::new(PreprocessSpec {
             width: input_width,
             height: input_height,

@@ -89,41 +89,55 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> Kernel for Row<'_, N, P, C> {
         let Self { pixel, taps, planes } = self;
         let mut planes = planes.map(|plane| plane.as_chunks_mut::<LANES>().0.iter_mut());
         let columns = taps.columns;
-        let convert = |words: &[u32; LANES], columns: &[u32; LANES]| {
-            let mut block = [[N::Wide::default(); LANES]; C];
-            for lane in 0..LANES {
-                let value = pixel.channels::<FMA>(words[lane], columns[lane]);
-                for channel in 0..C {
-                    block[channel][lane] = value[channel];
-                }
-            }
-            block
-        };
         let low = taps.low.as_chunks::<LANES>().0.iter().zip(columns.low.as_chunks::<LANES>().0);
         let Some(high) = taps.high else {
             for (words, columns) in low {
-                let block = convert(words, columns);
-                for (plane, block) in planes.iter_mut().zip(&block) {
-                    if let Some(out) = plane.next() {
-                        *out = block.map(N::whole);
+                let block = block::<N, P, C, FMA>(pixel, words, columns);
+                for channel in 0..C {
+                    if let Some(out) = planes[channel].next() {
+                        *out = block[channel].map(N::whole);
                     }
                 }
             }
             return;
         };
         let high = high.as_chunks::<LANES>().0.iter().zip(columns.high.as_chunks::<LANES>().0);
-        let [low_weights, high_weights] = columns.weights.each_ref().map(|weights| weights.as_chunks::<LANES>().0);
+        let weights = columns.weights.each_ref().map(|weights| weights.as_chunks::<LANES>().0.iter());
+        let [low_weights, high_weights] = weights;
         for (((low, high), low_weights), high_weights) in low.zip(high).zip(low_weights).zip(high_weights) {
-            let (low, high) = (convert(low.0, low.1), convert(high.0, high.1));
-            for (plane, (low, high)) in planes.iter_mut().zip(low.iter().zip(&high)) {
-                if let Some(out) = plane.next() {
-                    for lane in 0..LANES {
-                        out[lane] = N::mixed::<FMA>([low[lane], high[lane]], [low_weights[lane], high_weights[lane]]);
-                    }
+            let low = block::<N, P, C, FMA>(pixel, low.0, low.1);
+            let high = block::<N, P, C, FMA>(pixel, high.0, high.1);
+            let mut mixed = [[N::NONE; LANES]; C];
+            for channel in 0..C {
+                for lane in 0..LANES {
+                    let weights = [low_weights[lane], high_weights[lane]];
+                    mixed[channel][lane] = N::mixed::<FMA>([low[channel][lane], high[channel][lane]], weights);
+                }
+            }
+            for channel in 0..C {
+                if let Some(out) = planes[channel].next() {
+                    *out = mixed[channel];
                 }
             }
         }
     }
+}
+
+/// The channels of [`LANES`] words.
+#[inline(always)]
+fn block<N: Number, P: Pixel<N, C>, const C: usize, const FMA: bool>(
+    pixel: P,
+    words: &[u32; LANES],
+    columns: &[u32; LANES],
+) -> [[N::Wide; LANES]; C] {
+    let mut block = [[N::Wide::default(); LANES]; C];
+    for lane in 0..LANES {
+        let value = pixel.channels::<FMA>(words[lane], columns[lane]);
+        for channel in 0..C {
+            block[channel][lane] = value[channel];
+        }
+    }
+    block
 }
 
 #[derive(Clone, Copy)]

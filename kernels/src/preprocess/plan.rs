@@ -5,7 +5,7 @@ use super::number::{Along, Number};
 use crate::geometry::Mapping;
 
 /// Row buffers are a multiple of this long, so that loops over them have no tail.
-pub(super) const LANES: usize = 16;
+pub(super) const LANES: usize = 8;
 
 /// Frame sizes whose tables are kept; cameras of one lane rarely have more.
 const KEPT_PLANS: usize = 8;

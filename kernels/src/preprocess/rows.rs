@@ -2,7 +2,7 @@
 
 use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
-use super::fetch::{fetch, words};
+use super::fetch::{fetch, fetch_pairs, words};
 use super::plan::Plan;
 use super::simd::Isa;
 use super::store::RowPair;
@@ -92,9 +92,10 @@ impl<N: ToRgb> Rows<N> {
             Reader::Words(converter) => {
                 let width = plan.padded_width();
                 let [low, high] = self.words.each_mut().map(|words| &mut words[..width]);
-                fetch(source.frame, y, &columns.low, low);
-                if !columns.single {
-                    fetch(source.frame, y, &columns.high, high);
+                if columns.single {
+                    fetch(source.frame, y, &columns.low, low);
+                } else {
+                    fetch_pairs(source.frame, y, &columns.low, low, high);
                 }
                 let taps = Taps { columns, low, high: (!columns.single).then_some(high) };
                 converter.resample(source.isa, &taps, planes);
