@@ -2,7 +2,7 @@
 //!
 //! Colour comes first and resampling second, because clamping to 0..=255 is not linear.
 
-use super::fetch::Words;
+use super::fetch::{Words, words};
 use super::number::Number;
 use super::plan::{Axis, LANES};
 use super::simd::{Isa, Kernel};
@@ -12,10 +12,12 @@ use crate::frame::PixelFormat;
 
 /// How a frame's words become RGB.
 pub(super) enum Converter<N: ToRgb> {
-    /// 4:2:2 packed: two pixels a word.
-    YuvPairs(Words, N::Yuv),
-    /// One pixel a word.
-    YuvPixels(Words, N::Yuv),
+    /// Packed 4:2:2.
+    Packed(Words, N::Yuv),
+    /// NV12 and NV21.
+    Semiplanar(Words, N::Yuv),
+    /// I420.
+    Planar(Words, N::Yuv),
     /// Already RGB.
     Rgb(Words),
     /// One component.
@@ -24,10 +26,12 @@ pub(super) enum Converter<N: ToRgb> {
 
 impl<N: ToRgb> Converter<N> {
     /// The converter of a format's words.
-    pub(super) fn new(format: PixelFormat, words: Words, color: ColorDescription) -> Self {
+    pub(super) fn new(format: PixelFormat, color: ColorDescription) -> Self {
+        let words = words(format);
         match format {
-            PixelFormat::Yuyv | PixelFormat::Uyvy => Self::YuvPairs(words, N::yuv(color)),
-            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 => Self::YuvPixels(words, N::yuv(color)),
+            PixelFormat::Yuyv | PixelFormat::Uyvy => Self::Packed(words, N::yuv(color)),
+            PixelFormat::Nv12 | PixelFormat::Nv21 => Self::Semiplanar(words, N::yuv(color)),
+            PixelFormat::I420 => Self::Planar(words, N::yuv(color)),
             PixelFormat::Grey => Self::Grey(N::grey(color)),
             _ => Self::Rgb(words),
         }
@@ -38,8 +42,9 @@ impl<N: ToRgb> Converter<N> {
     /// About a nanosecond for 16 pixels of RGB, two for YUV, twice that where two columns are mixed.
     pub(super) fn resample(&self, isa: Isa, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
         match *self {
-            Self::YuvPairs(words, yuv) => resample(isa, YuvPairs(words, yuv), taps, planes),
-            Self::YuvPixels(words, yuv) => resample(isa, YuvPixels(words, yuv), taps, planes),
+            Self::Packed(words, yuv) => resample(isa, Packed(words, yuv), taps, planes),
+            Self::Semiplanar(words, yuv) => resample(isa, Semiplanar(words, yuv), taps, planes),
+            Self::Planar(words, yuv) => resample(isa, Planar(words, yuv), taps, planes),
             Self::Rgb(words) => resample(isa, words, taps, planes),
             Self::Grey(grey) => {
                 if let [plane, ..] = planes {
@@ -54,10 +59,8 @@ impl<N: ToRgb> Converter<N> {
 pub(super) struct Taps<'a, N> {
     /// Source columns and weights.
     pub(super) columns: &'a Axis<N>,
-    /// Words of the left pixels.
-    pub(super) low: &'a [u32],
-    /// Words of the right pixels; `None` when none has any weight.
-    pub(super) high: Option<&'a [u32]>,
+    /// Of single columns the words, the second slice unused; of pairs both words.
+    pub(super) words: [&'a [u32]; 2],
 }
 
 fn resample<N: Number, P: Pixel<N, 3>>(isa: Isa, pixel: P, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
@@ -68,10 +71,12 @@ fn resample<N: Number, P: Pixel<N, 3>>(isa: Isa, pixel: P, taps: &Taps<'_, N>, p
     }
 }
 
-/// A word's way to `C` channels.
+/// The way from words to `C` channels.
 trait Pixel<N: Number, const C: usize>: Copy {
     /// Channels of the pixel in column `x`.
-    fn channels<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; C];
+    fn one<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; C];
+    /// Channels of the pixels in columns `x` and `x + 1`.
+    fn two<const FMA: bool>(self, words: [u32; 2], x: u32) -> [[N::Wide; C]; 2];
 }
 
 /// One row: convert, mix, store.
@@ -89,83 +94,109 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> Kernel for Row<'_, N, P, C> {
         let Self { pixel, taps, planes } = self;
         let mut planes = planes.map(|plane| plane.as_chunks_mut::<LANES>().0.iter_mut());
         let columns = taps.columns;
-        let low = taps.low.as_chunks::<LANES>().0.iter().zip(columns.low.as_chunks::<LANES>().0);
-        let Some(high) = taps.high else {
-            for (words, columns) in low {
-                let block = block::<N, P, C, FMA>(pixel, words, columns);
-                for channel in 0..C {
-                    if let Some(out) = planes[channel].next() {
-                        *out = block[channel].map(N::whole);
-                    }
-                }
-            }
-            return;
-        };
-        let high = high.as_chunks::<LANES>().0.iter().zip(columns.high.as_chunks::<LANES>().0);
-        let weights = columns.weights.each_ref().map(|weights| weights.as_chunks::<LANES>().0.iter());
-        let [low_weights, high_weights] = weights;
-        for (((low, high), low_weights), high_weights) in low.zip(high).zip(low_weights).zip(high_weights) {
-            let low = block::<N, P, C, FMA>(pixel, low.0, low.1);
-            let high = block::<N, P, C, FMA>(pixel, high.0, high.1);
-            let mut mixed = [[N::NONE; LANES]; C];
-            for channel in 0..C {
-                for lane in 0..LANES {
-                    let weights = [low_weights[lane], high_weights[lane]];
-                    mixed[channel][lane] = N::mixed::<FMA>([low[channel][lane], high[channel][lane]], weights);
-                }
-            }
+        let [first, second] = taps.words.map(|words| words.as_chunks::<LANES>().0);
+        let words = columns.low.as_chunks::<LANES>().0.iter().zip(first);
+        let [low_weights, high_weights] = columns.weights.each_ref().map(|weights| weights.as_chunks::<LANES>().0);
+        let weights = low_weights.iter().zip(high_weights);
+        let mut store = |block: [[N; LANES]; C]| {
             for channel in 0..C {
                 if let Some(out) = planes[channel].next() {
-                    *out = mixed[channel];
+                    *out = block[channel];
                 }
             }
+        };
+        let mut block = [[N::NONE; LANES]; C];
+        if columns.single {
+            for (x, words) in words {
+                for lane in 0..LANES {
+                    let pixel = pixel.one::<FMA>(words[lane], x[lane]);
+                    for channel in 0..C {
+                        block[channel][lane] = N::whole(pixel[channel]);
+                    }
+                }
+                store(block);
+            }
+            return;
+        }
+        for (((x, first), second), (low_weights, high_weights)) in words.zip(second).zip(weights) {
+            for lane in 0..LANES {
+                let [low, high] = pixel.two::<FMA>([first[lane], second[lane]], x[lane]);
+                for channel in 0..C {
+                    let weights = [low_weights[lane], high_weights[lane]];
+                    block[channel][lane] = N::mixed::<FMA>([low[channel], high[channel]], weights);
+                }
+            }
+            store(block);
         }
     }
-}
-
-/// The channels of [`LANES`] words.
-#[inline(always)]
-fn block<N: Number, P: Pixel<N, C>, const C: usize, const FMA: bool>(
-    pixel: P,
-    words: &[u32; LANES],
-    columns: &[u32; LANES],
-) -> [[N::Wide; LANES]; C] {
-    let mut block = [[N::Wide::default(); LANES]; C];
-    for lane in 0..LANES {
-        let value = pixel.channels::<FMA>(words[lane], columns[lane]);
-        for channel in 0..C {
-            block[channel][lane] = value[channel];
-        }
-    }
-    block
 }
 
 #[derive(Clone, Copy)]
-struct YuvPairs<Y>(Words, Y);
+struct Packed<Y>(Words, Y);
 
-impl<N: ToRgb> Pixel<N, 3> for YuvPairs<N::Yuv> {
+impl<N: ToRgb> Pixel<N, 3> for Packed<N::Yuv> {
     #[inline(always)]
-    fn channels<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; 3] {
+    fn one<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; 3] {
         let Words { first, second, third } = self.0;
         N::rgb::<FMA>(&self.1, byte(word >> ((x & 1) * 16), first), byte(word, second), byte(word, third))
     }
-}
 
-#[derive(Clone, Copy)]
-struct YuvPixels<Y>(Words, Y);
-
-impl<N: ToRgb> Pixel<N, 3> for YuvPixels<N::Yuv> {
     #[inline(always)]
-    fn channels<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
-        let Words { first, second, third } = self.0;
-        N::rgb::<FMA>(&self.1, byte(word, first), byte(word, second), byte(word, third))
+    fn two<const FMA: bool>(self, [word, next]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
+        let neighbour = if x & 1 == 0 { word } else { next };
+        [Pixel::<N, 3>::one::<FMA>(self, word, x), Pixel::<N, 3>::one::<FMA>(self, neighbour, x + 1)]
     }
 }
 
+#[derive(Clone, Copy)]
+struct Semiplanar<Y>(Words, Y);
+
+impl<N: ToRgb> Pixel<N, 3> for Semiplanar<N::Yuv> {
+    #[inline(always)]
+    fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
+        let Words { first, second, third } = self.0;
+        N::rgb::<FMA>(&self.1, byte(word, first), byte(word, second), byte(word, third))
+    }
+
+    #[inline(always)]
+    fn two<const FMA: bool>(self, [luma, chroma]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
+        // Chroma stands one byte lower here than behind the luma of a single pixel.
+        let word = luma & 0xff | chroma << 8;
+        let neighbour = luma >> 8 | (chroma >> ((x & 1) * 16)) << 8;
+        [word, neighbour].map(|word| Pixel::<N, 3>::one::<FMA>(self, word, x))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Planar<Y>(Words, Y);
+
+impl<N: ToRgb> Pixel<N, 3> for Planar<N::Yuv> {
+    #[inline(always)]
+    fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
+        let Words { first, second, third } = self.0;
+        N::rgb::<FMA>(&self.1, byte(word, first), byte(word, second), byte(word, third))
+    }
+
+    #[inline(always)]
+    fn two<const FMA: bool>(self, [luma_cb, cr]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
+        let shift = (x & 1) * 8;
+        [
+            N::rgb::<FMA>(&self.1, byte(luma_cb, 0), byte(luma_cb, 16), byte(cr, 0)),
+            N::rgb::<FMA>(&self.1, byte(luma_cb, 8), byte(luma_cb >> shift, 16), byte(cr >> shift, 0)),
+        ]
+    }
+}
+
+/// Red, green and blue.
 impl<N: Number> Pixel<N, 3> for Words {
     #[inline(always)]
-    fn channels<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
+    fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
         [self.first, self.second, self.third].map(|shift| N::wide(byte(word, shift)))
+    }
+
+    #[inline(always)]
+    fn two<const FMA: bool>(self, words: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
+        words.map(|word| Pixel::<N, 3>::one::<FMA>(self, word, x))
     }
 }
 
@@ -175,8 +206,13 @@ struct Luma<P>(P);
 
 impl<N: Number, P: Pixel<N, 3>> Pixel<N, 1> for Luma<P> {
     #[inline(always)]
-    fn channels<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; 1] {
-        [N::luma::<FMA>(self.0.channels::<FMA>(word, x))]
+    fn one<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; 1] {
+        [N::luma::<FMA>(self.0.one::<FMA>(word, x))]
+    }
+
+    #[inline(always)]
+    fn two<const FMA: bool>(self, words: [u32; 2], x: u32) -> [[N::Wide; 1]; 2] {
+        self.0.two::<FMA>(words, x).map(|rgb| [N::luma::<FMA>(rgb)])
     }
 }
 
@@ -185,8 +221,13 @@ struct GreyPixel<G>(G);
 
 impl<N: ToRgb> Pixel<N, 1> for GreyPixel<N::Grey> {
     #[inline(always)]
-    fn channels<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 1] {
+    fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 1] {
         [N::grey_value::<FMA>(&self.0, byte(word, 0))]
+    }
+
+    #[inline(always)]
+    fn two<const FMA: bool>(self, words: [u32; 2], x: u32) -> [[N::Wide; 1]; 2] {
+        words.map(|word| Pixel::<N, 1>::one::<FMA>(self, word, x))
     }
 }
 

@@ -1,14 +1,14 @@
-//! A frame's row, at the columns that are needed, into one 32-bit word a pixel.
+//! A frame's row, at the columns that are needed, into one 32-bit word a pixel or two words a pair of neighbours.
 //!
-//! One load a pixel for packed formats, two for NV12 and NV21, three for I420; nothing is computed here. What stands in
-//! which byte of the word is said by [`Words`].
+//! Loads and stores of raw bytes, nothing is computed here: scattered loads do not vectorise, everything behind them does.
+//! What stands where in the words is said here and read by [`super::convert`].
 
 use crate::frame::{FrameView, PixelFormat};
 
-/// Where a pixel's three components stand in its word, as shifts in bits.
+/// Where a pixel's three components stand in the word that [`fetch`] makes of it, as shifts in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Words {
-    /// Y, red or grey, of an even column.
+    /// Y, red or grey. For packed 4:2:2, whose words hold two pixels, that of an even column; an odd one's is 16 bits up.
     pub(super) first: u32,
     /// Cb or green.
     pub(super) second: u32,
@@ -19,7 +19,6 @@ pub(super) struct Words {
 /// The words that [`fetch`] makes of a format. (A mosaic has none.)
 pub(super) fn words(format: PixelFormat) -> Words {
     let (first, second, third) = match format {
-        // A word holds two pixels; an odd column's Y is 16 bits further up.
         PixelFormat::Yuyv => (0, 8, 24),
         PixelFormat::Uyvy => (8, 0, 16),
         PixelFormat::Nv21 => (0, 16, 8),
@@ -66,72 +65,50 @@ pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut 
     }
 }
 
-/// Columns this close to the right edge are read one by one, because [`fetch_pairs`] reads 8 bytes from a column on.
+/// Columns this close to the right edge are read with care, because [`fetch_pairs`] reads 8 bytes from a column on.
 const EDGE: usize = 4;
 
-/// Reads row `y` of a frame at `columns` and at each one's right neighbour (the column itself at the right edge).
+/// Reads row `y` of a frame at `columns` and their right neighbours: two words for each pair.
 ///
-/// One load of each plane brings both pixels: about half the time of two [`fetch`]es.
-pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], low: &mut [u32], high: &mut [u32]) {
-    let width = frame.width() as usize;
-    let inner = columns.partition_point(|&x| x as usize + EDGE <= width);
-    let (columns, edge) = columns.split_at(inner);
-    let (low, low_edge) = low.split_at_mut(inner);
-    let (high, high_edge) = high.split_at_mut(inner);
-    for ((&x, low), high) in edge.iter().zip(low_edge).zip(high_edge) {
-        fetch(frame, y, &[x], std::slice::from_mut(low));
-        fetch(frame, y, &[(x + 1).min(frame.width() - 1)], std::slice::from_mut(high));
-    }
-    // The chroma of the right neighbour is the next one where the column is odd.
-    let odd = |x: usize| (x & 1) as u32;
+/// - Packed 4:2:2: the column's four bytes, and the next four.
+/// - NV12, NV21: two bytes of luma; two chroma pairs, from the column's on.
+/// - I420: two bytes of luma and, above them, two of Cb; two of Cr.
+/// - Others: the column's word, its neighbour's word.
+///
+/// What lies beyond the right edge is 0 and must have no weight. One load a plane: about half the time of two [`fetch`]es.
+pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out: [&mut [u32]; 2]) {
+    let inner = columns.partition_point(|&x| x as usize + EDGE <= frame.width() as usize);
     match frame.format() {
         PixelFormat::Yuyv | PixelFormat::Uyvy => {
             let row = row(frame, 0, y);
-            each_pair(columns, low, high, |x| {
-                let two = u64::from_le_bytes(read(row, x / 2 * 4));
-                [two as u32, (two >> (odd(x) * 32)) as u32]
-            });
+            each_pair(columns, inner, out, |x, inner| halves(read(row, x / 2 * 4, inner)));
         }
         PixelFormat::Nv12 | PixelFormat::Nv21 => {
             let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / 2));
-            each_pair(columns, low, high, |x| {
-                let luma = u32::from(u16::from_le_bytes(read(luma, x)));
-                let two = u32::from_le_bytes(read(chroma, x / 2 * 2));
-                [luma & 0xff | (two & 0xffff) << 8, luma >> 8 | (two >> (odd(x) * 16) & 0xffff) << 8]
+            each_pair(columns, inner, out, |x, inner| {
+                [short(luma, x, inner), u32::from_le_bytes(read(chroma, x / 2 * 2, inner))]
             });
         }
         PixelFormat::I420 => {
             let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / 2), row(frame, 2, y / 2));
-            let two = |row: &[u8], x: usize| u32::from(u16::from_le_bytes(read(row, x)));
-            each_pair(columns, low, high, |x| {
-                let (luma, cb, cr) = (two(luma, x), two(cb, x / 2), two(cr, x / 2));
-                let shift = odd(x) * 8;
-                [
-                    luma & 0xff | (cb & 0xff) << 8 | (cr & 0xff) << 16,
-                    luma >> 8 | (cb >> shift & 0xff) << 8 | (cr >> shift & 0xff) << 16,
-                ]
+            each_pair(columns, inner, out, |x, inner| {
+                [short(luma, x, inner) | short(cb, x / 2, inner) << 16, short(cr, x / 2, inner)]
             });
         }
         PixelFormat::Rgb | PixelFormat::Bgr => {
             let row = row(frame, 0, y);
-            each_pair(columns, low, high, |x| {
-                let two = u64::from_le_bytes(read(row, x * 3));
+            each_pair(columns, inner, out, |x, inner| {
+                let two = u64::from_le_bytes(read(row, x * 3, inner));
                 [two as u32, (two >> 24) as u32]
             });
         }
         PixelFormat::Rgba | PixelFormat::Bgra => {
             let row = row(frame, 0, y);
-            each_pair(columns, low, high, |x| {
-                let two = u64::from_le_bytes(read(row, x * 4));
-                [two as u32, (two >> 32) as u32]
-            });
+            each_pair(columns, inner, out, |x, inner| halves(read(row, x * 4, inner)));
         }
         PixelFormat::Grey => {
             let row = row(frame, 0, y);
-            each_pair(columns, low, high, |x| {
-                let [low, high] = read(row, x);
-                [u32::from(low), u32::from(high)]
-            });
+            each_pair(columns, inner, out, |x, inner| read::<2>(row, x, inner).map(u32::from));
         }
         PixelFormat::Bayer(..) => {}
     }
@@ -142,11 +119,29 @@ fn row<'a>(frame: &FrameView<'a>, plane: usize, y: usize) -> &'a [u8] {
     &frame.planes()[plane].row(y)[..frame.format().row_bytes(plane, frame.width())]
 }
 
+/// `N` bytes of a row from `at` on; near the edge, zeros for those that are beyond.
 #[inline(always)]
-fn read<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut read = [0; N];
-    read.copy_from_slice(&bytes[at..at + N]);
-    read
+fn read<const N: usize>(row: &[u8], at: usize, inner: bool) -> [u8; N] {
+    let mut bytes = [0; N];
+    if inner {
+        bytes.copy_from_slice(&row[at..at + N]);
+    } else {
+        for (byte, &from) in bytes.iter_mut().zip(&row[at..]) {
+            *byte = from;
+        }
+    }
+    bytes
+}
+
+#[inline(always)]
+fn short(row: &[u8], at: usize, inner: bool) -> u32 {
+    u32::from(u16::from_le_bytes(read(row, at, inner)))
+}
+
+#[inline(always)]
+fn halves(bytes: [u8; 8]) -> [u32; 2] {
+    let two = u64::from_le_bytes(bytes);
+    [two as u32, (two >> 32) as u32]
 }
 
 #[inline(always)]
@@ -156,9 +151,15 @@ fn each(columns: &[u32], out: &mut [u32], word: impl Fn(usize) -> u32) {
     }
 }
 
+/// The first `inner` columns are far enough from the edge to be read without care.
 #[inline(always)]
-fn each_pair(columns: &[u32], low: &mut [u32], high: &mut [u32], words: impl Fn(usize) -> [u32; 2]) {
-    for ((low, high), &x) in low.iter_mut().zip(high).zip(columns) {
-        [*low, *high] = words(x as usize);
+fn each_pair(columns: &[u32], inner: usize, out: [&mut [u32]; 2], words: impl Fn(usize, bool) -> [u32; 2]) {
+    let (columns, edge) = columns.split_at(inner);
+    let [(first, first_edge), (second, second_edge)] = out.map(|out| out.split_at_mut(inner));
+    for (&x, (first, second)) in columns.iter().zip(first.iter_mut().zip(second)) {
+        [*first, *second] = words(x as usize, true);
+    }
+    for (&x, (first, second)) in edge.iter().zip(first_edge.iter_mut().zip(second_edge)) {
+        [*first, *second] = words(x as usize, false);
     }
 }

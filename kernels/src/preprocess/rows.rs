@@ -2,7 +2,7 @@
 
 use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
-use super::fetch::{fetch, fetch_pairs, words};
+use super::fetch::{fetch, fetch_pairs};
 use super::plan::Plan;
 use super::simd::Isa;
 use super::store::RowPair;
@@ -28,7 +28,7 @@ impl<'a, N: ToRgb> Source<'a, N> {
         let format = frame.format();
         let reader = match format {
             PixelFormat::Bayer(order, depth) => Reader::Mosaic(order, depth),
-            _ => Reader::Words(Converter::new(format, words(format), frame.color())),
+            _ => Reader::Words(Converter::new(format, frame.color())),
         };
         let planes = if luma || format == PixelFormat::Grey { 1 } else { 3 };
         Self { frame, reader, planes, isa }
@@ -43,7 +43,7 @@ pub(super) struct Rows<N> {
     slots: [[Vec<N>; 3]; 2],
     /// Which row of the frame a slot holds.
     held: [Option<u32>; 2],
-    /// Words of the left and right pixels.
+    /// What was fetched last.
     words: [Vec<u32>; 2],
     mosaic: Mosaic<N>,
 }
@@ -91,14 +91,13 @@ impl<N: ToRgb> Rows<N> {
         match &source.reader {
             Reader::Words(converter) => {
                 let width = plan.padded_width();
-                let [low, high] = self.words.each_mut().map(|words| &mut words[..width]);
+                let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
                 if columns.single {
-                    fetch(source.frame, y, &columns.low, low);
+                    fetch(source.frame, y, &columns.low, first);
                 } else {
-                    fetch_pairs(source.frame, y, &columns.low, low, high);
+                    fetch_pairs(source.frame, y, &columns.low, [&mut *first, &mut *second]);
                 }
-                let taps = Taps { columns, low, high: (!columns.single).then_some(high) };
-                converter.resample(source.isa, &taps, planes);
+                converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
             }
             Reader::Mosaic(order, depth) => {
                 self.mosaic.resample(source.isa, source.frame, (*order, *depth), y, columns, planes);
