@@ -43,9 +43,11 @@ pub(super) trait Number: Copy + Default + PartialEq + 'static {
     fn mixed<const FMA: bool>(channels: [Self::Wide; 2], weights: [Self; 2]) -> Self;
 
     /// The value, 0 to 255, of a row that stands alone.
-    fn value(row: Self) -> f32;
+    fn value(row: Self) -> Self;
     /// The value, 0 to 255, of two rows mixed.
-    fn mixed_value<const FMA: bool>(rows: [Self; 2], weights: [Self; 2]) -> f32;
+    fn mixed_value<const FMA: bool>(rows: [Self; 2], weights: [Self; 2]) -> Self;
+    /// A value as a floating-point number.
+    fn float(value: Self) -> f32;
 
     /// A mosaic's sample.
     fn sample(raw: u16, depth: BayerDepth) -> Self;
@@ -109,6 +111,11 @@ impl Number for f32 {
     #[inline(always)]
     fn mixed_value<const FMA: bool>(rows: [f32; 2], weights: [f32; 2]) -> f32 {
         Self::mixed::<FMA>(rows, weights)
+    }
+
+    #[inline(always)]
+    fn float(value: f32) -> f32 {
+        value
     }
 
     /// Samples beyond their depth's range count as white.
@@ -181,24 +188,27 @@ impl Number for u16 {
     }
 
     #[inline(always)]
-    fn value(row: u16) -> f32 {
-        f32::from(((row >> 5) + 2) >> 2)
+    fn value(row: u16) -> u16 {
+        ((row >> 5) + 2) >> 2
+    }
+
+    /// At most 255: a row is at most 255 * 2049 / 16, so the parts come to 1020 at most.
+    #[inline(always)]
+    fn mixed_value<const FMA: bool>(rows: [u16; 2], weights: [u16; 2]) -> u16 {
+        let part = |i: usize| ((u32::from(rows[i]) * u32::from(weights[i])) >> 16) as u16;
+        (part(0) + part(1) + 2) >> 2
     }
 
     #[inline(always)]
-    fn mixed_value<const FMA: bool>(rows: [u16; 2], weights: [u16; 2]) -> f32 {
-        let part = |i: usize| ((u32::from(rows[i]) * u32::from(weights[i])) >> 16) as u16;
-        f32::from(((part(0) + part(1) + 2) >> 2).min(255))
+    fn float(value: u16) -> f32 {
+        f32::from(value)
     }
 
     /// The nearest byte. Samples beyond their depth's range count as white.
     #[inline(always)]
     fn sample(raw: u16, depth: BayerDepth) -> u16 {
-        if depth == BayerDepth::Bits8 {
-            return raw;
-        }
-        // Exact: a product below 2^24, and no quotient closer to a half than f32 tells apart.
-        (f32::from(raw) * 255.0 / white(depth) as f32).round_ties_even().min(255.0) as u16
+        // No quotient is as close to a half as f32 errs here, since `white` is odd.
+        rounded(f32::sample(raw, depth)) as u16
     }
 
     #[inline(always)]
@@ -220,6 +230,14 @@ impl Number for u16 {
     fn mean_of_4([a, b, c, d]: [u16; 4]) -> u16 {
         (a + b + c + d + 2) >> 2
     }
+}
+
+/// The nearest integer of a number up to 2^22 in size, half to even, in two's complement: added to 1.5 * 2^23, a number is
+/// rounded into the low bits of the mantissa. Unlike `as`, this is one addition in vector lanes.
+#[inline(always)]
+pub(super) fn rounded(value: f32) -> i32 {
+    const ROUNDER: f32 = 12_582_912.0;
+    (value + ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32
 }
 
 /// A depth's largest sample.

@@ -3,7 +3,7 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::number::Number;
+use super::number::{Number, rounded};
 use super::simd::{Isa, Kernel, multiply_add};
 use super::{ChannelOrder, PreprocessSpec, TensorLayout};
 use crate::tensor::DType;
@@ -256,14 +256,11 @@ impl Element for AsF32Bytes {
     }
 }
 
-/// 1.5 * 2^23: a small number added to it is rounded half to even into the low bits of the mantissa, two's complement.
-const ROUNDER: f32 = 12_582_912.0;
-
 impl Element for AsU8 {
     type Cell = u8;
     #[inline(always)]
     fn cell(value: f32) -> u8 {
-        (value.clamp(0.0, 255.0) + ROUNDER).to_bits() as u8
+        rounded(value.clamp(0.0, 255.0)) as u8
     }
 }
 
@@ -271,7 +268,7 @@ impl Element for AsI8 {
     type Cell = u8;
     #[inline(always)]
     fn cell(value: f32) -> u8 {
-        (value.clamp(-128.0, 127.0) + ROUNDER).to_bits() as u8
+        rounded(value.clamp(-128.0, 127.0)) as u8
     }
 }
 
@@ -285,7 +282,7 @@ impl<N: Number, E: Element> Kernel for Store<'_, N, E> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Mix { low, high, weights, gain, bias } = self.mix;
-        let cell = |value: f32| E::cell(multiply_add::<FMA>(value, gain, bias));
+        let cell = |value: N| E::cell(multiply_add::<FMA>(N::float(value), gain, bias));
         match high {
             Some(high) => {
                 for ((out, &low), &high) in self.out.iter_mut().zip(low).zip(high) {
