@@ -3,6 +3,7 @@
 """The usual preprocess with OpenCV and numpy, one thread: one JSON line a case, times in microseconds.
 
     preprocess.py [--runs N]
+    preprocess.py --compare PEER OURS EXACT     prints a table of such lines, collected in files
 
 The cases are those of kernels/examples/preprocess_bench.rs. The code is what detectors' Python front ends do (Ultralytics'
 LetterBox and preprocess): cvtColor, resize, copyMakeBorder, float32, scale, transpose; buffers are reused where OpenCV and
@@ -93,10 +94,37 @@ def measure(preprocess, frame, runs):
     return sorted(times)
 
 
+def compare(paths):
+    """A table of the peer's times and ours, with ratios, in both samplings."""
+    best = []
+    for path in paths:
+        cases = {}
+        with open(path, encoding="ascii") as file:
+            for line in map(json.loads, file):
+                cases.setdefault(tuple(line[key] for key in ("format", "frame", "input", "dtype")), []).append(line)
+        best.append({case: [f([l[k] for l in lines]) for k, f in (("min_us", min), ("median_us", np.median))]
+                     for case, lines in cases.items()})  # fmt: skip
+    peer, ours, exact = best
+    print(f"{'':34}{'best, us':^36}{'median, us':^36}")
+    print(f"{'':34}" + f"{'OpenCV':>8}{'ours':>8}{'':6}{'exact':>8}{'':6}" * 2)
+    for case, theirs in peer.items():
+        row = f"{' '.join(case):34}"
+        for i in (0, 1):
+            row += f"{theirs[i]:8.0f}"
+            for times in (ours[case], exact[case]):
+                row += f"{times[i]:8.0f}{theirs[i] / times[i]:5.1f}x"
+        print(row)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=50)
-    runs = parser.parse_args().runs
+    parser.add_argument("--compare", nargs=3, metavar=("PEER", "OURS", "EXACT"))
+    arguments = parser.parse_args()
+    if arguments.compare:
+        compare(arguments.compare)
+        return
+    runs = arguments.runs
     cv2.setNumThreads(1)
     rng = np.random.default_rng(1)
     for fmt, source, size, dtype in CASES:
