@@ -17,7 +17,7 @@ use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 
 use crate::card::Card;
-use crate::engine::{Engine, Session};
+use crate::engine::{Dim, Engine, Session, TensorInfo};
 use crate::heads::{self, Decoded, Head, HeadInput, NamedOutput};
 
 pub use error::DetectorError;
@@ -90,7 +90,8 @@ impl Detector {
         let preprocessor = Preprocessor::new(feed.spec.clone())?;
         let input_size = (feed.spec.width, feed.spec.height);
         let mut session = engine.session_with_shapes(&feed.shapes)?;
-        let head = heads::build(&card.head, session.outputs(), input_size, card.classes.len())?;
+        let outputs = of_one_frame(session.outputs(), feed.batch);
+        let head = heads::build(&card.head, &outputs, input_size, card.classes.len())?;
         let extras = session.inputs().iter().map(|info| card.extra_inputs.get(&info.name)).collect::<Vec<_>>();
         for (index, extra) in extras.into_iter().enumerate().filter(|(index, _)| *index != feed.picture) {
             if let Some(extra) = extra {
@@ -260,6 +261,17 @@ impl Detector {
             }
         }
     }
+}
+
+/// What the outputs declare of one frame: heads read a batch of 1.
+fn of_one_frame(outputs: &[TensorInfo], batch: usize) -> Vec<TensorInfo> {
+    let mut outputs = outputs.to_vec();
+    for first in outputs.iter_mut().filter_map(|info| info.shape.as_mut()?.first_mut()) {
+        if *first == Dim::Fixed(batch) {
+            *first = Dim::Fixed(1);
+        }
+    }
+    outputs
 }
 
 fn slot_error(slot: usize, why: &str) -> DetectorError {

@@ -56,6 +56,15 @@ fn what_is_not_a_model_is_told_for_what_it_is() {
 }
 
 #[test]
+fn the_model_that_is_spoilt_below_is_good() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "m.onnx", &good());
+    for backend in backends() {
+        load(backend, &path);
+    }
+}
+
+#[test]
 fn a_model_cut_off_anywhere_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("m.onnx");
@@ -96,7 +105,9 @@ fn an_unknown_operator_is_named_with_its_node() {
 fn weights_that_are_missing_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let mut model = good();
-    model.graph.as_mut().unwrap().initializer.push(external("w", &[2], "m.onnx.data"));
+    let graph = model.graph.as_mut().unwrap();
+    graph.node[0] = node("Mul", &["x", "w"], &["a"]);
+    graph.initializer.push(external("w", &[4], "m.onnx.data"));
     let path = write(directory.path(), "m.onnx", &model);
     for backend in backends() {
         let error = Engine::load(&path, &options(backend)).unwrap_err();

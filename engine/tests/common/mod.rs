@@ -60,7 +60,7 @@ pub fn value(name: &str, dtype: DataType, dims: Option<Vec<D>>) -> ValueInfoProt
 
 pub fn node(operator: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
     NodeProto {
-        name: Some(format!("the {operator}")),
+        name: Some(format!("the {operator} of {}", outputs[0])),
         op_type: Some(operator.to_owned()),
         input: inputs.iter().map(|&s| s.to_owned()).collect(),
         output: outputs.iter().map(|&s| s.to_owned()).collect(),

@@ -1,0 +1,323 @@
+//! Detectors on both backends: the sample network against golden data, and small networks for what it does not have.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::*;
+use rten_onnx::onnx::{DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use visiond_engine::card::Card;
+use visiond_engine::detector::{Detection, Detector, DetectorError, Limits};
+use visiond_engine::engine::{Backend, Engine, EngineOptions};
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::nms::iou;
+
+fn repository(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Loads an RGB picture into a slot.
+fn load_rgb(detector: &mut Detector, slot: usize, width: u32, height: u32, rgb: &[u8]) {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default()).unwrap();
+    detector.load(slot, &layout.view(rgb).unwrap()).unwrap();
+}
+
+/// Loads a picture of one shade, 8 pixels wide and 4 high.
+fn load_shade(detector: &mut Detector, slot: usize, shade: u8) {
+    load_rgb(detector, slot, 8, 4, &[shade; 8 * 4 * 3]);
+}
+
+fn detections(detector: &mut Detector, slot: usize) -> Vec<Detection> {
+    // What was in the list before must go.
+    let stale = Detection { class_id: 99, score: 1.0, box_in_source: None, keypoints: Vec::new() };
+    let mut out = vec![stale];
+    detector.detections(slot, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn the_sample_network_sees_what_opencv_and_onnxruntime_see() {
+    let golden = std::fs::read_to_string(repository("tests/golden/nanodet.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_str(&golden).unwrap();
+    let model = repository("config/models/nanodet-g-416.onnx");
+    for backend in backends() {
+        let engine = load(backend, &model);
+        let card = Card::for_model(&model, None, engine.metadata(), engine.inputs(), engine.outputs()).unwrap();
+        let limits = Limits { score_threshold: Some(0.3), ..Limits::default() };
+        let mut detector = Detector::new(&engine, &card, &limits).unwrap();
+        assert_eq!((detector.batch(), &*detector.label(15), &*detector.label(99)), (1, "cat", "99"));
+        for picture in ["astronaut.png", "chelsea.png", "coffee.png"] {
+            let rgb = image::open(repository("tests/media").join(picture)).unwrap().into_rgb8();
+            load_rgb(&mut detector, 0, rgb.width(), rgb.height(), &rgb);
+            detector.infer(1).unwrap();
+            let found = detections(&mut detector, 0);
+            let expected: Vec<Vec<f32>> = serde_json::from_value(golden["files"][picture][0].clone()).unwrap();
+            let same = |e: &Vec<f32>, f: &Detection| {
+                f.class_id as f32 == e[0]
+                    && (f.score - e[1]).abs() < 0.01
+                    && iou(f.box_in_source.unwrap(), [e[2], e[3], e[4], e[5]]) > 0.98
+            };
+            for e in expected.iter().filter(|e| e[1] >= 0.3) {
+                assert!(found.iter().any(|f| same(e, f)), "{backend}, {picture}: {e:?} is not in {found:?}");
+            }
+            for f in &found {
+                assert!(
+                    f.score >= 0.3 && expected.iter().any(|e| same(e, f)),
+                    "{backend}, {picture}: {f:?} is too many"
+                );
+            }
+            assert!(found.windows(2).all(|pair| pair[0].score >= pair[1].score));
+        }
+    }
+}
+
+/// Nodes that make `score` [N, 1, 1] of the brightness (0 to 1) of `x`, four-dimensional, in 0..=1.
+fn brightness(x: &str) -> Vec<NodeProto> {
+    let mut mean = node("ReduceMean", &[x], &["mean"]);
+    mean.attribute = vec![ints("axes", &[1, 2, 3]), int("keepdims", 1)];
+    vec![mean, node("Reshape", &["mean", "to_rows"], &["score"])]
+}
+
+fn to_rows() -> TensorProto {
+    TensorProto {
+        name: Some("to_rows".to_owned()),
+        dims: vec![3],
+        data_type: Some(DataType::INT64),
+        int64_data: vec![-1, 1, 1],
+        ..TensorProto::default()
+    }
+}
+
+/// A network that sees a frame's brightness as the score of three boxes in a 4x4 input: two that overlap in the left half,
+/// and one that lies in the padding of a wide frame. A second class gets half of the score.
+fn sees_brightness(input: ValueInfoProto, batch: fn() -> D) -> ModelProto {
+    let mut nodes = brightness("x");
+    nodes.push(node("Mul", &["score", "zero"], &["nothing"]));
+    nodes.push(node("Add", &["nothing", "places"], &["boxes"]));
+    nodes.push(node("Mul", &["score", "strengths"], &["scores"]));
+    let outputs = vec![
+        value("boxes", DataType::FLOAT, Some(vec![batch(), D::Is(3), D::Is(4)])),
+        value("scores", DataType::FLOAT, Some(vec![batch(), D::Is(3), D::Is(2)])),
+    ];
+    let mut graph = graph(nodes, vec![input], outputs);
+    let places = [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 1.9, 3.0, 0.0, 0.0, 4.0, 0.5];
+    graph.initializer = vec![
+        to_rows(),
+        weights("zero", &[1], &[0.0]),
+        weights("places", &[1, 3, 4], &places),
+        weights("strengths", &[1, 3, 2], &[1.0, 0.5, 0.9, 0.0, 1.0, 0.0]),
+    ];
+    model(graph)
+}
+
+fn card(more: &str) -> Card {
+    let text = format!(
+        "{more}\n[head]\nfamily = \"ssd\"\nunit = \"pixels\"\n[detect]\nscore_threshold = 0.1\niou_threshold = 0.5\n\
+         [classes]\nnames = [\"lamp\", \"candle\"]\n"
+    );
+    Card::from_toml(&text, Path::new("test.toml")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The padding is black, so that the picture's shade is half of what the network sees.
+const LETTERBOX: &str = "[input]\nfit = \"letterbox\"\npad = 0\n";
+
+fn images(batch: D) -> ValueInfoProto {
+    value("x", DataType::FLOAT, Some(vec![batch, D::Is(3), D::Is(4), D::Is(4)]))
+}
+
+#[test]
+fn boxes_come_back_into_the_frame_suppressed_and_clipped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(1)), || D::Is(1)));
+    for backend in backends() {
+        let engine = load(backend, &path);
+        let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits::default()).unwrap();
+        load_shade(&mut detector, 0, 204);
+        detector.infer(1).unwrap();
+        let found = detections(&mut detector, 0);
+        // A score of 0.4 at the left half; the box in the padding has no part in the frame, the third is suppressed.
+        let seen: Vec<_> = found.iter().map(|d| (d.class_id, d.box_in_source.unwrap())).collect();
+        assert_eq!(seen, [(0, [0.0, 0.0, 4.0, 4.0]), (1, [0.0, 0.0, 4.0, 4.0])]);
+        assert!((found[0].score - 0.4).abs() < 1e-5 && (found[1].score - 0.2).abs() < 1e-5, "{found:?}");
+
+        let limits = Limits { score_threshold: Some(0.3), ..Limits::default() };
+        let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
+        load_shade(&mut detector, 0, 204);
+        detector.infer(1).unwrap();
+        assert_eq!(detections(&mut detector, 0).len(), 1);
+
+        let limits = Limits { iou_threshold: Some(0.99), classes: vec!["lamp".to_owned()], ..Limits::default() };
+        let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
+        load_shade(&mut detector, 0, 204);
+        detector.infer(1).unwrap();
+        let found = detections(&mut detector, 0);
+        assert!(found.len() == 2 && found.iter().all(|d| d.class_id == 0), "{found:?}");
+    }
+}
+
+#[test]
+fn each_slot_of_a_batch_has_its_own_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let open: fn() -> D = || D::Named("batch");
+    let fixed: fn() -> D = || D::Is(3);
+    for (name, batch) in [("open.onnx", open), ("fixed.onnx", fixed)] {
+        let path = write(directory.path(), name, &sees_brightness(images(batch()), batch));
+        for backend in backends() {
+            let engine = load(backend, &path);
+            let limits = Limits { max_batch: 3, ..Limits::default() };
+            let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
+            assert_eq!(detector.batch(), 3);
+            for frames in [3, 1, 2, 3] {
+                for slot in 0..frames {
+                    load_shade(&mut detector, slot, 102 + 51 * slot as u8);
+                }
+                detector.infer(frames).unwrap();
+                for slot in 0..frames {
+                    let found = detections(&mut detector, slot);
+                    let expected = 0.2 + 0.1 * slot as f32;
+                    assert!(
+                        (found[0].score - expected).abs() < 1e-5,
+                        "{backend}, {name}, slot {slot} of {frames}: {found:?}"
+                    );
+                }
+                assert!(detector.detections(frames, &mut Vec::new()).is_err());
+            }
+            assert!(matches!(detector.infer(4), Err(DetectorError::Slot { .. })));
+        }
+    }
+}
+
+#[test]
+fn a_slot_without_a_frame_cannot_be_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Named("n")), || D::Named("n")));
+    let engine = load(Backend::Rten, &path);
+    let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits { max_batch: 2, ..Limits::default() }).unwrap();
+    load_shade(&mut detector, 0, 9);
+    let error = detector.infer(2).unwrap_err().to_string();
+    assert!(error.contains("slot 1") && error.contains("no frame was loaded"), "{error}");
+    detector.infer(0).unwrap();
+    assert!(detector.detections(0, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn bytes_interleaved_are_fed_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = value("bytes", DataType::UINT8, Some(vec![D::Is(1), D::Open, D::Open, D::Is(3)]));
+    let mut model = sees_brightness(input, || D::Is(1));
+    let graph = model.graph.as_mut().unwrap();
+    let mut cast = node("Cast", &["bytes"], &["wide"]);
+    cast.attribute = vec![int("to", 1)];
+    graph.node.splice(0..0, [cast, node("Mul", &["wide", "scale"], &["x"])]);
+    graph.initializer.push(weights("scale", &[1], &[1.0 / 255.0]));
+    let path = write(directory.path(), "m.onnx", &model);
+    for backend in backends() {
+        let engine = load(backend, &path);
+        let error = Detector::new(&engine, &card(LETTERBOX), &Limits::default()).err().unwrap().to_string();
+        assert!(error.contains("`bytes u8 [1, ?, ?, 3]` has no fixed size") && error.contains("input.size"), "{error}");
+        let card = card("[input]\nsize = [4, 4]\nfit = \"letterbox\"\npad = 0\nscale = 1\n");
+        let mut detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
+        load_shade(&mut detector, 0, 204);
+        detector.infer(1).unwrap();
+        let found = detections(&mut detector, 0);
+        assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
+    }
+}
+
+#[test]
+fn other_inputs_are_filled_by_the_card() {
+    let directory = tempfile::tempdir().unwrap();
+    // As RT-DETR: the second input tells how many pixels the boxes are to count.
+    let mut nodes = brightness("x");
+    let mut cast = node("Cast", &["size"], &["wide"]);
+    cast.attribute = vec![int("to", 1)];
+    let mut join = node("Concat", &["none", "wide"], &["flat"]);
+    join.attribute = vec![int("axis", 1)];
+    nodes.extend([
+        cast,
+        node("Mul", &["wide", "zero"], &["none"]),
+        join,
+        node("Reshape", &["flat", "to_boxes"], &["boxes"]),
+    ]);
+    let open = || Some(vec![D::Named("n"), D::Is(1), D::Is(4)]);
+    let outputs = vec![
+        value("boxes", DataType::FLOAT, open()),
+        value("score", DataType::FLOAT, Some(vec![D::Named("n"), D::Is(1), D::Is(1)])),
+    ];
+    let size = value("size", DataType::INT64, Some(vec![D::Named("n"), D::Is(2)]));
+    let mut graph = graph(nodes, vec![size, images(D::Named("n"))], outputs);
+    let to_boxes = TensorProto { name: Some("to_boxes".to_owned()), int64_data: vec![-1, 1, 4], ..to_rows() };
+    graph.initializer = vec![to_rows(), to_boxes, weights("zero", &[1], &[0.0])];
+    let path = write(directory.path(), "m.onnx", &model(graph));
+    for backend in backends() {
+        let engine = load(backend, &path);
+        let new = |more: &str| {
+            let mut card = card(&format!("[extra_inputs]\n{more}\n[input]\nfit = \"stretch\"\n"));
+            card.classes.truncate(1);
+            Detector::new(&engine, &card, &Limits { max_batch: 2, ..Limits::default() })
+        };
+        for fill in ["size = \"input-size\"", "size = [4, 4]"] {
+            let mut detector = new(fill).unwrap();
+            for frames in [2, 1] {
+                for slot in 0..frames {
+                    load_shade(&mut detector, slot, 255);
+                }
+                detector.infer(frames).unwrap();
+                for slot in 0..frames {
+                    let found = detections(&mut detector, slot);
+                    assert_eq!(found[0].box_in_source, Some([0.0, 0.0, 8.0, 4.0]), "{backend}, {fill}");
+                }
+            }
+        }
+        let says = |more: &str| new(more).err().unwrap().to_string();
+        assert!(says("").contains("also wants the input `size i64 [n, 2]`"), "{}", says(""));
+        let error = says("size = [1, 2, 3]");
+        assert!(error.contains("gives 3 numbers") && error.contains("size i64 [n, 2]"), "{error}");
+        let error = says("sizes = [4, 4]");
+        assert!(error.contains("names the input `sizes`") && error.contains("`size i64 [n, 2]`"), "{error}");
+    }
+}
+
+#[test]
+fn a_card_that_does_not_fit_is_told_what_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(1)), || D::Is(1)));
+    let engine = load(Backend::Rten, &path);
+    let says = |more: &str, classes: &[&str]| {
+        let classes = classes.iter().map(|&name| name.to_owned()).collect();
+        Detector::new(&engine, &card(more), &Limits { classes, ..Limits::default() }).err().unwrap().to_string()
+    };
+    let error = says("[input]\norder = \"grey\"\n", &[]);
+    assert!(error.contains("x f32 [1, 3, 4, 4]") && error.contains("[batch, 1, height, width]"), "{error}");
+    let error = says("[input]\nlayout = \"nhwc\"\n", &[]);
+    assert!(error.contains("[batch, height, width, 3]"), "{error}");
+    let error = says("[input]\nname = \"images\"\n", &[]);
+    assert!(error.contains("names the input `images`") && error.contains("`x f32 [1, 3, 4, 4]`"), "{error}");
+    assert!(says("", &["lamb"]).contains("did you mean `lamp`?"), "{}", says("", &["lamb"]));
+    assert!(says("", &["zebra"]).contains("it has `lamp`, `candle`"), "{}", says("", &["zebra"]));
+    assert!(says("", &["0"]).contains("no class `0`"));
+}
+
+#[test]
+fn the_cards_size_goes_before_the_models_and_a_shape_asked_for_before_the_cards() {
+    let directory = tempfile::tempdir().unwrap();
+    // Declared for three pictures of 4x4; it works at any size.
+    let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(3)), || D::Is(3)));
+    for backend in backends() {
+        let engine = load(backend, &path);
+        let card = card("[input]\nsize = [16, 8]\nfit = \"stretch\"\n");
+        let mut detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
+        assert_eq!((detector.input_size(), detector.batch()), ((16, 8), 1));
+        load_shade(&mut detector, 0, 102);
+        detector.infer(1).unwrap();
+        let found = detections(&mut detector, 0);
+        assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
+
+        let input_shapes = std::collections::BTreeMap::from([("x".to_owned(), vec![2, 3, 6, 12])]);
+        let engine = Engine::load(&path, &EngineOptions { input_shapes, ..options(backend) }).unwrap();
+        let detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
+        assert_eq!((detector.input_size(), detector.batch()), ((12, 6), 2));
+    }
+}
