@@ -76,6 +76,8 @@ fn as_it_is(width: u32, height: u32) -> PreprocessSpec {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use visiond_kernels::color::ColorDescription;
     use visiond_kernels::frame::{FrameLayout, PixelFormat};

@@ -120,6 +120,7 @@ impl Publisher {
     /// may mend itself (a full disk) is logged and tried again. When the only sinks left are standard outputs without a
     /// reader, `stop` is raised and [`Publisher::failure`] says so.
     pub fn start(sinks: &[SinkConfig], stop: &Stop) -> Result<Self, PublishError> {
+        survive_size_limits();
         let opened = sinks.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let open = AtomicUsize::new(sinks.len());
         let shared = Arc::new(Shared { open, failure: OnceLock::new(), stop: stop.clone() });
@@ -264,6 +265,12 @@ impl Outlet {
             );
         }
     }
+}
+
+/// Makes a write beyond the process's file size limit (`ulimit -f`) an error of that write, not the end of the process.
+fn survive_size_limits() {
+    // SAFETY: SIG_IGN is a valid disposition for SIGXFSZ, and setting it runs no code of ours in a handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 fn open(config: &SinkConfig) -> Result<Box<dyn Sink>, PublishError> {

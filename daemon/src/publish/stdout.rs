@@ -145,6 +145,8 @@ impl Stdout {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::config::types::WhenFull;
     use crate::pipeline::stop::Stop;

@@ -1,5 +1,7 @@
 //! The sinks as a user has them: real files, real sockets, real full disks.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 pub struct UnixSink {
     name: String,
     listener: UnixListener,
-    /// Held for its drop.
+    #[expect(dead_code, reason = "held for its drop")]
     socket: SocketFile,
     readers: Vec<Reader>,
     max_readers: usize,

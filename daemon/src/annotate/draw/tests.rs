@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use image::Rgb;
 
 use super::*;

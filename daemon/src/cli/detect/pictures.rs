@@ -87,6 +87,8 @@ fn different_stems(files: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
