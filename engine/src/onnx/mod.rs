@@ -18,6 +18,8 @@ use crate::engine::{Backend, Dim, EngineError, EngineOptions, Loaded, Program, T
 use file::OnnxFile;
 use onnxruntime::Runtime;
 
+pub use rten::DESCRIPTION as RTEN_DESCRIPTION;
+
 /// A model on its way into a backend.
 struct Model<'a> {
     path: &'a Path,

@@ -16,7 +16,7 @@ use super::{Model, guarded};
 use crate::engine::{Backend, Context, EngineError, EngineOptions, InputTensor, Program, TensorInfo};
 
 /// What [`crate::engine::Engine::backend_description`] says.
-pub(super) const DESCRIPTION: &str = "rten 0.27 (built in)";
+pub const DESCRIPTION: &str = "rten 0.27 (built in)";
 
 /// A graph that rten has made ready.
 pub(super) struct RtenProgram {
