@@ -1,9 +1,8 @@
 //! `visiond completions`: what the shell needs to complete our arguments.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, CliError, print};
+use super::{CliError, command, print};
 use crate::exit::Exit;
 
 /// Print a completion script for your shell
@@ -23,6 +22,6 @@ Examples:
 /// Prints the script.
 pub fn run(args: Args) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "visiond", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "visiond", &mut script);
     print(&String::from_utf8_lossy(&script)).map(|()| Exit::Success)
 }

@@ -1,18 +1,229 @@
 //! `visiond inspect`: what a network's file says of itself.
 
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
-use super::CliError;
+use serde::Serialize;
+use serde_json::{Value, json};
+use visiond_engine::card::Card;
+use visiond_engine::engine::{Dim, TensorInfo};
+use visiond_engine::heads::{self, HeadGuess};
+use visiond_engine::onnx::file::OnnxFile;
+
+use super::{CliError, print, print_json};
+use crate::config::units::format_size;
 use crate::exit::Exit;
+use crate::logging::escape;
 
-/// Show a network's inputs, outputs, metadata, and the head that fits
+/// Show a network's inputs, outputs and metadata, its card, and the heads that fit
+///
+/// Reads the file alone, so it also works for networks that no engine here can run.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// The network's file
     model: PathBuf,
+
+    /// The card; without it the TOML beside the model with the same stem, else the model's own metadata
+    #[arg(short, long)]
+    card: Option<PathBuf>,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond inspect yolo11n.onnx
+  visiond inspect --json yolo11n.onnx | jq -r .sha256";
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Facts {
+    file: PathBuf,
+    size_bytes: u64,
+    sha256: String,
+    producer: String,
+    ir_version: i64,
+    opsets: BTreeMap<String, i64>,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+    /// Inputs and outputs that cannot be fed or read.
+    unusable: Vec<Value>,
+    external_files: BTreeSet<PathBuf>,
+    metadata: BTreeMap<String, String>,
+    operators: BTreeMap<String, usize>,
+    card: CardFacts,
+    /// Heads that read outputs of these shapes, the likeliest first.
+    heads: Vec<Value>,
+}
+
+/// The card that visiond would take.
+#[derive(Debug, Serialize)]
+struct CardFacts {
+    found: bool,
+    origin: Option<String>,
+    head: Option<&'static str>,
+    classes: usize,
+    error: Option<String>,
 }
 
 /// Prints what the file says.
 pub fn run(args: Args) -> Result<Exit, CliError> {
-    Err(CliError::new(Exit::Model, format!("{} cannot be read", args.model.display())))
+    let file = OnnxFile::read(&args.model).map_err(|error| CliError::new(Exit::Model, error))?;
+    let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
+    let card = card(&args.model, args.card.as_deref(), &file);
+    // A card that was asked for must be right; one that is only found is part of what is shown.
+    if let (Some(_), Some(error)) = (&args.card, &card.error) {
+        return Err(CliError::new(Exit::Config, error));
+    }
+    if args.json {
+        print_json(&facts(&file, card, &guesses))?;
+    } else {
+        print(&text(&file, &card, &guesses))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn card(model: &Path, explicit: Option<&Path>, file: &OnnxFile) -> CardFacts {
+    match Card::for_model(model, explicit, &file.metadata, &file.inputs, &file.outputs) {
+        Ok(card) => CardFacts {
+            found: true,
+            origin: Some(card.origin.clone()),
+            head: Some(card.head.family().name()),
+            classes: card.classes.len(),
+            error: None,
+        },
+        Err(error) => CardFacts { found: false, origin: None, head: None, classes: 0, error: Some(error.to_string()) },
+    }
+}
+
+fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
+    let dim = |dim: &Dim| match dim {
+        Dim::Fixed(size) => json!(size),
+        Dim::Dynamic(name) if name.is_empty() => Value::Null,
+        Dim::Dynamic(name) => json!(name),
+    };
+    let shape = |shape: &Option<Vec<Dim>>| shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
+    let tensor =
+        |info: &TensorInfo| json!({ "name": info.name, "dtype": info.dtype.name(), "shape": shape(&info.shape) });
+    let unusable = file.foreign.iter().map(|value| {
+        let direction = if value.is_output { "output" } else { "input" };
+        json!({ "direction": direction, "name": value.name, "found": value.found })
+    });
+    let guess = |guess: &HeadGuess| {
+        json!({
+            "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card,
+        })
+    };
+    Facts {
+        file: file.file.path.clone(),
+        size_bytes: file.file.size_bytes,
+        sha256: file.file.sha256.clone(),
+        producer: file.producer.clone(),
+        ir_version: file.ir_version,
+        opsets: file.opsets.clone(),
+        inputs: file.inputs.iter().map(tensor).collect(),
+        outputs: file.outputs.iter().map(tensor).collect(),
+        unusable: unusable.collect(),
+        external_files: file.external_files.clone(),
+        metadata: file.metadata.clone(),
+        operators: file.operators.clone(),
+        card,
+        heads: guesses.iter().map(guess).collect(),
+    }
+}
+
+/// Characters of a note of the exporter that are shown.
+const NOTE_CHARACTERS: usize = 100;
+
+fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "{name:10} {}", escape(value));
+    };
+    let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
+    line("file", &file.file.path.display().to_string());
+    line("size", &size(file.file.size_bytes));
+    line("sha256", &file.file.sha256);
+    line("producer", if file.producer.is_empty() { "not told" } else { &file.producer });
+    line("opset", &format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
+    for info in &file.inputs {
+        line("input", &info.to_string());
+    }
+    for info in &file.outputs {
+        line("output", &info.to_string());
+    }
+    for value in &file.foreign {
+        line("unusable", &format!("{} is {}", value.name, value.found));
+    }
+    for external in &file.external_files {
+        line("weights", &format!("in {} beside the model", external.display()));
+    }
+    for (name, note) in &file.metadata {
+        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
+        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
+        line("metadata", &format!("{name} = {cut}{more}"));
+    }
+    let operators: Vec<_> = file.operators.iter().map(|(name, number)| format!("{name} {number}")).collect();
+    line("operators", &operators.join(", "));
+    match (&card.origin, &card.head) {
+        (Some(origin), Some(head)) => {
+            let classes = crate::config::report::count(card.classes, "class name").replace("classs", "classes");
+            line("card", &format!("{origin}: head {head}, {classes}"));
+        }
+        _ => {
+            // The sentence may have several lines, each an error of its own.
+            let error = card.error.as_deref().unwrap_or("none");
+            for (index, part) in error.lines().enumerate() {
+                line(if index == 0 { "card" } else { "" }, part);
+            }
+        }
+    }
+    for guess in guesses {
+        line("fits", &format!("{}: {}", guess.family.name(), guess.reason));
+    }
+    if guesses.is_empty() {
+        line("fits", "no head that visiond has reads outputs of these shapes");
+    }
+    if let Some(guess) = guesses.first().filter(|_| !card.found) {
+        let _ = write!(out, "\nA card to start from, to save as {}:\n\n", beside(&file.file.path).display());
+        for line in guess.card.lines() {
+            let _ = writeln!(out, "{}", escape(line));
+        }
+    }
+    out
+}
+
+fn beside(model: &Path) -> PathBuf {
+    model.with_extension("toml")
+}
+
+fn size(bytes: u64) -> String {
+    let exact = format_size(bytes);
+    if bytes < 10_000 { exact } else { format!("{:.1} MB ({bytes} bytes)", bytes as f64 / 1e6) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_sample_network_is_described() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/models/nanodet-g-416.onnx");
+        let file = OnnxFile::read(&model).unwrap();
+        let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
+        let text = text(&file, &card(&model, None, &file), &guesses);
+        for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        let facts = serde_json::to_value(facts(&file, card(&model, None, &file), &guesses)).unwrap();
+        assert_eq!(facts["inputs"][0]["shape"], json!([1, 3, 416, 416]));
+        assert_eq!(facts["heads"][0]["family"], "nanodet");
+    }
 }

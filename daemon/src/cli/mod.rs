@@ -1,10 +1,12 @@
 //! The command line: one file a command.
 
 mod bench;
+mod cameras;
 mod check;
 mod completions;
 mod detect;
 mod inspect;
+mod machine;
 mod models;
 mod network;
 mod probe;
@@ -12,10 +14,11 @@ mod run;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
 
 use crate::config::parse_word;
@@ -32,8 +35,7 @@ pub use models::default_model;
     disable_version_flag = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = Exit::TABLE,
-    after_long_help = AFTER_HELP
+    after_help = EXAMPLES
 )]
 struct Cli {
     #[command(subcommand)]
@@ -58,23 +60,13 @@ struct Cli {
     log_level: Option<LevelFilter>,
 }
 
-const AFTER_HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   visiond detect photo.jpg                     what is on a photo
   visiond detect --annotate out street.mp4     pictures with boxes, from a video
   visiond probe                                what this machine has
   visiond check /etc/visiond/visiond.toml      every error of a configuration
-  visiond run /etc/visiond/visiond.toml        the daemon
-
-Exit status:
-  0  everything asked for was done
-  1  something failed that has no number below
-  2  the command line is wrong
-  3  the configuration or a model card is wrong
-  4  a model cannot be used
-  5  an input (camera, video, picture) cannot be read
-  6  an output (file, socket, disk, pipe) cannot be written; without a
-     message when it is standard output and its reader has gone (| head)";
+  visiond run /etc/visiond/visiond.toml        the daemon";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -112,9 +104,18 @@ impl CliError {
     }
 }
 
+/// The command line with the exit table below every help text.
+fn command() -> clap::Command {
+    fn with_table(command: clap::Command) -> clap::Command {
+        let examples = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
+        command.after_help(format!("{examples}{}", Exit::TABLE))
+    }
+    with_table(Cli::command()).mut_subcommands(with_table)
+}
+
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // Prints help to standard output, mistakes to standard error; a reader that has gone wants neither.
@@ -123,17 +124,9 @@ pub fn main() -> ExitCode {
         }
     };
     logging::start(Verbosity { level: cli.log_level, steps: steps(cli.verbose) - steps(cli.quiet) });
-    let result = match cli.command {
-        _ if cli.version => probe::print_version(),
-        None => print(&Cli::command().render_help().to_string()).map(|()| Exit::Usage),
-        Some(Command::Run(args)) => run::run(args),
-        Some(Command::Detect(args)) => detect::run(args),
-        Some(Command::Check(args)) => check::run(args),
-        Some(Command::Probe(args)) => probe::run(args),
-        Some(Command::Inspect(args)) => inspect::run(args),
-        Some(Command::Bench(args)) => bench::run(args),
-        Some(Command::Completions(args)) => completions::run(args),
-    };
+    // The panic hook has told what happened; threads and children end with the process.
+    let nothing_to_add = |_| Err(CliError { message: String::new(), exit: Exit::Failure });
+    let result = catch_unwind(AssertUnwindSafe(|| dispatch(cli))).unwrap_or_else(nothing_to_add);
     logging::clear_live_line();
     match result {
         Ok(exit) => exit.into(),
@@ -146,14 +139,29 @@ pub fn main() -> ExitCode {
     }
 }
 
+fn dispatch(cli: Cli) -> Result<Exit, CliError> {
+    match cli.command {
+        _ if cli.version => probe::print_version(),
+        None => print(&command().render_help().to_string()).map(|()| Exit::Usage),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::Detect(args)) => detect::run(args),
+        Some(Command::Check(args)) => check::run(args),
+        Some(Command::Probe(args)) => probe::run(args),
+        Some(Command::Inspect(args)) => inspect::run(args),
+        Some(Command::Bench(args)) => bench::run(args),
+        Some(Command::Completions(args)) => completions::run(args),
+    }
+}
+
 fn steps(count: u8) -> i8 {
     i8::try_from(count.min(9)).unwrap_or(9)
 }
 
-/// Writes `visiond: message` to standard error.
+/// Writes `visiond: message` to standard error. Several lines are a list of errors that name their file themselves.
 pub fn complain(message: &str) {
+    let program = if message.contains('\n') { "" } else { "visiond: " };
     // There is no place left to complain to when standard error is gone.
-    let _ = writeln!(io::stderr(), "visiond: {message}");
+    let _ = writeln!(io::stderr(), "{program}{message}");
 }
 
 /// Writes `text` to standard output, at once.
@@ -206,9 +214,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent_and_its_help_has_the_exit_table() {
-        Cli::command().debug_assert();
-        assert!(AFTER_HELP.ends_with(Exit::TABLE));
+    fn the_command_line_is_consistent_and_every_help_has_the_exit_table() {
+        command().debug_assert();
+        for sub in command().get_subcommands_mut() {
+            let help = sub.render_long_help().to_string();
+            assert!(help.contains(Exit::TABLE), "{help}");
+        }
     }
 
     #[test]

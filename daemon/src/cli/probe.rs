@@ -1,23 +1,271 @@
 //! `visiond probe`: what this machine has, and what visiond would choose.
 
-use super::{CliError, print};
-use crate::exit::Exit;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-/// Show what this machine has: engines, cameras, ffmpeg
+use serde::Serialize;
+use visiond_engine::onnx;
+
+use super::cameras::{self, Camera};
+use super::{CliError, machine, print, print_json};
+use crate::exit::Exit;
+use crate::logging::escape;
+
+/// Show what this machine has: engines, ffmpeg, cameras; and what visiond would choose
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// Prints what is there.
-pub fn run(args: Args) -> Result<Exit, CliError> {
-    let _ = args.json;
-    print_version()
+const AFTER_HELP: &str = "\
+Examples:
+  visiond probe
+  visiond probe --json | jq '.cameras[].device'";
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Facts {
+    version: &'static str,
+    machine: Machine,
+    engines: Vec<EngineFacts>,
+    gpu: &'static str,
+    programs: Vec<Program>,
+    systemd: bool,
+    cameras: Vec<Camera>,
+    chosen: Chosen,
 }
 
-/// `--version`.
+#[derive(Debug, Serialize)]
+struct Machine {
+    arch: &'static str,
+    /// The board or computer, where its firmware tells.
+    board: Option<String>,
+    system: String,
+    kernel: String,
+    /// Cores that this process may use.
+    cores: usize,
+    memory_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct EngineFacts {
+    name: &'static str,
+    available: bool,
+    /// Name, version and place; or why it is not there.
+    description: String,
+    path: Option<PathBuf>,
+    version: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Program {
+    name: &'static str,
+    path: Option<PathBuf>,
+    /// The first line of what it says of its version.
+    version: Option<String>,
+    /// What to do where it is missing.
+    remedy: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Chosen {
+    engine: &'static str,
+    memory: &'static str,
+    /// The default model, where it was found.
+    model: Option<PathBuf>,
+    /// The first camera as TOML.
+    camera: Option<String>,
+}
+
+/// What stands for the GPU as long as no engine uses one.
+const GPU: &str = "not used: this build of visiond runs networks on the CPU only";
+
+const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
+
+/// Prints what is there.
+pub fn run(args: Args) -> Result<Exit, CliError> {
+    let cameras = cameras::all();
+    let engines = engines();
+    // `auto` takes the first that is there; rten always is.
+    let engine = engines.iter().find(|engine| engine.available).map_or("rten", |engine| engine.name);
+    let facts = Facts {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: describe_machine(),
+        gpu: GPU,
+        programs: ["ffmpeg", "ffprobe"].map(program).into(),
+        systemd: Path::new("/run/systemd/system").is_dir(),
+        chosen: Chosen {
+            engine,
+            memory: visiond_kernels::buffer::MemoryKind::default().name(),
+            model: super::default_model().ok(),
+            camera: cameras.iter().find(|camera| camera.error.is_none()).map(Camera::snippet),
+        },
+        engines,
+        cameras,
+    };
+    if args.json {
+        print_json(&facts)?
+    } else {
+        print(&text(&facts))?
+    }
+    Ok(Exit::Success)
+}
+
+/// `--version`: the program, and what would run networks.
 pub fn print_version() -> Result<Exit, CliError> {
-    print(&format!("visiond {}\n", env!("CARGO_PKG_VERSION"))).map(|()| Exit::Success)
+    let mut out = format!("visiond {}\n", env!("CARGO_PKG_VERSION"));
+    for engine in engines() {
+        let description = if engine.available { &engine.description } else { "not found (`visiond probe` says why)" };
+        let _ = writeln!(out, "{}: {}", engine.name, escape(description));
+    }
+    print(&out).map(|()| Exit::Success)
+}
+
+/// The engines, in the order in which `auto` takes them.
+fn engines() -> Vec<EngineFacts> {
+    let onnxruntime = match onnx::onnxruntime::find(None) {
+        Ok(found) => EngineFacts {
+            name: "onnxruntime",
+            available: true,
+            description: format!("ONNX Runtime {} ({})", found.version, found.path.display()),
+            path: Some(found.path),
+            version: Some(found.version),
+        },
+        Err(error) => EngineFacts {
+            name: "onnxruntime",
+            available: false,
+            description: error.to_string(),
+            path: None,
+            version: None,
+        },
+    };
+    let rten = EngineFacts {
+        name: "rten",
+        available: true,
+        description: onnx::RTEN_DESCRIPTION.to_owned(),
+        path: None,
+        version: None,
+    };
+    vec![onnxruntime, rten]
+}
+
+fn describe_machine() -> Machine {
+    let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim_matches(['\0', '\n', ' ']).to_owned());
+    let value = |text: String, key: &str, separator: char| {
+        let found = text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(separator));
+        found.map(|value| value.trim().trim_matches('"').to_owned())
+    };
+    let memory = line("/proc/meminfo").and_then(|text| value(text, "MemTotal", ':'));
+    let kib = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Machine {
+        arch: std::env::consts::ARCH,
+        board: line("/proc/device-tree/model").or_else(|| line("/sys/class/dmi/id/product_name")),
+        system: line("/etc/os-release")
+            .and_then(|text| value(text, "PRETTY_NAME", '='))
+            .unwrap_or_else(|| "an unknown system".to_owned()),
+        kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "an unknown kernel".to_owned()),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_bytes: kib.map(|kib| kib * 1024),
+    }
+}
+
+fn program(name: &'static str) -> Program {
+    let path = machine::find_program(Path::new(name));
+    let version = path.as_ref().and_then(|path| {
+        let output = Command::new(path).arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+    });
+    let remedy = path.is_none().then_some(INSTALL_FFMPEG);
+    Program { name, path, version, remedy }
+}
+
+fn text(facts: &Facts) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "{name:12} {}", escape(value));
+    };
+    let Machine { arch, board, system, kernel, cores, memory_bytes } = &facts.machine;
+    line("visiond", facts.version);
+    if let Some(board) = board {
+        line("machine", board);
+    }
+    let memory =
+        memory_bytes.map_or(String::new(), |bytes| format!(", {:.1} GiB of memory", bytes as f64 / 1_073_741_824.0));
+    line("processor", &format!("{arch}, {}{memory}", crate::config::report::count(*cores, "core")));
+    line("system", &format!("{system}, Linux {kernel}"));
+    line("systemd", if facts.systemd { "runs here" } else { "does not run here" });
+    for engine in &facts.engines {
+        let state = if engine.available { "" } else { "not there: " };
+        line(engine.name, &format!("{state}{}", engine.description));
+    }
+    line("gpu", facts.gpu);
+    for program in &facts.programs {
+        let missing = || format!("missing: {}", program.remedy.unwrap_or_default());
+        let found = program.path.as_ref().map(|path| {
+            let version = program.version.as_deref().unwrap_or("does not tell its version");
+            format!("{version} ({})", path.display())
+        });
+        line(program.name, &found.unwrap_or_else(missing));
+    }
+    for camera in &facts.cameras {
+        describe_camera(camera, &mut line);
+    }
+    if facts.cameras.is_empty() {
+        line("cameras", "none behind V4L2; video files, streams, programs and folders of pictures serve as well");
+    }
+    let model = facts.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
+    line(
+        "would run",
+        &format!("{} engine, frames in {} memory, sample model {model}", facts.chosen.engine, facts.chosen.memory),
+    );
+    if let Some(snippet) = &facts.chosen.camera {
+        let _ = write!(out, "\nThe first camera, to paste into a configuration:\n\n{snippet}");
+    }
+    out
+}
+
+fn describe_camera(camera: &Camera, line: &mut impl FnMut(&str, &str)) {
+    let device = camera.device.display();
+    if let Some(error) = &camera.error {
+        line("camera", &format!("{device} {error}"));
+        return;
+    }
+    line("camera", &format!("{device}: {} ({}, {})", camera.name, camera.driver, camera.bus));
+    if let Some(name) = &camera.stable_name {
+        line("", &format!("always as {}", name.display()));
+    }
+    for format in &camera.formats {
+        let size = |size: &cameras::Size| {
+            let fps = size.fps.first().map_or(String::new(), |fps| format!(" at {fps}"));
+            format!("{}x{}{fps}", size.width, size.height)
+        };
+        let sizes: Vec<_> = format.sizes.iter().take(6).map(size).collect();
+        let more = if format.sizes.len() > 6 { ", ..." } else { "" };
+        let name = format.format.unwrap_or("not readable");
+        line("", &format!("{name} ({}): {}{more}", format.fourcc, sizes.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_cores_and_a_built_in_engine() {
+        let machine = describe_machine();
+        assert!(machine.cores > 0 && machine.memory_bytes.is_some_and(|bytes| bytes > 1 << 20), "{machine:?}");
+        assert!(engines().iter().any(|engine| engine.name == "rten" && engine.available));
+    }
+
+    #[test]
+    fn a_program_that_is_missing_has_a_remedy() {
+        let missing = program("no-such-program-here");
+        assert_eq!((missing.path, missing.remedy), (None, Some(INSTALL_FFMPEG)));
+    }
 }

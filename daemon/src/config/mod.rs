@@ -4,7 +4,7 @@
 //! - `schema`, `kinds`, `units`: how a declaration becomes a reader and a writer.
 //! - `references`: what must go together across the file's tables.
 //! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once.
-//! - [`reference`]: the annotated file and the manual's tables, printed from the declarations.
+//! - [`reference`]: the annotated file, printed from the declarations.
 
 mod kinds;
 pub mod reference;
@@ -12,7 +12,7 @@ mod references;
 pub mod report;
 mod schema;
 pub mod types;
-mod units;
+pub mod units;
 
 use std::fs;
 use std::path::Path;
@@ -20,9 +20,9 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
 
-pub use kinds::parse_word;
+pub use kinds::{is_url, parse_word, quote};
 pub use report::ConfigErrors;
-use report::{Finding, Report, Severity};
+use report::{Finding, Report};
 use schema::{Reader, Section, TableReader, TableWriter};
 use types::{Config, SinkConfig};
 pub use units::parse_duration;
@@ -109,11 +109,8 @@ impl<'i> Document<'i> {
     }
 }
 
-/// Whether any of `findings` is an error.
-pub fn has_errors(findings: &[Finding]) -> bool {
-    findings.iter().any(|finding| finding.severity == Severity::Error)
-}
-
+#[cfg(test)]
+mod manual;
 #[cfg(test)]
 mod roundtrip;
 #[cfg(test)]

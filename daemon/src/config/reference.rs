@@ -1,7 +1,7 @@
-//! The annotated file and the manual's tables, printed from the declarations in [`types`](super::types).
+//! The annotated file, printed from the declarations in [`types`](super::types).
 //!
-//! `config/visiond.toml` is what [`annotated`] gives, and `docs/configuration.md` ends with what [`manual`] gives; tests
-//! hold both to it. To write them anew after a change: `VISIOND_REGENERATE=1 cargo test -p visiond reference`.
+//! `config/visiond.toml` is what [`annotated`] gives; a test holds it to that. To write it anew after a change:
+//! `VISIOND_REGENERATE=1 cargo test -p visiond config`.
 
 use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
 use super::types::Config;
@@ -115,68 +115,8 @@ fn capital(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// The manual's tables, in Markdown.
-pub fn manual() -> String {
-    Config::keys().iter().map(|key| chapter(key, "", 2)).collect::<String>().trim_end().to_owned() + "\n"
-}
-
-/// A table of the file under a heading of `level`.
-fn chapter(key: &Key, parent: &str, level: usize) -> String {
-    let path = if parent.is_empty() { key.name.to_owned() } else { format!("{parent}.{}", key.name) };
-    let marks = "#".repeat(level);
-    let heading = |title: &str, doc: &str| format!("{marks} {title}\n\n{}\n\n", cell(doc));
-    match &key.shape {
-        Shape::Table(keys) => heading(&format!("`[{path}]`"), &key.doc) + &rows(keys, &path, level),
-        Shape::Tables(keys) => heading(&format!("`[[{path}]]`"), &key.doc) + &rows(keys, &path, level),
-        Shape::UnionTable(variants) => heading(&format!("`[{path}]`"), &key.doc) + &types(variants, &path, level),
-        Shape::Union(variants) => types(variants, parent, level - 1),
-        Shape::Value(_) => String::new(),
-    }
-}
-
-/// The values of a table, then the chapters of its tables.
-fn rows(keys: &[Key], path: &str, level: usize) -> String {
-    let mut out = String::from("| Key | Value | Without it | What it is for |\n|---|---|---|---|\n");
-    for key in keys {
-        match &key.shape {
-            Shape::Value(kind) => {
-                let absence = match &key.presence {
-                    Presence::Default(value) => format!("`{value}`"),
-                    Presence::Required(_) => "required".to_owned(),
-                    Presence::Optional(_) | Presence::Parts => "-".to_owned(),
-                };
-                out += &format!("| `{}` | {} | {} | {} |\n", key.name, cell(kind), cell(&absence), cell(&key.doc));
-            }
-            Shape::Union(variants) => {
-                let names: Vec<_> = variants.iter().map(|variant| format!("\"{}\"", variant.name)).collect();
-                out += &format!("| `type` | one of {} | required | {TYPE_DOC} |\n", names.join(", "));
-            }
-            _ => {}
-        }
-    }
-    out.push('\n');
-    out + &keys.iter().map(|key| chapter(key, path, level + 1)).collect::<String>()
-}
-
-fn types(variants: &[Variant], path: &str, level: usize) -> String {
-    let marks = "#".repeat(level + 1);
-    let mut out = String::new();
-    for variant in variants {
-        out += &format!("{marks} `{path}` with `type = \"{}\"`\n\n{}\n\n", variant.name, cell(&variant.doc));
-        if !variant.keys.is_empty() {
-            out += &rows(&variant.keys, path, level + 1);
-        }
-    }
-    out
-}
-
-/// `text` where a bar would end a cell.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::fs;
@@ -184,12 +124,12 @@ mod tests {
 
     use super::*;
 
-    fn in_repository(file: &str) -> PathBuf {
+    pub(in crate::config) fn in_repository(file: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(file)
     }
 
     /// Compares with the stored text, or stores it when asked to.
-    fn assert_stored(file: &str, expected: &str) {
+    pub(in crate::config) fn assert_stored(file: &str, expected: &str) {
         let path = in_repository(file);
         if std::env::var_os("VISIOND_REGENERATE").is_some() {
             fs::write(&path, expected).unwrap();
@@ -201,14 +141,6 @@ mod tests {
     #[test]
     fn the_annotated_file_is_stored() {
         assert_stored("config/visiond.toml", &annotated());
-    }
-
-    #[test]
-    fn the_manual_ends_with_the_tables() {
-        const MARK: &str = "<!-- From here on printed from the declarations; do not edit. -->\n";
-        let stored = fs::read_to_string(in_repository("docs/configuration.md")).unwrap();
-        let (prose, _) = stored.split_once(MARK).unwrap();
-        assert_stored("docs/configuration.md", &format!("{prose}{MARK}\n{}", manual()));
     }
 
     #[test]
