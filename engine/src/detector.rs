@@ -187,7 +187,8 @@ impl Detector {
             let box_in_source = mapping.box_to_source(candidate.box_in_input);
             let [x1, y1, x2, y2] = box_in_source;
             // What lies in the padding alone has no part in the frame.
-            if !decoded.boxless && !(x2 > x1 && y2 > y1) {
+            let has_area = x2 > x1 && y2 > y1;
+            if !decoded.boxless && !has_area {
                 continue;
             }
             let keypoint = |point: &heads::InputKeypoint| {

@@ -37,6 +37,8 @@ fn what_is_not_a_model_is_told_for_what_it_is() {
     let path = directory.path().join("m.onnx");
     assert!(matches!(refused(&path), EngineError::Missing { .. }));
     assert!(matches!(refused(directory.path()), EngineError::Directory { .. }));
+    let endless = refused(Path::new("/dev/zero")).to_string();
+    assert!(endless.contains("a device or a pipe"), "{endless}");
     std::fs::write(&path, "").unwrap();
     assert!(matches!(refused(&path), EngineError::Empty { .. }));
     let cases: [(&[u8], &str); 7] = [
@@ -133,6 +135,16 @@ fn weights_outside_of_the_models_directory_are_not_read() {
             assert!(matches!(error, EngineError::Malformed { .. }), "{error}");
             assert!(error.to_string().contains(file), "{error}");
         }
+    }
+    // Nor through a link.
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::os::unix::fs::symlink(secret.path(), directory.path().join("m.data")).unwrap();
+    let mut model = good();
+    model.graph.as_mut().unwrap().initializer.push(external("w", &[2], "m.data"));
+    let path = write(directory.path(), "m.onnx", &model);
+    for backend in backends() {
+        let error = Engine::load(&path, &options(backend)).unwrap_err();
+        assert!(matches!(error, EngineError::Malformed { .. }), "{error}");
     }
 }
 

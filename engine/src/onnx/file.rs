@@ -11,54 +11,13 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use visiond_kernels::tensor::DType;
 
+use super::schema::{dtype, element_name, number};
+use super::sniff::foreign_format;
 use super::wire::{Field, WireError, fields};
 use crate::engine::{Dim, EngineError, ModelFile, TensorInfo};
 
 /// Graphs inside nodes (`If`, `Loop`) inside graphs: no exporter goes near this, and a parser that recurses must stop.
 const MAX_DEPTH: usize = 32;
-
-/// Field numbers of the messages in onnx.proto.
-pub(super) mod number {
-    pub(crate) const MODEL_IR_VERSION: u64 = 1;
-    pub(crate) const MODEL_PRODUCER_NAME: u64 = 2;
-    pub(crate) const MODEL_PRODUCER_VERSION: u64 = 3;
-    pub(crate) const MODEL_GRAPH: u64 = 7;
-    pub(crate) const MODEL_OPSET_IMPORT: u64 = 8;
-    pub(crate) const MODEL_METADATA: u64 = 14;
-    /// The highest that onnx.proto has had so far.
-    pub(crate) const MODEL_LAST: u64 = 26;
-    pub(crate) const GRAPH_NODE: u64 = 1;
-    pub(crate) const GRAPH_INITIALIZER: u64 = 5;
-    pub(crate) const GRAPH_INPUT: u64 = 11;
-    pub(crate) const GRAPH_OUTPUT: u64 = 12;
-    pub(crate) const GRAPH_VALUE_INFO: u64 = 13;
-    pub(crate) const GRAPH_SPARSE_INITIALIZER: u64 = 15;
-    pub(crate) const NODE_NAME: u64 = 3;
-    pub(crate) const NODE_OP_TYPE: u64 = 4;
-    pub(crate) const NODE_ATTRIBUTE: u64 = 5;
-    pub(crate) const NODE_DOMAIN: u64 = 7;
-    pub(crate) const ATTRIBUTE_TENSOR: u64 = 5;
-    pub(crate) const ATTRIBUTE_GRAPH: u64 = 6;
-    pub(crate) const ATTRIBUTE_GRAPHS: u64 = 11;
-    pub(crate) const TENSOR_NAME: u64 = 8;
-    pub(crate) const TENSOR_EXTERNAL_DATA: u64 = 13;
-    pub(crate) const SPARSE_VALUES: u64 = 1;
-    pub(crate) const VALUE_NAME: u64 = 1;
-    pub(crate) const VALUE_TYPE: u64 = 2;
-    pub(crate) const TYPE_TENSOR: u64 = 1;
-    pub(crate) const TYPE_SEQUENCE: u64 = 4;
-    pub(crate) const TYPE_MAP: u64 = 5;
-    pub(crate) const TYPE_SPARSE: u64 = 8;
-    pub(crate) const TYPE_OPTIONAL: u64 = 9;
-    pub(crate) const TENSOR_TYPE_ELEMENT: u64 = 1;
-    pub(crate) const TENSOR_TYPE_SHAPE: u64 = 2;
-    pub(crate) const SHAPE_DIM: u64 = 1;
-    pub(crate) const DIM_VALUE: u64 = 1;
-    pub(crate) const DIM_PARAM: u64 = 2;
-    /// Of `StringStringEntryProto` and `OperatorSetIdProto`.
-    pub(crate) const FIRST: u64 = 1;
-    pub(crate) const SECOND: u64 = 2;
-}
 
 /// What a model's file says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,14 +72,18 @@ pub(super) fn read_with_bytes(path: &Path) -> Result<(OnnxFile, Vec<u8>), Engine
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
     let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
-    let mut file = File::open(path).map_err(|error| match error.kind() {
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => EngineError::Missing { path: path.to_owned() },
         _ => unreadable(error),
     })?;
-    let metadata = file.metadata().map_err(unreadable)?;
     if metadata.is_dir() {
         return Err(EngineError::Directory { path: path.to_owned() });
     }
+    // A device or a pipe may have no end, or wait for a writer for ever.
+    if !metadata.is_file() {
+        return Err(unreadable(std::io::Error::new(ErrorKind::InvalidInput, "it is a device or a pipe, not a file")));
+    }
+    let mut file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     // One byte more than expected, so that reading to the end needs no second allocation to see it.
     bytes.try_reserve_exact(metadata.len() as usize + 1).map_err(|error| unreadable(error.into()))?;
@@ -437,70 +400,4 @@ fn dims(message: &[u8]) -> Result<Vec<Dim>, WireError> {
         }
     }
     Ok(shape)
-}
-
-/// The element type of a `TensorProto.DataType`, where it is one of ours.
-pub(super) fn dtype(element: i64) -> Option<DType> {
-    Some(match element {
-        1 => DType::F32,
-        2 => DType::U8,
-        3 => DType::I8,
-        6 => DType::I32,
-        7 => DType::I64,
-        9 => DType::Bool,
-        10 => DType::F16,
-        _ => return None,
-    })
-}
-
-/// The name of a `TensorProto.DataType` that is not one of ours.
-pub(super) fn element_name(element: i64) -> String {
-    match element {
-        0 => "undeclared type",
-        4 => "u16",
-        5 => "i16",
-        8 => "strings",
-        11 => "f64",
-        12 => "u32",
-        13 => "u64",
-        14 | 15 => "complex numbers",
-        16 => "bf16",
-        17..=20 => "8-bit floats",
-        21 | 22 => "4-bit integers",
-        _ => return format!("element type {element}"),
-    }
-    .to_owned()
-}
-
-/// What the file is, where it is something well known that is not ONNX, and what to do.
-fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
-    const MAGICS: [(&[u8], &str); 13] = [
-        (b"\x89PNG", "a PNG picture: the model and the picture may have changed places"),
-        (b"\xff\xd8\xff", "a JPEG picture: the model and the picture may have changed places"),
-        (b"GIF8", "a GIF picture: the model and the picture may have changed places"),
-        (b"RIFF", "a WebP picture or an AVI video: the model and the source may have changed places"),
-        (b"PK\x03\x04", "a ZIP archive, perhaps a PyTorch model: unpack it, or export the network to ONNX"),
-        (b"\x1f\x8b", "a gzip archive: unpack it"),
-        (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
-        (b"ftrt", "a TensorRT engine, which this build cannot run: use the .onnx file that it was built from"),
-        (b"ptrt", "a TensorRT engine, which this build cannot run: use the .onnx file that it was built from"),
-        (b"\x7fELF", "a program or library: name the .onnx file"),
-        (b"version https://git-lfs", "a Git LFS pointer to the model: run `git lfs pull`"),
-        (b"<", "a web page or XML: the download answered with an error, open its address in a browser"),
-        (b"\x80\x02", "a Python pickle, perhaps a PyTorch model: export the network to ONNX"),
-    ];
-    if let Some((_, found)) = MAGICS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        return Some(found);
-    }
-    if bytes.get(4..8) == Some(b"TFL3") {
-        return Some("a TensorFlow Lite model: export the network to ONNX");
-    }
-    if bytes.get(4..8) == Some(b"ftyp") {
-        return Some("an MP4 video: the model and the source may have changed places");
-    }
-    let start = &bytes[..bytes.len().min(256)];
-    let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
-    // An ONNX file starts with the byte 8, a number field, which is not printable.
-    (start.iter().filter(|byte| printable(byte)).count() == start.len())
-        .then_some("plain text: name the .onnx file, or download it again")
 }

@@ -7,6 +7,8 @@ pub mod file;
 pub mod onnxruntime;
 mod reshape;
 mod rten;
+mod schema;
+mod sniff;
 mod wire;
 
 use std::any::Any;
@@ -101,16 +103,25 @@ fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
 /// Fails where a file with weights is missing, before a backend says so in its own words, or is none of the model's: what a
 /// model makes us read can come out of its outputs again.
 fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
-    let directory = path.parent().unwrap_or(Path::new(""));
-    for file in &read.external_files {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for name in &read.external_files {
+        let outside = || {
+            let reason = format!("it wants its weights from `{}`, outside of its own directory", name.display());
+            EngineError::Malformed { path: path.to_owned(), reason }
+        };
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        if file.as_os_str().is_empty() || !file.components().all(inside) {
-            let reason = format!("it wants its weights from `{}`, outside of its own directory", file.display());
-            return Err(EngineError::Malformed { path: path.to_owned(), reason });
+        if name.as_os_str().is_empty() || !name.components().all(inside) {
+            return Err(outside());
         }
-        let file = directory.join(file);
-        if let Err(error) = std::fs::File::open(&file) {
-            return Err(EngineError::ExternalData { path: path.to_owned(), file, error });
+        let file = directory.join(name);
+        let external = |error| EngineError::ExternalData { path: path.to_owned(), file: file.clone(), error };
+        std::fs::File::open(&file).map_err(external)?;
+        // A link leads outside only where the model itself is one: a cache that keeps both as links to its store.
+        let real = |path: &Path| path.canonicalize().map_err(external);
+        let (home, store) = (real(directory)?, real(path)?);
+        let found = real(&file)?;
+        if !found.starts_with(home) && !store.parent().is_some_and(|store| found.starts_with(store)) {
+            return Err(outside());
         }
     }
     Ok(())

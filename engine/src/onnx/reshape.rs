@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::file::number;
+use super::schema::number;
 use super::wire::{WireError, fields, write_bytes, write_number};
 
 /// What becomes of a dimension: a number, or an unknown one.

@@ -36,7 +36,8 @@ struct Shared {
 pub(super) fn load(model: Model<'_>, options: &EngineOptions) -> Result<RtenProgram, EngineError> {
     let path = model.path;
     let mut loader = ModelOptions::with_all_ops();
-    // Packed weights are a second copy of most weights, for matrix products that would otherwise pack on each run.
+    // A second copy of the weights of matrix products alone, which would otherwise be packed on each run: nothing for a
+    // convolutional network, much for one with attention.
     loader.prepack_weights(true);
     for name in &model.external_files {
         let file = model.directory().join(name);

@@ -8,7 +8,7 @@ use visiond_kernels::tensor::{DType, TensorRef};
 use super::Shared;
 use super::values::{self, CpuMemory, Value};
 use crate::engine::{Backend, Context, EngineError, InputTensor};
-use crate::onnx::{file, guarded};
+use crate::onnx::{guarded, schema};
 
 pub(super) struct OnnxRuntimeContext {
     outputs: Vec<Output>,
@@ -38,10 +38,10 @@ impl OnnxRuntimeContext {
             let mut shape = Vec::new();
             let name = || self.shared.output_names[index].to_string_lossy().into_owned();
             let not_tensor = |found: String| EngineError::OutputNotTensor { name: name(), found };
-            let tensor = value.tensor(&mut shape, file::dtype).map_err(|error| run_error(&error))?;
+            let tensor = value.tensor(&mut shape, schema::dtype).map_err(|error| run_error(&error))?;
             let (element, data, len_bytes) = tensor.ok_or_else(|| not_tensor("a sequence or map".to_owned()))?;
-            let dtype = file::dtype(element);
-            let dtype = dtype.ok_or_else(|| not_tensor(format!("a tensor of {}", file::element_name(element))))?;
+            let dtype = schema::dtype(element);
+            let dtype = dtype.ok_or_else(|| not_tensor(format!("a tensor of {}", schema::element_name(element))))?;
             self.outputs.push(Output { dtype, shape, data, len_bytes });
         }
         Ok(())
