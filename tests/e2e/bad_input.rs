@@ -192,7 +192,7 @@ height = 240
 name = "full"
 type = "file"
 path = "/dev/full"
-rotate_size = 0
+rotate_bytes = 0
 [[sink]]
 name = "good"
 type = "file"

@@ -50,7 +50,7 @@ impl Outage {
                 current.next_try = now + current.wait;
             }
             None => {
-                log::error!("{} cannot be written: {reason}; what comes is lost until it can, tried again", self.what);
+                log::error!("{} cannot be written: {reason}; what comes meanwhile is lost, trying again", self.what);
                 self.current = Some(Current {
                     reason: reason.to_owned(),
                     since: now,
