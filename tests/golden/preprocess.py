@@ -29,6 +29,12 @@ FORMATS = ["yuyv", "uyvy", "nv12", "nv21", "i420", *PACKED, "grey", *BAYER]
 WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 FITS = [("letterbox", 0), ("top-left", 0), ("stretch", 0), ("crop", 1.0), ("crop", 0.625)]
 SIZES = [(1, 1), (1, 7), (8, 1), (2, 2), (3, 5), (16, 16), (17, 31), (33, 18), (48, 36), (64, 27), (90, 60), (101, 77)]
+LARGE = [
+    ("yuyv", (1920, 1080), (640, 640)), ("nv12", (1920, 1080), (640, 640)), ("bgr", (768, 576), (416, 416)),
+    ("i420", (768, 576), (416, 416)), ("rgb", (1279, 717), (641, 355)), ("uyvy", (853, 479), (1280, 720)),
+    ("grey", (16384, 3), (1000, 7)), ("bgra", (3, 16384), (5, 999)), ("i420", (1, 2047), (64, 640)),
+    ("nv21", (2047, 1), (640, 64)), ("rggb10", (1281, 721), (320, 320)), ("gbrg8", (640, 480), (512, 512)),
+]  # fmt: skip
 INPUTS = [(1, 1), (5, 3), (16, 16), (17, 9), (20, 30), (30, 10), (32, 32), (33, 21)]
 
 
@@ -317,6 +323,20 @@ def cases(sampling):
         }  # fmt: skip
 
 
+def large_cases(sampling):
+    """Sizes of real frames and of the limits."""
+    for i, (fmt, (w, h), (in_w, in_h)) in enumerate(LARGE):
+        for fit, fraction in FITS[::2]:
+            dtype = "f32" if sampling == "exact" else "u8"
+            scale, mean, std = NORMS[dtype][0]
+            yield {
+                "format": fmt, "width": w, "height": h, "pitches": [row for row, _ in planes_of(fmt, w, h)],
+                "matrix": "bt601", "range": "limited", "fit": fit, "fraction": fraction, "in_width": in_w,
+                "in_height": in_h, "order": "bgr", "layout": "nchw", "dtype": dtype, "scale": scale, "mean": mean,
+                "std": std, "pad": 114, "seed": 1000 + i,
+            }  # fmt: skip
+
+
 def line(case, sampling, count):
     tensor = tensor_of(case, sampling)
     if case["dtype"] == "u8" and sampling == "opencv":
@@ -333,7 +353,7 @@ def main():
     cv2.setNumThreads(1)
     for sampling, count in (("exact", 40), ("opencv", 8)):
         with open(HERE / f"preprocess_{sampling}.txt", "w", encoding="ascii") as file:
-            file.writelines(line(case, sampling, count) for case in cases(sampling))
+            file.writelines(line(case, sampling, count) for case in [*cases(sampling), *large_cases(sampling)])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 //! The two arithmetics of a preprocess: exact in `f32`, and OpenCV's fixed point in `u16`.
 //!
-//! Everything else is written once over [`Number`]. OpenCV's steps are those of its `resize` (modules/imgproc, resize.cpp:
-//! 11 bits of weight, horizontal first) and `cvtColor` (color_yuv and color_rgb: 20 and 15 bits); a byte comes out of each
-//! step, and where every one of them is repeated, the bytes are equal.
+//! Everything else is written once over [`Number`]. OpenCV's steps are those of its `resize` (modules/imgproc, resize.cpp)
+//! and `cvtColor` (color_yuv, color_rgb); a byte comes out of each step, and where every one of them is repeated, the bytes
+//! are equal.
 
 use super::simd::multiply_add;
 use crate::frame::BayerDepth;
@@ -207,7 +207,7 @@ impl Number for u16 {
     /// The nearest byte. Samples beyond their depth's range count as white.
     #[inline(always)]
     fn sample(raw: u16, depth: BayerDepth) -> u16 {
-        // No quotient is as close to a half as f32 errs here, since `white` is odd.
+        // Exact: at every depth a quotient is 1/682 or more from a half, far more than f32 errs.
         rounded(f32::sample(raw, depth)) as u16
     }
 

@@ -1,0 +1,76 @@
+//! A preprocess allocates when it meets a frame size, and never again while it takes turns between those it knows.
+
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
+use visiond_kernels::geometry::Fit;
+use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
+use visiond_kernels::stream::Stream;
+use visiond_kernels::tensor::{DType, TensorMut};
+
+/// The system's allocator, counted.
+struct Counted;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps `GlobalAlloc`'s contract, which is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as in `alloc`; `pointer` came from there.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counted = Counted;
+
+#[test]
+fn known_frame_sizes_cost_no_allocation() {
+    let cameras = [
+        (PixelFormat::Yuyv, 320, 180),
+        (PixelFormat::Nv12, 101, 77),
+        (PixelFormat::Bgr, 64, 64),
+        (PixelFormat::Bayer(BayerOrder::Gbrg, BayerDepth::Bits12), 90, 60),
+    ];
+    let cameras = cameras.map(|(format, width, height)| {
+        let layout = FrameLayout::packed(format, width, height, ColorDescription::default()).unwrap();
+        (layout, vec![90; layout.size_bytes()])
+    });
+    for (sampling, layout) in [(Sampling::Opencv, TensorLayout::Nhwc), (Sampling::Exact, TensorLayout::Nchw)] {
+        let mut preprocessor = Preprocessor::new(PreprocessSpec {
+            width: 64,
+            height: 64,
+            fit: Fit::Letterbox,
+            sampling,
+            pad: 0.0,
+            order: ChannelOrder::Rgb,
+            layout,
+            dtype: DType::F16,
+            scale: 1.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+        })
+        .unwrap();
+        let shape = preprocessor.spec().shape();
+        let mut bytes = vec![0; 64 * 64 * 3 * 2];
+        for round in 0..5 {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            for (layout, frame) in &cameras {
+                let mut out = TensorMut::new(DType::F16, &shape, &mut bytes).unwrap();
+                preprocessor.run(&layout.view(frame).unwrap(), &mut out, Stream::Host).unwrap();
+            }
+            let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+            assert!(round == 0 || allocated == 0, "{allocated} allocations in round {round}");
+        }
+    }
+}
