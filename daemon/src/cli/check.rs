@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{CliError, config_path, machine, print, print_json};
 use crate::config::report::{Finding, Report, Severity, count};
 use crate::config::types::Config;
-use crate::config::{Document, read, reference};
+use crate::config::{Document, annotated, read};
 use crate::exit::Exit;
 
 /// Check configurations: every error at once, with file, line and column
@@ -59,7 +59,7 @@ struct Checked {
 /// Checks every file.
 pub fn run(args: Args) -> Result<Exit, CliError> {
     if args.print_default_config {
-        return print(&reference::annotated()).map(|()| Exit::Success);
+        return print(&annotated::text()).map(|()| Exit::Success);
     }
     let configs = if args.configs.is_empty() { vec![config_path(None)?] } else { args.configs };
     let checked: Vec<_> = configs.iter().map(|path| check(path, !args.file_only)).collect();
@@ -91,7 +91,7 @@ fn check(path: &Path, whole_machine: bool) -> Checked {
             }
             report.into_findings(path, &text)
         }
-        Err(finding) => vec![finding],
+        Err(finding) => vec![*finding],
     };
     let valid = findings.iter().all(|finding| finding.severity != Severity::Error);
     Checked { file: path.to_owned(), valid, findings, config }

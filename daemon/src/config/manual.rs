@@ -7,7 +7,7 @@
 
 use std::fs;
 
-use super::reference::tests::{assert_stored, in_repository};
+use super::annotated::tests::{assert_stored, in_repository};
 use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
 use super::types::Config;
 

@@ -1,13 +1,14 @@
 //! The configuration: what can be set, its defaults, and how a file becomes it.
 //!
 //! - [`types`]: the structs; every key is declared there, once.
-//! - `schema`, `kinds`, `units`: how a declaration becomes a reader and a writer.
+//! - `declare`, `schema`, `kinds`, [`units`]: how a declaration becomes a reader and a writer.
 //! - `references`: what must go together across the file's tables.
 //! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once.
-//! - [`reference`]: the annotated file, printed from the declarations.
+//! - [`annotated`]: the file with every key, printed from the declarations.
 
+pub mod annotated;
+mod declare;
 mod kinds;
-pub mod reference;
 mod references;
 pub mod report;
 mod schema;
@@ -33,7 +34,7 @@ const MAX_BYTES: u64 = 4 << 20;
 impl Config {
     /// Reads a file. Relative paths in it are relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
-        let text = read(path).map_err(|finding| ConfigErrors { path: path.to_owned(), findings: vec![finding] })?;
+        let text = read(path).map_err(|finding| ConfigErrors { path: path.to_owned(), findings: vec![*finding] })?;
         Self::parse(&text, path)
     }
 
@@ -56,8 +57,8 @@ impl Config {
 }
 
 /// The text of a file, or why there is none.
-pub fn read(path: &Path) -> Result<String, Finding> {
-    let fail = |message: String| Finding::of_file(path, message);
+pub fn read(path: &Path) -> Result<String, Box<Finding>> {
+    let fail = |message: String| Box::new(Finding::of_file(path, message));
     let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
     let size = fs::metadata(path).map_err(cannot)?.len();
     if size > MAX_BYTES {

@@ -2,7 +2,7 @@
 //!
 //! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
 //! `config/visiond.toml`, `docs/configuration.md` and what `check` prints come from these declarations, see
-//! [`schema`](super::schema).
+//! [`declare`](super::declare).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,11 +14,12 @@ use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::color::{ColorMatrix, ColorRange};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
+use super::declare::{section, union};
 use super::kinds::{
     Words, by_name, command_line, duration, flag, fraction, list, location, mode, name, path, program, real, size,
     text, whole, word,
 };
-use super::schema::{section, table, tables, union, union_table};
+use super::schema::{table, tables, union_table};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -410,6 +411,8 @@ union! {
     }
 }
 
+// The macro makes the enum, so there is no place for `#[default]`.
+#[allow(clippy::derivable_impls)]
 impl Default for SinkKind {
     fn default() -> Self {
         Self::Stdout

@@ -67,7 +67,7 @@ pub fn format_size(bytes: u64) -> String {
 }
 
 fn format_units(amount: u128, units: &[(&str, u128)], of_zero: &str) -> String {
-    match units.iter().find(|(_, each)| amount >= *each && amount % each == 0) {
+    match units.iter().find(|(_, each)| amount >= *each && amount.is_multiple_of(*each)) {
         Some((unit, each)) => format!("{} {unit}", amount / each),
         None => format!("0 {of_zero}"),
     }

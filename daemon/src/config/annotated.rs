@@ -1,6 +1,6 @@
 //! The annotated file, printed from the declarations in [`types`](super::types).
 //!
-//! `config/visiond.toml` is what [`annotated`] gives; a test holds it to that. To write it anew after a change:
+//! `config/visiond.toml` is what [`text`] gives; a test holds it to that. To write it anew after a change:
 //! `VISIOND_REGENERATE=1 cargo test -p visiond config`.
 
 use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
@@ -21,7 +21,7 @@ const HEADER: &str = "\
 ";
 
 /// The file with every key, as `visiond check --print-default-config` prints it.
-pub fn annotated() -> String {
+pub fn text() -> String {
     let mut out = String::from(HEADER);
     for key in Config::keys() {
         out += &format!("\n\n{}", comment(&key.doc));
@@ -56,7 +56,7 @@ fn settings(keys: &[Key], path: &str) -> String {
 
 fn first_type(variants: &[Variant]) -> String {
     let types: Vec<_> = variants.iter().map(|v| format!("\"{}\": {}", v.name, v.doc)).collect();
-    let first = variants.first().map(|variant| typed(variant)).unwrap_or_default();
+    let first = variants.first().map(typed).unwrap_or_default();
     format!("\n{}{}{first}", comment(TYPE_DOC), types.iter().map(|line| comment(line)).collect::<String>())
 }
 
@@ -140,19 +140,19 @@ pub(super) mod tests {
 
     #[test]
     fn the_annotated_file_is_stored() {
-        assert_stored("config/visiond.toml", &annotated());
+        assert_stored("config/visiond.toml", &text());
     }
 
     #[test]
     fn the_annotated_file_is_the_default_configuration() {
-        let config = Config::parse(&annotated(), Path::new("visiond.toml")).unwrap();
+        let config = Config::parse(&text(), Path::new("visiond.toml")).unwrap();
         assert_eq!(config, Config::default());
     }
 
     #[test]
     fn every_key_can_be_uncommented() {
         let key = |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
-        let text: Vec<_> = annotated().lines().map(|line| key(line).unwrap_or_else(|| line.to_owned())).collect();
+        let text: Vec<_> = super::text().lines().map(|line| key(line).unwrap_or_else(|| line.to_owned())).collect();
         let config = match Config::parse(&text.join("\n"), Path::new("visiond.toml")) {
             Ok(config) => config,
             Err(errors) => panic!("{errors}"),

@@ -1,0 +1,96 @@
+//! Kinds of value: how each is read, checked, written and described.
+//!
+//! - `plain`: flags, numbers, words.
+//! - `text`: strings, names, paths, URLs, command lines.
+//! - `quantity`: what has a unit or a radix: times, sizes, permissions.
+//! - `lists`: many values of one kind.
+
+mod lists;
+mod plain;
+mod quantity;
+mod text;
+
+use toml::de::{DeInteger, DeValue};
+
+use super::schema::{At, Item, Kind, Reader, Shape, TableWriter};
+
+pub use lists::{by_name, list};
+pub use plain::{Word, Words, flag, fraction, parse_word, real, whole, word};
+pub use quantity::{duration, mode, size};
+pub use text::{command_line, is_url, location, name, path, program, resolve, text};
+
+/// A kind whose values stand behind `=`.
+pub trait Inline {
+    /// What becomes of it.
+    type Value;
+    /// What follows "must be".
+    fn describe(&self) -> String;
+    /// Reads a value; `None` when an error was reported.
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Self::Value>;
+    /// A value as it stands behind `=`.
+    fn text(&self, value: &Self::Value) -> String;
+
+    /// Reports `must be X, not Y`, with what `more` adds.
+    fn refuse<T>(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>, more: &str) -> Option<T> {
+        let sentence = format!("must be {}, not {}{more}", self.describe(), show(item.get_ref()));
+        reader.wrong(item, at, &sentence);
+        None
+    }
+}
+
+impl<K: Inline> Kind for K {
+    type Value = K::Value;
+
+    fn shape(&self) -> Shape {
+        Shape::Value(self.describe())
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<K::Value> {
+        Inline::read(self, item, at, reader)
+    }
+
+    fn write(&self, name: &str, value: &K::Value, table: &mut TableWriter) {
+        table.value(name, &self.text(value));
+    }
+
+    fn inline(&self, value: &K::Value) -> String {
+        self.text(value)
+    }
+}
+
+/// A value as an error shows it.
+fn show(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) if text.chars().count() > 60 => {
+            format!("{}...", quote(&text.chars().take(60).collect::<String>()).trim_end_matches('"'))
+        }
+        DeValue::String(text) => quote(text),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// A string as TOML: quoted, on one line.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn integer(number: &DeInteger<'_>) -> Option<i128> {
+    i128::from_str_radix(number.as_str(), number.radix()).ok()
+}
