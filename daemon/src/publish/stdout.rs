@@ -51,22 +51,29 @@ impl Stdout {
         Self { output, outage: Outage::new(format!("sink {name}: standard output")), tail: Vec::new() }
     }
 
+    /// Completes the line that is begun, then writes this one; counts each that is complete.
+    ///
+    /// A line of which only a part went out is owed and no error yet, unless nothing can be written any more.
     fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), Failure> {
+        self.write_tail(queue)?;
+        match self.write_all(line, queue) {
+            Ok(()) => Counters::add(&queue.counters.written, 1),
+            Err((rest, Failure::Other(_))) if rest < line.len() => self.tail = line[line.len() - rest..].to_vec(),
+            Err((_, failure)) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    fn write_tail(&mut self, queue: &Queue) -> Result<(), Failure> {
+        if self.tail.is_empty() {
+            return Ok(());
+        }
         let tail = std::mem::take(&mut self.tail);
-        if let Err((rest, failure)) = self.write_all(&tail, queue) {
+        self.write_all(&tail, queue).map_err(|(rest, failure)| {
             self.tail = tail[tail.len() - rest..].to_vec();
-            return Err(failure);
-        }
-        if let Err((rest, failure)) = self.write_all(line, queue) {
-            if rest == line.len() {
-                return Err(failure);
-            }
-            // Begun: its rest is owed, so the line counts as written unless the daemon ends first.
-            self.tail = line[line.len() - rest..].to_vec();
-            if !matches!(failure, Failure::Other(_)) {
-                return Err(failure);
-            }
-        }
+            failure
+        })?;
+        Counters::add(&queue.counters.written, 1);
         Ok(())
     }
 
@@ -105,7 +112,12 @@ impl Sink for Stdout {
                 Popped::Message(message) => message,
                 Popped::TimedOut if self.reader_is_gone() => return Ended::ReaderGone,
                 Popped::TimedOut => continue,
-                Popped::Closed => return Ended::Closed,
+                Popped::Closed => {
+                    if self.write_tail(queue).is_err() {
+                        Counters::add(&queue.counters.failed, 1);
+                    }
+                    return Ended::Closed;
+                }
             };
             if !self.outage.may_try() {
                 self.outage.lost(1);
@@ -113,10 +125,7 @@ impl Sink for Stdout {
                 continue;
             }
             match self.write(message.line(), queue) {
-                Ok(()) => {
-                    self.outage.works();
-                    Counters::add(&queue.counters.written, 1);
-                }
+                Ok(()) => self.outage.works(),
                 Err(Failure::Other(error)) => {
                     self.outage.fails(&explain(&error));
                     self.outage.lost(1);
@@ -151,7 +160,7 @@ mod tests {
     use crate::config::types::WhenFull;
     use crate::pipeline::stop::Stop;
     use crate::publish::queue::Published;
-    use crate::publish::tests::message;
+    use crate::publish::tests::{TinyDisk, message};
     use std::io::{BufRead, BufReader, Read};
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
@@ -208,6 +217,35 @@ mod tests {
         assert_eq!(sink(full).run(&queue), Ended::Closed);
         assert_eq!(queue.counters.failed.load(Ordering::Relaxed), 20);
         assert_eq!(queue.counters.written.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_on_a_full_disk_gets_the_rest_of_its_last_line_once_there_is_room() {
+        let Some(disk) = TinyDisk::mount(32 * 1024) else {
+            eprintln!("not run: mounting needs root");
+            return;
+        };
+        let (path, ballast) = (disk.join("out.jsonl"), disk.join("ballast"));
+        std::fs::write(&ballast, vec![0; 16 * 1024]).unwrap();
+        let queue = Arc::new(queue_of(100));
+        let output = std::fs::File::create(&path).unwrap();
+        let thread = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || sink(output).run(&queue))
+        };
+        while queue.waiting() > 0 || queue.counters.failed.load(Ordering::Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::remove_file(&ballast).unwrap();
+        std::thread::sleep(Duration::from_millis(600));
+        queue.push(&Arc::new(Published::new(message(100, 3))));
+        queue.close(Instant::now() + Duration::from_secs(5));
+        assert_eq!(thread.join().unwrap(), Ended::Closed);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let whole = text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).count();
+        assert!(text.ends_with('\n') && whole == text.lines().count(), "half a line");
+        assert_eq!(queue.counters.written.load(Ordering::Relaxed), whole as u64);
+        assert_eq!(whole as u64 + queue.counters.failed.load(Ordering::Relaxed), 101);
     }
 
     #[test]

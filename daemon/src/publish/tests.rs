@@ -432,3 +432,13 @@ fn too_many_readers_are_turned_away_and_counted() {
     publisher.close(soon());
     assert_eq!(lines(reader).count(), 1);
 }
+
+#[test]
+fn the_last_reader_that_leaves_ends_the_daemon_and_the_first_does_not() {
+    let stop = Stop::new().unwrap();
+    let shared = super::Shared { open: AtomicUsize::new(2), failure: Default::default(), stop: stop.clone() };
+    shared.reader_gone("stdout");
+    assert!(!stop.is_raised() && shared.failure.get().is_none());
+    shared.reader_gone("stdout");
+    assert!(stop.is_raised() && matches!(shared.failure.get(), Some(PublishError::ReaderGone)));
+}
