@@ -39,7 +39,7 @@ impl<N: ToRgb> Converter<N> {
 
     /// Converts and resamples one row into as many planes as `planes` has (one of luma, or red, green and blue).
     ///
-    /// About a nanosecond for 16 pixels of RGB, two for YUV, twice that where two columns are mixed.
+    /// About 0.8 ns a pixel of YUV; where two columns are mixed, 0.5 ns of RGB and 1.5 ns of YUV.
     pub(super) fn resample(&self, isa: Isa, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
         match *self {
             Self::Packed(words, yuv) => resample(isa, Packed(words, yuv), taps, planes),
