@@ -140,6 +140,8 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::sync::Arc;
 
     use super::*;

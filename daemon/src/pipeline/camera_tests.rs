@@ -1,5 +1,7 @@
 //! Cameras whose sources are written as a script.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::VecDeque;
 
 use super::*;

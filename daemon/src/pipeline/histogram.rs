@@ -112,15 +112,6 @@ impl HistogramSnapshot {
         let buckets = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
         Self { buckets, sum_us: self.sum_us.saturating_sub(earlier.sum_us), max_us: self.max_us }
     }
-
-    /// Adds another histogram's values.
-    pub fn add(&mut self, other: &Self) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
-        }
-        self.sum_us += other.sum_us;
-        self.max_us = self.max_us.max(other.max_us);
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The inbox, as cameras and lanes use it.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;

@@ -1,5 +1,7 @@
 //! Lanes with networks that do as they are told.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 

@@ -42,6 +42,8 @@ fn resident_from(status: &str) -> Option<Resident> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

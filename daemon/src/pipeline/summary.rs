@@ -250,6 +250,8 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use crate::pipeline::lane::testing::message;
     use crate::pipeline::metrics::CameraMetrics;

@@ -79,7 +79,6 @@ pub struct Pipeline {
     lanes: Vec<LaneView>,
     inboxes: Vec<Arc<Inbox<Arrival>>>,
     settlement: Arc<Settlement>,
-    stop: Stop,
     /// Never sent on: it disconnects when the last thread ends.
     ended: Receiver<()>,
 }
@@ -103,13 +102,8 @@ impl Pipeline {
     pub fn start(plans: Vec<LanePlan>, around: &Surroundings) -> io::Result<Self> {
         let cameras = plans.iter().map(|plan| plan.cameras.len()).sum();
         let (alive, ended) = channel();
-        let mut pipeline = Self {
-            lanes: Vec::new(),
-            inboxes: Vec::new(),
-            settlement: Arc::new(Settlement::new(cameras)?),
-            stop: around.stop.clone(),
-            ended,
-        };
+        let mut pipeline =
+            Self { lanes: Vec::new(), inboxes: Vec::new(), settlement: Arc::new(Settlement::new(cameras)?), ended };
         let left = Arc::new(AtomicUsize::new(plans.len()));
         let budget = Arc::new(Budget::new(around.messages, &around.stop));
         for plan in plans {

@@ -1,5 +1,7 @@
 //! Whole runs in this process: configuration, sources, the sample network on rten, sinks.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 
 use serde_json::Value;

@@ -1,5 +1,7 @@
 //! Frames, messages and networks that tests of the pipeline make up.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
