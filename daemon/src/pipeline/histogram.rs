@@ -79,9 +79,9 @@ impl HistogramSnapshot {
         self.buckets.iter().sum()
     }
 
-    /// Sum of the values.
-    pub fn sum_us(&self) -> u64 {
-        self.sum_us
+    /// Average of the values; 0 when there is none.
+    pub fn mean_us(&self) -> u64 {
+        self.sum_us.checked_div(self.count()).unwrap_or(0)
     }
 
     /// Largest value ever counted, exactly.
@@ -147,7 +147,7 @@ mod tests {
         histogram.record_us(10);
         histogram.record_us(12);
         let new = histogram.snapshot().since(&before);
-        assert_eq!((new.count(), new.sum_us(), new.quantile_us(0.99)), (2, 22, 12));
+        assert_eq!((new.count(), new.mean_us(), new.quantile_us(0.99)), (2, 11, 12));
     }
 
     proptest! {
@@ -158,7 +158,7 @@ mod tests {
             values.sort_unstable();
             let snapshot = histogram.snapshot();
             prop_assert_eq!(snapshot.count(), values.len() as u64);
-            prop_assert_eq!(snapshot.sum_us(), values.iter().sum::<u64>());
+            prop_assert_eq!(snapshot.mean_us(), values.iter().sum::<u64>() / values.len() as u64);
             for quantile in [0.0, 0.5, 0.9, 0.99, 1.0] {
                 let rank = ((values.len() as f64 * quantile).ceil() as usize).clamp(1, values.len());
                 let (exact, told) = (values[rank - 1] as f64, snapshot.quantile_us(quantile) as f64);

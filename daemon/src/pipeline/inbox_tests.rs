@@ -43,9 +43,10 @@ fn every_camera_gets_its_turn() {
 #[test]
 fn a_batch_holds_one_frame_of_each_camera_and_goes_on_where_the_last_ended() {
     let inbox = Inbox::new(&[Delivery::NewestWins; 3]);
-    (0..3).for_each(|camera| drop(inbox.put(camera, 0)));
+    (0..3).for_each(|camera| assert_eq!(inbox.put(camera, 0), Put::Stored));
     assert_eq!(take_all(&inbox, 2), [(0, 0), (1, 0)]);
-    (0..3).for_each(|camera| drop(inbox.put(camera, 1)));
+    let expected = [Put::Stored, Put::Stored, Put::Displaced(0)];
+    (0..3).for_each(|camera| assert_eq!(inbox.put(camera, 1), expected[camera]));
     assert_eq!(take_all(&inbox, 2), [(2, 1), (0, 1)]);
 }
 

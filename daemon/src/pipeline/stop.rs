@@ -106,6 +106,8 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use std::os::fd::AsFd;
 

@@ -66,7 +66,7 @@ pub struct CameraSummary {
     /// Times that its source was opened again.
     pub restarts: u64,
     /// Durations by stage.
-    pub stages_us: BTreeMap<&'static str, Percentiles>,
+    pub stages_us: BTreeMap<&'static str, Spread>,
     /// Things seen, by label.
     pub detections: BTreeMap<String, u64>,
     /// Pictures drawn, where any were to be.
@@ -79,8 +79,10 @@ pub struct CameraSummary {
 
 /// How a stage's durations are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Percentiles {
-    /// Median, in microseconds.
+pub struct Spread {
+    /// Average, in microseconds.
+    pub mean: u64,
+    /// Median.
     pub p50: u64,
     /// 90th percentile.
     pub p90: u64,
@@ -134,7 +136,10 @@ impl CameraSummary {
         let stage = |stage: Stage| {
             let times = total.stage(stage);
             let at = |quantile| times.quantile_us(quantile);
-            (stage.name(), Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: times.max_us() })
+            (
+                stage.name(),
+                Spread { mean: times.mean_us(), p50: at(0.5), p90: at(0.9), p99: at(0.99), max: times.max_us() },
+            )
         };
         Self {
             name: name.to_owned(),
@@ -171,7 +176,7 @@ impl CameraSummary {
         }
         out.push(first);
         if self.published > 0 {
-            let stage = |stage: Stage| self.stages_us.get(stage.name()).copied().unwrap_or(Percentiles::ZERO);
+            let stage = |stage: Stage| self.stages_us.get(stage.name()).copied().unwrap_or(Spread::ZERO);
             let total = stage(Stage::Total);
             let [p50, p90, p99, max] = [total.p50, total.p90, total.p99, total.max].map(millis);
             let parts = [Stage::Preprocess, Stage::Infer, Stage::Postprocess].map(|part| millis(stage(part).p50));
@@ -196,8 +201,8 @@ impl CameraSummary {
     }
 }
 
-impl Percentiles {
-    const ZERO: Self = Self { p50: 0, p90: 0, p99: 0, max: 0 };
+impl Spread {
+    const ZERO: Self = Self { mean: 0, p50: 0, p90: 0, p99: 0, max: 0 };
 }
 
 impl SinkSummary {
@@ -305,6 +310,7 @@ mod tests {
         assert_eq!(camera["dropped"]["overload"], 1);
         assert_eq!(camera["detections"]["person"], 3);
         assert_eq!(camera["stages_us"]["total"]["max"], 1000);
+        assert_eq!(camera["stages_us"]["total"]["mean"], 1000);
         assert_eq!(camera["pictures"]["written"], 2);
         assert_eq!(value["sinks"][0]["to"], "out.jsonl");
         assert!(camera.get("drops").is_none());
