@@ -13,5 +13,7 @@ mod systemd;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // SAFETY: the first statement of `main`: no other thread has been started.
+    unsafe { visiond_engine::onnx::silence_telemetry() };
     cli::main()
 }
