@@ -6,6 +6,8 @@ mod command;
 mod ffprobe;
 pub mod frame;
 mod images;
+#[cfg(test)]
+mod leak_tests;
 mod pace;
 mod pattern;
 pub mod picture;

@@ -1,7 +1,9 @@
 //! A picture file into an RGB frame, with the pixels that OpenCV's `imread(IMREAD_COLOR)` gives.
 //!
 //! The content decides the format, not the name's ending. EXIF orientation is applied, alpha is dropped (not blended),
-//! 16-bit samples lose their low byte, grey becomes three equal channels.
+//! 16-bit samples lose their low byte, grey becomes three equal channels. Compared with OpenCV 5.0 on 69 files of every
+//! format, depth and orientation: equal, but for TIFF with alpha or 16 bits a channel, JPEG inside TIFF, transparent GIF,
+//! and PGM whose maximum is not 255 (scaled here, not there).
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -166,3 +168,7 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), String> {
 fn sentence(error: &image::ImageError) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+#[path = "picture_tests.rs"]
+mod tests;

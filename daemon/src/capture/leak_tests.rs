@@ -1,0 +1,119 @@
+//! Sources that come and go leave nothing behind: no descriptor, no process, no thread.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{env, fs, process};
+
+use tempfile::TempDir;
+use visiond_kernels::color::ColorMatrix;
+use visiond_kernels::frame::PixelFormat;
+
+use super::source::Next;
+use super::*;
+use crate::config::types::{
+    CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, VideoConfig, VideoPixels,
+};
+use crate::pipeline::stop::Stop;
+
+const INSIDE: &str = "VISIOND_TEST_ALONE";
+
+#[test]
+fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
+    // In a process of its own: other tests open files meanwhile.
+    if env::var_os(INSIDE).is_none() {
+        let name = "capture::leak_tests::fifty_sources_leave_no_descriptor_no_process_and_no_thread";
+        let mut alone = process::Command::new(env::current_exe().unwrap());
+        let status = alone.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").status().unwrap();
+        assert!(status.success());
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let sources = sources(&folder);
+    let mut before = None;
+    for round in 0..11 {
+        for source in &sources {
+            let stop = Stop::new().unwrap();
+            let buffers = BufferConfig { memory: None, count: 3 };
+            let mut open = open(source, "test", &buffers).unwrap();
+            assert!(matches!(open.next(&stop).unwrap(), Next::Frame(_)), "{source:?}");
+            stop.raise();
+            let start = Instant::now();
+            assert!(matches!(open.next(&stop).unwrap(), Next::Stopped | Next::Frame(_) | Next::End), "{source:?}");
+            assert!(start.elapsed() < Duration::from_millis(100), "{source:?}");
+        }
+        // The first round starts what stays: the thread that starts programs.
+        let now = (count("/proc/self/fd"), count("/proc/self/task"), children());
+        assert_eq!(now.2, 0, "a child is left");
+        assert_eq!(*before.get_or_insert(now), now, "round {round}");
+    }
+}
+
+/// Five kinds: with the eleven rounds more than fifty.
+fn sources(folder: &TempDir) -> Vec<SourceConfig> {
+    let picture = folder.path().join("a.png");
+    image::RgbImage::new(8, 8).save(&picture).unwrap();
+    let film = folder.path().join("film.avi");
+    let args = ["-v", "error", "-f", "lavfi", "-i", "testsrc2=s=64x48:d=60:r=10", "-c:v", "mpeg4"];
+    assert!(process::Command::new("ffmpeg").args(args).arg(&film).status().unwrap().success());
+    let command = |script: &str| CommandConfig {
+        command: ["sh", "-c", script].map(str::to_owned).into(),
+        container: CommandContainer::Raw,
+        format: Some(PixelFormat::Grey),
+        width: Some(2),
+        height: Some(2),
+        pitches: Vec::new(),
+        pace: Pace::Realtime,
+        repeat: true,
+        max_frames: None,
+        color_matrix: ColorMatrix::Bt601,
+        color_range: None,
+        timeout: Duration::from_secs(10),
+    };
+    vec![
+        SourceConfig::Pattern(PatternConfig {
+            width: 64,
+            height: 48,
+            fps: 100.0,
+            format: PixelFormat::Nv12,
+            max_frames: None,
+        }),
+        SourceConfig::Images(ImagesConfig {
+            path: folder.path().to_owned(),
+            watch: true,
+            watch_interval: Duration::from_secs(60),
+            repeat: false,
+            fps: None,
+        }),
+        SourceConfig::Command(command("printf abcd; sleep 60 & sleep 60")),
+        SourceConfig::Command(command("while printf abcd; do :; done")),
+        SourceConfig::Video(VideoConfig {
+            url: film.to_str().unwrap().to_owned(),
+            pace: Pace::Realtime,
+            repeat: false,
+            max_frames: None,
+            ffmpeg: "ffmpeg".into(),
+            input_args: Vec::new(),
+            pixels: VideoPixels::Bgr,
+            color_matrix: None,
+            color_range: None,
+            timeout: Duration::from_secs(10),
+        }),
+    ]
+}
+
+fn count(folder: &str) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// Processes whose parent is this one, zombies too.
+fn children() -> usize {
+    let parent = format!(" {} ", process::id());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|entry| is_child(&entry.path(), &parent)).count()
+}
+
+fn is_child(process: &Path, parent: &str) -> bool {
+    // "PID (NAME) STATE PARENT ..."
+    fs::read_to_string(process.join("stat"))
+        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest[1..].starts_with(parent)))
+}

@@ -1,0 +1,124 @@
+//! Pictures as users have them: of every format, turned, mislabelled, damaged, hostile.
+
+use std::path::PathBuf;
+
+use image::{GrayAlphaImage, GrayImage, ImageBuffer, Rgb, Rgba, RgbaImage};
+use tempfile::TempDir;
+
+use super::*;
+
+/// 3x2, every pixel another one.
+fn picture() -> RgbImage {
+    RgbImage::from_fn(3, 2, |x, y| Rgb([10 * x as u8, 100 * y as u8, 200]))
+}
+
+fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn encoded(picture: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    picture.into().write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+fn pixels(frame: &Frame) -> &[u8] {
+    &frame.buffer.as_slice()[..frame.layout.size_bytes()]
+}
+
+fn error(path: &Path) -> String {
+    let error = load(path).unwrap_err();
+    assert!(!error.retry);
+    assert!(error.to_string().starts_with(&format!("cannot read the picture {}: ", path.display())), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn lossless_formats_give_the_pixels_that_were_written_whatever_the_name_says() {
+    let folder = TempDir::new().unwrap();
+    for format in [ImageFormat::Png, ImageFormat::Bmp, ImageFormat::Tiff, ImageFormat::WebP, ImageFormat::Pnm] {
+        let path = write(&folder, "picture.jpg", &encoded(picture(), format));
+        let frame = load(&path).unwrap();
+        assert_eq!(pixels(&frame), picture().as_raw(), "{format:?}");
+        assert_eq!((frame.layout.width(), frame.layout.height()), (3, 2));
+        assert_eq!(frame.name.as_deref(), path.to_str());
+    }
+}
+
+#[test]
+fn alpha_is_dropped_and_low_bytes_too_and_grey_becomes_colour() {
+    let folder = TempDir::new().unwrap();
+    let mut load_png = |picture: DynamicImage| {
+        let path = write(&folder, "picture.png", &encoded(picture, ImageFormat::Png));
+        pixels(&load(&path).unwrap()).to_vec()
+    };
+    assert_eq!(load_png(RgbaImage::from_pixel(1, 1, Rgba([9, 8, 7, 0])).into()), [9, 8, 7]);
+    assert_eq!(load_png(GrayImage::from_pixel(1, 1, image::Luma([5])).into()), [5, 5, 5]);
+    assert_eq!(load_png(GrayAlphaImage::from_pixel(1, 1, image::LumaA([5, 1])).into()), [5, 5, 5]);
+    let deep: ImageBuffer<Rgb<u16>, Vec<u16>> = ImageBuffer::from_pixel(1, 1, Rgb([0x12FF, 0x3400, 0xFFFF]));
+    assert_eq!(load_png(deep.into()), [0x12, 0x34, 0xFF]);
+}
+
+#[test]
+fn a_photo_is_turned_as_its_exif_says() {
+    let folder = TempDir::new().unwrap();
+    let tall = RgbImage::from_fn(16, 32, |_, y| if y < 16 { Rgb([250, 250, 250]) } else { Rgb([5, 5, 5]) });
+    let plain = encoded(tall, ImageFormat::Jpeg);
+    for (orientation, size, top_left_is_white) in
+        [(1, (16, 32), true), (3, (16, 32), false), (6, (32, 16), false), (8, (32, 16), true)]
+    {
+        let mut exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+        exif.extend_from_slice(&[orientation, 0, 0, 0, 0, 0, 0, 0]);
+        let length = (exif.len() as u16 + 2).to_be_bytes();
+        let turned = [&plain[..2], &[0xFF, 0xE1], &length, &exif, &plain[2..]].concat();
+        let frame = load(&write(&folder, "photo.jpg", &turned)).unwrap();
+        assert_eq!((frame.layout.width(), frame.layout.height()), size, "orientation {orientation}");
+        assert_eq!(pixels(&frame)[0] > 128, top_left_is_white, "orientation {orientation}");
+    }
+}
+
+#[test]
+fn what_was_cut_off_is_an_error_in_every_format() {
+    let folder = TempDir::new().unwrap();
+    let noisy = RgbImage::from_fn(64, 64, |x, y| Rgb([(x * 37 + y * 91) as u8, (x * y) as u8, (x ^ y) as u8]));
+    for format in [
+        ImageFormat::Png,
+        ImageFormat::Jpeg,
+        ImageFormat::Bmp,
+        ImageFormat::Gif,
+        ImageFormat::Tiff,
+        ImageFormat::WebP,
+        ImageFormat::Pnm,
+    ] {
+        let whole = encoded(noisy.clone(), format);
+        assert!(load(&write(&folder, "whole", &whole)).is_ok(), "{format:?}");
+        error(&write(&folder, "cut", &whole[..whole.len() / 2]));
+    }
+}
+
+#[test]
+fn what_is_no_picture_gets_a_sentence() {
+    let folder = TempDir::new().unwrap();
+    assert!(error(&write(&folder, "empty.png", b"")).contains("the file is empty"));
+    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("no picture that is known here"));
+    assert!(error(folder.path()).contains("it is a folder"));
+    assert!(error(&folder.path().join("missing.png")).contains("No such file"));
+    let exact: ImageBuffer<Rgb<f32>, Vec<f32>> = ImageBuffer::from_pixel(1, 1, Rgb([0.5, 0.5, 0.5]));
+    assert!(error(&write(&folder, "f.tif", &encoded(exact, ImageFormat::Tiff))).contains("floating point"));
+}
+
+#[test]
+fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
+    let folder = TempDir::new().unwrap();
+    error(&write(&folder, "wide.ppm", b"P6\n60000 60000\n255\n"));
+    let message = error(&write(&folder, "large.ppm", b"P6\n16000 16000\n255\n"));
+    assert!(message.contains("256000000 pixels (16000x16000)"), "{message}");
+    // The same in JPEG: the size stands in the frame header.
+    let mut jpeg = encoded(picture(), ImageFormat::Jpeg);
+    let at = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    jpeg[at + 5..at + 9].copy_from_slice(&[0x3E, 0x80, 0x3E, 0x80]);
+    let message = error(&write(&folder, "large.jpg", &jpeg));
+    assert!(message.contains("256000000 pixels"), "{message}");
+}
