@@ -1,4 +1,5 @@
 //! Cards as people write them, right and wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::PathBuf;
 
@@ -137,6 +138,11 @@ fn what_is_no_toml_is_told_with_its_place() {
 }
 
 #[test]
+fn a_card_nested_without_end_is_refused() {
+    assert!(errors(&format!("[input]\nmean = {}", "[".repeat(100_000))).contains("this is not TOML"));
+}
+
+#[test]
 fn a_file_of_names_lies_beside_the_card() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("pets.txt"), "cat\r\ndog \n\n").unwrap();
@@ -162,6 +168,30 @@ fn the_cards_that_come_with_visiond_are_right() {
     assert_eq!((card.score_threshold, card.iou_threshold, card.classes.len()), (0.4, 0.6, 80));
     let output = [tensor("output", &[1, 3549, 124])];
     build(&card.head, &output, (416, 416), card.classes.len()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn the_manual_has_every_key_and_its_examples_are_cards() {
+    let manual = std::fs::read_to_string(folder().join("../../docs/models.md")).unwrap();
+    for example in manual.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        card(example);
+    }
+    // A key that is like no other is answered with all that there are.
+    let mut cards = vec!["0 = 0\n[head]\nfamily = \"yolov8\"\n".to_owned()];
+    cards
+        .extend(["input", "detect", "classes"].map(|table| format!("[head]\nfamily = \"yolov8\"\n[{table}]\n0 = 0\n")));
+    cards.extend(Family::ALL.iter().map(|family| format!("[head]\nfamily = \"{}\"\n0 = 0\n", family.name())));
+    let mut count = 0;
+    for text in cards {
+        let told = errors(&text);
+        let (_, keys) = told.lines().next().unwrap().split_once(": there is ").unwrap_or_else(|| panic!("{told}"));
+        for key in keys.split(", ") {
+            let documented = manual.contains(key) || manual.contains(&format!("[{}]", key.trim_matches('`')));
+            assert!(documented, "docs/models.md says nothing of {key}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
 }
 
 #[test]

@@ -72,10 +72,10 @@ impl Decoder for Classifier {
         out.boxless = true;
         for column in class_columns(self.background, self.scores.len()) {
             let score = self.scores[column];
-            if score >= input.score_threshold {
-                if let Some(class) = class_of(column as u32, self.background, 0) {
-                    out.push(column, class, score, [0.0; 4]);
-                }
+            if score >= input.score_threshold
+                && let Some(class) = class_of(column as u32, self.background, 0)
+            {
+                out.push(column, class, score, [0.0; 4]);
             }
         }
         out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));

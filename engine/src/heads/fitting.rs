@@ -222,16 +222,17 @@ pub fn fitting(outputs: &[TensorInfo], inputs: &[TensorInfo], metadata: &BTreeMa
     if outputs.len() > 1 {
         several_ideas(outputs, inputs, &mut ideas);
     }
-    if let (true, [output]) = (ideas.is_empty(), outputs) {
-        if let Some(Some(classes @ 2..)) = Outputs::shape(&std::slice::from_ref(output), 0).vector() {
-            ideas.push(Idea {
-                rank: 1,
-                spec: HeadSpec::Classifier { activation: None, background: Background::None },
-                options: String::new(),
-                classes: Some(classes),
-                reason: format!("one row of {classes} scores"),
-            });
-        }
+    if ideas.is_empty()
+        && let [output] = outputs
+        && let Some(Some(classes @ 2..)) = Outputs::shape(&std::slice::from_ref(output), 0).vector()
+    {
+        ideas.push(Idea {
+            rank: 1,
+            spec: HeadSpec::Classifier { activation: None, background: Background::None },
+            options: String::new(),
+            classes: Some(classes),
+            reason: format!("one row of {classes} scores"),
+        });
     }
     ideas.sort_by_key(|idea| idea.rank);
     for idea in ideas {

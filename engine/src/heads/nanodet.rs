@@ -101,10 +101,11 @@ impl Decoder for Nanodet {
     const READS: &'static str = "one output [1, cells of all grids, classes + 4 * (reg_max + 1)], or two a stride, [1, cells, classes] and [1, cells, 4 * (reg_max + 1)]";
 
     fn plan(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Plan, String> {
-        if outputs.count() >= 2 * self.spec.strides.len() && self.class_count > 0 {
-            if let Some(plan) = self.split(outputs, input_size) {
-                return Ok(plan);
-            }
+        if outputs.count() >= 2 * self.spec.strides.len()
+            && self.class_count > 0
+            && let Some(plan) = self.split(outputs, input_size)
+        {
+            return Ok(plan);
         }
         let wanted: usize = self.spec.strides.iter().map(|&s| cells(input_size, s)).map(|(w, h)| w * h).sum();
         outputs.table(|output, [rows, width]| {

@@ -98,11 +98,13 @@ pub(super) fn four(values: &[f32], at: usize) -> Option<[f32; 4]> {
 /// A class number that a network wrote as a real number.
 pub(super) fn class_number(value: f32) -> Option<u32> {
     // 2^24: beyond, f32 no longer counts in ones.
-    (value >= -0.5 && value < 16_777_216.0).then(|| value.round() as u32)
+    (-0.5..16_777_216.0).contains(&value).then(|| value.round() as u32)
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
     use super::*;
 
     #[test]

@@ -89,7 +89,7 @@ pub enum BoxUnit {
     Pixels,
 }
 
-/// Which way the rows of a YOLOX grid are counted in.
+/// Options of [`Family::Yolox`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YoloxSpec {
     /// Whether the export has decoded the grid already (`--decode_in_inference`).

@@ -45,8 +45,7 @@ impl Yolov8 {
         plan: &Plan,
         values: &[f32],
         row: usize,
-        class: u32,
-        score: f32,
+        (class, score): (u32, f32),
         input: &HeadInput<'_>,
         out: &mut Decoded,
     ) {
@@ -103,8 +102,8 @@ impl Decoder for Yolov8 {
         let values = input.outputs[plan.output].tensor.to_f32();
         if !plan.planes {
             for (row, numbers) in values.chunks_exact(plan.width.max(1)).enumerate() {
-                if let Some((class, score)) = best_class(&numbers[4..4 + plan.classes], input.score_threshold) {
-                    self.add(plan, &values, row, class, score, input, out);
+                if let Some(best) = best_class(&numbers[4..4 + plan.classes], input.score_threshold) {
+                    self.add(plan, &values, row, best, input, out);
                 }
             }
             return;
@@ -126,7 +125,7 @@ impl Decoder for Yolov8 {
             }
             for (offset, (&score, &class)) in scores.iter().zip(classes.iter()).enumerate() {
                 if score >= input.score_threshold {
-                    self.add(plan, &values, start + offset, class, score, input, out);
+                    self.add(plan, &values, start + offset, (class, score), input, out);
                 }
             }
         }

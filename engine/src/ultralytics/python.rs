@@ -159,6 +159,8 @@ impl Parser<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
     use super::*;
     use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
 //! Metadata as exports carry it, and as they should not.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use super::*;
 use crate::engine::Dim;
