@@ -56,16 +56,17 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `command` with its standard output on a pipe. `label` stands before its lines in the log.
-    pub fn spawn(mut command: Command, label: &str) -> io::Result<Self> {
+    /// Starts `command` with its standard output on a pipe. `label` stands before its lines in the log; where `secret` (a
+    /// stream's user and password) stands in them, three asterisks are shown.
+    pub fn spawn(mut command: Command, label: &str, secret: Option<&str>) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         die_with_parent(&mut command);
         let mut process = spawn_from_lasting_thread(command)?;
         let (output, errors) = (process.stdout.take(), process.stderr.take());
-        let label = label.to_owned();
+        let (label, secret) = (label.to_owned(), secret.map(str::to_owned));
         let errors = errors.ok_or_else(|| io::Error::other("no pipe for standard error")).and_then(|pipe| {
             let output = output.ok_or_else(|| io::Error::other("no pipe for standard output"))?;
-            Ok((output, ErrorLines::read(pipe, label)?))
+            Ok((output, ErrorLines::read(pipe, label, secret)?))
         });
         match errors {
             Ok((output, errors)) => {
@@ -245,13 +246,13 @@ struct ErrorLines {
 }
 
 impl ErrorLines {
-    fn read(mut pipe: ChildStderr, label: String) -> io::Result<Self> {
+    fn read(mut pipe: ChildStderr, label: String, secret: Option<String>) -> io::Result<Self> {
         let stop = Stop::new()?;
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let (thread_stop, thread_kept) = (stop.clone(), Arc::clone(&kept));
         let thread = std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
             let keep = |line: &[u8]| {
-                let line = clean(line);
+                let line = clean(line, secret.as_deref());
                 if line.is_empty() {
                     return;
                 }
@@ -304,9 +305,10 @@ impl ErrorLines {
     }
 }
 
-/// A line that can go to a terminal: no control characters, no space at the ends.
-fn clean(line: &[u8]) -> String {
+/// A line that can be shown: no secret, no control characters, no space at the ends.
+fn clean(line: &[u8], secret: Option<&str>) -> String {
     let text = String::from_utf8_lossy(line);
+    let text = secret.map_or_else(|| text.to_string(), |secret| text.replace(secret, "***"));
     let shown: String = text.trim().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
     shown
 }
@@ -318,7 +320,7 @@ mod tests {
     fn sh(script: &str) -> Child {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Child::spawn(command, "test").unwrap()
+        Child::spawn(command, "test", None).unwrap()
     }
 
     fn soon() -> Instant {
@@ -354,6 +356,12 @@ mod tests {
         let lines = child.last_lines();
         assert_eq!(lines.len(), KEPT_LINES);
         assert_eq!(lines.last().unwrap(), "bad\u{FFFD}[1m thing");
+    }
+
+    #[test]
+    fn a_secret_is_not_repeated() {
+        let line = clean(b" rtsp://me:word@camera/1: 401 Unauthorized\n", Some("me:word"));
+        assert_eq!(line, "rtsp://***@camera/1: 401 Unauthorized");
     }
 
     #[test]
@@ -395,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error() {
-        let error = Child::spawn(Command::new("/nonexistent/program"), "test").unwrap_err();
+        let error = Child::spawn(Command::new("/nonexistent/program"), "test", None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

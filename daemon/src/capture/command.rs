@@ -80,7 +80,7 @@ impl CommandSource {
         };
         let mut command = Command::new(program);
         command.args(args);
-        let child = Child::spawn(command, &self.label).map_err(|error| match error.kind() {
+        let child = Child::spawn(command, &self.label, None).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => SourceError::permanent(format!(
                 "cannot start {program}: there is no such program, install it or give its path"
             )),

@@ -73,21 +73,33 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
         .args(probe_args(&config.input_args))
         .arg("-i")
         .arg(input(&config.url));
-    let mut child =
-        Child::spawn(command, label).map_err(|error| ProbeFailure::Error(cannot_start(&program, &error)))?;
+    let mut child = Child::spawn(command, label, secret(&config.url))
+        .map_err(|error| ProbeFailure::Error(cannot_start(&program, &error)))?;
     let answer = read_answer(&mut child, config, stop)?;
     let Some(status) = child.exit_status(stop) else { return Err(ProbeFailure::Stopped) };
     if !status.success() {
         return Err(ProbeFailure::Error(refused(config, &child.last_lines())));
     }
     parse(&answer).map_err(|reason| {
-        ProbeFailure::Error(SourceError::permanent(format!("cannot read the video {}: {reason}", config.url)))
+        ProbeFailure::Error(SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url))))
     })
 }
 
 /// What stands behind `-i`: a path is marked as such, so that a colon in it is not taken for a protocol.
 pub fn input(url: &str) -> String {
     if Path::new(url).exists() { format!("file:{url}") } else { url.to_owned() }
+}
+
+/// A URL as it may stand in the log and in messages: without user and password.
+pub fn shown(url: &str) -> String {
+    secret(url).map_or_else(|| url.to_owned(), |secret| url.replacen(secret, "***", 1))
+}
+
+/// User and password of a URL.
+pub fn secret(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?;
+    host.rsplit_once('@').map(|(secret, _)| secret).filter(|secret| !secret.is_empty())
 }
 
 /// The error of a program that cannot be started.
@@ -140,10 +152,10 @@ fn read_answer(child: &mut Child, config: &VideoConfig, stop: &Stop) -> Result<V
             Ok(Filled::Stopped) => return Err(ProbeFailure::Stopped),
             Ok(Filled::TimedOut) => {
                 let waited = config.timeout.as_secs_f64();
-                return Err(transient(format!("{} did not answer within {waited} s", config.url)));
+                return Err(transient(format!("{} did not answer within {waited} s", shown(&config.url))));
             }
             Err(error) => {
-                return Err(transient(format!("cannot read what ffprobe says about {}: {error}", config.url)));
+                return Err(transient(format!("cannot read what ffprobe says about {}: {error}", shown(&config.url))));
             }
         };
         answer.extend_from_slice(&chunk[..read]);
@@ -155,7 +167,7 @@ fn read_answer(child: &mut Child, config: &VideoConfig, stop: &Stop) -> Result<V
 
 /// ffprobe ended with an error; its last line is the reason.
 fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
-    let url = &config.url;
+    let url = &shown(&config.url);
     let said = lines.last().map_or("ffprobe gave no reason", |line| reason(line, url));
     if is_remote(url) {
         return SourceError::transient(format!("cannot open the video {url}: {said}"));
@@ -166,7 +178,7 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     SourceError::permanent(format!("cannot read the video {url}: it is no video, or damaged at its start ({said})"))
 }
 
-/// ffmpeg's lines begin with the input's name, which our sentence has already.
+/// ffmpeg's lines begin with the input's name (`url` as shown), which our sentence has already.
 pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
     let rest = line.strip_prefix("file:").unwrap_or(line);
     rest.strip_prefix(url).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(line)
@@ -297,6 +309,13 @@ mod tests {
         for new in ["5.1.9-0+deb12u1", "n7.1", "8.0", "N-112233-gabcdef", ""] {
             assert!(has_fps_mode(new), "{new}");
         }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(shown("rtsp://me:p@ss@camera:554/1?x=@"), "rtsp://***@camera:554/1?x=@");
+        assert_eq!(shown("http://camera/a@b.mp4"), "http://camera/a@b.mp4");
+        assert_eq!(shown("film@home.mp4"), "film@home.mp4");
     }
 
     #[test]

@@ -91,8 +91,9 @@ impl VideoSource {
             Err(ProbeFailure::Error(error)) => return Err(error),
         };
         let (format, color) = output_format(config, &info);
-        let layout = FrameLayout::packed(format, info.width, info.height, color)
-            .map_err(|error| SourceError::permanent(format!("cannot read the video {}: {error}", config.url)))?;
+        let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| {
+            SourceError::permanent(format!("cannot read the video {}: {error}", ffprobe::shown(&config.url)))
+        })?;
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
         let is_live = ffprobe::is_remote(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;
@@ -118,7 +119,7 @@ impl VideoSource {
         if !status.success() || round_frames == 0 {
             return Err(self.failure(&ended(status, round_frames), &lines));
         }
-        let url = &self.config.url;
+        let url = &ffprobe::shown(&self.config.url);
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
         let said = lines.last().map(|line| ffprobe::reason(line, url));
         // A container's count is often off by a few (frames that repeat the one before); complaints of the decoder are not.
@@ -137,7 +138,7 @@ impl VideoSource {
     }
 
     fn failure(&self, what: &str, lines: &[String]) -> SourceError {
-        let url = &self.config.url;
+        let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
         let message = format!("the video {url} cannot be read on: {what}{said}");
         if ffprobe::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
@@ -185,17 +186,22 @@ impl Source for VideoSource {
             Ok(ReadFrame::Ended(partial)) => self.round_ended(partial, stop),
             Ok(ReadFrame::Stopped) => Ok(Next::Stopped),
             Ok(ReadFrame::TimedOut) => {
-                let message = format!("no frame of {} for {} s", self.config.url, self.config.timeout.as_secs_f64());
+                let message = format!(
+                    "no frame of {} for {} s",
+                    ffprobe::shown(&self.config.url),
+                    self.config.timeout.as_secs_f64()
+                );
                 Err(SourceError::transient(message))
             }
-            Err(error) => {
-                Err(SourceError::transient(format!("cannot read ffmpeg's output for {}: {error}", self.config.url)))
-            }
+            Err(error) => Err(SourceError::transient(format!(
+                "cannot read ffmpeg's output for {}: {error}",
+                ffprobe::shown(&self.config.url)
+            ))),
         }
     }
 
     fn describe(&self) -> String {
-        let url = &self.config.url;
+        let url = &ffprobe::shown(&self.config.url);
         let Some(Running { info, frames, pacer, .. }) = &self.running else {
             return format!("video {url}, not opened yet");
         };
@@ -255,7 +261,8 @@ fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
 fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, SourceError> {
     let mut command = Command::new(&config.ffmpeg);
     command.args(arguments(config, info));
-    Child::spawn(command, label).map_err(|error: io::Error| ffprobe::cannot_start(Path::new(&config.ffmpeg), &error))
+    Child::spawn(command, label, ffprobe::secret(&config.url))
+        .map_err(|error: io::Error| ffprobe::cannot_start(Path::new(&config.ffmpeg), &error))
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {

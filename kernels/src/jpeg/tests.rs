@@ -1,5 +1,7 @@
 //! Against OpenCV (libjpeg-turbo), bit for bit; and data that no encoder wrote.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 
 use super::*;
