@@ -315,6 +315,8 @@ fn clean(line: &[u8], secret: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn sh(script: &str) -> Child {

@@ -101,6 +101,8 @@ pub mod simulated {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::simulated::SimulatedClock;
     use super::*;
 

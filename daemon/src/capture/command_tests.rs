@@ -1,5 +1,7 @@
 //! Programs of one line of shell, read as a user's would be.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::time::Duration;
 
 use visiond_kernels::color::ColorMatrix;

@@ -260,6 +260,8 @@ fn has_fps_mode(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn answer(stream: &str) -> Result<VideoInfo, String> {

@@ -139,6 +139,8 @@ impl Drop for PooledBuffer {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

@@ -52,6 +52,18 @@ struct Known {
     handed_out: bool,
 }
 
+/// What is to be done next.
+enum Turn {
+    /// Read this picture.
+    Picture(PathBuf),
+    /// Look for pictures again.
+    Look,
+    /// There are no more.
+    End,
+    /// The daemon is stopping.
+    Stopped,
+}
+
 impl ImagesSource {
     /// Looks at the folder, or the picture.
     pub fn open(
@@ -127,19 +139,19 @@ impl ImagesSource {
     }
 
     /// The next picture's path; looks again, and waits, where the configuration says so.
-    fn next_path(&mut self, stop: &Stop) -> Result<Option<PathBuf>, Next> {
+    fn next_path(&mut self, stop: &Stop) -> Turn {
         if let Some(path) = self.waiting.pop_front() {
-            return Ok(Some(path));
+            return Turn::Picture(path);
         }
         if self.is_folder && self.config.watch {
             let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
-            return if self.clock.sleep_until(wake_ns, stop) { Err(Next::Stopped) } else { Ok(None) };
+            return if self.clock.sleep_until(wake_ns, stop) { Turn::Stopped } else { Turn::Look };
         }
         if self.config.repeat && self.round_read > 0 {
             self.round_read = 0;
-            return Ok(None);
+            return Turn::Look;
         }
-        Err(Next::End)
+        Turn::End
     }
 }
 
@@ -150,9 +162,10 @@ impl Source for ImagesSource {
                 return Ok(Next::Stopped);
             }
             match self.next_path(stop) {
-                Ok(Some(path)) => break path,
-                Ok(None) => self.look()?,
-                Err(outcome) => return Ok(outcome),
+                Turn::Picture(path) => break path,
+                Turn::Look => self.look()?,
+                Turn::Stopped => return Ok(Next::Stopped),
+                Turn::End => return Ok(Next::End),
             }
         };
         let buffer = match &mut self.pacer {

@@ -1,5 +1,7 @@
 //! Folders as users have them: numbered, damaged, growing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Sources that come and go leave nothing behind: no descriptor, no process, no thread.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs, process};

@@ -248,6 +248,8 @@ fn to_yuv([r, g, b]: [u8; 3]) -> [u8; 3] {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::time::Duration;
 
     use super::super::clock::simulated::SimulatedClock;

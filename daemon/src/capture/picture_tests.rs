@@ -1,5 +1,7 @@
 //! Pictures as users have them: of every format, turned, mislabelled, damaged, hostile.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::path::PathBuf;
 
 use image::{GrayAlphaImage, GrayImage, ImageBuffer, Rgb, Rgba, RgbaImage};
@@ -50,7 +52,7 @@ fn lossless_formats_give_the_pixels_that_were_written_whatever_the_name_says() {
 #[test]
 fn alpha_is_dropped_and_low_bytes_too_and_grey_becomes_colour() {
     let folder = TempDir::new().unwrap();
-    let mut load_png = |picture: DynamicImage| {
+    let load_png = |picture: DynamicImage| {
         let path = write(&folder, "picture.png", &encoded(picture, ImageFormat::Png));
         pixels(&load(&path).unwrap()).to_vec()
     };

@@ -1,5 +1,7 @@
 //! Videos made by ffmpeg, read as a user's would be. They need ffmpeg, as the source itself does.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::path::PathBuf;
 use std::time::Instant;
 
