@@ -287,6 +287,8 @@ fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
         let range = range_name(info.color.range);
         filter.push_str(&format!(":in_range={range}:out_range={range}"));
     } else {
+        // Where chroma is interpolated (more than 8 bits), from samples that stand left, as OpenCV's conversion takes them.
+        filter.push_str(":in_h_chr_pos=0");
         if let Some(matrix) = config.color_matrix {
             filter.push_str(&format!(":in_color_matrix={}", matrix_name(matrix)));
         }
