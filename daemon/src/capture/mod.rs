@@ -13,6 +13,7 @@ mod pattern;
 pub mod picture;
 mod pipe;
 pub mod source;
+pub mod v4l2;
 mod video;
 mod y4m;
 
@@ -31,7 +32,7 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
         SourceConfig::Images(config) => Ok(Box::new(images::ImagesSource::open(config, name, buffers, clock)?)),
-        _ => Err(SourceError::permanent("this kind of source is not read yet")),
+        SourceConfig::V4l2(config) => Ok(Box::new(v4l2::V4l2Source::open(config, name, buffers, clock)?)),
     }
 }
 

@@ -11,6 +11,8 @@ use v4l::frameinterval::FrameIntervalEnum;
 use v4l::framesize::FrameSizeEnum;
 use v4l::video::Capture;
 
+use crate::capture::v4l2::fourcc;
+
 /// A device that hands out pictures, or one that cannot be asked.
 #[derive(Debug, Serialize)]
 pub struct Camera {
@@ -98,7 +100,7 @@ fn ask(node: &Path) -> Option<Camera> {
             for format in formats {
                 camera.formats.push(CameraFormat {
                     fourcc: format.fourcc.to_string(),
-                    format: format_name(format.fourcc),
+                    format: fourcc::format_of(format.fourcc.repr).map(fourcc::word),
                     description: format.description,
                     sizes: sizes(&device, format.fourcc),
                 });
@@ -152,41 +154,6 @@ fn stable_name(node: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The configuration's name for a V4L2 pixel format.
-/// <https://docs.kernel.org/userspace-api/media/v4l/pixfmt.html>
-fn format_name(fourcc: FourCC) -> Option<&'static str> {
-    Some(match &fourcc.repr {
-        b"YUYV" => "yuyv",
-        b"UYVY" => "uyvy",
-        b"NV12" => "nv12",
-        b"NV21" => "nv21",
-        b"YU12" => "i420",
-        b"RGB3" => "rgb",
-        b"BGR3" => "bgr",
-        b"AB24" | b"XB24" => "rgba",
-        b"AR24" | b"XR24" => "bgra",
-        b"GREY" => "grey",
-        b"MJPG" | b"JPEG" => "mjpeg",
-        b"RGGB" => "rggb8",
-        b"GRBG" => "grbg8",
-        b"GBRG" => "gbrg8",
-        b"BA81" => "bggr8",
-        b"RG10" => "rggb10",
-        b"BA10" => "grbg10",
-        b"GB10" => "gbrg10",
-        b"BG10" => "bggr10",
-        b"RG12" => "rggb12",
-        b"BA12" => "grbg12",
-        b"GB12" => "gbrg12",
-        b"BG12" => "bggr12",
-        b"RG16" => "rggb16",
-        b"GR16" => "grbg16",
-        b"GB16" => "gbrg16",
-        b"BYR2" => "bggr16",
-        _ => return None,
-    })
-}
-
 /// Pixels a second above which a size is too much to begin with: 1080p at 30.
 const MODEST_PIXELS: u64 = 1920 * 1080;
 
@@ -211,15 +178,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn every_name_is_one_that_the_configuration_has() {
-        let codes = [*b"YUYV", *b"MJPG", *b"BA81", *b"BYR2", *b"XR24", *b"YU12"];
-        for name in codes.map(|code| format_name(FourCC::new(&code)).unwrap()) {
-            assert!(crate::config::parse_word::<crate::config::types::CameraFormat>(name).is_ok(), "{name}");
-        }
-        assert_eq!(format_name(FourCC::new(b"H264")), None);
-    }
 
     #[test]
     fn the_snippet_is_a_configuration() {

@@ -1,0 +1,275 @@
+//! A camera behind V4L2, by buffers of the driver's that are mapped here (MMAP).
+//!
+//! A frame is copied once, out of the driver's buffer, which goes back to the driver at once: a slow network cannot starve
+//! the camera of buffers.
+
+mod color;
+mod device;
+pub mod fourcc;
+mod negotiate;
+mod sequence;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant as Moment;
+
+use v4l::v4l_sys as sys;
+use visiond_kernels::frame::FrameLayout;
+use visiond_kernels::jpeg::JpegDecoder;
+
+use self::device::{Capabilities, Filled, Node, Stream};
+use self::negotiate::Agreed;
+use self::sequence::{Place, Sequence};
+use super::clock::{self, Clock};
+use super::frame::{Frame, FramePool, Instant, PooledBuffer, Timestamp};
+use super::source::{LossCause, Next, Source, SourceError};
+use crate::config::types::{BufferConfig, CameraFormat, V4l2Config};
+use crate::pipeline::stop::{Stop, Wake};
+
+/// Buffers asked of the driver: one being filled, one being copied, and two for when this thread comes late.
+const DRIVER_BUFFERS: u32 = 4;
+
+/// The source of `type = "v4l2"`.
+pub struct V4l2Source {
+    config: V4l2Config,
+    label: String,
+    description: String,
+    stream: Stream,
+    layout: FrameLayout,
+    /// Set where the camera sends JPEG.
+    jpeg: Option<JpegDecoder>,
+    pool: FramePool,
+    clock: Arc<dyn Clock>,
+    sequence: Sequence,
+    /// What a buffer brought beside a gap before it.
+    pending: VecDeque<Next>,
+}
+
+impl V4l2Source {
+    /// Opens the camera, sets it as configured, and starts its stream.
+    pub fn open(
+        config: &V4l2Config,
+        name: &str,
+        buffers: &BufferConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let label = format!("camera {name}");
+        let device = config.device.display();
+        let node = Node::open(&config.device).map_err(|error| unopened(config, &error))?;
+        let capabilities = node.capabilities().map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => gone(config, &error),
+            _ => SourceError::permanent(format!(
+                "{device} is no V4L2 device (QUERYCAP: {error}): `visiond probe` lists the cameras, correct `device`"
+            )),
+        })?;
+        check(config, &capabilities)?;
+        let Agreed { format, layout, fps } = negotiate::negotiate(&node, config, &label)?;
+        let pool = super::pool(buffers, layout.size_bytes())?;
+        let stream = Stream::start(node, DRIVER_BUFFERS).map_err(|error| unstarted(config, &error))?;
+        let jpeg = (format == CameraFormat::Mjpeg).then(JpegDecoder::new);
+        if jpeg.is_none() && stream.buffer_bytes() < least_bytes(&layout) {
+            return Err(SourceError::permanent(format!(
+                "camera {device}: the driver's buffers have {} bytes, a frame of its own description has {}",
+                stream.buffer_bytes(),
+                least_bytes(&layout)
+            )));
+        }
+        let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
+        let description = format!(
+            "{device} ({}, {}): {}x{} {}{rate}, MMAP, {} buffers",
+            capabilities.card,
+            capabilities.bus,
+            layout.width(),
+            layout.height(),
+            fourcc::word(format),
+            stream.buffer_count()
+        );
+        Ok(Self {
+            config: config.clone(),
+            label,
+            description,
+            stream,
+            layout,
+            jpeg,
+            pool,
+            clock,
+            sequence: Sequence::default(),
+            pending: VecDeque::new(),
+        })
+    }
+
+    /// Waits for a buffer of the driver's; `None` when stop came first.
+    fn wait(&mut self, stop: &Stop) -> Result<Option<Filled>, SourceError> {
+        let until = Moment::now() + self.config.timeout;
+        loop {
+            let left = until.saturating_duration_since(Moment::now());
+            match stop.wait_readable(self.stream.as_fd(), Some(left)).map_err(|error| gone(&self.config, &error))? {
+                Wake::Stopped => return Ok(None),
+                Wake::Ready => {}
+                Wake::TimedOut => {
+                    return Err(SourceError::transient(format!(
+                        "no frame of camera {} for {} s: it may be stuck or have no signal",
+                        self.config.device.display(),
+                        self.config.timeout.as_secs_f64()
+                    )));
+                }
+            }
+            if let Some(filled) = self.stream.take().map_err(|error| gone(&self.config, &error))? {
+                return Ok(Some(filled));
+            }
+        }
+    }
+
+    /// Makes a frame of a buffer and gives the buffer back.
+    fn receive(&mut self, filled: Filled) -> Result<Next, SourceError> {
+        let Place { sequence, missing } = self.sequence.place(filled.sequence);
+        let timestamp = stamp(&filled, self.clock.as_ref());
+        let came = match self.pool.take() {
+            None => Next::Lost { frames: 1, cause: LossCause::Overload },
+            Some(mut buffer) => {
+                if self.copy(&filled, &mut buffer) {
+                    Next::Frame(Frame { layout: self.layout, buffer, sequence, timestamp, name: None })
+                } else {
+                    Next::Lost { frames: 1, cause: LossCause::Corrupt }
+                }
+            }
+        };
+        self.stream.give_back(filled).map_err(|error| gone(&self.config, &error))?;
+        if missing == 0 {
+            return Ok(came);
+        }
+        self.pending.push_back(came);
+        Ok(Next::Lost { frames: missing, cause: LossCause::Driver })
+    }
+
+    /// Copies or decodes the picture; tells whether it was whole.
+    fn copy(&mut self, filled: &Filled, buffer: &mut PooledBuffer) -> bool {
+        if filled.flags & sys::V4L2_BUF_FLAG_ERROR != 0 {
+            log::debug!("{}: the driver marks a frame as damaged", self.label);
+            return false;
+        }
+        let bytes = self.stream.bytes(filled);
+        let Some(jpeg) = &mut self.jpeg else {
+            if bytes.len() < least_bytes(&self.layout) {
+                log::debug!("{}: a frame of {} bytes is cut off", self.label, bytes.len());
+                return false;
+            }
+            let length = bytes.len().min(self.layout.size_bytes());
+            buffer.as_mut_slice()[..length].copy_from_slice(&bytes[..length]);
+            return true;
+        };
+        match jpeg.decode(bytes, buffer.as_mut_slice()) {
+            Ok(layout) if layout == self.layout => true,
+            Ok(layout) => {
+                log::debug!("{}: a JPEG picture of {}x{} came in between", self.label, layout.width(), layout.height());
+                false
+            }
+            Err(error) => {
+                log::debug!("{}: {error}", self.label);
+                false
+            }
+        }
+    }
+}
+
+impl Source for V4l2Source {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if let Some(next) = self.pending.pop_front() {
+            return Ok(next);
+        }
+        match self.wait(stop)? {
+            Some(filled) => self.receive(filled),
+            None => Ok(Next::Stopped),
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+}
+
+/// Bytes that a whole frame has at least: the last row of the last plane need not be padded.
+fn least_bytes(layout: &FrameLayout) -> usize {
+    let last = layout.planes().len() - 1;
+    let padding = layout.planes()[last].pitch_bytes - layout.format().row_bytes(last, layout.width());
+    layout.size_bytes() - padding
+}
+
+/// The frame's time: the driver's where its clock is ours, else now.
+fn stamp(filled: &Filled, clock: &dyn Clock) -> Timestamp {
+    if filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK != sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC {
+        return clock::now(clock);
+    }
+    let instant = match filled.flags & sys::V4L2_BUF_FLAG_TSTAMP_SRC_MASK {
+        sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE => Instant::StartOfExposure,
+        _ => Instant::EndOfFrame,
+    };
+    clock::at_monotonic(clock, filled.timestamp_ns, instant)
+}
+
+/// Whether the node can do what is done here.
+fn check(config: &V4l2Config, capabilities: &Capabilities) -> Result<(), SourceError> {
+    let device = config.device.display();
+    let Capabilities { card, driver, flags, .. } = capabilities;
+    let has = |flag: u32| flags & flag != 0;
+    if !has(sys::V4L2_CAP_VIDEO_CAPTURE) {
+        return Err(SourceError::permanent(if has(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE) {
+            format!(
+                "{device} ({card}, driver {driver}) has V4L2's multi-planar API alone, which is not read: use a program \
+                 that does, such as GStreamer's v4l2src, by `type = \"command\"`"
+            )
+        } else {
+            format!(
+                "{device} ({card}, driver {driver}) hands out no pictures, it is another of the device's nodes: `visiond \
+                 probe` lists those that do, correct `device`"
+            )
+        }));
+    }
+    if !has(sys::V4L2_CAP_STREAMING) {
+        return Err(SourceError::permanent(format!(
+            "{device} ({card}, driver {driver}) has no streaming I/O, only read(): use a program that reads it, by `type = \
+             \"command\"`"
+        )));
+    }
+    Ok(())
+}
+
+/// The node could not be opened. All of these may pass: udev makes a node before it sets who may open it.
+fn unopened(config: &V4l2Config, error: &io::Error) -> SourceError {
+    let device = config.device.display();
+    SourceError::transient(match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
+            format!("camera {device} is not there: plug it in, or correct `device` (`visiond probe` lists the cameras)")
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("camera {device} may not be opened by this user: add the user to the group `video`")
+        }
+        Some(libc::EBUSY) => format!("camera {device} is in use: another program has it, end that"),
+        _ => format!("cannot open camera {device}: {error}"),
+    })
+}
+
+/// The stream did not start.
+fn unstarted(config: &V4l2Config, error: &io::Error) -> SourceError {
+    let device = config.device.display();
+    SourceError::transient(match error.raw_os_error() {
+        Some(libc::EBUSY) => format!("camera {device} is in use: another program streams from it, end that"),
+        Some(libc::ENOLINK | libc::ENOLCK) => format!("camera {device} has no signal at its input: check the cable"),
+        Some(libc::ENOSPC) => format!(
+            "camera {device} does not start: the USB bus has no bandwidth left for it; use \"mjpeg\", a smaller size or \
+             rate, or another port"
+        ),
+        Some(libc::ENOMEM) => format!("camera {device} does not start: the driver has no memory for its buffers"),
+        _ => format!("camera {device} does not start: {error}"),
+    })
+}
+
+/// The stream broke.
+fn gone(config: &V4l2Config, error: &io::Error) -> SourceError {
+    SourceError::transient(format!("camera {} went away (unplugged?): {error}", config.device.display()))
+}
+
+#[cfg(test)]
+#[path = "v4l2/tests.rs"]
+mod tests;

@@ -1,0 +1,81 @@
+//! What a driver's colour fields mean.
+//!
+//! A driver may leave any of the three at "default"; then videodev2.h tells what that is
+//! (V4L2_MAP_YCBCR_ENC_DEFAULT, V4L2_MAP_QUANTIZATION_DEFAULT):
+//! <https://docs.kernel.org/userspace-api/media/v4l/colorspaces-defs.html>
+
+use v4l::v4l_sys as sys;
+use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
+
+use super::device::PixFormat;
+
+/// Matrix and range of the pixels of `pix`.
+pub fn description(pix: &PixFormat) -> ColorDescription {
+    ColorDescription { matrix: matrix(pix.colorspace, pix.ycbcr_encoding), range: range(pix) }
+}
+
+fn matrix(colorspace: u32, encoding: u32) -> ColorMatrix {
+    match encoding {
+        sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_DEFAULT => match colorspace {
+            sys::v4l2_colorspace_V4L2_COLORSPACE_REC709 | sys::v4l2_colorspace_V4L2_COLORSPACE_DCI_P3 => {
+                ColorMatrix::Bt709
+            }
+            sys::v4l2_colorspace_V4L2_COLORSPACE_BT2020 => ColorMatrix::Bt2020,
+            sys::v4l2_colorspace_V4L2_COLORSPACE_SMPTE240M => ColorMatrix::Bt709,
+            _ => ColorMatrix::Bt601,
+        },
+        sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_709
+        | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_XV709
+        // SMPTE 240M, of analogue HDTV, has weights of its own within 0.02 of BT.709's.
+        | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_SMPTE240M => ColorMatrix::Bt709,
+        sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020
+        | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020_CONST_LUM => ColorMatrix::Bt2020,
+        _ => ColorMatrix::Bt601,
+    }
+}
+
+fn range(pix: &PixFormat) -> ColorRange {
+    match pix.quantization {
+        sys::v4l2_quantization_V4L2_QUANTIZATION_FULL_RANGE => ColorRange::Full,
+        sys::v4l2_quantization_V4L2_QUANTIZATION_LIM_RANGE => ColorRange::Limited,
+        // A sensor's own numbers (RAW) use every value; of grey ones that matters.
+        _ if matches!(
+            pix.colorspace,
+            sys::v4l2_colorspace_V4L2_COLORSPACE_JPEG | sys::v4l2_colorspace_V4L2_COLORSPACE_RAW
+        ) =>
+        {
+            ColorRange::Full
+        }
+        _ => ColorRange::Limited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(colorspace: u32, ycbcr_encoding: u32, quantization: u32) -> (ColorMatrix, ColorRange) {
+        let color = description(&PixFormat { colorspace, ycbcr_encoding, quantization, ..PixFormat::default() });
+        (color.matrix, color.range)
+    }
+
+    #[test]
+    fn defaults_are_videodev2_hs() {
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_DEFAULT, 0, 0), (ColorMatrix::Bt601, ColorRange::Limited));
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_SRGB, 0, 0), (ColorMatrix::Bt601, ColorRange::Limited));
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_SMPTE170M, 0, 0), (ColorMatrix::Bt601, ColorRange::Limited));
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_JPEG, 0, 0), (ColorMatrix::Bt601, ColorRange::Full));
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_REC709, 0, 0), (ColorMatrix::Bt709, ColorRange::Limited));
+        assert_eq!(of(sys::v4l2_colorspace_V4L2_COLORSPACE_BT2020, 0, 0), (ColorMatrix::Bt2020, ColorRange::Limited));
+    }
+
+    #[test]
+    fn what_the_driver_says_wins_over_the_defaults() {
+        let srgb = sys::v4l2_colorspace_V4L2_COLORSPACE_SRGB;
+        let said =
+            of(srgb, sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_709, sys::v4l2_quantization_V4L2_QUANTIZATION_FULL_RANGE);
+        assert_eq!(said, (ColorMatrix::Bt709, ColorRange::Full));
+        let jpeg = sys::v4l2_colorspace_V4L2_COLORSPACE_JPEG;
+        assert_eq!(of(jpeg, 0, sys::v4l2_quantization_V4L2_QUANTIZATION_LIM_RANGE).1, ColorRange::Limited);
+    }
+}

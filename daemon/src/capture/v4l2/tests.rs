@@ -1,0 +1,80 @@
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::PixelFormat;
+
+use super::*;
+use crate::capture::clock::simulated::SimulatedClock;
+
+fn at(path: impl Into<PathBuf>) -> V4l2Config {
+    V4l2Config { device: path.into(), ..V4l2Config::default() }
+}
+
+fn refusal(config: &V4l2Config) -> SourceError {
+    let clock = Arc::new(SimulatedClock::default());
+    V4l2Source::open(config, "door", &BufferConfig::default(), clock).err().unwrap()
+}
+
+#[test]
+fn a_camera_that_is_away_may_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refusal(&at(folder.path().join("video0")));
+    assert!(error.to_string().contains("is not there: plug it in") && error.retry, "{error}");
+}
+
+#[test]
+fn a_file_is_no_camera() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = refusal(&at(file.path()));
+    assert!(error.to_string().contains("is no V4L2 device") && !error.retry, "{error}");
+}
+
+#[test]
+fn a_user_who_may_not_is_told_the_group() {
+    let error = unopened(&at("/dev/video0"), &io::Error::from_raw_os_error(libc::EACCES));
+    assert!(error.to_string().contains("group `video`") && error.retry, "{error}");
+}
+
+#[test]
+fn nodes_of_another_kind_are_refused_with_what_to_do() {
+    let of = |flags| {
+        let capabilities = Capabilities { driver: "d".into(), card: "c".into(), bus: "b".into(), flags };
+        check(&at("/dev/video0"), &capabilities)
+    };
+    assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE | sys::V4L2_CAP_STREAMING).is_ok());
+    let refused = |flags| {
+        let error = of(flags).unwrap_err();
+        assert!(!error.retry);
+        error.to_string()
+    };
+    assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));
+    assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE | sys::V4L2_CAP_STREAMING).contains("multi-planar"));
+    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("hands out no pictures"));
+}
+
+#[test]
+fn the_last_rows_padding_may_be_missing() {
+    let layout = |format, pitches: &[usize]| {
+        FrameLayout::with_pitches(format, 6, 4, pitches, ColorDescription::default()).unwrap()
+    };
+    assert_eq!(least_bytes(&layout(PixelFormat::Grey, &[16])), 16 * 3 + 6);
+    assert_eq!(least_bytes(&layout(PixelFormat::Nv12, &[16, 16])), 16 * 5 + 6);
+    assert_eq!(least_bytes(&layout(PixelFormat::I420, &[16, 8, 8])), 16 * 4 + 8 * 3 + 3);
+}
+
+#[test]
+fn a_time_on_another_clock_is_not_believed() {
+    let clock = SimulatedClock::default();
+    clock.advance(Duration::from_secs(10));
+    let of = |flags| stamp(&Filled::simulated(flags, 9_000_000_000), &clock);
+    let monotonic = sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC;
+    let start = of(monotonic | sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE);
+    assert_eq!((start.monotonic_ns, start.instant), (9_000_000_000, Instant::StartOfExposure));
+    assert_eq!(start.realtime_ns, SimulatedClock::EPOCH_NS + 9_000_000_000);
+    assert_eq!(of(monotonic).instant, Instant::EndOfFrame);
+    assert_eq!(of(sys::V4L2_BUF_FLAG_TIMESTAMP_UNKNOWN).monotonic_ns, 10_000_000_000);
+    assert_eq!(of(sys::V4L2_BUF_FLAG_TIMESTAMP_COPY).monotonic_ns, 10_000_000_000);
+}
