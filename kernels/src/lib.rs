@@ -15,6 +15,7 @@ pub mod frame;
 pub mod geometry;
 pub mod jpeg;
 pub mod nms;
+mod pixel_format;
 pub mod preprocess;
 pub mod stream;
 pub mod tensor;

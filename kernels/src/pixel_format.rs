@@ -1,0 +1,187 @@
+//! How pixels are stored: the formats that cameras and files have, by name, plane and row.
+
+use std::fmt;
+
+/// How pixels are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PixelFormat {
+    /// 4:2:2 packed: Y0 Cb Y1 Cr.
+    Yuyv,
+    /// 4:2:2 packed: Cb Y0 Cr Y1.
+    Uyvy,
+    /// 4:2:0: a plane of Y, a plane of interleaved Cb Cr.
+    Nv12,
+    /// 4:2:0: a plane of Y, a plane of interleaved Cr Cb.
+    Nv21,
+    /// 4:2:0: planes of Y, Cb and Cr.
+    I420,
+    /// R G B bytes.
+    Rgb,
+    /// B G R bytes.
+    Bgr,
+    /// R G B A bytes; A is ignored.
+    Rgba,
+    /// B G R A bytes; A is ignored.
+    Bgra,
+    /// One luma byte.
+    Grey,
+    /// A raw sensor mosaic.
+    Bayer(BayerOrder, BayerDepth),
+}
+
+/// The colours of a mosaic's top-left 2x2 pixels, row by row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BayerOrder {
+    /// R G / G B.
+    Rggb,
+    /// G R / B G.
+    Grbg,
+    /// G B / R G.
+    Gbrg,
+    /// B G / G R.
+    Bggr,
+}
+
+/// Bits of a mosaic's sample. More than 8 bits stand in the low bits of little-endian 16-bit words, as V4L2 has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BayerDepth {
+    /// 8 bits in a byte.
+    Bits8,
+    /// 10 bits in 16.
+    Bits10,
+    /// 12 bits in 16.
+    Bits12,
+    /// 16 bits.
+    Bits16,
+}
+
+impl BayerDepth {
+    /// Bits of a sample.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Bits8 => 8,
+            Self::Bits10 => 10,
+            Self::Bits12 => 12,
+            Self::Bits16 => 16,
+        }
+    }
+
+    /// Bytes that hold a sample.
+    pub const fn sample_bytes(self) -> usize {
+        if matches!(self, Self::Bits8) { 1 } else { 2 }
+    }
+}
+
+impl PixelFormat {
+    /// Every format, in the order documented.
+    pub fn all() -> impl Iterator<Item = Self> {
+        use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+        use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
+        let plain = [
+            Self::Yuyv,
+            Self::Uyvy,
+            Self::Nv12,
+            Self::Nv21,
+            Self::I420,
+            Self::Rgb,
+            Self::Bgr,
+            Self::Rgba,
+            Self::Bgra,
+            Self::Grey,
+        ];
+        let raw = [Bits8, Bits10, Bits12, Bits16]
+            .into_iter()
+            .flat_map(|depth| [Rggb, Grbg, Gbrg, Bggr].into_iter().map(move |order| Self::Bayer(order, depth)));
+        plain.into_iter().chain(raw)
+    }
+
+    /// The name used in the configuration and in messages.
+    pub const fn name(self) -> &'static str {
+        use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+        use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
+        match self {
+            Self::Yuyv => "yuyv",
+            Self::Uyvy => "uyvy",
+            Self::Nv12 => "nv12",
+            Self::Nv21 => "nv21",
+            Self::I420 => "i420",
+            Self::Rgb => "rgb",
+            Self::Bgr => "bgr",
+            Self::Rgba => "rgba",
+            Self::Bgra => "bgra",
+            Self::Grey => "grey",
+            Self::Bayer(Rggb, Bits8) => "rggb8",
+            Self::Bayer(Rggb, Bits10) => "rggb10",
+            Self::Bayer(Rggb, Bits12) => "rggb12",
+            Self::Bayer(Rggb, Bits16) => "rggb16",
+            Self::Bayer(Grbg, Bits8) => "grbg8",
+            Self::Bayer(Grbg, Bits10) => "grbg10",
+            Self::Bayer(Grbg, Bits12) => "grbg12",
+            Self::Bayer(Grbg, Bits16) => "grbg16",
+            Self::Bayer(Gbrg, Bits8) => "gbrg8",
+            Self::Bayer(Gbrg, Bits10) => "gbrg10",
+            Self::Bayer(Gbrg, Bits12) => "gbrg12",
+            Self::Bayer(Gbrg, Bits16) => "gbrg16",
+            Self::Bayer(Bggr, Bits8) => "bggr8",
+            Self::Bayer(Bggr, Bits10) => "bggr10",
+            Self::Bayer(Bggr, Bits12) => "bggr12",
+            Self::Bayer(Bggr, Bits16) => "bggr16",
+        }
+    }
+
+    /// The format of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::all().find(|format| format.name() == name)
+    }
+
+    /// Number of planes.
+    pub const fn plane_count(self) -> usize {
+        match self {
+            Self::Nv12 | Self::Nv21 => 2,
+            Self::I420 => 3,
+            _ => 1,
+        }
+    }
+
+    /// Bytes of a row's pixels in a plane, without padding. Odd widths of subsampled formats round up.
+    pub const fn row_bytes(self, plane: usize, width: u32) -> usize {
+        let w = width as usize;
+        match self {
+            Self::Yuyv | Self::Uyvy => w.div_ceil(2) * 4,
+            Self::Nv12 | Self::Nv21 if plane > 0 => w.div_ceil(2) * 2,
+            Self::I420 if plane > 0 => w.div_ceil(2),
+            Self::Nv12 | Self::Nv21 | Self::I420 | Self::Grey => w,
+            Self::Rgb | Self::Bgr => w * 3,
+            Self::Rgba | Self::Bgra => w * 4,
+            Self::Bayer(_, depth) => w * depth.sample_bytes(),
+        }
+    }
+
+    /// Rows of a plane.
+    pub const fn plane_rows(self, plane: usize, height: u32) -> usize {
+        match self {
+            Self::Nv12 | Self::Nv21 | Self::I420 if plane > 0 => (height as usize).div_ceil(2),
+            _ => height as usize,
+        }
+    }
+}
+
+impl fmt::Display for PixelFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_found_by_its_name() {
+        for format in PixelFormat::all() {
+            assert_eq!(PixelFormat::from_name(format.name()), Some(format));
+        }
+        assert_eq!(PixelFormat::all().count(), 26);
+        assert_eq!(PixelFormat::from_name("yuv"), None);
+    }
+}
