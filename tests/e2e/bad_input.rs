@@ -1,5 +1,7 @@
 //! Bad input gets a clear sentence and the documented exit status; nothing else is lost, nothing panics.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -1,5 +1,7 @@
 //! `visiond run` as a service: it publishes, it survives its sources, it ends when asked.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Stdio;

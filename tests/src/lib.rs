@@ -1,5 +1,7 @@
 //! What the end-to-end tests share: the built binary, the media, a daemon in a folder of its own.
 
+#![allow(clippy::expect_used, reason = "a test ends at the first thing that is not as arranged")]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
