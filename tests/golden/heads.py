@@ -351,6 +351,60 @@ prob = softmax(logits)
 case("classifier with a background", '[head]\nfamily = "classifier"\nbackground = "first"\n' + names(11), [224, 224],
      [("logits", "f32", logits[None])], [(0, 0, 0, 0, p, k - 1) for k, p in enumerate(prob) if p > 0.02 and k > 0], 0.02, needs_nms=False)
 
+
+# --- BlazeFace: MediaPipe ssd_anchors_calculator.cc (fixed_anchor_size) and tensors_to_detections_calculator.cc ----------------
+def mediapipe_anchors(w, h, strides, interpolated):
+    anchors, layer = [], 0
+    while layer < len(strides):
+        last, boxes = layer, 0
+        while last < len(strides) and strides[last] == strides[layer]:
+            boxes += 1 + interpolated
+            last += 1
+        rows, columns = math.ceil(h / strides[layer]), math.ceil(w / strides[layer])
+        anchors += [((x + 0.5) / columns, (y + 0.5) / rows) for y in range(rows) for x in range(columns) for _ in range(boxes)]
+        layer = last
+    return np.array(anchors)
+
+
+def blazeface(logits, raw, w, h, strides, interpolated, thr):
+    p = sigmoid(np.clip(logits[:, 0].astype(np.float64), -100, 100))
+    found, points = [], []
+    for i, (ax, ay) in enumerate(mediapipe_anchors(w, h, strides, interpolated)):
+        cx, cy, bw, bh = raw[i, 0] / w + ax, raw[i, 1] / h + ay, raw[i, 2] / w, raw[i, 3] / h
+        if p[i] < thr or bw < 0 or bh < 0:
+            continue
+        found.append(((cx - bw / 2) * w, (cy - bh / 2) * h, (cx + bw / 2) * w, (cy + bh / 2) * h, p[i], 0))
+        points.append([((raw[i, j] / w + ax) * w, (raw[i, j + 1] / h + ay) * h) for j in range(4, raw.shape[1], 2)])
+    return found, points
+
+
+def blazeface_rows(n, values, w):
+    logits, raw = rng.standard_normal((n, 1)) * 3 - 5, rng.standard_normal((n, values)) * w / 8
+    logits[rng.integers(0, n)] = 150
+    raw[:, 2:4] = 2 + rng.random((n, 2)) * w / 3
+    hot = np.flatnonzero(logits[:, 0] > 0)
+    raw[hot[0], 3] = -1
+    # What does not count is not worth its digits here.
+    raw[logits[:, 0] < -1] = 0
+    return rounded(logits, 3), rounded(raw, 2)
+
+
+face = '[head]\nfamily = "blazeface"\n[classes]\nnames = ["face"]\n'
+logits, raw = blazeface_rows(896, 16, 128)
+found, points = blazeface(logits, raw, 128, 128, [8, 16, 16, 16], 1, 0.5)
+case("blazeface front, four outputs", face, [128, 128],
+     [("Identity:0", "f32", logits[None, :512]), ("Identity_1:0", "f32", logits[None, 512:]),
+      ("Identity_2:0", "f32", raw[None, :512]), ("Identity_3:0", "f32", raw[None, 512:])], found, 0.5, points)
+logits, raw = blazeface_rows(896, 16, 256)
+found, points = blazeface(logits, raw, 256, 256, [16, 32, 32, 32], 1, 0.5)
+case("blazeface back, two outputs", face, [256, 256], [("regressors", "f32", raw[None]), ("classificators", "f32", logits[None])],
+     found, 0.5, points)
+for name, (w, h), strides, interpolated, values in [("full range", (24, 24), [4], 0, 16), ("pose, sides that strides do not divide", (70, 52), [8, 16, 32, 32, 32], 1, 12)]:
+    logits, raw = blazeface_rows(len(mediapipe_anchors(w, h, strides, interpolated)), values, w)
+    found, points = blazeface(logits, raw, w, h, strides, interpolated, 0.3)
+    case(f"mediapipe {name}", face.replace("[classes]", f"strides = {strides}\n[classes]"), [w, h],
+         [("regressors", "f32", raw[None]), ("classificators", "f32", logits[None])], found, 0.3, points)
+
 path = pathlib.Path(__file__).with_name("heads.json")
 path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
 print(f"{len(CASES)} cases, {path.stat().st_size} bytes")

@@ -2,8 +2,8 @@
 
 use super::read::Section;
 use crate::heads::spec::{
-    Activation, Background, BoxFormat, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle, Keypoints,
-    NanodetSpec, SsdSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, SsdSpec, YoloxSpec,
 };
 
 /// More of anything than a network has.
@@ -31,12 +31,12 @@ fn keypoints(head: &mut Section<'_>) -> Option<Keypoints> {
     }
 }
 
-fn strides(head: &mut Section<'_>, default: &[u32]) -> Vec<u32> {
+fn strides(head: &mut Section<'_>) -> Option<Vec<u32>> {
     let strides = head.wholes("strides", 1, 1024, "a list of whole numbers, as in [8, 16, 32]");
     if strides.as_ref().is_some_and(Vec::is_empty) {
         head.wrong_at("strides", "`strides` names no stride: write [8, 16, 32]");
     }
-    strides.unwrap_or_else(|| default.to_vec())
+    strides
 }
 
 fn name(head: &mut Section<'_>, key: &'static str) -> Option<String> {
@@ -69,10 +69,10 @@ pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
         },
         Family::Yolox => HeadSpec::Yolox(YoloxSpec {
             decoded: head.flag("decoded").unwrap_or(false),
-            strides: strides(&mut head, &[8, 16, 32]),
+            strides: strides(&mut head).unwrap_or_else(|| vec![8, 16, 32]),
         }),
         Family::Nanodet => HeadSpec::Nanodet(NanodetSpec {
-            strides: strides(&mut head, &[8, 16, 32]),
+            strides: strides(&mut head).unwrap_or_else(|| vec![8, 16, 32]),
             reg_max: head.whole("reg_max", 1, 256).unwrap_or(7) as usize,
             sigmoid: head.flag("sigmoid").unwrap_or(false),
             cell_centre: head.flag("cell_centre").unwrap_or(true),
@@ -110,6 +110,7 @@ pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
                 landmarks: name(&mut head, "landmarks"),
             })
         }
+        Family::Blazeface => HeadSpec::Blazeface(BlazefaceSpec { strides: strides(&mut head) }),
         Family::Classifier => HeadSpec::Classifier {
             activation: head.choice("activation", &ACTIVATIONS),
             background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),

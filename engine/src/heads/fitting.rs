@@ -7,7 +7,9 @@ use visiond_kernels::tensor::DType;
 
 use super::roles::{ChosenNames, chosen};
 use super::shapes::Outputs;
-use super::spec::{Background, BoxUnit, DetrSpec, HeatmapSpec, HeatmapStyle, NanodetSpec, SsdSpec, YoloxSpec};
+use super::spec::{
+    Background, BlazefaceSpec, BoxUnit, DetrSpec, HeatmapSpec, HeatmapStyle, NanodetSpec, SsdSpec, YoloxSpec,
+};
 use super::{Family, HeadSpec, build};
 use crate::engine::{Dim, TensorInfo};
 
@@ -114,6 +116,9 @@ fn table_ideas(a: usize, b: usize, size: Option<(u32, u32)>, several: bool, idea
     }
 }
 
+/// Strides of MediaPipe's detectors besides BlazeFace's: faces at full range, palms, bodies.
+const MEDIAPIPE_STRIDES: [&[u32]; 3] = [&[4], &[8, 16, 16, 16], &[8, 16, 32, 32, 32]];
+
 /// Ideas for networks with several outputs.
 fn several_ideas(outputs: &[TensorInfo], inputs: &[TensorInfo], ideas: &mut Vec<Idea>) {
     let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: &str| {
@@ -147,6 +152,15 @@ fn several_ideas(outputs: &[TensorInfo], inputs: &[TensorInfo], ideas: &mut Vec<
         let spec = SsdSpec { background: Background::First, ..SsdSpec::default() };
         let real = classes.map(|n| n.saturating_sub(1));
         add(if few { 2 } else { 1 }, HeadSpec::Ssd(spec), "background = \"first\"\n", real, reason);
+    }
+    let pointed = tables.iter().any(|[_, width]| width.is_some_and(|w| w > 4 && w % 2 == 0));
+    if pointed && tables.iter().any(|[_, width]| *width == Some(1)) {
+        let reason = "one score a row, and boxes with keypoints";
+        add(1, HeadSpec::Blazeface(BlazefaceSpec::default()), "", Some(1), reason);
+        for strides in MEDIAPIPE_STRIDES {
+            let spec = BlazefaceSpec { strides: Some(strides.to_vec()) };
+            add(1, HeadSpec::Blazeface(spec), &format!("strides = {strides:?}\n"), Some(1), reason);
+        }
     }
     let heat = |style, sigmoid| HeatmapSpec {
         style,

@@ -7,6 +7,7 @@
 //!
 //! A new family is one file here with a [`Decoder`], a variant of [`HeadSpec`], and its options in `card/head.rs`.
 
+mod blazeface;
 mod chosen;
 mod classifier;
 mod detr;
@@ -242,6 +243,9 @@ pub fn build(
         HeadSpec::Ssd(spec) => checked(ssd::Ssd::new(class_count, spec.clone()), outputs, input_size),
         HeadSpec::Detr(spec) => checked(detr::Detr::new(class_count, spec.clone()), outputs, input_size),
         HeadSpec::Heatmap(spec) => checked(heatmap::Heatmap { class_count, spec: spec.clone() }, outputs, input_size),
+        HeadSpec::Blazeface(spec) => {
+            checked(blazeface::Blazeface { class_count, spec: spec.clone() }, outputs, input_size)
+        }
         &HeadSpec::Classifier { activation, background } => {
             checked(classifier::Classifier::new(class_count, activation, background), outputs, input_size)
         }

@@ -22,6 +22,8 @@ pub enum Family {
     Detr,
     /// Peaks of a heat map: CenterNet, CenterFace.
     Heatmap,
+    /// Offsets from anchors of one size: BlazeFace, MediaPipe's other detectors.
+    Blazeface,
     /// One score a class for the whole frame.
     Classifier,
 }
@@ -181,6 +183,13 @@ pub struct HeatmapSpec {
     pub landmarks: Option<String>,
 }
 
+/// Options of [`Family::Blazeface`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BlazefaceSpec {
+    /// Input pixels of a grid cell, a layer each; `None` for BlazeFace's own, which go with the input's width.
+    pub strides: Option<Vec<u32>>,
+}
+
 /// What a card says of the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadSpec {
@@ -213,6 +222,8 @@ pub enum HeadSpec {
     Detr(DetrSpec),
     /// See [`Family::Heatmap`].
     Heatmap(HeatmapSpec),
+    /// See [`Family::Blazeface`].
+    Blazeface(BlazefaceSpec),
     /// See [`Family::Classifier`].
     Classifier {
         /// How the scores come about; `None` looks whether they are probabilities already and else takes the softmax.
@@ -247,7 +258,7 @@ pub struct FamilyDefaults {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Yolov5,
         Self::Yolov8,
         Self::YoloNms,
@@ -256,6 +267,7 @@ impl Family {
         Self::Ssd,
         Self::Detr,
         Self::Heatmap,
+        Self::Blazeface,
         Self::Classifier,
     ];
 
@@ -270,6 +282,7 @@ impl Family {
             Self::Ssd => "ssd",
             Self::Detr => "detr",
             Self::Heatmap => "heatmap",
+            Self::Blazeface => "blazeface",
             Self::Classifier => "classifier",
         }
     }
@@ -324,6 +337,15 @@ impl Family {
                 max_detections: 100,
                 ..yolo
             },
+            Self::Blazeface => FamilyDefaults {
+                pad: 0.0,
+                scale: 1.0 / 127.5,
+                mean: [1.0; 3],
+                score_threshold: 0.5,
+                iou_threshold: 0.3,
+                max_detections: 100,
+                ..yolo
+            },
             Self::Classifier => FamilyDefaults {
                 fit: Fit::Crop { fraction: 0.875 },
                 mean: [0.485, 0.456, 0.406],
@@ -348,6 +370,7 @@ impl HeadSpec {
             Self::Ssd(_) => Family::Ssd,
             Self::Detr(_) => Family::Detr,
             Self::Heatmap(_) => Family::Heatmap,
+            Self::Blazeface(_) => Family::Blazeface,
             Self::Classifier { .. } => Family::Classifier,
         }
     }

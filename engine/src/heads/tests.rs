@@ -80,6 +80,25 @@ fn real_shapes_are_checked_again_whatever_was_declared() {
     assert!(head.decode(&HeadInput { outputs: &[], ..input }, &mut Decoded::default()).is_err());
 }
 
+#[test]
+fn a_blazeface_whose_anchors_do_not_fit_is_told_the_strides() {
+    let blazeface = |strides| HeadSpec::Blazeface(BlazefaceSpec { strides });
+    let pair = |n| [tensor("regressors", &[1, n, 16]), tensor("classificators", &[1, n, 1])];
+    let told = refused(&blazeface(None), &pair(2304), (192, 192), 1);
+    assert!(
+        told.contains(
+            "no such pair has the 896 rows (or [512, 384] of each grid, or half as many) of strides [12, 24, 24, 24] over \
+             192x192 pixels; the network gives `regressors` f32 [1, 2304, 16], `classificators` f32 [1, 2304, 1]"
+        ),
+        "{told}"
+    );
+    assert_eq!(refused(&blazeface(Some(vec![4])), &pair(2304), (192, 192), 1), "");
+    let told = refused(&blazeface(None), &pair(896), (128, 128), 2);
+    assert!(told.contains("but the card names 2 classes where there is one"), "{told}");
+    let odd = [tensor("regressors", &[1, 896, 15]), tensor("classificators", &[1, 896, 1])];
+    assert!(refused(&blazeface(None), &odd, (128, 128), 1).contains("no such pair"));
+}
+
 fn first_guess(outputs: &[TensorInfo], side: usize) -> (Family, Option<usize>) {
     let guesses = fitting(outputs, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new());
     guesses.first().map(|guess| (guess.family, guess.class_count)).unwrap()
@@ -102,6 +121,11 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(two(tensor("scores", &[1, 4420, 2]), tensor("boxes", &[1, 4420, 4]), 320), (Family::Ssd, Some(1)));
     let faces = [1, 2, 2, 10].map(|c| tensor(&format!("o{c}"), &[1, c, 120, 160]));
     assert_eq!(first_guess(&faces, 640), (Family::Heatmap, Some(1)));
+    let pair = |n, width| (tensor("regressors", &[1, n, width]), tensor("classificators", &[1, n, 1]));
+    for (n, width, side) in [(896, 16, 128), (896, 16, 256), (2304, 16, 192), (2016, 18, 192), (2254, 12, 224)] {
+        let (boxes, scores) = pair(n, width);
+        assert_eq!(two(boxes, scores, side), (Family::Blazeface, Some(1)), "{n} {width} {side}");
+    }
     let efficient = [
         tensor("num_dets", &[1, 1]),
         tensor("det_boxes", &[1, 100, 4]),
@@ -167,6 +191,7 @@ fn specs() -> impl Strategy<Value = HeadSpec> {
             let (heat, size, offset, landmarks) = (None, None, None, None);
             HeadSpec::Heatmap(HeatmapSpec { style, stride, sigmoid, heat, size, offset, landmarks })
         }),
+        prop::option::of(strides()).prop_map(|strides| HeadSpec::Blazeface(BlazefaceSpec { strides })),
         (prop::option::of(activation()), background())
             .prop_map(|(activation, background)| HeadSpec::Classifier { activation, background }),
     ]
@@ -244,6 +269,18 @@ fn right_outputs(spec: &HeadSpec, classes: usize, rows: usize, size: (u32, u32),
         HeadSpec::Heatmap(spec) => {
             let planes = if spec.style == HeatmapStyle::CenterFace { 1 } else { classes };
             [("hm", planes), ("wh", 2), ("reg", 2), ("landmarks", 10)].map(|(n, c)| tensor(n, &[1, c, rows, 3])).into()
+        }
+        HeadSpec::Blazeface(spec) => {
+            let usual = || vec![size.0 / 16, size.0 / 8, size.0 / 8, size.0 / 8];
+            let strides = spec.strides.clone().unwrap_or_else(usual);
+            let pair = |strides: &[u32]| {
+                let n = cells(strides, true) * if variant == 2 { 1 } else { 2 };
+                [tensor("scores", &[1, n, 1]), tensor("boxes", &[1, n, 4 + 2 * classes])]
+            };
+            match variant {
+                0 => pair(&strides).into(),
+                _ => strides.chunk_by(|a, b| a == b).flat_map(pair).collect(),
+            }
         }
         HeadSpec::Classifier { background, .. } => vec![tensor("output", &[1, classes + besides(*background)])],
     }

@@ -1,0 +1,172 @@
+//! BlazeFace, and what else MediaPipe detects with anchors of one size: boxes and points as offsets from anchors.
+//!
+//! Reads scores `[1, N, 1]` (logits of the one class) and boxes `[1, N, 4 + 2 * points]`: dx, dy, width, height, then x, y of
+//! each point. All are pixels of the input; centre and points count from the anchor's centre. The N rows lie in one pair of
+//! outputs, or in one pair a grid. Outputs are found by their shapes.
+//!
+//! The strides name a layer each, and layers of equal stride that follow one another share a grid of ceil(size by stride)
+//! cells. Rows go cell by cell, and in a cell layer by layer, with two anchors a layer, or one where N is half as much. A
+//! cell's anchors all lie on its centre, `(x + 0.5) / columns` of the input's width. BlazeFace's strides, which the card need
+//! not name, are `[8, 16, 16, 16]` for 128x128 pixels (front camera, short range) and `[16, 32, 32, 32]` for 256x256 (back
+//! camera): a grid of 16x16 cells with 2 anchors each, then one of 8x8 with 6. Its six points are the right eye, the left
+//! eye, the tip of the nose, the middle of the mouth, the right ear and the left ear, of the person's own right and left.
+//!
+//! Source: MediaPipe's `face_detection_short_range_common.pbtxt`, `face_detection_back_desktop_live.pbtxt` and
+//! `face_detection_full_range.pbtxt`, `ssd_anchors_calculator.cc` (`fixed_anchor_size`) and
+//! `tensors_to_detections_calculator.cc`. There logits are cut at +-100 first, which no f32 score shows, and overlapping boxes
+//! are blended by their scores (`WEIGHTED`); here the best of them stays as it is.
+
+use super::roles::Roles;
+use super::rows::{logit_floor, sigmoid};
+use super::shapes::{Outputs, Shape, may_agree, may_be};
+use super::spec::BlazefaceSpec;
+use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_text};
+
+pub(super) struct Blazeface {
+    pub(super) class_count: usize,
+    pub(super) spec: BlazefaceSpec,
+}
+
+/// Cells along x and y, and how many layers share them.
+#[derive(Clone, Copy)]
+struct Grid {
+    columns: usize,
+    lines: usize,
+    layers: usize,
+}
+
+impl Grid {
+    fn rows(&self, anchors: usize) -> usize {
+        self.columns * self.lines * self.layers * anchors
+    }
+}
+
+/// Two outputs and the grids that they hold, one after the other.
+struct Part {
+    scores: usize,
+    boxes: usize,
+    grids: Vec<Grid>,
+}
+
+pub(super) struct Plan {
+    parts: Vec<Part>,
+    /// Anchors of a cell in each layer.
+    anchors: usize,
+    /// Numbers of a box and its points.
+    width: usize,
+}
+
+/// Anchors that a layer may give a cell: MediaPipe adds one of an interpolated size, unless told not to.
+const ANCHORS: [usize; 2] = [2, 1];
+
+/// The strides of both of BlazeFace's sizes: the grids have 16 and 8 cells a line.
+fn usual_strides(width: u32) -> Vec<u32> {
+    let (fine, coarse) = (width / 16, width / 8);
+    vec![fine, coarse, coarse, coarse]
+}
+
+impl Blazeface {
+    fn strides(&self, input_size: (u32, u32)) -> Vec<u32> {
+        self.spec.strides.clone().unwrap_or_else(|| usual_strides(input_size.0))
+    }
+}
+
+fn grids(strides: &[u32], (width, height): (u32, u32)) -> Vec<Grid> {
+    let grid = |layers: &[u32]| {
+        let stride = layers[0].max(1);
+        let cells = |side: u32| side.div_ceil(stride) as usize;
+        Grid { columns: cells(width), lines: cells(height), layers: layers.len() }
+    };
+    strides.chunk_by(|a, b| a == b).map(grid).collect()
+}
+
+fn total(grids: &[Grid], anchors: usize) -> usize {
+    grids.iter().map(|grid| grid.rows(anchors)).sum()
+}
+
+/// The outputs, two for each of `groups`; `None` where any is not there.
+fn find(outputs: &impl Outputs, groups: &[&[Grid]], anchors: usize) -> Option<Plan> {
+    let mut roles = Roles::new(outputs);
+    let mut parts = Vec::with_capacity(groups.len());
+    let mut box_width = None;
+    for grids in groups {
+        let rows = total(grids, anchors);
+        let one_score = |shape: Shape| shape.last::<2>().is_some_and(|[n, width]| may_be(n, rows) && may_be(width, 1));
+        let alike = |shape: Shape| {
+            shape.last::<2>().is_some_and(|[n, width]| {
+                may_be(n, rows) && may_agree(width, box_width) && width.is_none_or(|w| w >= 4 && w % 2 == 0)
+            })
+        };
+        let scores = roles.find("scores", None, &["score", "class", "conf"], one_score).ok()??;
+        let boxes = roles.find("boxes", None, &["box", "reg", "loc"], alike).ok()??;
+        box_width = box_width.or(outputs.shape(boxes).last::<2>().and_then(|[_, width]| width));
+        parts.push(Part { scores, boxes, grids: grids.to_vec() });
+    }
+    Some(Plan { parts, anchors, width: box_width.unwrap_or(4) })
+}
+
+impl Decoder for Blazeface {
+    type Plan = Plan;
+
+    const FAMILY: Family = Family::Blazeface;
+    const READS: &'static str =
+        "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], of all grids or of each";
+
+    fn plan(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Plan, String> {
+        if self.class_count > 1 {
+            return Err(format!("the card names {} where there is one", classes_text(self.class_count)));
+        }
+        let strides = self.strides(input_size);
+        let grids = grids(&strides, input_size);
+        let each: Vec<&[Grid]> = grids.chunks(1).collect();
+        for anchors in ANCHORS {
+            if let Some(plan) = find(outputs, &[&grids], anchors).or_else(|| find(outputs, &each, anchors)) {
+                return Ok(plan);
+            }
+        }
+        let rows: Vec<usize> = grids.iter().map(|grid| grid.rows(ANCHORS[0])).collect();
+        let all = total(&grids, ANCHORS[0]);
+        Err(format!(
+            "no such pair has the {all} rows (or {rows:?} of each grid, or half as many) of strides {strides:?} \
+             over {}x{} pixels",
+            input_size.0, input_size.1
+        ))
+    }
+
+    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+        let floor = logit_floor(input.score_threshold);
+        let (input_w, input_h) = (input.input_size.0 as f32, input.input_size.1 as f32);
+        let mut first_row = 0;
+        for part in &plan.parts {
+            let scores = input.outputs[part.scores].tensor.to_f32();
+            let boxes = input.outputs[part.boxes].tensor.to_f32();
+            let mut rows = scores.iter().zip(boxes.chunks_exact(plan.width));
+            for grid in &part.grids {
+                let count = grid.rows(plan.anchors);
+                for (index, (&logit, numbers)) in rows.by_ref().take(count).enumerate() {
+                    if logit.is_nan() || logit < floor {
+                        continue;
+                    }
+                    let score = sigmoid(logit);
+                    let &[dx, dy, w, h, ref points @ ..] = numbers else { continue };
+                    // The network may give sizes below 0, which MediaPipe drops too.
+                    if score < input.score_threshold || w < 0.0 || h < 0.0 {
+                        continue;
+                    }
+                    let cell = index / (grid.layers * plan.anchors);
+                    let centre_x = ((cell % grid.columns) as f32 + 0.5) / grid.columns as f32 * input_w;
+                    let centre_y = ((cell / grid.columns) as f32 + 0.5) / grid.lines as f32 * input_h;
+                    let (x, y) = (centre_x + dx, centre_y + dy);
+                    let corners = [x - w / 2.0, y - h / 2.0, x + w / 2.0, y + h / 2.0];
+                    let row = first_row + index;
+                    if out.push(row, 0, score, corners) {
+                        let (points, _) = points.as_chunks::<2>();
+                        let point = |[x, y]: &[f32; 2]| InputKeypoint { x: centre_x + x, y: centre_y + y, score: None };
+                        out.push_keypoints(row, points.iter().map(point));
+                    }
+                }
+                first_row += count;
+            }
+        }
+    }
+}
