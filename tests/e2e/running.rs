@@ -59,6 +59,30 @@ fn frames_become_messages_in_order_and_sigterm_ends_it_within_two_seconds() {
 }
 
 #[test]
+fn one_wish_to_end_said_twice_is_one_and_a_deaf_program_does_not_hold_it_up() {
+    // As `timeout` does it: the process, then its group.
+    let mut daemon = Daemon::start(&format!("{PATTERN}{FILE_SINK}"));
+    daemon.wait_until("a message", |d| !d.messages("out.jsonl").is_empty());
+    daemon.signal(libc::SIGTERM);
+    daemon.signal(libc::SIGTERM);
+    let ended = daemon.finish();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+
+    let mut daemon = Daemon::start(
+        "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{model}\"\n[[camera]]\nname = \"deaf\"\n\
+         [camera.source]\ntype = \"command\"\ncontainer = \"raw\"\nformat = \"grey\"\nwidth = 64\nheight = 48\n\
+         command = [\"sh\", \"-c\", \"trap '' TERM; head -c 3072 /dev/zero; while :; do sleep 1; done\"]\n\
+         [[sink]]\ntype = \"file\"\npath = \"{dir}/out.jsonl\"\n",
+    );
+    daemon.wait_until("a message", |d| !d.messages("out.jsonl").is_empty());
+    let pid = daemon.pid();
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert!(ended.took < Duration::from_secs(2), "took {:?}", ended.took);
+    assert_eq!(children(pid), 0);
+}
+
+#[test]
 fn a_video_is_played_to_its_end_and_leaves_no_child() {
     let daemon = Daemon::start(&format!(
         r#"
