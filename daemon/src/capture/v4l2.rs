@@ -22,7 +22,7 @@ use self::device::{Capabilities, Filled, Node, Stream};
 use self::negotiate::Agreed;
 use self::sequence::{Place, Sequence};
 use super::clock::{self, Clock};
-use super::frame::{Frame, FramePool, Instant, PooledBuffer, Timestamp};
+use super::frame::{Frame, FramePool, Instant, Timestamp};
 use super::source::{LossCause, Next, Source, SourceError};
 use crate::config::types::{BufferConfig, CameraFormat, V4l2Config};
 use crate::pipeline::stop::{Stop, Wake};
@@ -70,7 +70,7 @@ impl V4l2Source {
         let jpeg = (format == CameraFormat::Mjpeg).then(JpegDecoder::new);
         if jpeg.is_none() && stream.buffer_bytes() < least_bytes(&layout) {
             return Err(SourceError::permanent(format!(
-                "camera {device}: the driver's buffers have {} bytes, a frame of its own description has {}",
+                "{device}: the driver's buffers have {} bytes, a frame of its own description has {}",
                 stream.buffer_bytes(),
                 least_bytes(&layout)
             )));
@@ -109,7 +109,7 @@ impl V4l2Source {
                 Wake::Ready => {}
                 Wake::TimedOut => {
                     return Err(SourceError::transient(format!(
-                        "no frame of camera {} for {} s: it may be stuck or have no signal",
+                        "no frame of {} for {} s: it may be stuck or have no signal",
                         self.config.device.display(),
                         self.config.timeout.as_secs_f64()
                     )));
@@ -128,10 +128,13 @@ impl V4l2Source {
         let came = match self.pool.take() {
             None => Next::Lost { frames: 1, cause: LossCause::Overload },
             Some(mut buffer) => {
-                if self.copy(&filled, &mut buffer) {
-                    Next::Frame(Frame { layout: self.layout, buffer, sequence, timestamp, name: None })
-                } else {
-                    Next::Lost { frames: 1, cause: LossCause::Corrupt }
+                let bytes = self.stream.bytes(&filled);
+                match unpack(bytes, filled.flags, &self.layout, self.jpeg.as_mut(), buffer.as_mut_slice()) {
+                    Ok(()) => Next::Frame(Frame { layout: self.layout, buffer, sequence, timestamp, name: None }),
+                    Err(reason) => {
+                        log::debug!("{}: frame {sequence} is lost: {reason}", self.label);
+                        Next::Lost { frames: 1, cause: LossCause::Corrupt }
+                    }
                 }
             }
         };
@@ -141,35 +144,6 @@ impl V4l2Source {
         }
         self.pending.push_back(came);
         Ok(Next::Lost { frames: missing, cause: LossCause::Driver })
-    }
-
-    /// Copies or decodes the picture; tells whether it was whole.
-    fn copy(&mut self, filled: &Filled, buffer: &mut PooledBuffer) -> bool {
-        if filled.flags & sys::V4L2_BUF_FLAG_ERROR != 0 {
-            log::debug!("{}: the driver marks a frame as damaged", self.label);
-            return false;
-        }
-        let bytes = self.stream.bytes(filled);
-        let Some(jpeg) = &mut self.jpeg else {
-            if bytes.len() < least_bytes(&self.layout) {
-                log::debug!("{}: a frame of {} bytes is cut off", self.label, bytes.len());
-                return false;
-            }
-            let length = bytes.len().min(self.layout.size_bytes());
-            buffer.as_mut_slice()[..length].copy_from_slice(&bytes[..length]);
-            return true;
-        };
-        match jpeg.decode(bytes, buffer.as_mut_slice()) {
-            Ok(layout) if layout == self.layout => true,
-            Ok(layout) => {
-                log::debug!("{}: a JPEG picture of {}x{} came in between", self.label, layout.width(), layout.height());
-                false
-            }
-            Err(error) => {
-                log::debug!("{}: {error}", self.label);
-                false
-            }
-        }
     }
 }
 
@@ -187,6 +161,32 @@ impl Source for V4l2Source {
     fn describe(&self) -> String {
         self.description.clone()
     }
+}
+
+/// Copies or decodes a buffer's picture into `out`; fails, with why, where it is not whole.
+fn unpack(
+    bytes: &[u8],
+    flags: u32,
+    layout: &FrameLayout,
+    jpeg: Option<&mut JpegDecoder>,
+    out: &mut [u8],
+) -> Result<(), String> {
+    if flags & sys::V4L2_BUF_FLAG_ERROR != 0 {
+        return Err("the driver marks it as damaged".to_owned());
+    }
+    let Some(jpeg) = jpeg else {
+        if bytes.len() < least_bytes(layout) {
+            return Err(format!("it has {} bytes of {}", bytes.len(), least_bytes(layout)));
+        }
+        let length = bytes.len().min(layout.size_bytes()).min(out.len());
+        out[..length].copy_from_slice(&bytes[..length]);
+        return Ok(());
+    };
+    let found = jpeg.decode(bytes, out).map_err(|error| error.to_string())?;
+    if (found.width(), found.height()) != (layout.width(), layout.height()) {
+        return Err(format!("its picture has {}x{} pixels", found.width(), found.height()));
+    }
+    Ok(())
 }
 
 /// Bytes that a whole frame has at least: the last row of the last plane need not be padded.
@@ -240,13 +240,15 @@ fn unopened(config: &V4l2Config, error: &io::Error) -> SourceError {
     let device = config.device.display();
     SourceError::transient(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
-            format!("camera {device} is not there: plug it in, or correct `device` (`visiond probe` lists the cameras)")
+            format!(
+                "{device} is not there: plug the camera in, or correct `device` (`visiond probe` lists the cameras)"
+            )
         }
         Some(libc::EACCES | libc::EPERM) => {
-            format!("camera {device} may not be opened by this user: add the user to the group `video`")
+            format!("{device} may not be opened by this user: add the user to the group `video`")
         }
-        Some(libc::EBUSY) => format!("camera {device} is in use: another program has it, end that"),
-        _ => format!("cannot open camera {device}: {error}"),
+        Some(libc::EBUSY) => format!("{device} is in use: another program has it, end that"),
+        _ => format!("cannot open {device}: {error}"),
     })
 }
 
@@ -254,20 +256,20 @@ fn unopened(config: &V4l2Config, error: &io::Error) -> SourceError {
 fn unstarted(config: &V4l2Config, error: &io::Error) -> SourceError {
     let device = config.device.display();
     SourceError::transient(match error.raw_os_error() {
-        Some(libc::EBUSY) => format!("camera {device} is in use: another program streams from it, end that"),
-        Some(libc::ENOLINK | libc::ENOLCK) => format!("camera {device} has no signal at its input: check the cable"),
+        Some(libc::EBUSY) => format!("{device} is in use: another program streams from it, end that"),
+        Some(libc::ENOLINK | libc::ENOLCK) => format!("{device} has no signal at its input: check the cable"),
         Some(libc::ENOSPC) => format!(
-            "camera {device} does not start: the USB bus has no bandwidth left for it; use \"mjpeg\", a smaller size or \
+            "{device} does not start: the USB bus has no bandwidth left for it; use \"mjpeg\", a smaller size or \
              rate, or another port"
         ),
-        Some(libc::ENOMEM) => format!("camera {device} does not start: the driver has no memory for its buffers"),
-        _ => format!("camera {device} does not start: {error}"),
+        Some(libc::ENOMEM) => format!("{device} does not start: the driver has no memory for its buffers"),
+        _ => format!("{device} does not start: {error}"),
     })
 }
 
 /// The stream broke.
 fn gone(config: &V4l2Config, error: &io::Error) -> SourceError {
-    SourceError::transient(format!("camera {} went away (unplugged?): {error}", config.device.display()))
+    SourceError::transient(format!("{} went away (unplugged?): {error}", config.device.display()))
 }
 
 #[cfg(test)]

@@ -68,9 +68,12 @@ pub fn by_cost(offered: &[FourCc], wanted: Option<CameraFormat>) -> Vec<(FourCc,
     TABLE.iter().filter(fits).copied().collect()
 }
 
-/// "YUYV", as the log shows it; bytes that are no letters are escaped.
-pub fn text(fourcc: FourCc) -> String {
-    fourcc.escape_ascii().to_string().trim_end().to_owned()
+/// "YUYV", as the log shows it; "Y16-BE" where the last character's top bit says big-endian.
+pub fn text(mut fourcc: FourCc) -> String {
+    let is_big_endian = fourcc[3] & 0x80 != 0;
+    fourcc[3] &= 0x7f;
+    let text = fourcc.escape_ascii().to_string();
+    format!("{}{}", text.trim_end(), if is_big_endian { "-BE" } else { "" })
 }
 
 #[cfg(test)]
@@ -113,5 +116,6 @@ mod tests {
         assert_eq!(codes(Some(Mjpeg)), ["MJPG"]);
         assert!(codes(Some(Raw(PixelFormat::Nv12))).is_empty());
         assert_eq!(text(*b"Y16 "), "Y16");
+        assert_eq!(text(*b"Y16\xa0"), "Y16-BE");
     }
 }

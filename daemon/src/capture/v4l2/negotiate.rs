@@ -59,13 +59,13 @@ pub fn negotiate(node: &Node, config: &V4l2Config, label: &str) -> Result<Agreed
     if set.fourcc != code {
         let (given, wanted) = (fourcc::text(set.fourcc), fourcc::text(code));
         return Err(SourceError::permanent(format!(
-            "camera {device} offers the format {wanted} and sets {given} instead: choose another `format`, `visiond probe` \
+            "{device} offers the format {wanted} and sets {given} instead: choose another `format`, `visiond probe` \
              lists what it offers"
         )));
     }
     if let Some(fields) = interlaced(set.field) {
         return Err(SourceError::permanent(format!(
-            "camera {device} sends interlaced pictures ({fields}), which are not read: set its input to a progressive mode, \
+            "{device} sends interlaced pictures ({fields}), which are not read: set its input to a progressive mode, \
              or let a program deinterlace them and read it by `type = \"command\"`"
         )));
     }
@@ -75,7 +75,7 @@ pub fn negotiate(node: &Node, config: &V4l2Config, label: &str) -> Result<Agreed
     }
     let fps = set_rate(node, config.fps, label);
     let layout = layout(&set, format, config).map_err(|error| {
-        SourceError::permanent(format!("camera {device}: the driver describes its frames wrongly: {error}"))
+        SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
     })?;
     Ok(Agreed { format, layout, fps })
 }
@@ -151,20 +151,20 @@ fn interlaced(field: u32) -> Option<&'static str> {
 
 fn no_format(config: &V4l2Config, offered: &[FourCc]) -> String {
     let device = config.device.display();
-    let list = offered.iter().map(|&code| match fourcc::format_of(code) {
-        Some(format) => fourcc::word(format).to_owned(),
-        None => format!("{} (not read)", fourcc::text(code)),
-    });
-    let list = list.collect::<Vec<_>>().join(", ");
+    let mut readable: Vec<_> =
+        fourcc::by_cost(offered, None).into_iter().map(|(_, format)| fourcc::word(format)).collect();
+    readable.dedup();
+    let readable = readable.join(", ");
+    let all = offered.iter().map(|&code| fourcc::text(code)).collect::<Vec<_>>().join(", ");
     match config.format {
         _ if offered.is_empty() => {
-            format!("camera {device} offers no pixel format: it may need its media pipeline set up first (media-ctl)")
+            format!("{device} offers no pixel format: it may need its media pipeline set up first (media-ctl)")
         }
-        Some(wanted) => {
-            format!("camera {device} does not offer {}: it offers {list}; correct `format`", fourcc::word(wanted))
+        Some(wanted) if !readable.is_empty() => {
+            format!("{device} does not offer {}: it offers {readable}; correct `format`", fourcc::word(wanted))
         }
-        None => format!(
-            "camera {device} offers no format that is read: it offers {list}; let a program convert it and read it by \
+        _ => format!(
+            "{device} offers no format that is read: it offers {all}; let a program convert it and read it by \
              `type = \"command\"`"
         ),
     }
@@ -174,9 +174,9 @@ fn no_format(config: &V4l2Config, offered: &[FourCc]) -> String {
 fn refused(config: &V4l2Config, what: &str, error: &io::Error) -> SourceError {
     let device = config.device.display();
     if error.raw_os_error() == Some(libc::EBUSY) {
-        return SourceError::transient(format!("camera {device} is in use: another program streams from it, end that"));
+        return SourceError::transient(format!("{device} is in use: another program streams from it, end that"));
     }
-    SourceError::transient(format!("camera {device} does not {what}: {error}"))
+    SourceError::transient(format!("{device} does not {what}: {error}"))
 }
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ mod tests {
     fn a_format_that_the_camera_lacks_is_answered_with_those_it_has() {
         let config = V4l2Config { format: Some(CameraFormat::Mjpeg), ..V4l2Config::default() };
         let text = no_format(&config, &[*b"YUYV", *b"H264"]);
-        assert!(text.contains("does not offer mjpeg: it offers yuyv, H264 (not read)"), "{text}");
+        assert!(text.contains("does not offer mjpeg: it offers yuyv; correct"), "{text}");
         assert!(no_format(&V4l2Config::default(), &[*b"H264"]).contains("type = \"command\""));
     }
 

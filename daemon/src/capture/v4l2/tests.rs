@@ -22,7 +22,7 @@ fn refusal(config: &V4l2Config) -> SourceError {
 fn a_camera_that_is_away_may_come() {
     let folder = tempfile::tempdir().unwrap();
     let error = refusal(&at(folder.path().join("video0")));
-    assert!(error.to_string().contains("is not there: plug it in") && error.retry, "{error}");
+    assert!(error.to_string().contains("is not there: plug the camera in") && error.retry, "{error}");
 }
 
 #[test]
@@ -77,4 +77,34 @@ fn a_time_on_another_clock_is_not_believed() {
     assert_eq!(of(monotonic).instant, Instant::EndOfFrame);
     assert_eq!(of(sys::V4L2_BUF_FLAG_TIMESTAMP_UNKNOWN).monotonic_ns, 10_000_000_000);
     assert_eq!(of(sys::V4L2_BUF_FLAG_TIMESTAMP_COPY).monotonic_ns, 10_000_000_000);
+}
+
+#[test]
+fn damaged_and_short_buffers_are_no_frames() {
+    let layout = FrameLayout::with_pitches(PixelFormat::Grey, 6, 4, &[8], ColorDescription::default()).unwrap();
+    let bytes: Vec<u8> = (0..64).collect();
+    let mut out = vec![0; layout.size_bytes()];
+    unpack(&bytes, 0, &layout, None, &mut out).unwrap();
+    assert_eq!(out, bytes[..32]);
+    unpack(&bytes[..30], 0, &layout, None, &mut out).unwrap();
+    assert!(unpack(&bytes[..29], 0, &layout, None, &mut out).unwrap_err().contains("29 bytes of 30"));
+    let damaged = unpack(&bytes, sys::V4L2_BUF_FLAG_ERROR, &layout, None, &mut out);
+    assert!(damaged.unwrap_err().contains("marks it"));
+}
+
+#[test]
+fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
+    let mut bytes = Vec::new();
+    let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, 95);
+    image::ImageEncoder::write_image(encoder, &[200; 16 * 16 * 3], 16, 16, image::ExtendedColorType::Rgb8).unwrap();
+    let layout = |side| FrameLayout::packed(PixelFormat::Rgb, side, side, ColorDescription::default()).unwrap();
+    let mut jpeg = JpegDecoder::new();
+    let mut out = vec![0; layout(32).size_bytes()];
+    unpack(&bytes, 0, &layout(16), Some(&mut jpeg), &mut out).unwrap();
+    assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
+    // A driver may leave zeros behind the picture.
+    let padded = [&bytes[..], &[0; 100]].concat();
+    unpack(&padded, 0, &layout(16), Some(&mut jpeg), &mut out).unwrap();
+    assert!(unpack(&bytes[..bytes.len() / 2], 0, &layout(16), Some(&mut jpeg), &mut out).is_err());
+    assert!(unpack(&bytes, 0, &layout(32), Some(&mut jpeg), &mut out).unwrap_err().contains("16x16"));
 }
