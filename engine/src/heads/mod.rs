@@ -5,7 +5,7 @@
 //! again, reads one frame's outputs and gives [`Decoded`]: boxes in pixels of the network's input, not yet suppressed.
 //! Whatever the numbers are, decoding does not panic: what is not finite is left out.
 //!
-//! A new family is one file here with a [`Decoder`], a variant of [`HeadSpec`], and its options in `card/head.rs`.
+//! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], and its options in `card/head.rs`.
 
 mod blazeface;
 mod chosen;
