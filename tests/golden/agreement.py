@@ -38,10 +38,10 @@ def frames(path, limit):
         yield frame
 
 
-def by_visiond(binary, path, limit, backend):
+def by_visiond(binary, path, limit, backend, more=()):
     """The same by visiond: a list of frames, each a list of detections."""
     command = [binary, "detect", "--json", "--backend", backend, "--score-threshold", str(SCORE - 2 * SCORE_ERROR)]
-    out = subprocess.run(command + ["--max-frames", str(limit), str(path)], stdout=subprocess.PIPE, check=True).stdout
+    out = subprocess.run(command + ["--max-frames", str(limit), *more, str(path)], stdout=subprocess.PIPE, check=True).stdout
     found = []
     for line in out.splitlines():
         boxes = []
