@@ -1,0 +1,58 @@
+//! visiond-gpu: what visiond shows on a machine with an NVIDIA GPU, one command a row of `tests/gpu/run`'s table.
+//!
+//! Every command prints JSON lines, one a figure (see [`report`]), and ends with 0 when all of them passed, 1 when one did
+//! not or could not be taken, 77 when there is no GPU here (one line on standard error says why).
+//!
+//! A row is one module with `pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure>`.
+
+#![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
+
+mod report;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::report::{Failure, Report};
+use crate::setup::{Arguments, Setup};
+
+/// Exit status where there is no GPU: what test runners take for "skipped".
+const NO_GPU: u8 = 77;
+
+#[derive(Parser)]
+#[command(name = "visiond-gpu", about = "Checks and figures on a machine with an NVIDIA GPU")]
+struct Cli {
+    #[command(flatten)]
+    arguments: Arguments,
+    #[command(subcommand)]
+    row: RowCommand,
+}
+
+/// The rows.
+#[derive(Subcommand, Clone, Copy)]
+enum RowCommand {
+    /// What GPU is here, and what it was measured to copy.
+    Device,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut report = Report::default();
+    let setup = Setup::new(cli.arguments);
+    let outcome = match cli.row {
+        RowCommand::Device => setup::device_row(&setup, &mut report),
+    };
+    match outcome {
+        Ok(()) if report.all_passed() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(Failure::NoGpu(why)) => {
+            eprintln!("visiond-gpu: no GPU here: {why}");
+            ExitCode::from(NO_GPU)
+        }
+        Err(Failure::Broken(why)) => {
+            eprintln!("visiond-gpu: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
