@@ -12,7 +12,7 @@ use std::sync::Arc;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::geometry::Mapping;
 use visiond_kernels::nms::{Nms, NmsOptions};
-use visiond_kernels::preprocess::Preprocessor;
+use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor};
 use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 
@@ -131,6 +131,26 @@ impl Detector {
         self.input_size
     }
 
+    /// How frames become the network's picture.
+    pub fn preprocess_spec(&self) -> &PreprocessSpec {
+        &self.feed.spec
+    }
+
+    /// The network's outputs, as declared.
+    pub fn outputs(&self) -> &[TensorInfo] {
+        self.session.outputs()
+    }
+
+    /// A raw output of the last run, with every frame that the network ran.
+    pub fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
+        Ok(self.session.output(index)?)
+    }
+
+    /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
+    pub fn frames_run(&self) -> usize {
+        if self.feed.has_batch_dim { self.session.input_shape(self.feed.picture)[0] } else { 1 }
+    }
+
     /// Names of the classes, from class 0 on; may be fewer than the network has.
     pub fn labels(&self) -> &[Arc<str>] {
         &self.labels
@@ -207,9 +227,7 @@ impl Detector {
 
     /// Decodes one slot of the last run's outputs.
     fn decode(&mut self, slot: usize) -> Result<(), DetectorError> {
-        // A network with a fixed batch has run it all.
-        let frames = self.session.input_shape(self.feed.picture)[0];
-        let frames = if self.feed.has_batch_dim { frames } else { 1 };
+        let frames = self.frames_run();
         for (index, shape) in self.slot_shapes.iter_mut().enumerate() {
             shape.clear();
             shape.extend_from_slice(self.session.output(index)?.shape());

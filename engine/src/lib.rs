@@ -4,9 +4,11 @@
 //! - [`onnx`]: the CPU backends for `.onnx`: ONNX Runtime where its library is found, else rten, compiled in.
 //! - [`card`], [`ultralytics`]: how to feed and read a network.
 //! - [`heads`]: raw outputs into candidates, one file a family of networks.
+//! - [`compare`]: how far two networks agree.
 //! - [`detector`]: all of it together: frames in, detections out.
 
 pub mod card;
+pub mod compare;
 pub mod detector;
 pub mod engine;
 pub mod heads;

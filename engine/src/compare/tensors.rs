@@ -1,0 +1,151 @@
+//! Raw outputs, number by number.
+
+use visiond_kernels::tensor::{ShapeText, TensorRef};
+
+use super::CompareError;
+use crate::engine::{Dim, TensorInfo};
+
+/// Which output of the second network is which of the first: an index of the second for each of the first.
+pub type OutputPairs = Vec<usize>;
+
+/// Pairs the outputs of two networks: by name, else by their order.
+///
+/// Declared shapes must have the same number of dimensions, and no two fixed ones may contradict, but for the first, the batch.
+pub fn pair_outputs(first: &[TensorInfo], second: &[TensorInfo]) -> Result<OutputPairs, CompareError> {
+    let by_name = |info: &TensorInfo| second.iter().position(|other| other.name == info.name);
+    let pairs: Option<OutputPairs> = first.iter().map(by_name).collect();
+    let pairs = pairs.unwrap_or_else(|| (0..first.len()).collect());
+    let fits = first.len() == second.len() && first.iter().zip(&pairs).all(|(info, &other)| fits(info, &second[other]));
+    if fits {
+        return Ok(pairs);
+    }
+    let listed = |outputs: &[TensorInfo]| outputs.iter().map(|i| format!("`{i}`")).collect::<Vec<_>>().join(", ");
+    Err(CompareError::Outputs { first: listed(first), second: listed(second) })
+}
+
+fn fits(a: &TensorInfo, b: &TensorInfo) -> bool {
+    let (Some(a), Some(b)) = (&a.shape, &b.shape) else { return true };
+    let agree = |(a, b): (&Dim, &Dim)| match (a.fixed(), b.fixed()) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    };
+    a.len() == b.len() && a.iter().zip(b).skip(1).all(agree)
+}
+
+/// How far an output of one network is from the other's, over every picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorDifference {
+    /// The output, as the first network calls it.
+    pub name: String,
+    /// Shape of one frame's.
+    pub shape: Vec<usize>,
+    /// Numbers compared.
+    pub numbers: u64,
+    /// The greatest difference.
+    pub max_abs: f64,
+    /// The picture that has it; `None` while all are equal.
+    pub worst_picture: Option<usize>,
+    /// The least and the greatest number of the first.
+    pub range: Option<(f64, f64)>,
+    /// Numbers that are infinite or not a number in one of the two only, or differently.
+    pub not_finite: u64,
+    sum_abs: f64,
+    sum_squares: f64,
+    product: f64,
+    squares: [f64; 2],
+}
+
+impl TensorDifference {
+    /// Nothing compared yet.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            shape: Vec::new(),
+            numbers: 0,
+            max_abs: 0.0,
+            worst_picture: None,
+            range: None,
+            not_finite: 0,
+            sum_abs: 0.0,
+            sum_squares: 0.0,
+            product: 0.0,
+            squares: [0.0; 2],
+        }
+    }
+
+    /// Adds what both networks made of a picture: the whole outputs of a run in which it was the first frame of so many (the first's
+    /// frames, the second's).
+    pub fn add(
+        &mut self,
+        picture: usize,
+        first: TensorRef<'_>,
+        second: TensorRef<'_>,
+        frames: (usize, usize),
+    ) -> Result<(), CompareError> {
+        let [a_shape, b_shape] = [of_one_frame(first.shape(), frames.0), of_one_frame(second.shape(), frames.1)];
+        if a_shape != b_shape {
+            return Err(CompareError::Shape {
+                name: self.name.clone(),
+                first: ShapeText(&a_shape).to_string(),
+                second: ShapeText(&b_shape).to_string(),
+            });
+        }
+        let (a, b) = (first.to_f32(), second.to_f32());
+        let count = a_shape.iter().product::<usize>();
+        let mut worst = self.max_abs;
+        for (&a, &b) in a[..count].iter().zip(&b[..count]) {
+            if !a.is_finite() || !b.is_finite() {
+                // Both infinite alike, or both not a number, is agreement.
+                self.not_finite += u64::from(a != b && !(a.is_nan() && b.is_nan()));
+                continue;
+            }
+            let (a, b) = (f64::from(a), f64::from(b));
+            let difference = (a - b).abs();
+            worst = worst.max(difference);
+            self.sum_abs += difference;
+            self.sum_squares += difference * difference;
+            self.product += a * b;
+            self.squares[0] += a * a;
+            self.squares[1] += b * b;
+            let (least, most) = self.range.unwrap_or((a, a));
+            self.range = Some((least.min(a), most.max(a)));
+        }
+        if worst > self.max_abs {
+            self.max_abs = worst;
+            self.worst_picture = Some(picture);
+        }
+        self.numbers += count as u64;
+        self.shape = a_shape;
+        Ok(())
+    }
+
+    /// The mean of the absolute differences.
+    pub fn mean_abs(&self) -> f64 {
+        self.sum_abs / self.numbers.max(1) as f64
+    }
+
+    /// The root of the mean of the squared differences.
+    pub fn rms(&self) -> f64 {
+        (self.sum_squares / self.numbers.max(1) as f64).sqrt()
+    }
+
+    /// The cosine of the angle between the two: 1 when one is a multiple of the other.
+    pub fn cosine(&self) -> f64 {
+        let lengths = (self.squares[0] * self.squares[1]).sqrt();
+        match lengths > 0.0 {
+            true => (self.product / lengths).clamp(-1.0, 1.0),
+            // Both zero are equal; one zero is like nothing.
+            false if self.squares == [0.0; 2] => 1.0,
+            false => 0.0,
+        }
+    }
+}
+
+/// The shape that one frame of a run of `frames` has.
+fn of_one_frame(shape: &[usize], frames: usize) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    if frames > 1 && shape.first() == Some(&frames) {
+        shape[0] = 1;
+    }
+    shape
+}

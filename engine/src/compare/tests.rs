@@ -1,0 +1,113 @@
+#![allow(clippy::unwrap_used)]
+
+use visiond_kernels::geometry::Fit;
+use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
+use visiond_kernels::tensor::TensorRef;
+
+use super::*;
+use crate::detector::Detection;
+use crate::engine::{Dim, TensorInfo};
+
+fn seen(class_id: u32, score: f32, x: f32) -> Detection {
+    Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), keypoints: Vec::new() }
+}
+
+fn spec() -> PreprocessSpec {
+    PreprocessSpec {
+        width: 64,
+        height: 64,
+        fit: Fit::Letterbox,
+        sampling: Sampling::Opencv,
+        pad: 0.0,
+        order: ChannelOrder::Rgb,
+        layout: TensorLayout::Nchw,
+        dtype: DType::F32,
+        scale: 1.0,
+        mean: [0.0; 3],
+        std: [1.0; 3],
+    }
+}
+
+fn info(name: &str, shape: &[usize]) -> TensorInfo {
+    let shape = shape.iter().map(|&n| if n == 0 { Dim::Dynamic(String::new()) } else { Dim::Fixed(n) }).collect();
+    TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape) }
+}
+
+#[test]
+fn a_build_that_is_fed_otherwise_is_refused_with_what_differs() {
+    same_feed(&spec(), &PreprocessSpec { dtype: DType::F16, layout: TensorLayout::Nhwc, ..spec() }).unwrap();
+    same_feed(&spec(), &PreprocessSpec { dtype: DType::U8, scale: 0.5, ..spec() }).unwrap();
+    let error = same_feed(&spec(), &PreprocessSpec { scale: 0.5, ..spec() }).unwrap_err().to_string();
+    assert!(error.contains("`scale` is 1.0 in the first and 0.5 in the second"), "{error}");
+    same_feed(&spec(), &PreprocessSpec { width: 32, ..spec() }).unwrap_err();
+}
+
+#[test]
+fn outputs_go_together_by_name_else_by_order() {
+    let [a, b, c] = [info("a", &[1, 4, 8]), info("b", &[1, 8]), info("c", &[0, 4, 8])];
+    assert_eq!(pair_outputs(&[a.clone(), b.clone()], &[b.clone(), a.clone()]), Ok(vec![1, 0]));
+    assert_eq!(pair_outputs(&[a.clone(), b.clone()], &[c, b.clone()]), Ok(vec![0, 1]));
+    let error = pair_outputs(&[a.clone()], &[info("a", &[1, 4, 9])]).unwrap_err().to_string();
+    assert!(error.starts_with("these are two different networks: ") && error.contains("a f32 [1, 4, 9]"), "{error}");
+    pair_outputs(&[a.clone(), b], &[a]).unwrap_err();
+}
+
+#[test]
+fn differences_are_added_over_pictures() {
+    let bytes = |numbers: [f32; 4]| numbers.map(f32::to_ne_bytes).concat();
+    let (a, b) = (bytes([1.0, 2.0, 3.0, f32::NAN]), bytes([1.0, 2.5, 3.0, 4.0]));
+    let mut difference = TensorDifference::new("out");
+    let tensor = |bytes| TensorRef::new(DType::F32, &[1, 4], bytes).unwrap();
+    difference.add(0, tensor(&a), tensor(&a), (1, 1)).unwrap();
+    assert_eq!((difference.max_abs, difference.worst_picture, difference.not_finite), (0.0, None, 0));
+    assert_eq!(difference.cosine(), 1.0);
+    difference.add(7, tensor(&a), tensor(&b), (1, 1)).unwrap();
+    assert_eq!((difference.max_abs, difference.worst_picture, difference.not_finite), (0.5, Some(7), 1));
+    assert_eq!((difference.mean_abs(), difference.rms()), (0.5 / 8.0, (0.25_f64 / 8.0).sqrt()));
+    assert!(difference.cosine() < 1.0 && difference.cosine() > 0.98);
+    assert_eq!(difference.range, Some((1.0, 3.0)));
+    // A batch of 2 against a batch of 1: the first frame's.
+    let two = [b.clone(), a.clone()].concat();
+    let pair = TensorRef::new(DType::F32, &[2, 4], &two).unwrap();
+    difference.add(8, tensor(&b), pair, (1, 2)).unwrap();
+    difference.add(8, tensor(&b), pair, (1, 1)).unwrap_err();
+}
+
+#[test]
+fn things_are_matched_best_first_in_their_class() {
+    let mut agreement = Agreement::new(0.5);
+    agreement.add(
+        3,
+        &[seen(0, 0.9, 0.0), seen(0, 0.8, 3.0)],
+        &[seen(0, 0.85, 1.0), seen(0, 0.8, 3.0), seen(1, 0.6, 0.0)],
+    );
+    let all = &agreement.all;
+    assert_eq!((all.matched, all.missing, all.extra), (2, 0, 1));
+    assert_eq!(all.min_iou.unwrap().picture, 3);
+    assert!((all.min_iou.unwrap().value - 9.0 / 11.0).abs() < 1e-6);
+    assert!((all.max_score_difference.unwrap().value - 0.05).abs() < 1e-6);
+    assert_eq!(agreement.classes[&1].extra, 1);
+    assert_eq!(agreement.classes[&0].unmatched_share(), 0.0);
+}
+
+#[test]
+fn a_score_that_falls_below_the_threshold_is_a_difference_and_not_a_thing_missing() {
+    let mut agreement = Agreement::new(0.5);
+    agreement.add(0, &[seen(0, 0.51, 0.0)], &[seen(0, 0.49, 0.0)]);
+    agreement.add(1, &[seen(0, 0.48, 0.0)], &[seen(0, 0.47, 0.0)]);
+    agreement.add(2, &[seen(0, 0.48, 0.0)], &[]);
+    agreement.add(4, &[], &[]);
+    let all = &agreement.all;
+    assert_eq!((all.matched, all.missing, all.extra), (1, 0, 0));
+    agreement.add(5, &[seen(0, 0.6, 0.0)], &[seen(0, 0.6, 30.0)]);
+    assert_eq!((agreement.all.missing, agreement.all.extra, agreement.all.unmatched_picture), (1, 1, Some(5)));
+}
+
+#[test]
+fn a_classifier_is_compared_by_class() {
+    let class = |class_id, score| Detection { class_id, score, box_in_source: None, keypoints: Vec::new() };
+    let mut agreement = Agreement::new(0.1);
+    agreement.add(0, &[class(3, 0.7), class(1, 0.2)], &[class(3, 0.69), class(2, 0.2)]);
+    let all = &agreement.all;
+    assert_eq!((all.matched, all.missing, all.extra, all.mean_iou()), (1, 1, 1, None));
+}
