@@ -9,7 +9,9 @@
 
 mod report;
 mod setup;
+mod table;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -30,10 +32,15 @@ struct Cli {
 }
 
 /// The rows.
-#[derive(Subcommand, Clone, Copy)]
+#[derive(Subcommand, Clone)]
 enum RowCommand {
     /// What GPU is here, and what it was measured to copy.
     Device,
+    /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
+    Table {
+        /// The file.
+        figures: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -42,6 +49,7 @@ fn main() -> ExitCode {
     let setup = Setup::new(cli.arguments);
     let outcome = match cli.row {
         RowCommand::Device => setup::device_row(&setup, &mut report),
+        RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };
     match outcome {
         Ok(()) if report.all_passed() => ExitCode::SUCCESS,

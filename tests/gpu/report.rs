@@ -59,6 +59,11 @@ impl Report {
         print(&Figure { row, what, wanted: String::new(), seen: seen.to_string(), pass: Some(true) });
     }
 
+    /// Something that must hold and prints itself.
+    pub fn require(&mut self, holds: bool) {
+        self.failed |= !holds;
+    }
+
     /// Whether no figure failed.
     pub fn all_passed(&self) -> bool {
         !self.failed
