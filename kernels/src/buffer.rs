@@ -1,24 +1,32 @@
 //! Memory that a camera writes once and a kernel reads once.
 //!
-//! A [`UnifiedBuffer`] owns one page-aligned block and tells by its [`MemoryKind`] who can reach it. Everything above deals
-//! in slices, so that another kind of memory is one variant here and nothing elsewhere.
+//! A [`UnifiedBuffer`] owns one page-aligned block and tells by its [`MemoryKind`] who can reach it; a [`Memory`] makes
+//! them. Everything above deals in slices and device addresses, so that another kind of memory is one variant here and
+//! nothing elsewhere. [`RegisteredPages`] makes memory of others, such as a capture driver's, visible to the GPU.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-/// Alignment of every buffer: a page, so that a driver can map it and a GPU can register it.
+pub use crate::cuda::RegisteredPages;
+use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, SharedPages};
+
+/// Alignment of host memory: a page, so that a driver can map it and a GPU can register it.
 ///
 /// 64 KiB is the largest base page among the kernels we run on (aarch64 can be built with 4, 16 or 64 KiB pages).
 pub const PAGE_BYTES: usize = 64 * 1024;
 
 /// Who can reach a buffer's bytes, and at what cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
 pub enum MemoryKind {
     /// Ordinary memory of the process, page-aligned; no GPU sees it.
     #[default]
     Host,
+    /// Pinned host memory that the GPU reads in place: over the bus, or, on an integrated GPU, where it stands.
+    Mapped,
+    /// Memory that the driver moves to whoever touches it.
+    Managed,
 }
 
 impl MemoryKind {
@@ -26,6 +34,8 @@ impl MemoryKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
+            Self::Mapped => "mapped",
+            Self::Managed => "managed",
         }
     }
 }
@@ -49,40 +59,130 @@ pub enum BufferError {
         /// Kind asked for.
         kind: MemoryKind,
     },
+    /// CUDA has no such block.
+    #[error("cannot allocate {bytes} bytes of {kind} memory: {error}")]
+    Cuda {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Kind asked for.
+        kind: MemoryKind,
+        /// What CUDA said.
+        error: CudaError,
+    },
+    /// The GPU does not know this kind.
+    #[error("{gpu} has no {kind} memory: choose `auto`")]
+    Unsupported {
+        /// GPU's name and SM.
+        gpu: String,
+        /// Kind asked for.
+        kind: MemoryKind,
+    },
 }
 
-/// One page-aligned block of memory, zeroed when made, freed when dropped.
-pub struct UnifiedBuffer {
-    memory: Memory,
-    len_bytes: usize,
+/// Where buffers come from: a kind of memory and the GPU that sees it.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    kind: MemoryKind,
+    device: Option<Arc<Device>>,
 }
 
-/// The owner of the bytes, by kind.
-enum Memory {
-    Host(HostPages),
-}
-
-impl UnifiedBuffer {
-    /// Makes a zeroed buffer of `len_bytes` bytes. Zero bytes are allowed.
-    pub fn new(kind: MemoryKind, len_bytes: usize) -> Result<Self, BufferError> {
-        let memory = match kind {
-            MemoryKind::Host => {
-                Memory::Host(HostPages::new(len_bytes).ok_or(BufferError::OutOfMemory { bytes: len_bytes, kind })?)
-            }
-        };
-        Ok(Self { memory, len_bytes })
+impl Memory {
+    /// Memory that no GPU sees.
+    pub fn host() -> Self {
+        Self::default()
     }
 
-    /// Makes a zeroed buffer of host memory.
-    pub fn host(len_bytes: usize) -> Result<Self, BufferError> {
-        Self::new(MemoryKind::Host, len_bytes)
+    /// Memory of `kind`, seen by `device` unless the kind is host.
+    pub fn on(device: &Arc<Device>, kind: MemoryKind) -> Result<Self, BufferError> {
+        let facts = device.facts();
+        let supported = match kind {
+            MemoryKind::Host => true,
+            MemoryKind::Mapped => facts.can_map_host_memory,
+            MemoryKind::Managed => facts.managed_memory,
+        };
+        if !supported {
+            return Err(BufferError::Unsupported { gpu: facts.label(), kind });
+        }
+        Ok(Self { kind, device: Some(device.clone()) })
+    }
+
+    /// The kind that suits `device`: mapped wherever the GPU can read host memory in place.
+    ///
+    /// An integrated GPU reads pinned memory where it stands, coherently; a discrete one reads it over the bus once, which
+    /// is what a copy would do too. Managed memory is for who asks for it: page faults and, where concurrent access is
+    /// missing, lending to a stream and back cost more than the one read of a frame.
+    pub fn auto(device: &Arc<Device>) -> Self {
+        let kind = if device.facts().can_map_host_memory { MemoryKind::Mapped } else { MemoryKind::Host };
+        Self { kind, device: Some(device.clone()) }
     }
 
     /// Who can reach the bytes.
     pub fn kind(&self) -> MemoryKind {
-        match self.memory {
-            Memory::Host(_) => MemoryKind::Host,
+        self.kind
+    }
+
+    /// The GPU, where one was named.
+    pub fn device(&self) -> Option<&Arc<Device>> {
+        self.device.as_ref()
+    }
+
+    /// Makes a zeroed buffer of `len_bytes` bytes. Zero bytes are allowed.
+    pub fn allocate(&self, len_bytes: usize) -> Result<UnifiedBuffer, BufferError> {
+        let kind = self.kind;
+        let cuda = |error| BufferError::Cuda { bytes: len_bytes, kind, error };
+        let pages = match (kind, &self.device) {
+            (MemoryKind::Mapped, Some(device)) => Pages::Shared(SharedPages::mapped(device, len_bytes).map_err(cuda)?),
+            (MemoryKind::Managed, Some(device)) => {
+                Pages::Shared(SharedPages::managed(device, len_bytes).map_err(cuda)?)
+            }
+            // `on` and `auto`, the only ways to another kind than host, name a device.
+            (MemoryKind::Host, _) | (_, None) => {
+                Pages::Host(HostPages::new(len_bytes).ok_or(BufferError::OutOfMemory { bytes: len_bytes, kind })?)
+            }
+        };
+        Ok(UnifiedBuffer { memory: self.clone(), pages, len_bytes })
+    }
+}
+
+/// One page-aligned block of memory, zeroed when made, freed when dropped.
+///
+/// Where the GPU sees it, the owner sees to the order: whoever queues GPU work on [`device_address`](Self::device_address)
+/// waits for that work before the bytes are written again or the buffer is dropped.
+pub struct UnifiedBuffer {
+    memory: Memory,
+    pages: Pages,
+    len_bytes: usize,
+}
+
+/// The owner of the bytes.
+enum Pages {
+    Host(HostPages),
+    Shared(SharedPages),
+}
+
+impl Pages {
+    fn start(&self) -> NonNull<u8> {
+        match self {
+            Self::Host(pages) => pages.start,
+            Self::Shared(pages) => pages.start(),
         }
+    }
+}
+
+impl UnifiedBuffer {
+    /// Makes a zeroed buffer of host memory.
+    pub fn host(len_bytes: usize) -> Result<Self, BufferError> {
+        Memory::host().allocate(len_bytes)
+    }
+
+    /// Where the buffer came from.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Who can reach the bytes.
+    pub fn kind(&self) -> MemoryKind {
+        self.memory.kind
     }
 
     /// Length in bytes.
@@ -95,21 +195,54 @@ impl UnifiedBuffer {
         self.len_bytes == 0
     }
 
+    /// Where the GPU sees the first byte; none for host memory.
+    pub fn device_address(&self) -> Option<DeviceAddress> {
+        match &self.pages {
+            Pages::Host(_) => None,
+            Pages::Shared(pages) => Some(pages.address()),
+        }
+    }
+
+    /// Whether GPU work on the buffer must stand between [`attach`](Self::attach) and [`detach`](Self::detach): managed
+    /// memory where the CPU may not touch it while the GPU works.
+    pub fn needs_attaching(&self) -> bool {
+        matches!(&self.pages, Pages::Shared(pages) if pages.needs_attaching())
+    }
+
+    /// Lends the bytes to the work that is queued on `stream` from now on. Does nothing where
+    /// [`needs_attaching`](Self::needs_attaching) is false. Not within a capture.
+    ///
+    /// # Safety
+    /// The host does not touch the bytes until [`detach`](Self::detach) was called and `stream` has come to it.
+    pub unsafe fn attach(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.hand_over(stream, false)
+    }
+
+    /// Gives the bytes back to the host once `stream` has come here. Does nothing where attaching did nothing.
+    pub fn detach(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.hand_over(stream, true)
+    }
+
+    fn hand_over(&self, stream: &CudaStream, to_host: bool) -> Result<(), CudaError> {
+        match &self.pages {
+            // SAFETY: the block is managed and its owner keeps it until the work is done (the type's own rule); that the
+            // host keeps off is the promise to `attach`.
+            Pages::Shared(pages) if pages.needs_attaching() => unsafe { stream.attach(pages.address(), to_host) },
+            _ => Ok(()),
+        }
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        match &self.memory {
-            // SAFETY: `pages` owns at least `len_bytes` initialised (zeroed) bytes that live as long as `self`; `&self`
-            // keeps writers out.
-            Memory::Host(pages) => unsafe { std::slice::from_raw_parts(pages.start.as_ptr(), self.len_bytes) },
-        }
+        // SAFETY: `pages` owns at least `len_bytes` initialised (zeroed) bytes that live as long as `self`; `&self` keeps
+        // writers out.
+        unsafe { std::slice::from_raw_parts(self.pages.start().as_ptr(), self.len_bytes) }
     }
 
     /// The bytes, to write.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        match &mut self.memory {
-            // SAFETY: as in `as_slice`; `&mut self` makes this the only view.
-            Memory::Host(pages) => unsafe { std::slice::from_raw_parts_mut(pages.start.as_ptr(), self.len_bytes) },
-        }
+        // SAFETY: as in `as_slice`; `&mut self` makes this the only view.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.start().as_ptr(), self.len_bytes) }
     }
 }
 

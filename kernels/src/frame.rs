@@ -1,6 +1,8 @@
 //! What a frame's bytes mean: pixel format, size, planes, pitches, colours.
 
+use crate::buffer::UnifiedBuffer;
 use crate::color::ColorDescription;
+use crate::cuda::DeviceAddress;
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
 
 /// The most planes a format has.
@@ -150,10 +152,27 @@ impl FrameLayout {
     pub fn view<'a>(&self, bytes: &'a [u8]) -> Result<FrameView<'a>, FrameError> {
         let mut planes = [Plane::default(); MAX_PLANES];
         for (i, layout) in self.planes().iter().enumerate() {
-            planes[i] =
-                Plane { bytes: bytes.get(layout.offset_bytes..).unwrap_or(&[]), pitch_bytes: layout.pitch_bytes };
+            planes[i] = Plane {
+                bytes: bytes.get(layout.offset_bytes..).unwrap_or(&[]),
+                pitch_bytes: layout.pitch_bytes,
+                device: None,
+            };
         }
         FrameView::new(self.format, self.width, self.height, &planes[..self.format.plane_count()], self.color)
+    }
+
+    /// As [`view`](Self::view), with the addresses under which the GPU sees the same bytes, where it does.
+    pub fn view_of<'a>(&self, buffer: &'a UnifiedBuffer) -> Result<FrameView<'a>, FrameError> {
+        self.view_at(buffer.as_slice(), buffer.device_address())
+    }
+
+    /// As [`view`](Self::view), of bytes whose first the GPU sees at `device`.
+    pub fn view_at<'a>(&self, bytes: &'a [u8], device: Option<DeviceAddress>) -> Result<FrameView<'a>, FrameError> {
+        let mut view = self.view(bytes)?;
+        for (plane, layout) in view.planes.iter_mut().zip(self.planes()) {
+            plane.device = device.map(|first| first.offset(layout.offset_bytes));
+        }
+        Ok(view)
     }
 }
 
@@ -164,6 +183,8 @@ pub struct Plane<'a> {
     pub bytes: &'a [u8],
     /// From one row's first byte to the next row's.
     pub pitch_bytes: usize,
+    /// Where the GPU sees the plane's first byte; none where it does not.
+    pub device: Option<DeviceAddress>,
 }
 
 impl<'a> Plane<'a> {

@@ -4,6 +4,7 @@
 //! - [`frame`], [`color`]: what those bytes mean: pixel format, planes, pitches, colour matrix and range.
 //! - [`geometry`]: where a frame lands in a network's input, and the way back.
 //! - [`preprocess`]: a frame into a network's input tensor, in one pass.
+//! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
 //! - [`jpeg`]: a compressed picture into a frame.
 //! - [`nms`]: many overlapping boxes into few.
 //!
@@ -11,6 +12,7 @@
 
 pub mod buffer;
 pub mod color;
+pub mod cuda;
 pub mod frame;
 pub mod geometry;
 pub mod jpeg;

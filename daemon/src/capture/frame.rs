@@ -3,7 +3,8 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use visiond_kernels::buffer::{BufferError, MemoryKind, UnifiedBuffer};
+use visiond_kernels::buffer::{BufferError, Memory, UnifiedBuffer};
+use visiond_kernels::cuda::DeviceAddress;
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 
 use crate::pipeline::stop::Stop;
@@ -51,7 +52,7 @@ pub struct Frame {
 impl Frame {
     /// The pixels.
     pub fn view(&self) -> Result<FrameView<'_>, FrameError> {
-        self.layout.view(self.buffer.as_slice())
+        self.layout.view_at(self.buffer.as_slice(), self.buffer.device_address())
     }
 }
 
@@ -63,12 +64,12 @@ pub struct FramePool {
 }
 
 impl FramePool {
-    /// A pool of `count` buffers of `bytes` each.
-    pub fn new(kind: MemoryKind, count: usize, bytes: usize) -> Result<Self, BufferError> {
+    /// A pool of `count` buffers of `memory`, `bytes` each.
+    pub fn new(memory: &Memory, count: usize, bytes: usize) -> Result<Self, BufferError> {
         let (home, free) = channel();
         for _ in 0..count {
             // The receiver is in this function, so the send cannot fail.
-            let _ = home.send(UnifiedBuffer::new(kind, bytes)?);
+            let _ = home.send(memory.allocate(bytes)?);
         }
         Ok(Self { free, home })
     }
@@ -115,6 +116,11 @@ impl PooledBuffer {
         self.buffer.as_mut().map_or(&mut [], UnifiedBuffer::as_mut_slice)
     }
 
+    /// Where the GPU sees the first byte, where it does.
+    pub fn device_address(&self) -> Option<DeviceAddress> {
+        self.buffer.as_ref().and_then(UnifiedBuffer::device_address)
+    }
+
     /// Makes it hold at least `bytes`: a larger block of the same kind takes its place, its content is lost.
     ///
     /// For pictures, each of which has its own size; a camera's pool is made in the right size.
@@ -122,7 +128,7 @@ impl PooledBuffer {
         if let Some(buffer) = &mut self.buffer
             && buffer.len() < bytes
         {
-            *buffer = UnifiedBuffer::new(buffer.kind(), bytes)?;
+            *buffer = buffer.memory().allocate(bytes)?;
         }
         Ok(())
     }
@@ -146,7 +152,7 @@ mod tests {
     #[test]
     fn a_dropped_buffer_wakes_who_waits_for_one() {
         let stop = Stop::new().unwrap();
-        let pool = FramePool::new(MemoryKind::Host, 1, 16).unwrap();
+        let pool = FramePool::new(&Memory::host(), 1, 16).unwrap();
         let lent = pool.take().unwrap();
         assert!(pool.take().is_none());
         let holder = std::thread::spawn(move || {
@@ -160,7 +166,7 @@ mod tests {
     #[test]
     fn stop_ends_the_wait_for_a_buffer() {
         let stop = Stop::new().unwrap();
-        let pool = FramePool::new(MemoryKind::Host, 0, 16).unwrap();
+        let pool = FramePool::new(&Memory::host(), 0, 16).unwrap();
         let raiser = stop.clone();
         let start = std::time::Instant::now();
         let thread = std::thread::spawn(move || {
@@ -174,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_buffer_grows_once_and_keeps_its_size_in_the_pool() {
-        let pool = FramePool::new(MemoryKind::Host, 1, 0).unwrap();
+        let pool = FramePool::new(&Memory::host(), 1, 0).unwrap();
         let mut buffer = pool.take().unwrap();
         buffer.grow(100).unwrap();
         drop(buffer);

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use self::clock::SystemClock;
 use self::frame::FramePool;
 use self::source::{Source, SourceError};
+use visiond_kernels::buffer::Memory;
+
 use crate::config::types::{BufferConfig, SourceConfig};
 
 /// Opens a source and makes its buffers. `name` is the camera's, for the log.
@@ -38,6 +40,5 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result
 
 /// The buffers of a source whose frames have `bytes` bytes.
 fn pool(buffers: &BufferConfig, bytes: usize) -> Result<FramePool, SourceError> {
-    FramePool::new(buffers.memory.unwrap_or_default(), buffers.count, bytes)
-        .map_err(|error| SourceError::transient(error.to_string()))
+    FramePool::new(&Memory::host(), buffers.count, bytes).map_err(|error| SourceError::transient(error.to_string()))
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
-use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, MAX_SIDE, PixelFormat};
 use visiond_kernels::jpeg::{self, JpegDecoder};
@@ -32,7 +32,7 @@ const MAX_DECODER_BYTES: u64 = 8 * MAX_PIXELS;
 
 /// Reads one picture.
 pub fn load(path: &Path) -> Result<Frame, SourceError> {
-    let pool = FramePool::new(MemoryKind::default(), 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
+    let pool = FramePool::new(&Memory::host(), 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
     // The pool has one buffer, and it is free.
     let buffer = pool.take().ok_or_else(|| SourceError::transient("the picture's buffer is gone"))?;
     Loader::new().load(path, 0, buffer)

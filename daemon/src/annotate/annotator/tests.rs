@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
@@ -31,7 +31,7 @@ fn frame(pool: &FramePool, sequence: u64) -> Frame {
 }
 
 fn pool() -> FramePool {
-    FramePool::new(MemoryKind::Host, 4, 320 * 240 * 3 / 2).unwrap()
+    FramePool::new(&Memory::host(), 4, 320 * 240 * 3 / 2).unwrap()
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use visiond_kernels::buffer::Memory;
+
 use crate::capture;
 use crate::capture::frame::{Frame, FramePool};
 use crate::capture::source::{Next, Source, SourceError};
@@ -63,7 +65,7 @@ fn input(error: SourceError) -> CliError {
 /// A copy in a buffer of its own, so that the source gets its own back.
 fn kept(frame: &Frame, name: &str) -> Result<Frame, CliError> {
     let bytes = frame.layout.size_bytes();
-    let pool = FramePool::new(Default::default(), 1, bytes).map_err(|error| CliError::new(Exit::Failure, error))?;
+    let pool = FramePool::new(&Memory::host(), 1, bytes).map_err(|error| CliError::new(Exit::Failure, error))?;
     let source = frame.buffer.as_slice().get(..bytes);
     let (Some(mut buffer), Some(source)) = (pool.take(), source) else {
         return Err(CliError::new(Exit::Input, format!("{name}: a frame was cut off")));

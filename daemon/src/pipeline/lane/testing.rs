@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 
@@ -51,7 +51,7 @@ pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
 
 /// A pool of buffers for [`frame`].
 pub fn pool(buffers: usize) -> FramePool {
-    FramePool::new(MemoryKind::Host, buffers, 8).unwrap()
+    FramePool::new(&Memory::host(), buffers, 8).unwrap()
 }
 
 /// What a fake network does to a frame, by the frame's first pixel.

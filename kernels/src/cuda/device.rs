@@ -1,0 +1,225 @@
+//! A GPU, its primary context and the facts about it.
+
+use std::ffi::{CStr, c_int, c_uint};
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::driver::{Driver, Handle, Ordinal, flags};
+use super::error::{CudaError, DeviceError};
+
+/// The primary context of one GPU: the one that CUDA's runtime API, and so TensorRT, uses too.
+///
+/// Made with blocking synchronisation, so that a waiting thread sleeps. Everything made on a device holds it alive.
+pub struct Device {
+    pub(super) driver: &'static Driver,
+    ordinal: Ordinal,
+    context: Handle,
+    facts: DeviceFacts,
+}
+
+/// What does not change while the driver is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Index among the machine's GPUs.
+    pub index: u32,
+    /// Name, such as `Orin` or `NVIDIA H100`.
+    pub name: String,
+    /// Compute capability: (8, 7) is SM 8.7.
+    pub sm: (u32, u32),
+    /// Whether CPU and GPU share one memory, as on a Jetson.
+    pub integrated: bool,
+    /// Memory of the GPU; on an integrated one the machine's.
+    pub memory_bytes: u64,
+    /// Newest CUDA that the driver runs: 12080 is 12.8.
+    pub driver_version: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Level-2 cache.
+    pub l2_bytes: u64,
+    /// Peak memory clock; 0 where the driver does not tell.
+    pub memory_clock_khz: u32,
+    /// Memory bus; 0 where the driver does not tell.
+    pub memory_bus_bits: u32,
+    /// Whether the GPU reads pinned host memory in place.
+    pub can_map_host_memory: bool,
+    /// Whether there is managed memory.
+    pub managed_memory: bool,
+    /// Whether the CPU may touch managed memory while the GPU works.
+    pub concurrent_managed_access: bool,
+    /// Whether pages of others can be registered.
+    pub host_register_supported: bool,
+    /// Whether registered pages have the same address on the GPU.
+    pub can_use_host_pointer_for_registered_mem: bool,
+}
+
+impl DeviceFacts {
+    /// `12.8`
+    pub fn cuda_version(&self) -> String {
+        format!("{}.{}", self.driver_version / 1000, self.driver_version % 1000 / 10)
+    }
+
+    /// `NVIDIA H100 (SM 9.0)`
+    pub fn label(&self) -> String {
+        format!("{} (SM {}.{})", self.name, self.sm.0, self.sm.1)
+    }
+}
+
+// SAFETY: a context may be made current on any thread and used on several at once; the driver locks.
+unsafe impl Send for Device {}
+// SAFETY: as above; nothing in a device changes after it was opened.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens the GPU with this index. Asking again while it is open returns the same one.
+    pub fn open(index: u32) -> Result<Arc<Self>, DeviceError> {
+        static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|device| device.strong_count() > 0);
+        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|device| device.facts.index == index) {
+            return Ok(device);
+        }
+        let device = Arc::new(Self::new(index)?);
+        open.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    /// GPUs of this machine.
+    pub fn count() -> Result<u32, DeviceError> {
+        let driver = Driver::get()?;
+        let mut count = 0;
+        // SAFETY: `count` outlives the call.
+        unsafe { driver.device_count(&mut count) }?;
+        Ok(count.max(0).unsigned_abs())
+    }
+
+    fn new(index: u32) -> Result<Self, DeviceError> {
+        let driver = Driver::get()?;
+        let count = Self::count()?;
+        if count == 0 {
+            return Err(DeviceError::NoDevice);
+        }
+        if index >= count {
+            return Err(DeviceError::NoSuchDevice { index, count });
+        }
+        let mut ordinal = 0;
+        // SAFETY: `ordinal` outlives the call; `index` is below the count and so fits.
+        unsafe { driver.device_get(&mut ordinal, index as c_int) }?;
+        let facts = read_facts(driver, index, ordinal)?;
+        // SAFETY: the ordinal is the driver's own.
+        if let Err(error) = unsafe { driver.primary_flags(ordinal, flags::CTX_SCHED_BLOCKING_SYNC) } {
+            log::warn!("waiting for {} may spin a CPU core: {error}", facts.label());
+        }
+        let mut context = ptr::null_mut();
+        // SAFETY: `context` outlives the call; released once, in `drop`.
+        unsafe { driver.primary_retain(&mut context, ordinal) }?;
+        let device = Self { driver, ordinal, context, facts };
+        device.bind()?;
+        Ok(device)
+    }
+
+    /// What does not change while the driver is loaded.
+    pub fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    /// Makes the context current on the calling thread. Everything made on this device does so itself.
+    pub fn bind(&self) -> Result<(), CudaError> {
+        // SAFETY: `context` is retained until `self` is dropped.
+        unsafe { self.driver.set_current(self.context) }
+    }
+
+    /// Memory that is free now; on an integrated GPU the machine's available memory, which counts what the kernel would
+    /// give back and CUDA's own figure leaves out.
+    pub fn memory_free_bytes(&self) -> Result<u64, CudaError> {
+        if self.facts.integrated
+            && let Some(available) = std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available_memory)
+        {
+            return Ok(available);
+        }
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both outlive the call; the context is current.
+        unsafe { self.driver.memory_info(&mut free, &mut total) }?;
+        Ok(free as u64)
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}: {})", self.facts.index, self.facts.label())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: retained once, in `new`; all that was made in the context held this device and is gone.
+        if let Err(error) = unsafe { self.driver.primary_release(self.ordinal) } {
+            log::warn!("{error}");
+        }
+    }
+}
+
+fn read_facts(driver: &Driver, index: u32, ordinal: Ordinal) -> Result<DeviceFacts, CudaError> {
+    let attribute = |which: c_uint| -> Result<u32, CudaError> {
+        let mut value = 0;
+        // SAFETY: `value` outlives the call.
+        unsafe { driver.device_attribute(&mut value, which, ordinal) }?;
+        Ok(value.max(0).unsigned_abs())
+    };
+    // Attributes that later drivers may stop telling: none of them decides anything.
+    let hint = |which: c_uint| attribute(which).unwrap_or(0);
+    let mut name = [0; 256];
+    // SAFETY: the buffer is as long as said, the driver ends the name with a NUL within it.
+    unsafe { driver.device_name(name.as_mut_ptr(), name.len() as c_int, ordinal) }?;
+    let mut memory_bytes = 0;
+    // SAFETY: `memory_bytes` outlives the call.
+    unsafe { driver.device_memory(&mut memory_bytes, ordinal) }?;
+    Ok(DeviceFacts {
+        index,
+        // SAFETY: zeroed before the call and so ended by a NUL whatever the driver wrote short of the last byte.
+        name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
+        sm: (
+            attribute(flags::ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(flags::ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        integrated: attribute(flags::ATTRIBUTE_INTEGRATED)? != 0,
+        memory_bytes: memory_bytes as u64,
+        driver_version: driver.version()?.max(0).unsigned_abs(),
+        multiprocessors: attribute(flags::ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        l2_bytes: u64::from(hint(flags::ATTRIBUTE_L2_CACHE_SIZE)),
+        memory_clock_khz: hint(flags::ATTRIBUTE_MEMORY_CLOCK_RATE),
+        memory_bus_bits: hint(flags::ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        can_map_host_memory: attribute(flags::ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
+        managed_memory: attribute(flags::ATTRIBUTE_MANAGED_MEMORY)? != 0,
+        concurrent_managed_access: attribute(flags::ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)? != 0,
+        host_register_supported: hint(flags::ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0,
+        can_use_host_pointer_for_registered_mem: hint(flags::ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0,
+    })
+}
+
+/// `MemAvailable` of /proc/meminfo, in bytes.
+fn available_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_read_in_bytes() {
+        let text = "MemTotal:        7620900 kB\nMemFree:          100000 kB\nMemAvailable:    3000000 kB\n";
+        assert_eq!(available_memory(text), Some(3_072_000_000));
+        assert_eq!(available_memory("MemTotal: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn opening_a_gpu_never_panics() {
+        match Device::open(0) {
+            Ok(device) => assert!(device.facts().sm.0 > 0),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! libcuda.so.1: the functions we call, looked up by name when first needed.
+//!
+//! A table of our own rather than a binding crate's: results stay plain numbers, because a newer driver returns some that
+//! no enum of today knows, and a missing symbol is an error instead of a panic. Signatures and values are those of
+//! CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+use super::error::{CudaError, DeviceError, code};
+
+/// The library's file name: its soname, the same on every Linux.
+const LIBRARY: &str = "libcuda.so.1";
+
+/// CUDA 11.4, as `cuDriverGetVersion` writes it.
+const OLDEST_VERSION: c_int = 11_040;
+
+/// `CUdevice`.
+pub(super) type Ordinal = c_int;
+/// `CUdeviceptr`.
+pub(super) type Address = c_ulonglong;
+/// Every handle: `CUcontext`, `CUstream`, `CUevent`, `CUgraph`, `CUgraphExec`, `CUmodule`, `CUfunction`.
+pub(super) type Handle = *mut c_void;
+
+/// Flags and attributes, as cuda.h numbers them.
+#[allow(missing_docs)]
+pub(super) mod flags {
+    pub const CTX_SCHED_BLOCKING_SYNC: u32 = 4;
+    pub const STREAM_NON_BLOCKING: u32 = 1;
+    pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: u32 = 1;
+    pub const EVENT_BLOCKING_SYNC: u32 = 1;
+    pub const EVENT_RECORD_EXTERNAL: u32 = 1;
+    pub const MEMHOSTALLOC_PORTABLE: u32 = 1;
+    pub const MEMHOSTALLOC_DEVICEMAP: u32 = 2;
+    pub const MEMHOSTREGISTER_PORTABLE: u32 = 1;
+    pub const MEMHOSTREGISTER_DEVICEMAP: u32 = 2;
+    pub const MEM_ATTACH_GLOBAL: u32 = 1;
+    pub const MEM_ATTACH_HOST: u32 = 2;
+    pub const MEM_ATTACH_SINGLE: u32 = 4;
+    pub const ATTRIBUTE_MULTIPROCESSOR_COUNT: u32 = 16;
+    pub const ATTRIBUTE_INTEGRATED: u32 = 18;
+    pub const ATTRIBUTE_CAN_MAP_HOST_MEMORY: u32 = 19;
+    pub const ATTRIBUTE_MEMORY_CLOCK_RATE: u32 = 36;
+    pub const ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: u32 = 37;
+    pub const ATTRIBUTE_L2_CACHE_SIZE: u32 = 38;
+    pub const ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: u32 = 75;
+    pub const ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: u32 = 76;
+    pub const ATTRIBUTE_MANAGED_MEMORY: u32 = 83;
+    pub const ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: u32 = 89;
+    pub const ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: u32 = 91;
+    pub const ATTRIBUTE_HOST_REGISTER_SUPPORTED: u32 = 99;
+    pub const JIT_ERROR_LOG_BUFFER: u32 = 5;
+    pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
+}
+
+/// Declares the table: a field a function, loaded by name, and a method that turns its result into a [`CudaError`].
+macro_rules! driver {
+    ($($method:ident = $symbol:ident($($argument:ident: $kind:ty),*);)*) => {
+        /// The loaded driver. Never unloaded: work of it may still run when the last user is gone.
+        pub(super) struct Driver {
+            $($method: unsafe extern "C" fn($($kind),*) -> u32,)*
+            error_name: unsafe extern "C" fn(u32, *mut *const c_char) -> u32,
+            _library: libloading::Library,
+        }
+
+        impl Driver {
+            fn from_library(library: libloading::Library) -> Result<Self, DeviceError> {
+                Ok(Self {
+                    // SAFETY: the type is the function's in cuda.h of CUDA 11.4; NVIDIA keeps a symbol's signature for
+                    // good (a changed one gets a new suffix). The pointer stays valid: the library is kept in the table.
+                    $($method: unsafe { symbol(&library, stringify!($symbol))? },)*
+                    // SAFETY: as above.
+                    error_name: unsafe { symbol(&library, "cuGetErrorName")? },
+                    _library: library,
+                })
+            }
+
+            $(
+                #[doc = concat!("`", stringify!($symbol), "`")]
+                ///
+                /// # Safety
+                /// As cuda.h has it: pointers valid, handles alive, the right context current.
+                #[allow(clippy::too_many_arguments)]
+                pub(super) unsafe fn $method(&self, $($argument: $kind),*) -> Result<(), CudaError> {
+                    // SAFETY: the caller's promise.
+                    let result = unsafe { (self.$method)($($argument),*) };
+                    self.check(stringify!($symbol), result)
+                }
+            )*
+        }
+    };
+}
+
+driver! {
+    init = cuInit(flags: c_uint);
+    driver_version = cuDriverGetVersion(version: *mut c_int);
+    device_count = cuDeviceGetCount(count: *mut c_int);
+    device_get = cuDeviceGet(device: *mut Ordinal, index: c_int);
+    device_name = cuDeviceGetName(name: *mut c_char, len: c_int, device: Ordinal);
+    device_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: Ordinal);
+    device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: Ordinal);
+    primary_flags = cuDevicePrimaryCtxSetFlags_v2(device: Ordinal, flags: c_uint);
+    primary_retain = cuDevicePrimaryCtxRetain(context: *mut Handle, device: Ordinal);
+    primary_release = cuDevicePrimaryCtxRelease_v2(device: Ordinal);
+    set_current = cuCtxSetCurrent(context: Handle);
+    memory_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    alloc = cuMemAlloc_v2(address: *mut Address, bytes: usize);
+    alloc_managed = cuMemAllocManaged(address: *mut Address, bytes: usize, flags: c_uint);
+    free = cuMemFree_v2(address: Address);
+    alloc_host = cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, flags: c_uint);
+    free_host = cuMemFreeHost(start: *mut c_void);
+    host_address = cuMemHostGetDevicePointer_v2(address: *mut Address, start: *mut c_void, flags: c_uint);
+    register = cuMemHostRegister_v2(start: *mut c_void, bytes: usize, flags: c_uint);
+    unregister = cuMemHostUnregister(start: *mut c_void);
+    copy_to_device = cuMemcpyHtoDAsync_v2(to: Address, from: *const c_void, bytes: usize, stream: Handle);
+    copy_to_host = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: Address, bytes: usize, stream: Handle);
+    copy_on_device = cuMemcpyDtoDAsync_v2(to: Address, from: Address, bytes: usize, stream: Handle);
+    fill = cuMemsetD8Async(to: Address, value: u8, bytes: usize, stream: Handle);
+    stream_create = cuStreamCreate(stream: *mut Handle, flags: c_uint);
+    stream_destroy = cuStreamDestroy_v2(stream: Handle);
+    stream_synchronize = cuStreamSynchronize(stream: Handle);
+    stream_wait_event = cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint);
+    stream_attach = cuStreamAttachMemAsync(stream: Handle, address: Address, bytes: usize, flags: c_uint);
+    capture_begin = cuStreamBeginCapture_v2(stream: Handle, mode: c_uint);
+    capture_end = cuStreamEndCapture(stream: Handle, graph: *mut Handle);
+    graph_instantiate = cuGraphInstantiateWithFlags(runnable: *mut Handle, graph: Handle, flags: c_ulonglong);
+    graph_destroy = cuGraphDestroy(graph: Handle);
+    graph_runnable_destroy = cuGraphExecDestroy(runnable: Handle);
+    graph_launch = cuGraphLaunch(runnable: Handle, stream: Handle);
+    event_create = cuEventCreate(event: *mut Handle, flags: c_uint);
+    event_destroy = cuEventDestroy_v2(event: Handle);
+    event_record = cuEventRecord(event: Handle, stream: Handle);
+    event_record_with_flags = cuEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint);
+    event_synchronize = cuEventSynchronize(event: Handle);
+    event_query = cuEventQuery(event: Handle);
+    event_elapsed = cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle);
+    module_load = cuModuleLoadDataEx(
+        module: *mut Handle, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void
+    );
+    module_unload = cuModuleUnload(module: Handle);
+    module_function = cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
+    launch = cuLaunchKernel(
+        function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared_bytes: c_uint, stream: Handle, arguments: *mut *mut c_void, extra: *mut *mut c_void
+    );
+}
+
+/// Looks one function up.
+///
+/// # Safety
+/// `F` is the function's type.
+unsafe fn symbol<F: Copy>(library: &libloading::Library, name: &str) -> Result<F, DeviceError> {
+    // SAFETY: the caller's promise.
+    match unsafe { library.get::<F>(name.as_bytes()) } {
+        Ok(found) => Ok(*found),
+        Err(_) => Err(DeviceError::DriverTooOld { found: format!("{LIBRARY} has no {name}") }),
+    }
+}
+
+impl Driver {
+    /// The driver, loaded and initialised once; a failure is tried again at the next call.
+    pub(super) fn get() -> Result<&'static Self, DeviceError> {
+        static DRIVER: OnceLock<Driver> = OnceLock::new();
+        if let Some(driver) = DRIVER.get() {
+            return Ok(driver);
+        }
+        let driver = Self::open(LIBRARY)?;
+        Ok(DRIVER.get_or_init(|| driver))
+    }
+
+    /// Loads `library` and starts CUDA.
+    fn open(library: &str) -> Result<Self, DeviceError> {
+        // SAFETY: loading the driver runs its initialisers, which NVIDIA makes for being loaded like this; they need
+        // nothing of us.
+        let loaded = unsafe { libloading::Library::new(library) }
+            .map_err(|error| DeviceError::NoDriver { reason: spelt_out(&error) })?;
+        let driver = Self::from_library(loaded)?;
+        // SAFETY: the flags must be 0.
+        unsafe { driver.init(0) }.map_err(|error| match error.code {
+            code::NO_DEVICE => DeviceError::NoDevice,
+            _ => DeviceError::Cuda(error),
+        })?;
+        let version = driver.version()?;
+        if version < OLDEST_VERSION {
+            let found = format!("it runs CUDA {}.{}", version / 1000, version % 1000 / 10);
+            return Err(DeviceError::DriverTooOld { found });
+        }
+        Ok(driver)
+    }
+
+    /// The newest CUDA that the driver runs: 12080 is 12.8.
+    pub(super) fn version(&self) -> Result<c_int, CudaError> {
+        let mut version = 0;
+        // SAFETY: `version` outlives the call.
+        unsafe { self.driver_version(&mut version) }?;
+        Ok(version)
+    }
+
+    fn check(&self, call: &'static str, result: u32) -> Result<(), CudaError> {
+        if result == 0 { Ok(()) } else { Err(CudaError { call, code: result, name: self.name_of(result) }) }
+    }
+
+    fn name_of(&self, result: u32) -> String {
+        let mut name = ptr::null();
+        // SAFETY: any number is allowed; an unknown one leaves a null pointer. A name lives as long as the library.
+        let known = unsafe { (self.error_name)(result, &mut name) } == 0 && !name.is_null();
+        if known {
+            // SAFETY: just checked; the driver's names are C strings that are never freed.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        } else {
+            "an error that this driver does not name".into()
+        }
+    }
+}
+
+/// The loader's own words, without libloading's frame around them.
+fn spelt_out(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), |inner| inner.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_told_in_the_loaders_words() {
+        let error = Driver::open("libcuda-that-is-nowhere.so.1").err().unwrap();
+        let DeviceError::NoDriver { reason } = &error else { panic!("{error}") };
+        assert!(reason.contains("libcuda-that-is-nowhere.so.1"), "{reason}");
+        assert!(reason.contains("No such file"), "{reason}");
+    }
+
+    #[test]
+    fn a_library_without_cudas_functions_is_a_driver_too_old() {
+        let error = Driver::open("libc.so.6").err().unwrap();
+        assert!(matches!(&error, DeviceError::DriverTooOld { found } if found.contains("cuInit")), "{error}");
+    }
+}

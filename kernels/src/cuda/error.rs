@@ -1,0 +1,208 @@
+//! What CUDA reports, as sentences.
+
+/// A call of the driver API failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed: {name} ({code}){}", remedy(*.code))]
+pub struct CudaError {
+    /// The function's name.
+    pub call: &'static str,
+    /// Its result, as in cuda.h.
+    pub code: u32,
+    /// The result's name, as the driver tells it.
+    pub name: String,
+}
+
+impl CudaError {
+    /// Whether the process has lost the GPU: every later call fails too, and only a new process gets a working context.
+    ///
+    /// ECC and NVLink errors, faults of a kernel (address, instruction, stack, assertion, time-out), a lost MPS client, an
+    /// external device's fault, and the driver's own "unknown error".
+    pub fn is_sticky(&self) -> bool {
+        matches!(
+            self.code,
+            code::ECC_UNCORRECTABLE
+                | code::NVLINK_UNCORRECTABLE
+                | code::CONTAINED
+                | code::ILLEGAL_ADDRESS
+                | code::LAUNCH_TIMEOUT
+                | code::CONTEXT_IS_DESTROYED
+                | code::ASSERT
+                | code::HARDWARE_STACK_ERROR
+                ..=code::LAUNCH_FAILED
+                    | code::TENSOR_MEMORY_LEAK
+                    | code::MPS_CLIENT_TERMINATED
+                    | code::EXTERNAL_DEVICE
+                    | code::UNKNOWN
+        )
+    }
+}
+
+/// Results of cuda.h that mean something to us.
+pub(super) mod code {
+    pub const OUT_OF_MEMORY: u32 = 2;
+    pub const STUB_LIBRARY: u32 = 34;
+    pub const NO_DEVICE: u32 = 100;
+    pub const NO_BINARY_FOR_GPU: u32 = 209;
+    pub const ECC_UNCORRECTABLE: u32 = 214;
+    pub const INVALID_PTX: u32 = 218;
+    pub const NVLINK_UNCORRECTABLE: u32 = 220;
+    pub const JIT_COMPILER_NOT_FOUND: u32 = 221;
+    pub const UNSUPPORTED_PTX_VERSION: u32 = 222;
+    pub const CONTAINED: u32 = 226;
+    pub const NOT_READY: u32 = 600;
+    pub const ILLEGAL_ADDRESS: u32 = 700;
+    pub const LAUNCH_TIMEOUT: u32 = 702;
+    pub const CONTEXT_IS_DESTROYED: u32 = 709;
+    pub const ASSERT: u32 = 710;
+    pub const HARDWARE_STACK_ERROR: u32 = 714;
+    pub const LAUNCH_FAILED: u32 = 719;
+    pub const TENSOR_MEMORY_LEAK: u32 = 721;
+    pub const SYSTEM_DRIVER_MISMATCH: u32 = 803;
+    pub const MPS_CLIENT_TERMINATED: u32 = 810;
+    pub const EXTERNAL_DEVICE: u32 = 911;
+    pub const UNKNOWN: u32 = 999;
+}
+
+/// What to do about a result, where we know.
+fn remedy(result: u32) -> &'static str {
+    match result {
+        code::OUT_OF_MEMORY => ": free memory on the GPU, or use a smaller model or batch",
+        code::STUB_LIBRARY => ": libcuda.so.1 is the toolkit's stub; take its folder out of LD_LIBRARY_PATH",
+        code::NO_BINARY_FOR_GPU | code::INVALID_PTX => {
+            ": visiond's kernels need SM 7.2 or later (Xavier, Turing) and a binary that is whole"
+        }
+        code::UNSUPPORTED_PTX_VERSION => ": the driver is older than CUDA 11.4's; update it",
+        code::JIT_COMPILER_NOT_FOUND => ": libnvidia-ptxjitcompiler.so.1 is missing; install the whole driver",
+        code::SYSTEM_DRIVER_MISMATCH => ": the kernel module and libcuda are of different versions; reboot",
+        _ => "",
+    }
+}
+
+/// A GPU cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// The driver's library is not there.
+    #[error("no NVIDIA driver: {reason}")]
+    NoDriver {
+        /// The loader's own words.
+        reason: String,
+    },
+    /// The driver is there and knows no GPU.
+    #[error(
+        "the NVIDIA driver finds no GPU: look at `nvidia-smi` and at the rights on /dev/nvidia* (Jetson: /dev/nvhost*, \
+         /dev/nvmap; the user must be in the groups video and render)"
+    )]
+    NoDevice,
+    /// No GPU has this index.
+    #[error("GPU {index} does not exist: this machine has {count}, counted from 0")]
+    NoSuchDevice {
+        /// Index asked for.
+        index: u32,
+        /// GPUs there.
+        count: u32,
+    },
+    /// The driver is older than what we were built for.
+    #[error("the NVIDIA driver is too old: {found}; CUDA 11.4 or later is needed (JetPack 5.1 or later on a Jetson)")]
+    DriverTooOld {
+        /// What was found, in words.
+        found: String,
+    },
+    /// The driver refused.
+    #[error("the GPU cannot be used: {0}")]
+    Cuda(#[from] CudaError),
+}
+
+/// A kernel module cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModuleError {
+    /// The driver cannot compile it for this GPU.
+    #[error("the kernels `{module}` cannot be compiled for {gpu}: {error}{}", after_colon(log))]
+    Compile {
+        /// The module's name.
+        module: &'static str,
+        /// GPU's name and SM.
+        gpu: String,
+        /// What the driver returned.
+        error: CudaError,
+        /// The compiler's log, empty where it said nothing.
+        log: String,
+    },
+    /// The PTX is no text that C can hold.
+    #[error("the kernels `{module}` hold a NUL byte: the binary is damaged, install it again")]
+    Damaged {
+        /// The module's name.
+        module: &'static str,
+    },
+    /// A kernel is not in the module.
+    #[error("the kernels `{module}` have no `{function}`: {error}")]
+    NoFunction {
+        /// The module's name.
+        module: &'static str,
+        /// The kernel's name.
+        function: String,
+        /// What the driver returned.
+        error: CudaError,
+    },
+    /// The GPU could not be reached.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+}
+
+impl ModuleError {
+    /// What the driver returned, where it did.
+    pub fn cuda(&self) -> Option<&CudaError> {
+        match self {
+            Self::Compile { error, .. } | Self::NoFunction { error, .. } | Self::Cuda(error) => Some(error),
+            Self::Damaged { .. } => None,
+        }
+    }
+}
+
+fn after_colon(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!(": {log}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: u32, name: &str) -> CudaError {
+        CudaError { call: "cuEventSynchronize", code, name: name.into() }
+    }
+
+    #[test]
+    fn an_error_names_the_call_the_result_and_what_to_do() {
+        assert_eq!(
+            error(700, "CUDA_ERROR_ILLEGAL_ADDRESS").to_string(),
+            "cuEventSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)"
+        );
+        let text = error(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH").to_string();
+        assert!(text.ends_with("are of different versions; reboot"), "{text}");
+    }
+
+    #[test]
+    fn faults_lose_the_process_its_gpu_and_refusals_do_not() {
+        for code in [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999] {
+            assert!(error(code, "").is_sticky(), "{code}");
+        }
+        for code in [1, 2, 100, 200, 201, 218, 222, 400, 600, 701, 704, 708, 712, 713, 720, 801, 900, 901, 908] {
+            assert!(!error(code, "").is_sticky(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_failed_compilation_shows_the_compilers_log() {
+        let failed = ModuleError::Compile {
+            module: "preprocess",
+            gpu: "Orin (SM 8.7)".into(),
+            error: CudaError { call: "cuModuleLoadDataEx", code: 218, name: "CUDA_ERROR_INVALID_PTX".into() },
+            log: "line 3: syntax error".into(),
+        };
+        assert_eq!(
+            failed.to_string(),
+            "the kernels `preprocess` cannot be compiled for Orin (SM 8.7): cuModuleLoadDataEx failed: \
+             CUDA_ERROR_INVALID_PTX (218): visiond's kernels need SM 7.2 or later (Xavier, Turing) and a binary that is \
+             whole: line 3: syntax error"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! A mark in a stream's work.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use super::driver::{Handle, flags};
+use super::error::code;
+use super::{CudaError, CudaStream, Device};
+
+/// A mark in a stream's work, to wait for (asleep) and to measure by.
+pub struct Event {
+    device: Arc<Device>,
+    handle: Handle,
+}
+
+// SAFETY: the driver allows an event on any thread and locks it.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Makes an event. Until it is recorded it counts as done.
+    pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
+        device.bind()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` outlives the call; the context is current.
+        unsafe { device.driver.event_create(&mut handle, flags::EVENT_BLOCKING_SYNC) }?;
+        Ok(Self { device: device.clone(), handle })
+    }
+
+    /// Marks the end of what is on `stream` now.
+    pub fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: both are alive and of this context.
+        unsafe { self.device.driver.event_record(self.handle, stream.raw()) }
+    }
+
+    /// As [`record`](Self::record), within a capture: every launch of the graph records the event, for whoever waits
+    /// outside the graph.
+    ///
+    /// The event must outlive the graph; [`Graph::launch`](super::Graph::launch) makes that the caller's promise.
+    pub fn record_external(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
+        unsafe { self.device.driver.event_record_with_flags(self.handle, stream.raw(), flags::EVENT_RECORD_EXTERNAL) }
+    }
+
+    /// Waits, asleep, until the marked work is done.
+    pub fn wait(&self) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: the event is alive; the context is current.
+        unsafe { self.device.driver.event_synchronize(self.handle) }
+    }
+
+    /// Whether the marked work is done. An error of the work comes out here too.
+    pub fn is_done(&self) -> Result<bool, CudaError> {
+        self.device.bind()?;
+        // SAFETY: the event is alive; the context is current.
+        match unsafe { self.device.driver.event_query(self.handle) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == code::NOT_READY => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Microseconds from `earlier` to this, both done. Good to about half a microsecond.
+    pub fn elapsed_us(&self, earlier: &Self) -> Result<f64, CudaError> {
+        self.device.bind()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: `milliseconds` outlives the call; both events are alive.
+        unsafe { self.device.driver.event_elapsed(&mut milliseconds, earlier.handle, self.handle) }?;
+        Ok(f64::from(milliseconds) * 1000.0)
+    }
+
+    pub(super) fn raw(&self) -> Handle {
+        self.handle
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event({:p})", self.handle)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let destroyed = self.device.bind().and_then(|()| {
+            // SAFETY: made by `new` and destroyed once, here; the driver keeps what pending work needs of it.
+            unsafe { self.device.driver.event_destroy(self.handle) }
+        });
+        if let Err(error) = destroyed {
+            log::warn!("{error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Kernels: PTX that the driver compiles for its GPU.
+
+use std::ffi::{CString, c_uint, c_void};
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use super::driver::{Handle, flags};
+use super::{CudaError, CudaStream, Device, ModuleError};
+
+/// Room for what the driver's compiler has to say.
+const LOG_BYTES: usize = 8 * 1024;
+
+/// Compiled kernels.
+#[derive(Clone)]
+pub struct Module {
+    loaded: Arc<Loaded>,
+}
+
+/// The module proper; functions hold it too.
+struct Loaded {
+    device: Arc<Device>,
+    handle: Handle,
+    name: &'static str,
+}
+
+// SAFETY: a module is only read after loading; the driver allows that on any thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
+
+/// One kernel of a module.
+#[derive(Clone)]
+pub struct Function {
+    loaded: Arc<Loaded>,
+    handle: Handle,
+}
+
+// SAFETY: as the module's; the handle lives as long as it.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Module {
+    /// Compiles `ptx` for the device; `name` says in errors which kernels those are. The driver caches the result on disk.
+    pub fn load(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
+        device.bind()?;
+        let text = CString::new(ptx).map_err(|_| ModuleError::Damaged { module: name })?;
+        let mut log = vec![0_u8; LOG_BYTES];
+        let mut options = [flags::JIT_ERROR_LOG_BUFFER, flags::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        // The size is an integer passed where a pointer goes; the driver writes the log's length back over it.
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
+        let mut handle = ptr::null_mut();
+        // SAFETY: the text ends with a NUL; both arrays have the two entries said; the log is as long as said and, as all
+        // the others, outlives the call; the context is current.
+        let result = unsafe {
+            device.driver.module_load(
+                &mut handle,
+                text.as_ptr().cast(),
+                options.len() as c_uint,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        match result {
+            Ok(()) => Ok(Self { loaded: Arc::new(Loaded { device: device.clone(), handle, name }) }),
+            Err(error) => {
+                Err(ModuleError::Compile { module: name, gpu: device.facts().label(), error, log: one_line(&log) })
+            }
+        }
+    }
+
+    /// The kernel called `name`.
+    pub fn function(&self, name: &str) -> Result<Function, ModuleError> {
+        let loaded = &self.loaded;
+        loaded.device.bind()?;
+        let text = CString::new(name).map_err(|_| ModuleError::Damaged { module: loaded.name })?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` and the text outlive the call; the module is alive; the context is current.
+        unsafe { loaded.device.driver.module_function(&mut handle, loaded.handle, text.as_ptr()) }
+            .map_err(|error| ModuleError::NoFunction { module: loaded.name, function: name.into(), error })?;
+        Ok(Function { loaded: loaded.clone(), handle })
+    }
+
+    /// The GPU that the kernels were compiled for.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.loaded.device
+    }
+}
+
+impl Function {
+    /// Queues one launch on `stream`; returns without waiting. The arguments' values are copied before it returns.
+    ///
+    /// # Safety
+    /// `args` points to one value for each of the kernel's parameters, of the parameter's type; what the kernel reads and
+    /// writes through them is there until it is done.
+    pub unsafe fn launch(
+        &self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        stream: &CudaStream,
+        args: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
+        let device = &self.loaded.device;
+        device.bind()?;
+        // SAFETY: function and stream are alive and of this context; the rest is the caller's promise.
+        unsafe {
+            device.driver.launch(
+                self.handle,
+                grid[0],
+                grid[1],
+                grid[2],
+                block[0],
+                block[1],
+                block[2],
+                shared_bytes,
+                stream.raw(),
+                args.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        }
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Module({})", self.loaded.name)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function(of {})", self.loaded.name)
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let unloaded = self.device.bind().and_then(|()| {
+            // SAFETY: loaded once and unloaded once, here; functions hold this value and so are gone.
+            unsafe { self.device.driver.module_unload(self.handle) }
+        });
+        if let Err(error) = unloaded {
+            log::warn!("{error}");
+        }
+    }
+}
+
+/// The compiler's log up to its NUL, on one line, without control characters.
+fn one_line(log: &[u8]) -> String {
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let text = String::from_utf8_lossy(&log[..end]);
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compilers_log_becomes_one_clean_line() {
+        assert_eq!(one_line(b"ptxas line 1;\n  error\t\x1b[0m: bad\n\0rest"), "ptxas line 1; error [0m: bad");
+        assert_eq!(one_line(b"\0"), "");
+    }
+}

@@ -1,0 +1,139 @@
+//! A queue of work on the GPU.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use super::driver::{Handle, flags};
+use super::{CudaError, Device, DeviceAddress, Event};
+
+/// A queue of work: what is put on it runs in order, beside other streams. It does not wait for the legacy default stream.
+pub struct CudaStream {
+    device: Arc<Device>,
+    handle: Handle,
+}
+
+// SAFETY: the driver allows a stream on any thread and locks it.
+unsafe impl Send for CudaStream {}
+// SAFETY: as above.
+unsafe impl Sync for CudaStream {}
+
+impl CudaStream {
+    /// Makes a stream.
+    pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
+        device.bind()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: `handle` outlives the call; the context is current.
+        unsafe { device.driver.stream_create(&mut handle, flags::STREAM_NON_BLOCKING) }?;
+        Ok(Self { device: device.clone(), handle })
+    }
+
+    /// The GPU.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The `CUstream`, which is CUDA runtime's `cudaStream_t` too.
+    pub fn raw(&self) -> *mut c_void {
+        self.handle
+    }
+
+    /// Waits, asleep, until all that was queued is done.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: the stream is alive; the context is current.
+        unsafe { self.device.driver.stream_synchronize(self.handle) }
+    }
+
+    /// Lets what is queued from now on wait for what `event` last recorded.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: both are alive; the driver keeps what it needs of the event.
+        unsafe { self.device.driver.stream_wait_event(self.handle, event.raw(), 0) }
+    }
+
+    /// Queues a copy from the host; returns without waiting where `from` is pinned memory.
+    ///
+    /// # Safety
+    /// `to` has room for the bytes; both stay alive, and `from` unchanged, until the copy is done; in a captured graph,
+    /// as long as that is launched.
+    pub unsafe fn copy_to_device(&self, from: &[u8], to: DeviceAddress) -> Result<(), CudaError> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.device.driver.copy_to_device(to.0, from.as_ptr().cast(), from.len(), self.handle) }
+    }
+
+    /// Queues a copy to the host; returns without waiting where `to` is pinned memory.
+    ///
+    /// # Safety
+    /// `from` holds that many bytes; both stay alive, and `to` is not looked at, until the copy is done; in a captured
+    /// graph, as long as that is launched.
+    pub unsafe fn copy_to_host(&self, from: DeviceAddress, to: &mut [u8]) -> Result<(), CudaError> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.device.driver.copy_to_host(to.as_mut_ptr().cast(), from.0, to.len(), self.handle) }
+    }
+
+    /// Queues a copy within the GPU's memory.
+    ///
+    /// # Safety
+    /// Both ranges are of that length, do not overlap, and stay alive until the copy is done.
+    pub unsafe fn copy_on_device(&self, from: DeviceAddress, to: DeviceAddress, bytes: usize) -> Result<(), CudaError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.device.driver.copy_on_device(to.0, from.0, bytes, self.handle) }
+    }
+
+    /// Queues the filling of `bytes` bytes with `value`.
+    ///
+    /// # Safety
+    /// The range is of that length and stays alive until the filling is done.
+    pub unsafe fn fill(&self, to: DeviceAddress, value: u8, bytes: usize) -> Result<(), CudaError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { self.device.driver.fill(to.0, value, bytes, self.handle) }
+    }
+
+    /// Lends managed memory to this stream, or gives it back to the host, in the stream's order.
+    ///
+    /// # Safety
+    /// `base` is the start of a block of managed memory that outlives the work; after lending, the host does not touch it
+    /// until it was given back and that is done.
+    pub(crate) unsafe fn attach(&self, base: DeviceAddress, to_host: bool) -> Result<(), CudaError> {
+        self.device.bind()?;
+        let owner = if to_host { flags::MEM_ATTACH_HOST } else { flags::MEM_ATTACH_SINGLE };
+        // SAFETY: the caller's promise; length 0 means the whole block.
+        unsafe { self.device.driver.stream_attach(self.handle, base.0, 0, owner) }
+    }
+}
+
+impl fmt::Debug for CudaStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaStream({:p})", self.handle)
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        let destroyed = self.device.bind().and_then(|()| {
+            // SAFETY: made by `new` and destroyed once, here; work still on it is finished by the driver.
+            unsafe { self.device.driver.stream_destroy(self.handle) }
+        });
+        if let Err(error) = destroyed {
+            log::warn!("{error}");
+        }
+    }
+}
