@@ -1,24 +1,25 @@
-//! Frames in, detections out: preprocess, session, head, NMS and the way back to the frame.
+//! Frames in, detections out: preprocess, network, head, NMS and the way back to the frame.
 //!
-//! A caller loads a frame into each slot, runs, and asks each slot for its detections; the three steps are apart so that it
-//! can time them and give a frame back as soon as it is loaded. Nothing is allocated once the busiest frame has been seen,
-//! but for what the network's backend allocates.
+//! [`Detector::begin`] takes the frames of a run and returns as soon as they are no longer needed, [`Detector::finish`] waits
+//! for the run, [`Detector::detections`] reads a slot of it. So many runs as [`Detector::flights`] says may be under way at
+//! once. Nothing is allocated once the busiest frame has been seen, but for what the network's backend allocates.
 
 mod error;
 mod feed;
+mod host;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::geometry::Mapping;
 use visiond_kernels::nms::{Nms, NmsOptions};
-use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor};
-use visiond_kernels::stream::Stream;
-use visiond_kernels::tensor::{ShapeText, TensorRef};
+use visiond_kernels::preprocess::PreprocessSpec;
+use visiond_kernels::tensor::TensorRef;
 
+use self::host::HostWay;
 use crate::card::Card;
-use crate::engine::{Dim, Engine, Session, TensorInfo};
-use crate::heads::{self, Decoded, Head, HeadInput, NamedOutput};
+use crate::engine::{Dim, Engine, TensorInfo};
+use crate::heads::{self, Decoded, Head};
 
 pub use error::DetectorError;
 
@@ -59,27 +60,51 @@ pub struct Limits {
     pub classes: Vec<String>,
     /// Frames of one run, where the network leaves that open; 0 is 1.
     pub max_batch: usize,
+    /// Whether [`Detector::raw_output`] is wanted: the network is then run by way of the host's memory.
+    pub raw_outputs: bool,
+}
+
+/// A run that was begun: where [`Detector::finish`] and [`Detector::detections`] find it.
+///
+/// Its results can be read from its finish until a later run begins in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flight(usize);
+
+impl Flight {
+    /// The flight in place `index`.
+    pub fn new(index: usize) -> Self {
+        Self(index)
+    }
+
+    /// Its place, below [`Detector::flights`].
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// What a run took, in microseconds, all of its frames together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunTimings {
+    /// The host's time until the GPU had the run; 0 where there is no GPU in it.
+    pub launch_us: u64,
+    /// Frames to tensors.
+    pub preprocess_us: u64,
+    /// The network; on the GPU with its candidate filter.
+    pub infer_us: u64,
 }
 
 /// A network that detects, with its card's way to feed and to read it.
 pub struct Detector {
-    session: Session,
-    preprocessor: Preprocessor,
+    way: HostWay,
     head: Box<dyn Head>,
-    feed: feed::Feed,
+    batch: usize,
     input_size: (u32, u32),
     options: NmsOptions,
     labels: Vec<Arc<str>>,
     /// Whether each class is looked for; `None` for all.
     wanted: Option<Vec<u32>>,
-    /// The way back from each slot; `None` before its first frame.
-    mappings: Vec<Option<Mapping>>,
-    /// Frames of the last run; 0 before.
-    frames: usize,
     decoded: Decoded,
     nms: Nms,
-    /// Shape of each output's slot, of the slot being read.
-    slot_shapes: Vec<Vec<usize>>,
 }
 
 impl Detector {
@@ -87,17 +112,10 @@ impl Detector {
     pub fn new(engine: &Engine, card: &Card, limits: &Limits) -> Result<Self, DetectorError> {
         let overridden = |name: &str| engine.overrides(name);
         let feed = feed::plan(engine.inputs(), card, limits.max_batch, &overridden)?;
-        let preprocessor = Preprocessor::new(feed.spec.clone())?;
-        let input_size = (feed.spec.width, feed.spec.height);
-        let mut session = engine.session_with_shapes(&feed.shapes)?;
-        let outputs = of_one_frame(session.outputs(), feed.batch);
+        let (input_size, batch) = ((feed.spec.width, feed.spec.height), feed.batch);
+        let session = engine.session_with_shapes(&feed.shapes)?;
+        let outputs = of_one_frame(session.outputs(), batch);
         let head = heads::build(&card.head, &outputs, input_size, card.classes.len())?;
-        let extras = session.inputs().iter().map(|info| card.extra_inputs.get(&info.name)).collect::<Vec<_>>();
-        for (index, extra) in extras.into_iter().enumerate().filter(|(index, _)| *index != feed.picture) {
-            if let Some(extra) = extra {
-                feed::fill(&mut session.input_mut(index), extra, input_size);
-            }
-        }
         let options = NmsOptions {
             iou_threshold: limits.iou_threshold.unwrap_or(card.iou_threshold),
             score_threshold: limits.score_threshold.unwrap_or(card.score_threshold),
@@ -105,25 +123,26 @@ impl Detector {
             class_agnostic: card.class_agnostic,
         };
         Ok(Self {
-            preprocessor,
+            way: HostWay::new(session, feed, card)?,
             head,
+            batch,
             input_size,
             options,
             labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
             wanted: wanted_classes(&limits.classes, &card.classes)?,
-            mappings: vec![None; feed.batch],
-            frames: 0,
             decoded: Decoded::default(),
             nms: Nms::default(),
-            slot_shapes: vec![Vec::new(); session.outputs().len()],
-            session,
-            feed,
         })
+    }
+
+    /// Runs that may be under way at once.
+    pub fn flights(&self) -> usize {
+        1
     }
 
     /// Frames of one run at most.
     pub fn batch(&self) -> usize {
-        self.feed.batch
+        self.batch
     }
 
     /// Width and height of the network's input.
@@ -133,22 +152,23 @@ impl Detector {
 
     /// How frames become the network's picture.
     pub fn preprocess_spec(&self) -> &PreprocessSpec {
-        &self.feed.spec
+        self.way.spec()
     }
 
     /// The network's outputs, as declared.
     pub fn outputs(&self) -> &[TensorInfo] {
-        self.session.outputs()
+        self.way.outputs()
     }
 
-    /// A raw output of the last run, with every frame that the network ran.
+    /// A raw output of the last run, with every frame that the network ran. For detectors made with
+    /// [`Limits::raw_outputs`].
     pub fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
-        Ok(self.session.output(index)?)
+        self.way.raw_output(index)
     }
 
     /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
     pub fn frames_run(&self) -> usize {
-        if self.feed.has_batch_dim { self.session.input_shape(self.feed.picture)[0] } else { 1 }
+        self.way.frames_run()
     }
 
     /// Names of the classes, from class 0 on; may be fewer than the network has.
@@ -162,38 +182,32 @@ impl Detector {
         named.unwrap_or_else(|| class_id.to_string().into())
     }
 
-    /// Makes the frame the picture of `slot`. The frame is not needed afterwards.
-    pub fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), DetectorError> {
-        self.check_slot(slot)?;
-        self.set_frames(self.feed.batch);
-        let tensor = self.session.input_mut(self.feed.picture);
-        let tensor = if self.feed.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
-        let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the network's input has no such slot"))?;
-        self.mappings[slot] = Some(self.preprocessor.run(frame, &mut tensor, Stream::Host)?);
-        Ok(())
-    }
-
-    /// Runs the network over the first `frames` slots. A network with a fixed batch sees nothing (zeros) in the others.
-    pub fn infer(&mut self, frames: usize) -> Result<(), DetectorError> {
-        self.frames = 0;
-        let Some(last) = frames.checked_sub(1) else { return Ok(()) };
-        self.check_slot(last)?;
-        if let Some(empty) = self.mappings[..frames].iter().position(Option::is_none) {
-            return Err(slot_error(empty, "no frame was loaded into it"));
+    /// Begins a run: `frames[i]` becomes the picture of slot `i`. Returns when the frames are no longer needed.
+    ///
+    /// A network with a fixed batch sees nothing (zeros) in the slots without a frame. On [`DetectorError::Frame`] nothing
+    /// was begun, and the run can be begun without that frame.
+    pub fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, DetectorError> {
+        if frames.is_empty() || frames.len() > self.batch {
+            return Err(DetectorError::Frames { found: frames.len(), most: self.batch });
         }
-        self.clear_slots_from(frames);
-        self.set_frames(frames);
-        self.session.run(Stream::Host)?;
-        self.frames = frames;
-        Ok(())
+        if self.way.is_under_way() {
+            return Err(DetectorError::Busy { flights: self.flights() });
+        }
+        self.way.begin(frames)?;
+        Ok(Flight(0))
     }
 
-    /// What the last run saw in `slot`, best first; `out` is cleared first.
-    pub fn detections(&mut self, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
+    /// Waits for a run to end. Runs end in the order in which they were begun.
+    pub fn finish(&mut self, _flight: Flight) -> Result<RunTimings, DetectorError> {
+        self.way.finish()
+    }
+
+    /// What a finished run saw in `slot`, best first; `out` is cleared first.
+    pub fn detections(&mut self, _flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
         out.clear();
-        let mapping = self.mappings.get(slot).copied().flatten().filter(|_| slot < self.frames);
+        let mapping = self.way.mapping(slot);
         let mapping = mapping.ok_or_else(|| slot_error(slot, "the last run had no frame there"))?;
-        self.decode(slot)?;
+        self.way.decode(slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
         let Self { decoded, nms, options, wanted, .. } = self;
         if let Some(wanted) = wanted {
             decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));
@@ -224,62 +238,6 @@ impl Detector {
         }
         Ok(())
     }
-
-    /// Decodes one slot of the last run's outputs.
-    fn decode(&mut self, slot: usize) -> Result<(), DetectorError> {
-        let frames = self.frames_run();
-        for (index, shape) in self.slot_shapes.iter_mut().enumerate() {
-            shape.clear();
-            shape.extend_from_slice(self.session.output(index)?.shape());
-            if frames > 1 {
-                if shape.first() != Some(&frames) {
-                    let name = self.session.outputs()[index].name.clone();
-                    return Err(DetectorError::NotByFrame { name, shape: ShapeText(shape).to_string(), frames });
-                }
-                shape[0] = 1;
-            }
-        }
-        let mut outputs = Vec::with_capacity(self.slot_shapes.len());
-        for (index, (shape, info)) in self.slot_shapes.iter().zip(self.session.outputs()).enumerate() {
-            let whole = self.session.output(index)?;
-            let each = whole.bytes().len() / frames;
-            let bytes = &whole.bytes()[slot * each..(slot + 1) * each];
-            let tensor = TensorRef::new(whole.dtype(), shape, bytes)
-                .map_err(|_| slot_error(slot, "the backend's output is not of its shape"))?;
-            outputs.push(NamedOutput { name: &info.name, tensor });
-        }
-        let (input_size, score_threshold) = (self.input_size, self.options.score_threshold);
-        self.head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, &mut self.decoded)?;
-        Ok(())
-    }
-
-    fn check_slot(&self, slot: usize) -> Result<(), DetectorError> {
-        if slot < self.feed.batch {
-            return Ok(());
-        }
-        Err(slot_error(slot, &format!("the network takes {} frames a run, counted from 0", self.feed.batch)))
-    }
-
-    /// Lets the network see so many slots, where it leaves their number open. What they hold stays.
-    fn set_frames(&mut self, frames: usize) {
-        for &index in &self.feed.open_batch {
-            self.session.set_batch(index, frames);
-        }
-    }
-
-    /// Empties the slots that a fixed batch runs for nothing, so that they cannot hold a frame of long ago.
-    fn clear_slots_from(&mut self, frames: usize) {
-        if self.feed.open_batch.contains(&self.feed.picture) {
-            return;
-        }
-        for slot in frames..self.feed.batch {
-            if self.mappings[slot].take().is_some()
-                && let Some(mut tensor) = self.session.input_mut(self.feed.picture).slot(slot)
-            {
-                tensor.bytes().fill(0);
-            }
-        }
-    }
 }
 
 /// What the outputs declare of one frame: heads read a batch of 1.
@@ -291,6 +249,10 @@ fn of_one_frame(outputs: &[TensorInfo], batch: usize) -> Vec<TensorInfo> {
         }
     }
     outputs
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
 }
 
 fn slot_error(slot: usize, why: &str) -> DetectorError {

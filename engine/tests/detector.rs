@@ -8,7 +8,7 @@ use std::path::Path;
 use common::*;
 use rten_onnx::onnx::{DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detection, Detector, DetectorError, Limits};
+use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, Limits};
 use visiond_engine::engine::{Backend, Engine, EngineOptions};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -18,22 +18,35 @@ fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Loads an RGB picture into a slot.
-fn load_rgb(detector: &mut Detector, slot: usize, width: u32, height: u32, rgb: &[u8]) {
+/// Looks at an RGB picture.
+fn look_at(detector: &mut Detector, width: u32, height: u32, rgb: &[u8]) -> Vec<Detection> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default()).unwrap();
-    detector.load(slot, &layout.view(rgb).unwrap()).unwrap();
+    let flight = detector.begin(&[layout.view(rgb).unwrap()]).unwrap();
+    detector.finish(flight).unwrap();
+    detections(detector, flight, 0)
 }
 
-/// Loads a picture of one shade, 8 pixels wide and 4 high.
-fn load_shade(detector: &mut Detector, slot: usize, shade: u8) {
-    load_rgb(detector, slot, 8, 4, &[shade; 8 * 4 * 3]);
+/// Runs pictures of one shade each, 8 pixels wide and 4 high.
+fn run_shades(detector: &mut Detector, shades: &[u8]) -> Result<Flight, DetectorError> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
+    let pictures: Vec<_> = shades.iter().map(|&shade| [shade; 8 * 4 * 3]).collect();
+    let views: Vec<_> = pictures.iter().map(|rgb| layout.view(rgb).unwrap()).collect();
+    let flight = detector.begin(&views)?;
+    detector.finish(flight)?;
+    Ok(flight)
 }
 
-fn detections(detector: &mut Detector, slot: usize) -> Vec<Detection> {
+/// What is seen in one picture of one shade.
+fn look_at_shade(detector: &mut Detector, shade: u8) -> Vec<Detection> {
+    let flight = run_shades(detector, &[shade]).unwrap();
+    detections(detector, flight, 0)
+}
+
+fn detections(detector: &mut Detector, flight: Flight, slot: usize) -> Vec<Detection> {
     // What was in the list before must go.
     let stale = Detection { class_id: 99, score: 1.0, box_in_source: None, keypoints: Vec::new() };
     let mut out = vec![stale];
-    detector.detections(slot, &mut out).unwrap();
+    detector.detections(flight, slot, &mut out).unwrap();
     out
 }
 
@@ -50,9 +63,7 @@ fn the_sample_network_sees_what_opencv_and_onnxruntime_see() {
         assert_eq!((detector.batch(), &*detector.label(15), &*detector.label(99)), (1, "cat", "99"));
         for picture in ["astronaut.png", "chelsea.png", "coffee.png"] {
             let rgb = image::open(repository("tests/media").join(picture)).unwrap().into_rgb8();
-            load_rgb(&mut detector, 0, rgb.width(), rgb.height(), &rgb);
-            detector.infer(1).unwrap();
-            let found = detections(&mut detector, 0);
+            let found = look_at(&mut detector, rgb.width(), rgb.height(), &rgb);
             let expected: Vec<Vec<f32>> = serde_json::from_value(golden["files"][picture][0].clone()).unwrap();
             let same = |e: &Vec<f32>, f: &Detection| {
                 f.class_id as f32 == e[0]
@@ -134,9 +145,7 @@ fn boxes_come_back_into_the_frame_suppressed_and_clipped() {
     for backend in backends() {
         let engine = load(backend, &path);
         let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits::default()).unwrap();
-        load_shade(&mut detector, 0, 204);
-        detector.infer(1).unwrap();
-        let found = detections(&mut detector, 0);
+        let found = look_at_shade(&mut detector, 204);
         // A score of 0.4 at the left half; the box in the padding has no part in the frame, the third is suppressed.
         let seen: Vec<_> = found.iter().map(|d| (d.class_id, d.box_in_source.unwrap())).collect();
         assert_eq!(seen, [(0, [0.0, 0.0, 4.0, 4.0]), (1, [0.0, 0.0, 4.0, 4.0])]);
@@ -144,15 +153,11 @@ fn boxes_come_back_into_the_frame_suppressed_and_clipped() {
 
         let limits = Limits { score_threshold: Some(0.3), ..Limits::default() };
         let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
-        load_shade(&mut detector, 0, 204);
-        detector.infer(1).unwrap();
-        assert_eq!(detections(&mut detector, 0).len(), 1);
+        assert_eq!(look_at_shade(&mut detector, 204).len(), 1);
 
         let limits = Limits { iou_threshold: Some(0.99), classes: vec!["lamp".to_owned()], ..Limits::default() };
         let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
-        load_shade(&mut detector, 0, 204);
-        detector.infer(1).unwrap();
-        let found = detections(&mut detector, 0);
+        let found = look_at_shade(&mut detector, 204);
         assert!(found.len() == 2 && found.iter().all(|d| d.class_id == 0), "{found:?}");
     }
 }
@@ -170,36 +175,42 @@ fn each_slot_of_a_batch_has_its_own_result() {
             let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
             assert_eq!(detector.batch(), 3);
             for frames in [3, 1, 2, 3] {
+                let shades: Vec<_> = (0..frames).map(|slot| 102 + 51 * slot as u8).collect();
+                let flight = run_shades(&mut detector, &shades).unwrap();
                 for slot in 0..frames {
-                    load_shade(&mut detector, slot, 102 + 51 * slot as u8);
-                }
-                detector.infer(frames).unwrap();
-                for slot in 0..frames {
-                    let found = detections(&mut detector, slot);
+                    let found = detections(&mut detector, flight, slot);
                     let expected = 0.2 + 0.1 * slot as f32;
                     assert!(
                         (found[0].score - expected).abs() < 1e-5,
                         "{backend}, {name}, slot {slot} of {frames}: {found:?}"
                     );
                 }
-                assert!(detector.detections(frames, &mut Vec::new()).is_err());
+                assert!(detector.detections(flight, frames, &mut Vec::new()).is_err());
             }
-            assert!(matches!(detector.infer(4), Err(DetectorError::Slot { .. })));
+            let error = run_shades(&mut detector, &[9; 4]).unwrap_err();
+            assert!(matches!(error, DetectorError::Frames { found: 4, most: 3 }), "{error}");
         }
     }
 }
 
 #[test]
-fn a_slot_without_a_frame_cannot_be_run() {
+fn a_run_is_begun_finished_and_read_in_this_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Named("n")), || D::Named("n")));
     let engine = load(Backend::Rten, &path);
     let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits { max_batch: 2, ..Limits::default() }).unwrap();
-    load_shade(&mut detector, 0, 9);
-    let error = detector.infer(2).unwrap_err().to_string();
-    assert!(error.contains("slot 1") && error.contains("no frame was loaded"), "{error}");
-    detector.infer(0).unwrap();
-    assert!(detector.detections(0, &mut Vec::new()).is_err());
+    assert_eq!(detector.flights(), 1);
+    let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
+    let view = layout.view(&[9; 8 * 4 * 3]).unwrap();
+    assert!(matches!(detector.begin(&[]), Err(DetectorError::Frames { found: 0, most: 2 })));
+    let flight = detector.begin(&[view]).unwrap();
+    assert!(matches!(detector.begin(&[view]), Err(DetectorError::Busy { flights: 1 })));
+    assert!(detector.detections(flight, 0, &mut Vec::new()).is_err(), "nothing was seen yet");
+    detector.finish(flight).unwrap();
+    assert!(matches!(detector.finish(flight), Err(DetectorError::NotUnderWay)));
+    detector.detections(flight, 0, &mut Vec::new()).unwrap();
+    let error = detector.detections(flight, 1, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("slot 1") && error.contains("had no frame there"), "{error}");
 }
 
 #[test]
@@ -219,9 +230,7 @@ fn bytes_interleaved_are_fed_as_they_are() {
         assert!(error.contains("`bytes u8 [1, ?, ?, 3]` has no fixed size") && error.contains("input.size"), "{error}");
         let card = card("[input]\nsize = [4, 4]\nfit = \"letterbox\"\npad = 0\nscale = 1\n");
         let mut detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
-        load_shade(&mut detector, 0, 204);
-        detector.infer(1).unwrap();
-        let found = detections(&mut detector, 0);
+        let found = look_at_shade(&mut detector, 204);
         assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
     }
 }
@@ -261,12 +270,9 @@ fn other_inputs_are_filled_by_the_card() {
         for fill in ["size = \"input-size\"", "size = [4, 4]"] {
             let mut detector = new(fill).unwrap();
             for frames in [2, 1] {
+                let flight = run_shades(&mut detector, &vec![255; frames]).unwrap();
                 for slot in 0..frames {
-                    load_shade(&mut detector, slot, 255);
-                }
-                detector.infer(frames).unwrap();
-                for slot in 0..frames {
-                    let found = detections(&mut detector, slot);
+                    let found = detections(&mut detector, flight, slot);
                     assert_eq!(found[0].box_in_source, Some([0.0, 0.0, 8.0, 4.0]), "{backend}, {fill}");
                 }
             }
@@ -310,9 +316,7 @@ fn the_cards_size_goes_before_the_models_and_a_shape_asked_for_before_the_cards(
         let card = card("[input]\nsize = [16, 8]\nfit = \"stretch\"\n");
         let mut detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
         assert_eq!((detector.input_size(), detector.batch()), ((16, 8), 1));
-        load_shade(&mut detector, 0, 102);
-        detector.infer(1).unwrap();
-        let found = detections(&mut detector, 0);
+        let found = look_at_shade(&mut detector, 102);
         assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
 
         let input_shapes = std::collections::BTreeMap::from([("x".to_owned(), vec![2, 3, 6, 12])]);

@@ -169,11 +169,11 @@ impl Bench {
             |error: &dyn std::fmt::Display| CliError::new(Exit::Model, format!("model {}: {error}", self.facts.name));
         let begin = Instant::now();
         let view = frame.view().map_err(|error| fail(&error))?;
-        self.detector.load(0, &view).map_err(|error| fail(&error))?;
+        let flight = self.detector.begin(&[view]).map_err(|error| fail(&error))?;
         let loaded = Instant::now();
-        self.detector.infer(1).map_err(|error| fail(&error))?;
+        self.detector.finish(flight).map_err(|error| fail(&error))?;
         let inferred = Instant::now();
-        self.detector.detections(0, &mut self.found).map_err(|error| fail(&error))?;
+        self.detector.detections(flight, 0, &mut self.found).map_err(|error| fail(&error))?;
         let found = Instant::now();
         let label = |class| self.detector.label(class);
         let message = Message::new(&self.camera, &self.facts, frame, Timings::default(), &self.found, label);

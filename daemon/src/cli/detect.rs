@@ -160,7 +160,6 @@ impl Looker {
         let failed = |error: &dyn std::fmt::Display| CliError::new(Exit::Model, format!("{}: {error}", escape(name)));
         let taken_ns = SystemClock.monotonic_ns();
         let age = |now_ns: u64| now_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000;
-        let start = Instant::now();
         let view = match frame.view() {
             Ok(view) => view,
             Err(error) => {
@@ -168,16 +167,15 @@ impl Looker {
                 return Ok(());
             }
         };
-        self.detector.load(0, &view).map_err(|error| failed(&error))?;
-        let preprocessed = Instant::now();
-        self.detector.infer(1).map_err(|error| failed(&error))?;
+        let flight = self.detector.begin(&[view]).map_err(|error| failed(&error))?;
+        let run = self.detector.finish(flight).map_err(|error| failed(&error))?;
         let inferred = Instant::now();
-        self.detector.detections(0, &mut self.found).map_err(|error| failed(&error))?;
+        self.detector.detections(flight, 0, &mut self.found).map_err(|error| failed(&error))?;
         let timings = Timings {
             capture: age(taken_ns),
             queue: 0,
-            preprocess: (preprocessed - start).as_micros() as u64,
-            infer: (inferred - preprocessed).as_micros() as u64,
+            preprocess: run.preprocess_us,
+            infer: run.infer_us,
             postprocess: inferred.elapsed().as_micros() as u64,
             total: age(SystemClock.monotonic_ns()),
         };

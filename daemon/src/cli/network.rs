@@ -35,6 +35,7 @@ impl Network {
             max_detections: model.max_detections,
             classes: model.classes.clone(),
             max_batch: model.max_batch,
+            raw_outputs: false,
         };
         Ok(Self { engine, card, limits, name: name.clone() })
     }

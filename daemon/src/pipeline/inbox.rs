@@ -138,6 +138,11 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Whether something waits to be taken.
+    pub fn waits(&self) -> bool {
+        self.lock().slots.iter().any(|slot| slot.item.is_some())
+    }
+
     fn collect(&self, state: &mut State<T>, most: usize, out: &mut Vec<(usize, T)>) -> bool {
         let cameras = state.slots.len();
         let first = state.turn;

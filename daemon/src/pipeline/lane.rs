@@ -1,8 +1,10 @@
 //! A lane: the thread of one model. Takes the newest frames of its cameras, looks at them in one run, and publishes.
 //!
-//! A frame's buffer is given back as soon as the frame is a tensor, unless pictures are drawn of its camera. A frame that
-//! fails costs that frame; a network that fails again and again is built anew; a panic costs the frames in hand, and the
-//! lane begins anew after a pause. Other lanes and all cameras go on meanwhile. The lane sleeps on the inbox: it never spins.
+//! A frame's buffer is given back as soon as the run has begun, unless pictures are drawn of its camera. A frame that fails
+//! costs that frame; a network that fails again and again is built anew; a panic costs the frames in hand, and the lane
+//! begins anew after a pause. Other lanes and all cameras go on meanwhile. The lane sleeps on the inbox: it never spins.
+//!
+//! A network that can have two runs under way begins the second just before the first is done, see [`super::pacer`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use visiond_engine::detector::Detection;
+use visiond_engine::detector::{Detection, Flight, RunTimings};
 
 use super::backoff::{Backoff, RateLimit};
 use super::inbox::{Delivery, Inbox, Taken};
 use super::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics};
-use super::network::{Build, Network, NetworkError};
+use super::network::{Build, Fault, Network, NetworkError};
+use super::pacer::{Pacer, Step};
 use super::stop::Stop;
 use crate::annotate::annotator::Annotator;
 use crate::capture::clock::Clock;
@@ -97,21 +100,29 @@ pub struct Lane {
 /// A frame in hand.
 struct Work {
     camera: usize,
-    /// Kept past the preprocess only where pictures are drawn.
+    /// Kept once the run has begun only where pictures are drawn.
     frame: Option<Frame>,
     /// Complete but for what the run tells.
     message: Message,
-    /// Its slot in the run; `None` until it is a tensor.
-    slot: Option<usize>,
-    /// The message is complete.
-    looked_at: bool,
+}
+
+/// A run under way. Slot `i` of it is `works[i]`'s.
+struct Run {
+    flight: Flight,
+    works: VecDeque<Work>,
 }
 
 /// What lives as long as the lane's thread.
 struct Hands {
     taken: Vec<(usize, Arrival)>,
+    /// To be begun, or being published.
     works: VecDeque<Work>,
+    /// Under way, the oldest first.
+    aloft: VecDeque<Run>,
+    /// Emptied lists, for the next runs.
+    spare: Vec<VecDeque<Work>>,
     found: Vec<Detection>,
+    pacer: Pacer,
     backoff: Backoff,
     failures: u32,
     complaints: RateLimit,
@@ -120,10 +131,14 @@ struct Hands {
 impl Lane {
     /// Looks at frames until the inbox has ended or stopped.
     pub fn run(self, network: Box<dyn Network>) {
+        let lossless = self.cameras.iter().any(|camera| camera.delivery == Delivery::Lossless);
         let mut hands = Hands {
             taken: Vec::with_capacity(self.cameras.len()),
             works: VecDeque::with_capacity(self.cameras.len()),
+            aloft: VecDeque::with_capacity(network.flights()),
+            spare: Vec::with_capacity(network.flights()),
             found: Vec::new(),
+            pacer: Pacer::new(network.flights(), lossless),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             complaints: RateLimit::new(Duration::from_secs(10)),
@@ -150,25 +165,43 @@ impl Lane {
                 }
                 continue;
             };
-            self.metrics.enter(Activity::Idle);
-            match self.inbox.take(ready.batch(), IDLE, &mut hands.taken) {
-                Taken::TimedOut => continue,
-                Taken::Ended | Taken::Stopped => return,
-                Taken::Frames => {}
-            }
-            self.metrics.enter(Activity::Looking);
-            self.look(ready.as_mut(), hands);
-            self.metrics.enter(Activity::Publishing);
-            while let Some(work) = hands.works.pop_front() {
-                self.finish(work);
-            }
             if hands.failures >= FAILURES_UNTIL_REBUILD {
                 log::warn!(
                     "model {}: {} runs failed one after the other, building it anew",
                     self.metrics.name,
                     hands.failures
                 );
+                while self.land(ready.as_mut(), hands) {}
                 *network = None;
+                continue;
+            }
+            let patience = match hands.pacer.step(self.clock.monotonic_ns(), hands.aloft.len()) {
+                Step::Wait => {
+                    self.metrics.enter(Activity::Idle);
+                    IDLE
+                }
+                Step::Look { at_ns } => {
+                    self.clock.sleep_until(at_ns, &self.stop);
+                    Duration::ZERO
+                }
+                Step::Land => {
+                    self.land(ready.as_mut(), hands);
+                    continue;
+                }
+            };
+            match self.inbox.take(ready.batch(), patience, &mut hands.taken) {
+                Taken::Frames => {
+                    self.metrics.enter(Activity::Looking);
+                    self.begin(ready.as_mut(), hands);
+                }
+                Taken::TimedOut => {
+                    hands.pacer.nothing_waits();
+                    self.land(ready.as_mut(), hands);
+                }
+                Taken::Ended | Taken::Stopped => {
+                    while self.land(ready.as_mut(), hands) {}
+                    return;
+                }
             }
         }
     }
@@ -197,54 +230,95 @@ impl Lane {
         }
     }
 
-    /// One run over what was taken. What is complete afterwards says so; the rest failed, and was logged.
-    fn look(&self, network: &mut dyn Network, hands: &mut Hands) {
+    /// Begins a run over what was taken. A frame that cannot be part of it is left out; what fails is logged.
+    fn begin(&self, network: &mut dyn Network, hands: &mut Hands) {
         let now_ns = self.clock.monotonic_ns();
-        hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| self.begin(camera, arrival, now_ns)));
-
-        let mut frames = 0;
-        for work in &mut hands.works {
-            let start = Instant::now();
-            match self.load(network, frames, work) {
-                Ok(()) => {
-                    work.message.timings_us.preprocess = micros(start.elapsed());
-                    work.slot = Some(frames);
-                    frames += 1;
+        hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| self.receive(camera, arrival, now_ns)));
+        while let Some(first) = hands.works.front() {
+            let error = match begin_run(network, &hands.works) {
+                Ok(flight) => {
+                    for work in &mut hands.works {
+                        if self.cameras[work.camera].annotator.is_none() {
+                            work.frame = None;
+                        }
+                    }
+                    hands.pacer.begun(now_ns, hands.works.len());
+                    let works = std::mem::replace(&mut hands.works, hands.spare.pop().unwrap_or_default());
+                    hands.aloft.push_back(Run { flight, works });
+                    return;
                 }
-                Err(error) => self.complain(&mut hands.complaints, work, &error),
+                Err(error) => error,
+            };
+            match error.fault {
+                Fault::Frame(index) if index < hands.works.len() => {
+                    if let Some(work) = hands.works.remove(index) {
+                        self.complain(&mut hands.complaints, &work, &error);
+                        self.fail(&work);
+                    }
+                }
+                _ => {
+                    hands.failures += 1;
+                    self.complain(&mut hands.complaints, first, &error);
+                    hands.works.drain(..).for_each(|work| self.fail(&work));
+                }
             }
         }
-        let Some(first) = hands.works.iter().find(|work| work.slot.is_some()) else { return };
+    }
 
-        let start = Instant::now();
-        let result = network.infer(frames);
-        let infer_us = micros(start.elapsed());
+    /// Waits for the oldest run under way, and publishes what it saw; `false`: there is none.
+    fn land(&self, network: &mut dyn Network, hands: &mut Hands) -> bool {
+        let Some(run) = hands.aloft.front_mut() else { return false };
+        self.metrics.enter(Activity::Looking);
+        let result = network.finish(run.flight);
         self.metrics.count_run();
-        if let Err(error) = result {
-            hands.failures += 1;
-            self.complain(&mut hands.complaints, first, &error);
-            return;
+        let flight = run.flight;
+        match result {
+            Ok(timings) => {
+                hands.failures = 0;
+                hands.backoff.reset();
+                let (now_ns, frames) = (self.clock.monotonic_ns(), run.works.len());
+                hands.pacer.landed(now_ns, hands.aloft.len() - 1, frames, &timings, self.inbox.waits());
+                self.read(network, hands, flight, &timings);
+            }
+            Err(error) => {
+                hands.failures += 1;
+                hands.pacer.lost();
+                if let Some(first) = run.works.front() {
+                    self.complain(&mut hands.complaints, first, &error);
+                }
+                run.works.drain(..).for_each(|work| self.fail(&work));
+            }
         }
-        hands.failures = 0;
-        hands.backoff.reset();
+        if let Some(run) = hands.aloft.pop_front() {
+            hands.spare.push(run.works);
+        }
+        true
+    }
 
-        for work in &mut hands.works {
-            let Some(slot) = work.slot else { continue };
+    /// Reads the oldest run, which is finished, and publishes frame by frame.
+    fn read(&self, network: &mut dyn Network, hands: &mut Hands, flight: Flight, timings: &RunTimings) {
+        let Some(run) = hands.aloft.front_mut() else { return };
+        for slot in 0.. {
+            let Some(mut work) = run.works.pop_front() else { break };
             let start = Instant::now();
-            if let Err(error) = network.detections(slot, &mut hands.found) {
-                self.complain(&mut hands.complaints, work, &error);
+            if let Err(error) = network.detections(flight, slot, &mut hands.found) {
+                self.complain(&mut hands.complaints, &work, &error);
+                self.fail(&work);
                 continue;
             }
             let named = |found: &Detection| DetectionMessage::new(found, network.label(found.class_id));
             work.message.detections = hands.found.iter().filter_map(named).collect();
-            work.message.timings_us.infer = infer_us;
+            work.message.timings_us.preprocess = timings.preprocess_us;
+            work.message.timings_us.infer = timings.infer_us;
             work.message.timings_us.postprocess = micros(start.elapsed());
-            work.looked_at = true;
+            self.metrics.enter(Activity::Publishing);
+            self.publish(work);
+            self.metrics.enter(Activity::Looking);
         }
     }
 
     /// A frame that was taken out of the inbox at `now_ns`.
-    fn begin(&self, camera: usize, Arrival { frame, queued_ns }: Arrival, now_ns: u64) -> Work {
+    fn receive(&self, camera: usize, Arrival { frame, queued_ns }: Arrival, now_ns: u64) -> Work {
         let timings = Timings {
             capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
             queue: now_ns.saturating_sub(queued_ns) / 1_000,
@@ -252,26 +326,12 @@ impl Lane {
         };
         let name = &self.cameras[camera].metrics.name;
         let message = Message::new(name, &self.model, &frame, timings, &[], |_| Arc::clone(name));
-        Work { camera, frame: Some(frame), message, slot: None, looked_at: false }
+        Work { camera, frame: Some(frame), message }
     }
 
-    /// Makes the frame a tensor, and gives its buffer back unless it will be drawn.
-    fn load(&self, network: &mut dyn Network, slot: usize, work: &mut Work) -> Result<(), NetworkError> {
-        let Some(frame) = &work.frame else { return Ok(()) };
-        network.load(slot, &frame.view()?)?;
-        if self.cameras[work.camera].annotator.is_none() {
-            work.frame = None;
-        }
-        Ok(())
-    }
-
-    /// Sends the message, and the frame to whoever draws it; or counts the frame as failed.
-    fn finish(&self, work: Work) {
+    /// Sends the message, and the frame to whoever draws it.
+    fn publish(&self, work: Work) {
         let camera = &self.cameras[work.camera];
-        if !work.looked_at {
-            camera.metrics.count_dropped(DropCause::Failed, 1);
-            return;
-        }
         if !self.budget.spend() {
             return;
         }
@@ -289,9 +349,15 @@ impl Lane {
         }
     }
 
+    fn fail(&self, work: &Work) {
+        self.cameras[work.camera].metrics.count_dropped(DropCause::Failed, 1);
+    }
+
     /// After a panic: what was in hand has failed.
     fn discard(&self, hands: &mut Hands) {
-        let works = hands.works.drain(..).map(|work| work.camera);
+        let aloft = hands.aloft.drain(..).flat_map(|run| run.works);
+        let works = hands.works.drain(..).chain(aloft).map(|work| work.camera);
+        hands.pacer.lost();
         for camera in works.chain(hands.taken.drain(..).map(|(camera, _)| camera)) {
             self.cameras[camera].metrics.count_dropped(DropCause::Failed, 1);
         }
@@ -304,6 +370,17 @@ impl Lane {
         let (model, camera) = (&self.metrics.name, &self.cameras[work.camera].metrics.name);
         log::error!("model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);
     }
+}
+
+/// Begins a run over all of `works`.
+fn begin_run(network: &mut dyn Network, works: &VecDeque<Work>) -> Result<Flight, NetworkError> {
+    let mut views = Vec::with_capacity(works.len());
+    for (index, frame) in works.iter().map(|work| &work.frame).enumerate() {
+        // Frames are there until their run has begun.
+        let Some(frame) = frame else { continue };
+        views.push(frame.view().map_err(|error| NetworkError::new(Fault::Frame(index), error))?);
+    }
+    network.begin(&views)
 }
 
 fn micros(duration: Duration) -> u64 {

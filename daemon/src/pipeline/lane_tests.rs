@@ -39,11 +39,11 @@ fn start(cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) 
         inbox: Arc::clone(&inbox),
         outlet,
         budget: Arc::new(Budget::new(budget, &stop)),
-        build: Box::new(move || Ok(Box::new(Fake::new(batch, act)))),
+        build: Box::new(move || Ok(Box::new(Fake::new(batch, 1, act)))),
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
     };
-    let thread = std::thread::spawn(move || lane.run(Box::new(Fake::new(batch, act))));
+    let thread = std::thread::spawn(move || lane.run(Box::new(Fake::new(batch, 1, act))));
     Bench { inbox, messages, cameras: metrics, lane: lane_metrics, stop, thread }
 }
 

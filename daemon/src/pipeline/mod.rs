@@ -7,6 +7,7 @@ pub mod inbox;
 pub mod lane;
 pub mod metrics;
 pub mod network;
+pub mod pacer;
 pub mod process;
 pub mod status;
 pub mod stop;

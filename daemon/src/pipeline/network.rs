@@ -1,33 +1,74 @@
 //! What a lane asks of a network; the detector of the engine crate is the one that counts.
 
 use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
-use visiond_engine::detector::{Detection, Detector};
+use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, RunTimings};
 use visiond_kernels::frame::FrameView;
 
+/// How much a failure costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// This one of the run's frames; the run can be begun without it.
+    Frame(usize),
+    /// The run.
+    Run,
+}
+
 /// Whatever a network complains of; its text is a sentence.
-pub type NetworkError = Box<dyn Error + Send + Sync>;
+#[derive(Debug)]
+pub struct NetworkError {
+    /// What it costs.
+    pub fault: Fault,
+    error: Box<dyn Error + Send + Sync>,
+}
+
+impl NetworkError {
+    /// A failure that costs so much.
+    pub fn new(fault: Fault, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { fault, error: error.into() }
+    }
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl From<DetectorError> for NetworkError {
+    fn from(error: DetectorError) -> Self {
+        let fault = match error {
+            DetectorError::Frame { slot, .. } => Fault::Frame(slot),
+            _ => Fault::Run,
+        };
+        Self::new(fault, error)
+    }
+}
 
 /// Makes a network with a fresh session.
 pub type Build = Box<dyn Fn() -> Result<Box<dyn Network>, NetworkError> + Send>;
 
-/// Frames in, detections out, a batch at a time: `load` each slot, `infer` once, ask for each slot's `detections`.
+/// Frames in, detections out, a batch at a time: `begin` a run, `finish` it, ask for each slot's `detections`.
 pub trait Network: Send {
     /// Frames of one run at most.
     fn batch(&self) -> usize;
 
+    /// Runs that may be under way at once.
+    fn flights(&self) -> usize;
+
     /// The name of a class.
     fn label(&self, class_id: u32) -> Arc<str>;
 
-    /// Preprocesses a frame into a slot; the frame may be given back afterwards.
-    fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), NetworkError>;
+    /// Begins a run; the frames may be given back afterwards.
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError>;
 
-    /// Runs the first `frames` slots.
-    fn infer(&mut self, frames: usize) -> Result<(), NetworkError>;
+    /// Waits for a run to end; they end in the order in which they were begun.
+    fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError>;
 
     /// What was seen in a slot's frame, best first, in place of what `out` holds.
-    fn detections(&mut self, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError>;
+    fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError>;
 }
 
 impl Network for Detector {
@@ -35,19 +76,23 @@ impl Network for Detector {
         Self::batch(self)
     }
 
+    fn flights(&self) -> usize {
+        Self::flights(self)
+    }
+
     fn label(&self, class_id: u32) -> Arc<str> {
         Self::label(self, class_id)
     }
 
-    fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), NetworkError> {
-        Ok(Self::load(self, slot, frame)?)
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError> {
+        Ok(Self::begin(self, frames)?)
     }
 
-    fn infer(&mut self, frames: usize) -> Result<(), NetworkError> {
-        Ok(Self::infer(self, frames)?)
+    fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError> {
+        Ok(Self::finish(self, flight)?)
     }
 
-    fn detections(&mut self, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
-        Ok(Self::detections(self, slot, out)?)
+    fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+        Ok(Self::detections(self, flight, slot, out)?)
     }
 }

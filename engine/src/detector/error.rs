@@ -15,9 +15,34 @@ pub enum DetectorError {
     /// The card's head does not read the network's outputs.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The frame could not become the network's input.
+    /// The preprocess could not be made.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
+    /// A frame could not become the network's input.
+    #[error("{error}")]
+    Frame {
+        /// Which of the run's frames, counted from 0.
+        slot: usize,
+        /// Why not.
+        error: PreprocessError,
+    },
+    /// A run of no frames, or of too many.
+    #[error("a run takes 1 to {most} frames, and {found} were given")]
+    Frames {
+        /// Frames given.
+        found: usize,
+        /// Frames of one run at most.
+        most: usize,
+    },
+    /// Every flight is under way.
+    #[error("as many runs as can be are under way ({flights}): finish one before the next is begun")]
+    Busy {
+        /// Runs that may be under way at once.
+        flights: usize,
+    },
+    /// A flight that was not begun, or has been finished.
+    #[error("there is no such run under way to finish")]
+    NotUnderWay,
     /// The card names an input that is not there.
     #[error("the card ({card}) names the input `{name}`, the network has {inputs}")]
     NoSuchInput {

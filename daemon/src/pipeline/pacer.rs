@@ -1,0 +1,134 @@
+//! When a lane begins its next run while one is under way: just before that one is done.
+//!
+//! Begun too early, a frame grows old behind the run before it, and a newer one comes that could have taken its place; begun
+//! too late, the GPU stands idle. So the next run begins a lead before the expected end of the one under way: the lead is
+//! what beginning costs the host, and a margin for a thread that wakes late. The expected end is the smoothed time of runs
+//! with as many frames, less twice its deviation, so that a run that ends early is not noticed late.
+//!
+//! It holds: a frame that is published is at most as old as one run, two frame intervals of its camera and what the host
+//! does, since it was the newest when its run began, and it waited there no longer than the lead.
+//!
+//! Where no frame waited at the end of the last run, the lane keeps up with its cameras, and there is nothing to gain: it
+//! then waits for the run, and begins the next when a frame comes. Where frames must not be lost (pace "fastest"), age does
+//! not matter, and the next run begins as soon as a frame is there.
+
+use visiond_engine::detector::RunTimings;
+
+/// How late a thread may wake.
+const MARGIN_NS: u64 = 300_000;
+/// A new run time moves the smoothed one by this part of the difference.
+const SMOOTHING: f64 = 0.125;
+
+/// What the lane does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Wait for a frame: nothing is under way.
+    Wait,
+    /// Sleep until then, and begin a run if a frame waits; else wait for the one under way.
+    Look {
+        /// On CLOCK_MONOTONIC; may have passed.
+        at_ns: u64,
+    },
+    /// Wait for the oldest run under way.
+    Land,
+}
+
+/// Paces one lane.
+#[derive(Debug)]
+pub struct Pacer {
+    flights: usize,
+    eager: bool,
+    /// By the number of frames in the run, from 1 on.
+    runs: Vec<Option<Smoothed>>,
+    launch: Option<Smoothed>,
+    /// When the run that was begun last is expected to end; `None`: not known.
+    end_ns: Option<u64>,
+    /// Frames of the run that was begun last.
+    frames: usize,
+    /// Whether a frame waited at the end of the last run.
+    behind: bool,
+}
+
+impl Pacer {
+    /// For a network that can have `flights` runs under way. `eager`: a frame's age does not matter.
+    pub fn new(flights: usize, eager: bool) -> Self {
+        Self { flights, eager, runs: Vec::new(), launch: None, end_ns: None, frames: 0, behind: false }
+    }
+
+    /// What to do now, with so many runs under way.
+    pub fn step(&self, now_ns: u64, aloft: usize) -> Step {
+        if aloft == 0 {
+            return Step::Wait;
+        }
+        if aloft >= self.flights {
+            return Step::Land;
+        }
+        if self.eager {
+            return Step::Look { at_ns: now_ns };
+        }
+        match (self.behind, self.end_ns) {
+            (true, Some(end_ns)) => Step::Look { at_ns: end_ns.saturating_sub(self.lead_ns()).max(now_ns) },
+            _ => Step::Land,
+        }
+    }
+
+    /// A run of so many frames was begun at `now_ns`.
+    pub fn begun(&mut self, now_ns: u64, frames: usize) {
+        // Behind the run that was begun before, if that is not over by then.
+        let starts_ns = self.end_ns.map_or(now_ns, |end_ns| end_ns.max(now_ns));
+        self.frames = frames;
+        self.end_ns = self.expected_ns(frames).map(|run_ns| starts_ns + run_ns);
+    }
+
+    /// The oldest run ended at `now_ns`; `waits`: frames wait to be taken.
+    pub fn landed(&mut self, now_ns: u64, aloft: usize, frames: usize, timings: &RunTimings, waits: bool) {
+        let run_us = timings.preprocess_us + timings.infer_us;
+        if self.runs.len() < frames {
+            self.runs.resize(frames, None);
+        }
+        smooth(&mut self.runs[frames - 1], run_us as f64 * 1e3);
+        smooth(&mut self.launch, timings.launch_us as f64 * 1e3);
+        // One that is still under way begins now.
+        self.end_ns = self.expected_ns(self.frames).filter(|_| aloft > 0).map(|run_ns| now_ns + run_ns);
+        self.behind = waits;
+    }
+
+    /// There was no frame to begin a run with.
+    pub fn nothing_waits(&mut self) {
+        self.behind = false;
+    }
+
+    /// A run failed: nothing is known of its end.
+    pub fn lost(&mut self) {
+        self.end_ns = None;
+    }
+
+    /// A run of so many frames takes at least about so long.
+    fn expected_ns(&self, frames: usize) -> Option<u64> {
+        let run = self.runs.get(frames.checked_sub(1)?).copied().flatten()?;
+        Some((run.mean - 2.0 * run.deviation).max(0.0) as u64)
+    }
+
+    fn lead_ns(&self) -> u64 {
+        let launch = self.launch.map_or(0.0, |launch| launch.mean + 2.0 * launch.deviation);
+        launch as u64 + MARGIN_NS
+    }
+}
+
+/// A mean and a mean deviation that forget.
+#[derive(Debug, Clone, Copy)]
+struct Smoothed {
+    mean: f64,
+    deviation: f64,
+}
+
+fn smooth(smoothed: &mut Option<Smoothed>, value: f64) {
+    match smoothed {
+        None => *smoothed = Some(Smoothed { mean: value, deviation: value / 4.0 }),
+        Some(Smoothed { mean, deviation }) => {
+            let error = value - *mean;
+            *mean += SMOOTHING * error;
+            *deviation += SMOOTHING * (error.abs() - *deviation);
+        }
+    }
+}
