@@ -2,7 +2,7 @@
 
 use crate::buffer::UnifiedBuffer;
 use crate::color::ColorDescription;
-use crate::cuda::DeviceAddress;
+use crate::cuda::{CudaError, CudaStream, DeviceAddress};
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
 
 /// The most planes a format has.
@@ -163,7 +163,9 @@ impl FrameLayout {
 
     /// As [`view`](Self::view), with the addresses under which the GPU sees the same bytes, where it does.
     pub fn view_of<'a>(&self, buffer: &'a UnifiedBuffer) -> Result<FrameView<'a>, FrameError> {
-        self.view_at(buffer.as_slice(), buffer.device_address())
+        let mut view = self.view_at(buffer.as_slice(), buffer.device_address())?;
+        view.buffer = Some(buffer);
+        Ok(view)
     }
 
     /// As [`view`](Self::view), of bytes whose first the GPU sees at `device`.
@@ -203,6 +205,8 @@ pub struct FrameView<'a> {
     height: u32,
     planes: [Plane<'a>; MAX_PLANES],
     color: ColorDescription,
+    /// The buffer that all planes stand in, where it was told.
+    buffer: Option<&'a UnifiedBuffer>,
 }
 
 impl<'a> FrameView<'a> {
@@ -229,7 +233,7 @@ impl<'a> FrameView<'a> {
             }
             kept[i] = *plane;
         }
-        Ok(Self { format, width, height, planes: kept, color })
+        Ok(Self { format, width, height, planes: kept, color, buffer: None })
     }
 
     /// Pixel format.
@@ -255,6 +259,26 @@ impl<'a> FrameView<'a> {
     /// The planes.
     pub fn planes(&self) -> &[Plane<'a>] {
         &self.planes[..self.format.plane_count()]
+    }
+
+    /// Whether GPU work on the frame must stand between [`attach`](Self::attach) and [`detach`](Self::detach): see
+    /// [`UnifiedBuffer::needs_attaching`].
+    pub fn needs_attaching(&self) -> bool {
+        self.buffer.is_some_and(UnifiedBuffer::needs_attaching)
+    }
+
+    /// Lends the frame's bytes to the work that is queued on `stream` from now on; nothing where that is not needed.
+    ///
+    /// # Safety
+    /// As [`UnifiedBuffer::attach`]: the host keeps off the bytes until they were given back.
+    pub unsafe fn attach(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        self.buffer.map_or(Ok(()), |buffer| unsafe { buffer.attach(stream) })
+    }
+
+    /// Gives the frame's bytes back to the host once `stream` has come here; nothing where they were not lent.
+    pub fn detach(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        self.buffer.map_or(Ok(()), |buffer| buffer.detach(stream))
     }
 }
 
@@ -290,6 +314,17 @@ mod tests {
         assert!(layout.view(&[0; 24]).is_ok());
         let error = layout.view(&[0; 23]).unwrap_err().to_string();
         assert!(error.contains("plane 1") && error.contains("needs 8 bytes, 7 are there"), "{error}");
+    }
+
+    #[test]
+    fn each_plane_has_the_gpus_address_of_its_own_first_byte() {
+        let layout = FrameLayout::packed(PixelFormat::Nv12, 4, 4, ColorDescription::default()).unwrap();
+        let view = layout.view_at(&[0; 24], Some(DeviceAddress(0x1000))).unwrap();
+        let addresses: Vec<_> = view.planes().iter().map(|plane| plane.device).collect();
+        assert_eq!(addresses, [Some(DeviceAddress(0x1000)), Some(DeviceAddress(0x1010))]);
+        let buffer = UnifiedBuffer::host(24).unwrap();
+        let view = layout.view_of(&buffer).unwrap();
+        assert!(view.planes().iter().all(|plane| plane.device.is_none()) && !view.needs_attaching());
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use visiond_kernels::buffer::{BufferError, Memory, UnifiedBuffer};
-use visiond_kernels::cuda::DeviceAddress;
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 
 use crate::pipeline::stop::Stop;
@@ -52,7 +51,10 @@ pub struct Frame {
 impl Frame {
     /// The pixels.
     pub fn view(&self) -> Result<FrameView<'_>, FrameError> {
-        self.layout.view_at(self.buffer.as_slice(), self.buffer.device_address())
+        match &self.buffer.buffer {
+            Some(buffer) => self.layout.view_of(buffer),
+            None => self.layout.view(&[]),
+        }
     }
 }
 
@@ -114,11 +116,6 @@ impl PooledBuffer {
     /// The bytes, to fill.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], UnifiedBuffer::as_mut_slice)
-    }
-
-    /// Where the GPU sees the first byte, where it does.
-    pub fn device_address(&self) -> Option<DeviceAddress> {
-        self.buffer.as_ref().and_then(UnifiedBuffer::device_address)
     }
 
     /// Makes it hold at least `bytes`: a larger block of the same kind takes its place, its content is lost.
