@@ -7,9 +7,12 @@
 
 #![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
 
+mod device;
+mod measure;
 mod report;
 mod setup;
 mod table;
+mod wrong_engine;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +39,8 @@ struct Cli {
 enum RowCommand {
     /// What GPU is here, and what it was measured to copy.
     Device,
+    /// Files that are no engine for this machine, each given to visiond.
+    WrongEngine,
     /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
     Table {
         /// The file.
@@ -48,7 +53,8 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     let setup = Setup::new(cli.arguments);
     let outcome = match cli.row {
-        RowCommand::Device => setup::device_row(&setup, &mut report),
+        RowCommand::Device => device::run(&setup, &mut report),
+        RowCommand::WrongEngine => wrong_engine::run(&setup, &mut report),
         RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };
     match outcome {

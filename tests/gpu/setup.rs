@@ -1,10 +1,13 @@
 //! What the rows share: the paths given on the command line, and the device.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 
 use clap::Args;
+use visiond_kernels::cuda::{Device, DeviceError};
 
-use crate::report::{Failure, Report};
+use crate::report::Failure;
 
 /// Where things are; `tests/gpu/run` gives all of them.
 #[derive(Args, Clone)]
@@ -43,9 +46,29 @@ impl Setup {
     pub fn new(arguments: Arguments) -> Self {
         Self { arguments }
     }
-}
 
-/// What GPU is here.
-pub fn device_row(_setup: &Setup, _report: &mut Report) -> Result<(), Failure> {
-    Err(Failure::NoGpu("this build looks for none".to_owned()))
+    /// The machine's first GPU.
+    pub fn device(&self) -> Result<Arc<Device>, Failure> {
+        Device::open(0).map_err(|error| match error {
+            DeviceError::Cuda(_) => Failure::Broken(error.to_string()),
+            _ => Failure::NoGpu(error.to_string()),
+        })
+    }
+
+    /// The FP32 engine.
+    pub fn engine(&self) -> Result<&Path, Failure> {
+        self.arguments.engine.as_deref().ok_or_else(|| Failure::Broken("no engine was given (--engine)".to_owned()))
+    }
+
+    /// The daemon's binary.
+    pub fn visiond(&self) -> Result<&Path, Failure> {
+        self.arguments.visiond.as_deref().ok_or_else(|| Failure::Broken("no visiond was given (--visiond)".to_owned()))
+    }
+
+    /// Tells a `visiond` where the TensorRT library is.
+    pub fn name_library(&self, command: &mut Command) {
+        if let Some(folder) = &self.arguments.tensorrt {
+            command.env("LD_LIBRARY_PATH", folder);
+        }
+    }
 }
