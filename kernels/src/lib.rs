@@ -6,6 +6,7 @@
 //! - [`preprocess`]: a frame into a network's input tensor, in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
 //! - [`jpeg`]: a compressed picture into a frame.
+//! - [`filter`]: of raw outputs, the candidates that pass.
 //! - [`nms`]: many overlapping boxes into few.
 //!
 //! This crate knows no network and no camera.
@@ -13,6 +14,7 @@
 pub mod buffer;
 pub mod color;
 pub mod cuda;
+pub mod filter;
 pub mod frame;
 pub mod geometry;
 pub mod jpeg;

@@ -16,10 +16,13 @@
 //! `tensors_to_detections_calculator.cc`. There logits are cut at +-100 first, which no f32 score shows, and overlapping boxes
 //! are blended by their scores (`WEIGHTED`); here the best of them stays as it is.
 
+use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
+
+use super::filtered;
 use super::roles::Roles;
 use super::rows::{logit_floor, sigmoid};
 use super::shapes::{Outputs, Shape, may_agree, may_be};
-use super::spec::BlazefaceSpec;
+use super::spec::{Activation, BlazefaceSpec};
 use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_text};
 
 pub(super) struct Blazeface {
@@ -168,5 +171,39 @@ impl Decoder for Blazeface {
                 first_row += count;
             }
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let mut tables = Vec::new();
+        let mut first_row = 0;
+        for part in &plan.parts {
+            let (mut scores, ..) = filtered::rows_of(outputs, part.scores)?;
+            let (mut boxes, ..) = filtered::rows_of(outputs, part.boxes)?;
+            for grid in &part.grids {
+                let rows = grid.rows(plan.anchors);
+                let cells = filter::Grid {
+                    columns: grid.columns,
+                    lines: grid.lines,
+                    rows_per_cell: grid.layers * plan.anchors,
+                    ..filter::Grid::default()
+                };
+                let points = Some(boxes.from_column(4));
+                tables.push(Table { first_row, grid: cells, points, ..filtered::table(rows, scores, boxes) });
+                first_row += rows;
+                (scores, boxes) = (scores.from_row(rows), boxes.from_row(rows));
+            }
+        }
+        let count = plan.width.saturating_sub(4) / 2;
+        Some(FilterSpec {
+            scores: filtered::score_code(Activation::Sigmoid, score_threshold),
+            points: (count > 0).then_some(Points { count, code: PointCode::Anchor }),
+            ..filtered::best_of(tables, 0..1, BoxCode::Anchor, input_size, score_threshold)
+        })
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! Source: timm and torchvision (logits), Ultralytics (`Classify` exports probabilities).
 
+use visiond_kernels::filter::FilterSpec;
+
 use super::chosen::class_of;
 use super::rows::{sigmoid, softmax};
 use super::shapes::Outputs;
@@ -79,6 +81,11 @@ impl Decoder for Classifier {
             }
         }
         out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+    }
+
+    /// A row of classes is less than a list of candidates.
+    fn filter(&self, _: &usize, _: &impl Outputs, _: (u32, u32), _: f32) -> Option<FilterSpec> {
+        None
     }
 
     fn needs_nms(_plan: &usize) -> bool {

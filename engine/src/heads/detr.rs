@@ -16,7 +16,10 @@
 //! `rtdetr_postprocessor.py` of lyuwenyu/RT-DETR and Peterande/D-FINE; `PostProcess` of roboflow/rf-detr;
 //! ultralytics `models/rtdetr/predict.py`.
 
+use visiond_kernels::filter::{Choice, FilterSpec, Table};
+
 use super::chosen::{self, Meaning, class_of};
+use super::filtered;
 use super::roles::{Chosen, ChosenNames, Roles, chosen as find_chosen, four_columns};
 use super::rows::{best_class, corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::shapes::{Outputs, Shape, may_agree};
@@ -188,6 +191,58 @@ impl Decoder for Detr {
                     multi_label: self.spec.multi_label.unwrap_or(false),
                 };
                 self.queries(&queries, input, out);
+            }
+        }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let spec = &self.spec;
+        let boxes = |format: BoxFormat, unit: BoxUnit| {
+            filtered::plain_box(spec.format.unwrap_or(format), spec.unit.unwrap_or(unit), input_size)
+        };
+        let queries =
+            |table: Table, width: usize, activation: Activation, background: Background, multi_label: bool| {
+                let classes = class_columns(background, width);
+                let rows = table.rows;
+                let boxes = boxes(BoxFormat::Cxcywh, BoxUnit::Normalized);
+                let every = Choice::Every { peaks: false, row_step: 0 };
+                FilterSpec {
+                    score_columns: width,
+                    scores: filtered::score_code(activation, score_threshold),
+                    choice: if multi_label { every } else { Choice::BestScore },
+                    keep_best: Some(rows),
+                    ..filtered::best_of(vec![table], classes, boxes, input_size, score_threshold)
+                }
+            };
+        match plan {
+            Plan::Chosen(chosen) => {
+                let table = filtered::chosen_table(outputs, chosen)?;
+                let boxes = boxes(BoxFormat::Xyxy, BoxUnit::Pixels);
+                Some(FilterSpec {
+                    labels: filtered::label_code(spec.background.unwrap_or_default(), self.class_count),
+                    ..filtered::best_of(vec![table], 0..1, boxes, input_size, score_threshold)
+                })
+            }
+            &Plan::Logits { boxes, scores, .. } => {
+                let (scores, rows, width) = filtered::rows_of(outputs, scores)?;
+                let (boxes, ..) = filtered::rows_of(outputs, boxes)?;
+                let activation = spec.activation.unwrap_or(Activation::Sigmoid);
+                let multi_label = spec.multi_label.unwrap_or(activation != Activation::Softmax);
+                let table = filtered::table(rows, scores, boxes);
+                Some(queries(table, width, activation, self.background(activation), multi_label))
+            }
+            &Plan::Joint { output, .. } => {
+                let (values, rows, width) = filtered::rows_of(outputs, output)?;
+                let activation = spec.activation.unwrap_or(Activation::None);
+                let multi_label = spec.multi_label.unwrap_or(false);
+                let table = filtered::table(rows, values.from_column(4), values);
+                Some(queries(table, width.checked_sub(4)?, activation, Background::None, multi_label))
             }
         }
     }

@@ -15,10 +15,13 @@
 //! Source: `ctdet_decode` in xingyizhou/CenterNet `src/lib/models/decode.py`; `decode` in Star-Clouds/CenterFace
 //! `prj-python/centerface.py`, which moves a box that begins outside the input instead of cutting it.
 
+use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
+
+use super::filtered;
 use super::roles::Roles;
 use super::rows::{logit_floor, sigmoid};
 use super::shapes::{Outputs, Shape, may_agree, may_be};
-use super::spec::{HeatmapSpec, HeatmapStyle};
+use super::spec::{Activation, HeatmapSpec, HeatmapStyle};
 use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_text};
 
 pub(super) struct Heatmap {
@@ -167,6 +170,35 @@ impl Decoder for Heatmap {
             HeatmapStyle::CenterFace => self.centre_face(plan, input, out),
             HeatmapStyle::CenterNet => self.centre_net(plan, input, out),
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let [classes, lines, columns] = filtered::known(outputs.shape(plan.heat))?;
+        let cells = lines.checked_mul(columns)?;
+        let planes = |output: usize, planes: usize| Values::planes(output, planes, cells);
+        let face = plan.style == HeatmapStyle::CenterFace;
+        let table = Table {
+            offsets: plan.offset.map(|output| planes(output, 2)),
+            points: plan.landmarks.map(|output| planes(output, 2 * FACE_POINTS)),
+            grid: Grid { columns, lines, stride: self.spec.stride as f32, ..Grid::default() },
+            ..filtered::table(cells, planes(plan.heat, classes), planes(plan.size, 2))
+        };
+        let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
+        let boxes = if face { BoxCode::Face } else { BoxCode::Peak };
+        let classes = if face { 0..1 } else { 0..classes };
+        let every = Choice::Every { peaks: true, row_step: cells };
+        Some(FilterSpec {
+            scores: filtered::score_code(activation, score_threshold),
+            choice: if face { Choice::BestRaw } else { every },
+            points: plan.landmarks.map(|_| Points { count: FACE_POINTS, code: PointCode::Face }),
+            ..filtered::best_of(vec![table], classes, boxes, input_size, score_threshold)
+        })
     }
 
     fn needs_nms(plan: &Plan) -> bool {

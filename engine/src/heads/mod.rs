@@ -11,6 +11,7 @@ mod blazeface;
 mod chosen;
 mod classifier;
 mod detr;
+mod filtered;
 mod fitting;
 mod heatmap;
 mod nanodet;
@@ -30,6 +31,7 @@ mod tests;
 pub(crate) use fitting::picture_size;
 pub use fitting::{HeadGuess, fitting};
 pub use spec::{Family, HeadSpec};
+use visiond_kernels::filter::{FilterSpec, Filtered};
 use visiond_kernels::nms::Candidate;
 use visiond_kernels::tensor::TensorRef;
 
@@ -78,6 +80,10 @@ pub struct Decoded {
     keypoints: Vec<InputKeypoint>,
     keypoint_rows: Vec<u32>,
     keypoints_per_row: usize,
+    /// Candidates that the GPU's filter found and had no room for; 0 from [`Head::decode`].
+    pub lost: usize,
+    /// The filter's records in order, reused.
+    order: Vec<u32>,
 }
 
 impl Decoded {
@@ -95,6 +101,7 @@ impl Decoded {
         self.keypoints.clear();
         self.keypoint_rows.clear();
         self.keypoints_per_row = 0;
+        self.lost = 0;
     }
 
     /// Adds a candidate, unless any of its numbers is not finite; says whether it did.
@@ -126,6 +133,17 @@ impl Decoded {
 pub trait Head: Send {
     /// Reads one frame's outputs into `out`, which is cleared first.
     fn decode(&mut self, input: &HeadInput<'_>, out: &mut Decoded) -> Result<(), HeadError>;
+
+    /// What the GPU's filter is told to find the candidates that [`Head::decode`] finds in such outputs.
+    ///
+    /// `None` where the filter cannot: a shape is not known, the family's outputs are so few that they are copied instead
+    /// (classifiers), or there are more grids than one launch takes.
+    fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec>;
+
+    /// As [`Head::decode`], of what the filter found in one frame: the same candidates, in the same order.
+    fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) {
+        out.take(found);
+    }
 
     /// Whether the candidates overlap and want non-maximum suppression. Where not, they still want sorting by score and
     /// the limit of the card.
@@ -171,6 +189,15 @@ trait Decoder: Send {
     /// Reads the outputs that the plan, made of them, names.
     fn decode(&mut self, plan: &Self::Plan, input: &HeadInput<'_>, out: &mut Decoded);
 
+    /// What `decode` does, as the GPU's filter is told; `None` where it is not worth it or a shape is not known.
+    fn filter(
+        &self,
+        plan: &Self::Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec>;
+
     /// Whether the candidates of such outputs overlap.
     fn needs_nms(_plan: &Self::Plan) -> bool {
         true
@@ -199,6 +226,12 @@ impl<D: Decoder> Head for Checked<D> {
         let plan = self.plan(&input.outputs, input.input_size)?;
         self.decoder.decode(&plan, input, out);
         Ok(())
+    }
+
+    fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec> {
+        let plan = self.plan(&outputs, input_size).ok()?;
+        let spec = self.decoder.filter(&plan, &outputs, input_size, score_threshold)?;
+        spec.check().is_ok().then_some(spec)
     }
 
     fn needs_nms(&self) -> bool {

@@ -13,9 +13,12 @@
 
 use std::borrow::Cow;
 
+use visiond_kernels::filter::{self, BoxCode, FilterSpec, Table, Values};
+
+use super::filtered;
 use super::rows::{best_class, expected_bin, logit_floor, sigmoid};
 use super::shapes::{Outputs, may_be};
-use super::spec::NanodetSpec;
+use super::spec::{Activation, NanodetSpec};
 use super::{Decoded, Decoder, Family, HeadInput, check_cells, classes_in};
 
 pub(super) struct Nanodet {
@@ -162,5 +165,56 @@ impl Decoder for Nanodet {
             }
             first_row += cell_count;
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let grid = |stride: u32| {
+            let (columns, lines) = cells(input_size, stride);
+            let offset = if self.spec.cell_centre { 0.5 } else { 0.0 };
+            filter::Grid { columns, lines, stride: stride as f32, offset, ..filter::Grid::default() }
+        };
+        let mut tables = Vec::with_capacity(self.spec.strides.len());
+        let mut first_row = 0;
+        let mut add = |rows: usize, grid: filter::Grid, scores: Values, boxes: Values| {
+            tables.push(Table { first_row, grid, ..filtered::table(rows, scores, boxes) });
+            first_row += rows;
+            first_row
+        };
+        let classes = match plan {
+            &Plan::Joint { output, classes, .. } => {
+                let (mut values, ..) = filtered::rows_of(outputs, output)?;
+                for grid in self.spec.strides.iter().map(|&stride| grid(stride)) {
+                    let rows = grid.columns * grid.lines;
+                    add(rows, grid, values, values.from_column(classes));
+                    values = values.from_row(rows);
+                }
+                classes
+            }
+            Plan::Split { outputs: pairs, classes } => {
+                for (&stride, &(scores, boxes)) in self.spec.strides.iter().zip(pairs) {
+                    let (scores, rows, _) = filtered::rows_of(outputs, scores)?;
+                    let (boxes, ..) = filtered::rows_of(outputs, boxes)?;
+                    add(rows, grid(stride), scores, boxes);
+                }
+                *classes
+            }
+        };
+        let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
+        Some(FilterSpec {
+            scores: filtered::score_code(activation, score_threshold),
+            ..filtered::best_of(
+                tables,
+                0..classes,
+                BoxCode::Distances { bins: self.bins() },
+                input_size,
+                score_threshold,
+            )
+        })
     }
 }

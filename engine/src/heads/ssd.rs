@@ -14,7 +14,10 @@
 //! `object_detection/exporter_lib_v2.py`; Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB
 //! `vision/ssd/predictor.py`.
 
+use visiond_kernels::filter::{Choice, FilterSpec};
+
 use super::chosen::{self, Meaning, class_of};
+use super::filtered;
 use super::roles::{Chosen, ChosenNames, Roles, chosen as find_chosen, four_columns};
 use super::rows::{corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::shapes::{Outputs, may_agree};
@@ -111,6 +114,40 @@ impl Decoder for Ssd {
                     let (Some(class), Some(numbers)) = (class, four(&boxes, row * 4)) else { continue };
                     out.push(row, class, score, corners(numbers, spec.format, unit, input.input_size));
                 }
+            }
+        }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let spec = &self.spec;
+        let boxes = |unit: BoxUnit| filtered::plain_box(spec.format, unit, input_size);
+        match plan {
+            Plan::Chosen(chosen) => {
+                let table = filtered::chosen_table(outputs, chosen)?;
+                let boxes = boxes(spec.unit.unwrap_or(BoxUnit::Pixels));
+                Some(FilterSpec {
+                    labels: filtered::label_code(spec.background, self.class_count),
+                    ..filtered::best_of(vec![table], 0..1, boxes, input_size, score_threshold)
+                })
+            }
+            &Plan::Raw { boxes: box_output, scores, .. } => {
+                let (scores, rows, width) = filtered::rows_of(outputs, scores)?;
+                let (numbers, ..) = filtered::rows_of(outputs, box_output)?;
+                let classes = super::class_columns(spec.background, width);
+                let boxes = boxes(spec.unit.unwrap_or(BoxUnit::Normalized));
+                let tables = vec![filtered::table(rows, scores, numbers)];
+                Some(FilterSpec {
+                    score_columns: width,
+                    scores: filtered::score_code(spec.activation, score_threshold),
+                    choice: Choice::Every { peaks: false, row_step: 0 },
+                    ..filtered::best_of(tables, classes, boxes, input_size, score_threshold)
+                })
             }
         }
     }

@@ -12,7 +12,10 @@
 //! Source: ultralytics `utils/nms.py` (the branch for end-to-end networks) and `engine/exporter.py` (`NMSModel`);
 //! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.
 
+use visiond_kernels::filter::{FilterSpec, Table};
+
 use super::chosen::{self, Meaning};
+use super::filtered;
 use super::roles::{Chosen, ChosenNames, chosen as find_chosen};
 use super::rows::{class_number, corners, four};
 use super::shapes::Outputs;
@@ -85,6 +88,30 @@ impl Decoder for YoloNms {
                 );
             }
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let boxes = filtered::plain_box(BoxFormat::Xyxy, self.unit, input_size);
+        let best = |table: Table| filtered::best_of(vec![table], 0..1, boxes, input_size, score_threshold);
+        let (output, box_at, score_at, class_at) = match plan {
+            Plan::Chosen(chosen) => return Some(best(filtered::chosen_table(outputs, chosen)?)),
+            &Plan::Rows { output, .. } => (output, 0, 4, 5),
+            &Plan::BatchRows { output } => (output, 1, 6, 5),
+        };
+        let (values, rows, _) = filtered::rows_of(outputs, output)?;
+        let labels = Some(values.from_column(class_at));
+        let points = self.keypoints.map(|_| values.from_column(6));
+        let scores = values.from_column(score_at);
+        Some(FilterSpec {
+            points: self.keypoints.map(|k| filtered::plain_points(k, self.unit, input_size)),
+            ..best(Table { labels, points, ..filtered::table(rows, scores, values.from_column(box_at)) })
+        })
     }
 
     fn needs_nms(_plan: &Plan) -> bool {

@@ -6,6 +6,9 @@
 //!
 //! Source: `non_max_suppression` in ultralytics/yolov5 `utils/general.py`, one class a box (`multi_label=False`).
 
+use visiond_kernels::filter::{FilterSpec, Table};
+
+use super::filtered;
 use super::rows::{best_class, corners, four};
 use super::shapes::Outputs;
 use super::spec::{BoxFormat, BoxUnit};
@@ -54,5 +57,19 @@ impl Decoder for Yolov5 {
                 }
             }
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let (values, rows, _) = filtered::rows_of(outputs, plan.output)?;
+        let objectness = Some(values.from_column(4));
+        let table = Table { objectness, ..filtered::table(rows, values.from_column(5), values) };
+        let boxes = filtered::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+        Some(filtered::best_of(vec![table], 0..plan.classes, boxes, input_size, score_threshold))
     }
 }

@@ -10,6 +10,9 @@
 //!
 //! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class a box.
 
+use visiond_kernels::filter::{FilterSpec, Table, Values};
+
+use super::filtered;
 use super::rows::{best_class, corners};
 use super::shapes::{Outputs, may_be};
 use super::spec::{BoxFormat, BoxUnit, Keypoints};
@@ -129,5 +132,24 @@ impl Decoder for Yolov8 {
                 }
             }
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let [a, b] = filtered::known(outputs.shape(plan.output))?;
+        let (values, rows) =
+            if plan.planes { (Values::planes(plan.output, a, b), b) } else { (Values::rows(plan.output, a, b), a) };
+        let points = self.keypoints.map(|_| values.from_column(4 + plan.classes));
+        let table = Table { points, ..filtered::table(rows, values.from_column(4), values) };
+        let boxes = filtered::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+        Some(FilterSpec {
+            points: self.keypoints.map(|k| filtered::plain_points(k, BoxUnit::Pixels, input_size)),
+            ..filtered::best_of(vec![table], 0..plan.classes, boxes, input_size, score_threshold)
+        })
     }
 }

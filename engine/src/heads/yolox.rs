@@ -7,6 +7,9 @@
 //!
 //! Source: `demo_postprocess` in Megvii-BaseDetection/YOLOX `yolox/utils/demo_utils.py`, `postprocess` in `boxes.py`.
 
+use visiond_kernels::filter::{BoxCode, FilterSpec, Grid, Table};
+
+use super::filtered;
 use super::rows::{best_class, corners, four};
 use super::shapes::Outputs;
 use super::spec::{BoxFormat, BoxUnit, YoloxSpec};
@@ -81,5 +84,35 @@ impl Decoder for Yolox {
                 add(index, row, Some((cell % columns, cell / columns, stride)));
             }
         }
+    }
+
+    fn filter(
+        &self,
+        plan: &Plan,
+        outputs: &impl Outputs,
+        input_size: (u32, u32),
+        score_threshold: f32,
+    ) -> Option<FilterSpec> {
+        let (values, rows, _) = filtered::rows_of(outputs, plan.output)?;
+        let part = |first_row: usize, rows: usize, grid: Grid| {
+            let values = values.from_row(first_row);
+            let objectness = Some(values.from_column(4));
+            Table { first_row, objectness, grid, ..filtered::table(rows, values.from_column(5), values) }
+        };
+        let (tables, boxes) = if self.spec.decoded {
+            let boxes = filtered::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+            (vec![part(0, rows, Grid::default())], boxes)
+        } else {
+            let mut first_row = 0;
+            let mut of_stride = |&stride: &u32| {
+                let (columns, lines) = cells(input_size, stride);
+                let grid = Grid { columns, lines, stride: stride as f32, ..Grid::default() };
+                let table = part(first_row, columns * lines, grid);
+                first_row += table.rows;
+                table
+            };
+            (self.spec.strides.iter().map(&mut of_stride).collect(), BoxCode::CellExp)
+        };
+        Some(filtered::best_of(tables, 0..plan.classes, boxes, input_size, score_threshold))
     }
 }

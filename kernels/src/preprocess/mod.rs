@@ -27,7 +27,6 @@
 
 mod bayer;
 mod convert;
-pub mod cuda;
 mod error;
 mod fetch;
 mod number;

@@ -1,0 +1,329 @@
+//! The kernel's argument, its grid, and the memory that it writes.
+
+use super::spec::{
+    BoxCode, Choice, Corners, FilterSpec, FilterSpecError, LabelCode, MAX_TABLES, PointCode, Points, ScoreCode, Values,
+};
+use super::{Filtered, Record};
+use crate::tensor::DType;
+
+/// Threads of a block, as `THREADS` in cuda/filter.cu.
+pub const THREADS: u32 = 256;
+
+/// Bytes before a frame's records; the count is the first four of them.
+const HEADER_BYTES: usize = 16;
+
+/// Bytes of the kernel's counters of one frame, all 0 between launches.
+const STATE_BYTES: usize = 8;
+
+/// `Values` of cuda/filter.cu.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct ValuesArgument {
+    address: u64,
+    dtype: u32,
+    offset: u32,
+    row_step: u32,
+    column_step: u32,
+    frame_len: u32,
+    unused: u32,
+}
+
+/// `Table` of cuda/filter.cu.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct TableArgument {
+    first_block: u32,
+    first_row: u32,
+    rows: u32,
+    columns: u32,
+    lines: u32,
+    rows_per_cell: u32,
+    stride: f32,
+    offset: f32,
+    scores: ValuesArgument,
+    objectness: ValuesArgument,
+    labels: ValuesArgument,
+    valid_rows: ValuesArgument,
+    boxes: ValuesArgument,
+    offsets: ValuesArgument,
+    points: ValuesArgument,
+}
+
+/// `Filter` of cuda/filter.cu.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Argument {
+    tables: [TableArgument; MAX_TABLES],
+    results: u64,
+    frame_bytes: u64,
+    state: u64,
+    table_count: u32,
+    capacity: u32,
+    lanes: u32,
+    turned: u32,
+    score_columns: u32,
+    first_class: u32,
+    end_class: u32,
+    score_code: u32,
+    choice: u32,
+    peaks: u32,
+    class_row_step: u32,
+    label_code: u32,
+    label_limit: u32,
+    box_code: u32,
+    corners: u32,
+    bins: u32,
+    point_count: u32,
+    point_code: u32,
+    point_values: u32,
+    threshold: f32,
+    floor: f32,
+    scale: [f32; 2],
+    point_scale: [f32; 2],
+    input_size: [f32; 2],
+    unused: u32,
+}
+
+// What the kernel asserts of its side.
+const _: () = assert!(size_of::<TableArgument>() == 256 && size_of::<Argument>() == MAX_TABLES * 256 + 136);
+const _: () = assert!(size_of::<Record>() == 32);
+
+/// What one launch of the filter's kernel is given.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    argument: Box<Argument>,
+    blocks: u32,
+    points: Option<Points>,
+    keep_best: Option<usize>,
+    /// Which output each table's values are in, in the order of [`each_values`].
+    outputs: Vec<[Option<usize>; 7]>,
+    output_count: usize,
+}
+
+impl Launch {
+    /// Checks the spec and writes down all of it but the addresses.
+    pub fn new(spec: &FilterSpec) -> Result<Self, FilterSpecError> {
+        spec.check()?;
+        let mut argument = Box::<Argument>::default();
+        let a = &mut *argument;
+        // `check` has seen to it that the numbers of rows and elements fit; what is left are sizes of pictures.
+        let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        (a.turned, a.lanes) = way_of_reading(spec);
+        a.table_count = narrow(spec.tables.len());
+        a.capacity = narrow(spec.capacity());
+        a.score_columns = narrow(spec.score_columns);
+        (a.first_class, a.end_class) = (narrow(spec.classes.start), narrow(spec.classes.end));
+        (a.score_code, a.floor) = match spec.scores {
+            ScoreCode::Plain => (0, 0.0),
+            ScoreCode::Sigmoid { floor } => (1, floor),
+            ScoreCode::Softmax => (2, 0.0),
+        };
+        (a.choice, a.peaks, a.class_row_step) = match spec.choice {
+            Choice::BestRaw if spec.scores == ScoreCode::Softmax => (1, 0, 0),
+            Choice::BestRaw => (0, 0, 0),
+            Choice::BestScore => (1, 0, 0),
+            Choice::Every { peaks, row_step } => (2, peaks.into(), narrow(row_step)),
+        };
+        (a.label_code, a.label_limit) = match spec.labels {
+            LabelCode::Plain => (0, 0),
+            LabelCode::FromOne => (1, 0),
+            LabelCode::Below(limit) => (2, limit),
+        };
+        a.scale = [1.0, 1.0];
+        match spec.boxes {
+            BoxCode::Plain { corners, scale } => {
+                a.box_code = 0;
+                a.corners = match corners {
+                    Corners::Xyxy => 0,
+                    Corners::Yxyx => 1,
+                    Corners::Cxcywh => 2,
+                    Corners::Xywh => 3,
+                };
+                a.scale = scale;
+            }
+            BoxCode::Distances { bins } => (a.box_code, a.bins) = (1, narrow(bins)),
+            BoxCode::CellExp => a.box_code = 2,
+            BoxCode::Anchor => a.box_code = 3,
+            BoxCode::Peak => a.box_code = 4,
+            BoxCode::Face => a.box_code = 5,
+        }
+        // The kernel divides by it.
+        a.point_values = 2;
+        if let Some(points) = spec.points.filter(|points| points.count > 0) {
+            a.point_count = narrow(points.count);
+            a.point_values = narrow(points.values() / points.count);
+            (a.point_code, a.point_scale) = match points.code {
+                PointCode::Plain { scale, .. } => (0, scale),
+                PointCode::Anchor => (1, [1.0; 2]),
+                PointCode::Face => (2, [1.0; 2]),
+            };
+        }
+        a.threshold = spec.score_threshold;
+        a.input_size = [spec.input_size.0 as f32, spec.input_size.1 as f32];
+        let rows_per_block = THREADS / a.lanes;
+        let mut blocks = 0;
+        let mut outputs = Vec::new();
+        for (table, from) in a.tables.iter_mut().zip(&spec.tables) {
+            let grid = from.grid;
+            *table = TableArgument {
+                first_block: blocks,
+                first_row: narrow(from.first_row),
+                rows: narrow(from.rows),
+                columns: narrow(grid.columns),
+                lines: narrow(grid.lines),
+                rows_per_cell: narrow(grid.rows_per_cell),
+                stride: grid.stride,
+                offset: grid.offset,
+                ..TableArgument::default()
+            };
+            let sources = [
+                Some(from.scores),
+                from.objectness,
+                from.labels,
+                from.valid_rows,
+                Some(from.boxes),
+                from.offsets,
+                from.points,
+            ];
+            for (values, source) in each_values(table).into_iter().zip(sources) {
+                let Some(Values { offset, row_step, column_step, frame_len, .. }) = source else { continue };
+                values.offset = narrow(offset);
+                values.row_step = narrow(row_step);
+                values.column_step = narrow(column_step);
+                values.frame_len = narrow(frame_len);
+            }
+            outputs.push(sources.map(|source| source.map(|values| values.output)));
+            blocks += table.rows.div_ceil(rows_per_block);
+        }
+        let mut launch = Self {
+            argument,
+            // The count is written even where there is no row.
+            blocks: blocks.max(1),
+            points: spec.points.filter(|points| points.count > 0),
+            keep_best: spec.keep_best,
+            outputs,
+            output_count: spec.outputs(),
+        };
+        launch.argument.frame_bytes = launch.results_bytes(1) as u64;
+        Ok(launch)
+    }
+
+    /// Blocks of one frame; frames are the grid's second dimension.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Outputs whose addresses [`Launch::set_outputs`] wants.
+    pub fn outputs(&self) -> usize {
+        self.output_count
+    }
+
+    /// Candidates of a frame that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.argument.capacity as usize
+    }
+
+    /// Bytes that so many frames' results take.
+    pub fn results_bytes(&self, frames: usize) -> usize {
+        let record = size_of::<Record>() + self.values_per_record() * size_of::<f32>();
+        // Each frame's begin at a multiple of 64, so that none shares a line of the cache.
+        (HEADER_BYTES + self.capacity() * record).next_multiple_of(64) * frames
+    }
+
+    /// Bytes that the kernel's counters of so many frames take. They are 0 before the first launch, and after each.
+    pub fn state_bytes(frames: usize) -> usize {
+        STATE_BYTES * frames
+    }
+
+    /// Says where results and counters are. Both are aligned to 16 bytes.
+    pub fn set_memory(&mut self, results: u64, state: u64) {
+        self.argument.results = results;
+        self.argument.state = state;
+    }
+
+    /// Says where each output is, and what its elements are; all of [`Launch::outputs`].
+    pub fn set_outputs(&mut self, outputs: impl Iterator<Item = (u64, DType)> + Clone) {
+        for (table, sources) in self.argument.tables.iter_mut().zip(&self.outputs) {
+            for (values, source) in each_values(table).into_iter().zip(sources) {
+                let given = source.and_then(|index| outputs.clone().nth(index));
+                (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, number_of(dtype)));
+            }
+        }
+    }
+
+    /// Where the kernel's one argument is.
+    pub fn argument(&mut self) -> *mut std::ffi::c_void {
+        (&raw mut *self.argument).cast()
+    }
+
+    /// What a launch found in the frame `slot`, from the bytes of all results.
+    ///
+    /// `None` where the bytes are fewer than [`Launch::results_bytes`], or not aligned to 16 bytes.
+    pub fn found<'a>(&self, results: &'a [u8], slot: usize) -> Option<Filtered<'a>> {
+        let each = self.results_bytes(1);
+        let frame = results.get(slot * each..(slot + 1) * each)?;
+        let (header, rest) = frame.split_at(HEADER_BYTES);
+        let found = u32::from_ne_bytes(*header.first_chunk()?) as usize;
+        let kept = found.min(self.capacity());
+        let (records, points) = rest.split_at(self.capacity() * size_of::<Record>());
+        // SAFETY: every bit pattern is a valid `Record`; `align_to` hands out only the aligned middle.
+        let (unaligned, records, _) = unsafe { records.align_to::<Record>() };
+        // SAFETY: every bit pattern is a valid `f32`; as above.
+        let (unaligned_points, points, _) = unsafe { points.align_to::<f32>() };
+        if !unaligned.is_empty() || !unaligned_points.is_empty() {
+            return None;
+        }
+        Some(Filtered {
+            records: records.get(..kept)?,
+            points: points.get(..kept * self.values_per_record())?,
+            values_per_record: self.values_per_record(),
+            points_scored: self
+                .points
+                .is_some_and(|points| matches!(points.code, PointCode::Plain { scored: true, .. })),
+            lost: found - kept,
+            keep_best: self.keep_best,
+        })
+    }
+
+    fn values_per_record(&self) -> usize {
+        self.points.map_or(0, Points::values)
+    }
+}
+
+/// The table's values, in one order.
+fn each_values(table: &mut TableArgument) -> [&mut ValuesArgument; 7] {
+    [
+        &mut table.scores,
+        &mut table.objectness,
+        &mut table.labels,
+        &mut table.valid_rows,
+        &mut table.boxes,
+        &mut table.offsets,
+        &mut table.points,
+    ]
+}
+
+/// `Number` of cuda/filter.cu.
+const fn number_of(dtype: DType) -> u32 {
+    match dtype {
+        DType::F32 => 0,
+        DType::F16 => 1,
+        DType::U8 => 2,
+        DType::I8 => 3,
+        DType::I32 => 4,
+        DType::I64 => 5,
+        DType::Bool => 6,
+    }
+}
+
+/// Whether a column's numbers lie side by side, and how many threads read a row.
+///
+/// Neighbouring threads read neighbouring numbers either way. More threads a row end sooner, until there are so many
+/// blocks that they wait for each other, and so few numbers each that finding the best of theirs takes longer.
+fn way_of_reading(spec: &FilterSpec) -> (u32, u32) {
+    let classes = spec.classes.len() as u32;
+    let turned = spec.tables.first().is_some_and(|table| table.scores.column_step > table.scores.row_step);
+    // A turned row's neighbours must still fill a warp, or loads are split.
+    let (each, most) = if turned { (10, 8) } else { (5, 32) };
+    (turned.into(), classes.div_ceil(each).next_power_of_two().clamp(1, most))
+}
