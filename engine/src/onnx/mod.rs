@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod onnxruntime;
+pub mod precision;
 mod reshape;
 mod rten;
 mod schema;

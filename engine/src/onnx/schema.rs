@@ -20,14 +20,24 @@ pub(super) mod number {
     pub(crate) const GRAPH_OUTPUT: u64 = 12;
     pub(crate) const GRAPH_VALUE_INFO: u64 = 13;
     pub(crate) const GRAPH_SPARSE_INITIALIZER: u64 = 15;
+    pub(crate) const NODE_INPUT: u64 = 1;
+    pub(crate) const NODE_OUTPUT: u64 = 2;
     pub(crate) const NODE_NAME: u64 = 3;
     pub(crate) const NODE_OP_TYPE: u64 = 4;
     pub(crate) const NODE_ATTRIBUTE: u64 = 5;
     pub(crate) const NODE_DOMAIN: u64 = 7;
+    pub(crate) const ATTRIBUTE_NAME: u64 = 1;
+    pub(crate) const ATTRIBUTE_INT: u64 = 3;
     pub(crate) const ATTRIBUTE_TENSOR: u64 = 5;
     pub(crate) const ATTRIBUTE_GRAPH: u64 = 6;
     pub(crate) const ATTRIBUTE_GRAPHS: u64 = 11;
+    pub(crate) const ATTRIBUTE_TYPE: u64 = 20;
+    pub(crate) const TENSOR_DIMS: u64 = 1;
+    pub(crate) const TENSOR_DATA_TYPE: u64 = 2;
+    pub(crate) const TENSOR_FLOAT_DATA: u64 = 4;
+    pub(crate) const TENSOR_INT32_DATA: u64 = 5;
     pub(crate) const TENSOR_NAME: u64 = 8;
+    pub(crate) const TENSOR_RAW_DATA: u64 = 9;
     pub(crate) const TENSOR_EXTERNAL_DATA: u64 = 13;
     pub(crate) const SPARSE_VALUES: u64 = 1;
     pub(crate) const VALUE_NAME: u64 = 1;
@@ -45,6 +55,17 @@ pub(super) mod number {
     /// Of `StringStringEntryProto` and `OperatorSetIdProto`.
     pub(crate) const FIRST: u64 = 1;
     pub(crate) const SECOND: u64 = 2;
+}
+
+/// Numbers of `TensorProto.DataType`.
+pub(super) mod element {
+    pub(crate) const FLOAT: i64 = 1;
+    pub(crate) const UINT8: i64 = 2;
+    pub(crate) const INT32: i64 = 6;
+    pub(crate) const INT64: i64 = 7;
+    pub(crate) const BOOL: i64 = 9;
+    pub(crate) const FLOAT16: i64 = 10;
+    pub(crate) const BFLOAT16: i64 = 16;
 }
 
 /// The element type of a `TensorProto.DataType`, where it is one of ours.

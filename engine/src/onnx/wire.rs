@@ -19,8 +19,8 @@ pub(crate) enum Value<'a> {
     Number(u64),
     /// Text, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
-    /// Four or eight bytes: floating point, of no interest here.
-    Fixed,
+    /// Four or eight bytes: floating point, little-endian.
+    Fixed(&'a [u8]),
 }
 
 /// One field of a message.
@@ -37,7 +37,7 @@ impl<'a> Field<'a> {
     pub(crate) fn bytes(&self) -> &'a [u8] {
         match self.value {
             Value::Bytes(bytes) => bytes,
-            Value::Number(_) | Value::Fixed => &[],
+            Value::Number(_) | Value::Fixed(_) => &[],
         }
     }
 
@@ -50,7 +50,7 @@ impl<'a> Field<'a> {
     pub(crate) fn number_value(&self) -> i64 {
         match self.value {
             Value::Number(number) => number as i64,
-            Value::Bytes(_) | Value::Fixed => 0,
+            Value::Bytes(_) | Value::Fixed(_) => 0,
         }
     }
 }
@@ -90,12 +90,12 @@ impl<'a> Fields<'a> {
         }
         let value = match tag & 7 {
             0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed(self.take(8)?),
             2 => {
                 let len = usize::try_from(self.varint()?).map_err(|_| WireError::Truncated)?;
                 Value::Bytes(self.take(len)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
+            5 => Value::Fixed(self.take(4)?),
             _ => return Err(WireError::Malformed),
         };
         Ok(Field { number, value, raw: &start[..start.len() - self.rest.len()] })
@@ -118,6 +118,21 @@ impl<'a> Fields<'a> {
         }
         Err(WireError::Malformed)
     }
+}
+
+/// The numbers of a packed field; ends after the first that is cut off.
+pub(crate) fn packed(bytes: &[u8]) -> impl Iterator<Item = Result<u64, WireError>> {
+    let mut rest = Fields { rest: bytes };
+    std::iter::from_fn(move || {
+        if rest.rest.is_empty() {
+            return None;
+        }
+        let number = rest.varint();
+        if number.is_err() {
+            rest.rest = &[];
+        }
+        Some(number)
+    })
 }
 
 /// Appends an integer field to `out`.
