@@ -2,6 +2,7 @@
 //!
 //! - [`engine`]: `Engine` (a loaded network) and `Session` (one context with its own tensors), whatever runs them.
 //! - [`onnx`]: the CPU backends for `.onnx`: ONNX Runtime where its library is found, else rten, compiled in.
+//! - [`tensorrt`]: prebuilt engines on the GPU, by the TensorRT that the device has.
 //! - [`card`], [`ultralytics`]: how to feed and read a network.
 //! - [`heads`]: raw outputs into candidates, one file a family of networks.
 //! - [`compare`]: how far two networks agree.
@@ -13,4 +14,5 @@ pub mod detector;
 pub mod engine;
 pub mod heads;
 pub mod onnx;
+pub mod tensorrt;
 pub mod ultralytics;

@@ -8,6 +8,7 @@ use visiond_kernels::buffer::BufferError;
 use visiond_kernels::tensor::DType;
 
 use super::{Backend, TensorInfo, dims_text};
+use crate::tensorrt::TensorRtError;
 
 /// A network could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -209,6 +210,9 @@ pub enum EngineError {
         /// Asked for.
         asked: PathBuf,
     },
+    /// TensorRT is not there, does not serve, or refuses.
+    #[error(transparent)]
+    TensorRt(#[from] TensorRtError),
     /// No memory for a tensor.
     #[error(transparent)]
     Buffer(#[from] BufferError),

@@ -1,0 +1,363 @@
+//! TensorRT's C++ interface as it lies in memory: objects, their methods' places, and which version has which.
+//!
+//! A public object is `[vptr][implementation]`, and its methods are virtuals of the implementation; those of the ONNX parser
+//! are virtuals of the object itself. A method's place is the same for a whole major version and another in the next, so
+//! that there is a column for each layout and, where a method came later, the minor version it came with. A method that the
+//! loaded version lacks is `None` before anything is called.
+
+pub(crate) mod builder;
+pub(crate) mod runtime;
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::error::TensorRtError;
+
+/// A version of TensorRT, as `getInferLibVersion` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// Whether it is TensorRT for RTX, which counts its versions on its own.
+    pub rtx: bool,
+    /// Major.
+    pub major: u32,
+    /// Minor.
+    pub minor: u32,
+    /// Patch.
+    pub patch: u32,
+}
+
+impl Version {
+    /// The version behind the library's number: 8601 is 8.6.1, 100300 is 10.3.0, 10701 is 1.7.1 of TensorRT for RTX.
+    pub const fn decode(number: u32) -> Self {
+        let (rtx, unit) = match number {
+            0..=9_999 => (false, 1_000),
+            10_000..=19_999 => (true, 10_000),
+            _ => (false, 10_000),
+        };
+        Self { rtx, major: number / unit, minor: number % unit / 100, patch: number % 100 }
+    }
+
+    /// The layout of its objects, where it is known.
+    pub const fn layout(&self) -> Option<Layout> {
+        match (self.rtx, self.major, self.minor) {
+            (true, 1, 5..) => Some(Layout::Rtx),
+            (false, 8, 5..) => Some(Layout::V8),
+            (false, 10, _) => Some(Layout::V10),
+            (false, 11, _) => Some(Layout::V11),
+            _ => None,
+        }
+    }
+}
+
+/// `TensorRT 10.3.0`, `TensorRT for RTX 1.6.1`.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.rtx { "TensorRT for RTX" } else { "TensorRT" };
+        write!(f, "{name} {}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// The layouts that are known; one column of every table each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// TensorRT 8.5 and 8.6.
+    V8,
+    /// TensorRT 10.
+    V10,
+    /// TensorRT 11.
+    V11,
+    /// TensorRT for RTX from 1.5: as 11 in nearly everything.
+    Rtx,
+}
+
+/// A version together with its layout: what a method's place is looked up with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Abi {
+    pub(crate) version: Version,
+    pub(crate) layout: Layout,
+}
+
+/// Where a method is in one layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// Nowhere.
+    Absent,
+    /// At this entry, in every minor version.
+    At(u16),
+    /// At this entry, from this minor version on.
+    Since(u32, u16),
+}
+
+/// A method of class `C` whose function has the type `F`.
+pub(crate) struct Method<C, F> {
+    name: &'static str,
+    /// For 8, 10, 11 and RTX.
+    slots: [Slot; 4],
+    marker: PhantomData<fn(C) -> F>,
+}
+
+impl<C: Class, F: Copy> Method<C, F> {
+    /// A method and its places for 8, 10, 11 and RTX.
+    ///
+    /// # Safety
+    /// `F` is the type of an `unsafe extern "C"` function whose first parameter is `*mut Implementation` and which has the
+    /// method's signature in every layout where `slots` has it.
+    pub(crate) const unsafe fn new(name: &'static str, slots: [Slot; 4]) -> Self {
+        const { assert!(size_of::<F>() == size_of::<*const c_void>(), "a method's type is a function pointer") };
+        Self { name, slots, marker: PhantomData }
+    }
+
+    /// Its entry in the table of virtuals, where the version has it.
+    pub(crate) fn slot(&self, abi: Abi) -> Option<usize> {
+        match self.slots[abi.layout as usize] {
+            Slot::Absent => None,
+            Slot::At(slot) => Some(usize::from(slot)),
+            Slot::Since(minor, slot) => (abi.version.minor >= minor).then_some(usize::from(slot)),
+        }
+    }
+
+    /// Whether the version has it.
+    pub(crate) fn is_in(&self, abi: Abi) -> bool {
+        self.slot(abi).is_some()
+    }
+}
+
+/// A class of TensorRT's.
+///
+/// # Safety
+/// `VIRTUALS` tells where the class's virtuals are, and `delete_slot` the deleting destructor in the object's own table.
+pub(crate) unsafe trait Class {
+    const VIRTUALS: Virtuals;
+
+    /// The deleting destructor's entry.
+    fn delete_slot(_: Layout) -> usize {
+        1
+    }
+}
+
+/// Where a class's virtuals are.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Virtuals {
+    /// Of the implementation that the object points to.
+    OfImplementation,
+    /// Of the object itself.
+    OfObject,
+}
+
+/// A public object.
+#[repr(C)]
+pub(crate) struct RawObject {
+    vtable: *const *const c_void,
+    implementation: *mut Implementation,
+}
+
+/// What a public object points to, and the `this` of its methods.
+#[repr(C)]
+pub(crate) struct Implementation {
+    vtable: *const *const c_void,
+}
+
+/// A method found in a living object: call `(bound.function)(bound.this, ...)`.
+pub(crate) struct Bound<F> {
+    pub(crate) function: F,
+    pub(crate) this: *mut Implementation,
+}
+
+/// An object that lives and that somebody else owns.
+pub(crate) struct Object<C> {
+    raw: NonNull<RawObject>,
+    abi: Abi,
+    marker: PhantomData<fn(C)>,
+}
+
+impl<C> Clone for Object<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for Object<C> {}
+
+/// Pointers below this are none: without CUDA, TensorRT 10 and 11 return the offset of a base class instead of null.
+const LOWEST_POINTER: usize = 0x1000;
+
+impl<C: Class> Object<C> {
+    /// The object at `raw`; `None` where there is none.
+    ///
+    /// # Safety
+    /// `raw` is what a function of a library of this `abi` returned for a `C`: null, a number below 0x1000, or an object that
+    /// lives as long as the result and its copies are used.
+    pub(crate) unsafe fn from_raw(raw: *mut RawObject, abi: Abi) -> Option<Self> {
+        let raw = NonNull::new(raw).filter(|raw| raw.as_ptr().addr() >= LOWEST_POINTER)?;
+        Some(Self { raw, abi, marker: PhantomData })
+    }
+
+    /// The pointer, to hand to the library.
+    pub(crate) fn as_ptr(self) -> *mut RawObject {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn abi(self) -> Abi {
+        self.abi
+    }
+
+    /// `method` of this object, or an error where the loaded version lacks it.
+    pub(crate) fn method<F: Copy>(self, method: &Method<C, F>) -> Result<Bound<F>, TensorRtError> {
+        let missing = || TensorRtError::Missing { what: method.name, version: self.abi.version };
+        let slot = method.slot(self.abi).ok_or_else(missing)?;
+        // SAFETY: the object lives (`from_raw`), and every public object that is no interface of the parser has both fields.
+        let this = match C::VIRTUALS {
+            Virtuals::OfObject => self.raw.as_ptr().cast::<Implementation>(),
+            Virtuals::OfImplementation => unsafe { (*self.raw.as_ptr()).implementation },
+        };
+        // SAFETY: `this` begins with the pointer to its virtuals, which has `slot` entries at least: the place is that of this
+        // layout, and later minor versions only append. The entry is a function of type `F` (`Method::new`), whose size is
+        // that of a pointer.
+        let function = unsafe { std::mem::transmute_copy(&*(*this).vtable.add(slot)) };
+        Ok(Bound { function, this })
+    }
+}
+
+/// An object that is ours: deleted when dropped.
+pub(crate) struct Owned<C: Class>(Object<C>);
+
+// SAFETY: TensorRT's objects are not bound to the thread that made them.
+unsafe impl<C: Class> Send for Owned<C> {}
+
+impl<C: Class> Owned<C> {
+    /// The object at `raw`, which is ours from now on; `None` where there is none.
+    ///
+    /// # Safety
+    /// As [`Object::from_raw`], and nobody else deletes it; what it needs to live outlives the result.
+    pub(crate) unsafe fn from_raw(raw: *mut RawObject, abi: Abi) -> Option<Self> {
+        // SAFETY: as this function's own.
+        unsafe { Object::from_raw(raw, abi) }.map(Self)
+    }
+
+    /// The object, to call.
+    pub(crate) fn get(&self) -> Object<C> {
+        self.0
+    }
+}
+
+impl<C: Class> Drop for Owned<C> {
+    fn drop(&mut self) {
+        let raw = self.0.as_ptr();
+        // SAFETY: the object lives and is ours; its own table has the deleting destructor at this entry (`Class`), which takes
+        // the object alone. Nothing uses it afterwards.
+        unsafe {
+            let entry = *(*raw).vtable.add(C::delete_slot(self.0.abi.layout));
+            let delete: unsafe extern "C" fn(*mut RawObject) = std::mem::transmute(entry);
+            delete(raw);
+        }
+    }
+}
+
+/// Dimensions before TensorRT 10.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Dims32 {
+    pub(crate) count: i32,
+    pub(crate) sizes: [i32; 8],
+}
+
+/// Dimensions from TensorRT 10 on.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Dims64 {
+    pub(crate) count: i32,
+    pub(crate) sizes: [i64; 8],
+}
+
+/// Dimensions of either kind; -1 is one that is chosen at run time. `None` for a tensor that TensorRT does not know.
+pub(crate) fn sizes_of_32(dims: Dims32) -> Option<Vec<i64>> {
+    let count = usize::try_from(dims.count).ok()?;
+    Some(dims.sizes.get(..count)?.iter().map(|&size| i64::from(size)).collect())
+}
+
+/// As [`sizes_of_32`].
+pub(crate) fn sizes_of_64(dims: Dims64) -> Option<Vec<i64>> {
+    let count = usize::try_from(dims.count).ok()?;
+    Some(dims.sizes.get(..count)?.to_vec())
+}
+
+/// The dimensions of a shape, where TensorRT can hold it: at most 8, each below 2^31.
+pub(crate) fn dims_32(sizes: &[i64]) -> Option<Dims32> {
+    let mut dims = Dims32 { count: i32::try_from(sizes.len()).ok()?, ..Dims32::default() };
+    for (to, &size) in dims.sizes.get_mut(..sizes.len())?.iter_mut().zip(sizes) {
+        *to = i32::try_from(size).ok()?;
+    }
+    Some(dims)
+}
+
+/// As [`dims_32`], without the limit on a size.
+pub(crate) fn dims_64(sizes: &[i64]) -> Option<Dims64> {
+    let mut dims = Dims64 { count: i32::try_from(sizes.len()).ok()?, ..Dims64::default() };
+    dims.sizes.get_mut(..sizes.len())?.copy_from_slice(sizes);
+    Some(dims)
+}
+
+/// Declares a class and its methods: `NAME "Class::method" fn(arguments) -> result = [8, 10, 11, RTX];`, where a place is a
+/// number, `-` for none, or `(minor: number)` for a method that came with a minor version.
+macro_rules! methods {
+    (
+        $(#[$doc:meta])*
+        $class:ident $($rest:tt)*
+    ) => {
+        $(#[$doc])*
+        pub(crate) struct $class;
+        $crate::tensorrt::abi::methods!(@class $class $($rest)*);
+    };
+    (@class $class:ident of object, deleted by [$($delete:expr),*] { $($body:tt)* }) => {
+        // SAFETY: the class has no implementation behind it; the entries are those of the vtable dumps.
+        unsafe impl $crate::tensorrt::abi::Class for $class {
+            const VIRTUALS: $crate::tensorrt::abi::Virtuals = $crate::tensorrt::abi::Virtuals::OfObject;
+            fn delete_slot(layout: $crate::tensorrt::abi::Layout) -> usize {
+                [$($delete),*][layout as usize]
+            }
+        }
+        $crate::tensorrt::abi::methods!(@methods $class { $($body)* });
+    };
+    (@class $class:ident { $($body:tt)* }) => {
+        // SAFETY: the class is one with an implementation behind it, deleted by the second entry of its own table.
+        unsafe impl $crate::tensorrt::abi::Class for $class {
+            const VIRTUALS: $crate::tensorrt::abi::Virtuals = $crate::tensorrt::abi::Virtuals::OfImplementation;
+        }
+        $crate::tensorrt::abi::methods!(@methods $class { $($body)* });
+    };
+    (@methods $class:ident { $($name:ident $text:literal fn($($argument:ty),*) $(-> $result:ty)? = [$($slot:tt),*];)* }) => {
+        impl $class {
+            $(
+                pub(crate) const $name: $crate::tensorrt::abi::Method<
+                    $class,
+                    unsafe extern "C" fn(*mut $crate::tensorrt::abi::Implementation $(, $argument)*) $(-> $result)?
+                > =
+                    // SAFETY: places and signatures are those of the vtable dumps of every version that the column stands for.
+                    unsafe { $crate::tensorrt::abi::Method::new($text, [$($crate::tensorrt::abi::methods!(@slot $slot)),*]) };
+            )*
+
+            /// Every method's name and places.
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [(&'static str, [$crate::tensorrt::abi::Slot; 4])] =
+                &[$(($text, [$($crate::tensorrt::abi::methods!(@slot $slot)),*])),*];
+        }
+    };
+    (@slot -) => { $crate::tensorrt::abi::Slot::Absent };
+    (@slot ($minor:literal : $slot:literal)) => { $crate::tensorrt::abi::Slot::Since($minor, $slot) };
+    (@slot $slot:literal) => { $crate::tensorrt::abi::Slot::At($slot) };
+}
+pub(crate) use methods;
+
+/// Calls a method of an object: `call!(object, Class::METHOD(arguments))`. Gives `Err` where the loaded version lacks it.
+///
+/// Unsafe: the arguments must be what the method wants.
+macro_rules! call {
+    ($object:expr, $class:ident :: $method:ident ($($argument:expr),* $(,)?)) => {
+        $object
+            .method(&$class::$method)
+            .map(|bound| (bound.function)(bound.this $(, $argument)*))
+    };
+}
+pub(crate) use call;

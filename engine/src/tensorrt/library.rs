@@ -1,0 +1,305 @@
+//! Where TensorRT's library is, and whether it serves.
+//!
+//! Libraries are opened by the names that they have on devices, the newest first, and are never closed: TensorRT leaves
+//! threads and memory of CUDA's behind. Before a runtime is made of one that needs a GPU, CUDA must be open (a
+//! [`Device`](visiond_kernels::cuda::Device)): without it TensorRT 10 and 11 give back rubbish for an object.
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+
+use super::abi::{Abi, Class, Layout, Owned, RawObject, Version, builder, runtime};
+use super::error::TensorRtError;
+use super::logger::{self, Logger};
+use crate::engine::EngineError;
+
+/// The variable that names the library.
+pub const VARIABLE: &str = "VISIOND_TENSORRT_LIBRARY";
+
+/// Names that the library goes by, in the order tried.
+const NAMES: [&str; 4] = ["libnvinfer.so.11", "libnvinfer.so.10", "libnvinfer.so.8", "libtensorrt_rtx.so.1"];
+
+/// The libraries that are open; there are as many as were asked for, mostly one.
+static OPEN: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
+
+type CreateObject = unsafe extern "C" fn(*mut c_void, i32) -> *mut RawObject;
+type CreateParser = unsafe extern "C" fn(*mut RawObject, *mut c_void, i32) -> *mut RawObject;
+type Number = unsafe extern "C" fn() -> i32;
+
+/// A TensorRT library that serves.
+pub struct Library {
+    handle: Handle,
+    path: PathBuf,
+    number: i32,
+    abi: Abi,
+    parser: OnceLock<Result<ParserLibrary, (PathBuf, String)>>,
+}
+
+/// TensorRT's ONNX parser, a library beside the other.
+struct ParserLibrary {
+    create: CreateParser,
+    number: i32,
+    path: PathBuf,
+}
+
+impl Library {
+    /// TensorRT's library: `path`, else what `VISIOND_TENSORRT_LIBRARY` names, else the first that serves of libnvinfer.so.11,
+    /// .10, .8 and libtensorrt_rtx.so.1, in the loader's path, the system's directories, beside the executable, in `lib` beside
+    /// its directory, and in the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
+    pub fn get(path: Option<&Path>) -> Result<&'static Self, EngineError> {
+        Ok(Self::find(path, None)?)
+    }
+
+    /// As [`Library::get`], but of those that are only found the one that engines of `built_by` are for comes first: a device
+    /// may have several.
+    pub fn for_engine(path: Option<&Path>, built_by: Version) -> Result<&'static Self, EngineError> {
+        Ok(Self::find(path, Some(built_by))?)
+    }
+
+    fn find(path: Option<&Path>, built_by: Option<Version>) -> Result<&'static Self, TensorRtError> {
+        if let Some(path) = path {
+            return Self::open(path);
+        }
+        if let Some(path) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+            return Self::open(Path::new(&path));
+        }
+        let mut names = NAMES;
+        if let Some(version) = built_by {
+            names.sort_by_key(|name| *name != soname(version));
+        }
+        let searched = directories();
+        let mut unusable = None;
+        for name in names {
+            let in_directories = searched.iter().map(|directory| directory.join(name)).filter(|path| path.exists());
+            for candidate in std::iter::once(PathBuf::from(name)).chain(in_directories) {
+                match Self::open(&candidate) {
+                    Ok(library) => return Ok(library),
+                    // The loader's own words for a name that it does not know.
+                    Err(TensorRtError::Unusable { reason, .. })
+                        if reason.starts_with(&format!("{name}: cannot open")) => {}
+                    Err(error) => drop(unusable.get_or_insert(error)),
+                }
+            }
+        }
+        let not_installed = || TensorRtError::NotInstalled { names: NAMES.join(", "), seen: others(&searched) };
+        Err(unusable.unwrap_or_else(not_installed))
+    }
+
+    /// Opens the library at `path`, or finds it among those that are open.
+    fn open(path: &Path) -> Result<&'static Self, TensorRtError> {
+        let unusable = |reason: String| TensorRtError::Unusable { path: path.to_owned(), reason };
+        // SAFETY: opening a library runs its initialisers. The path is one that the user named or a place where only the
+        // system's owner or the user can put a library; that it is what its name says is all that can be known before.
+        let handle =
+            unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| unusable(words(&error)))?;
+        // SAFETY: `getInferLibVersion` has had this signature in every release of TensorRT (NvInferRuntime.h).
+        let number = unsafe { handle.get::<Number>(b"getInferLibVersion\0") }
+            .map(|function| *function)
+            .map_err(|_| unusable("it is a library, but not TensorRT's (it has no getInferLibVersion)".to_owned()))?;
+        let file = file_of(number as *const c_void).unwrap_or_else(|| path.to_owned());
+        let file = file.canonicalize().unwrap_or(file);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(library) = open.iter().find(|library| library.path == file) {
+            return Ok(library);
+        }
+        // SAFETY: the function takes nothing and returns a number.
+        let number = unsafe { number() };
+        let abi = abi(&file, Version::decode(number.unsigned_abs()))?;
+        let library: &'static Self =
+            Box::leak(Box::new(Self { handle, path: file, number, abi, parser: OnceLock::new() }));
+        log::debug!("opened {} ({})", library.abi.version, library.path.display());
+        open.push(library);
+        Ok(library)
+    }
+
+    /// Its version.
+    pub fn version(&self) -> Version {
+        self.abi.version
+    }
+
+    /// Its file, links resolved.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is TensorRT for RTX.
+    pub fn is_rtx(&self) -> bool {
+        self.abi.version.rtx
+    }
+
+    /// Version and place: "TensorRT 10.3.0 (/usr/lib/aarch64-linux-gnu/libnvinfer.so.10.3.0)".
+    pub fn description(&self) -> String {
+        format!("{} ({})", self.abi.version, self.path.display())
+    }
+
+    pub(crate) fn abi(&self) -> Abi {
+        self.abi
+    }
+
+    /// The logger that its objects get.
+    pub(crate) fn logger(&self) -> &'static Logger {
+        Logger::of(self.abi.layout)
+    }
+
+    /// A new runtime. Open the GPU first.
+    pub(crate) fn create_runtime(&'static self) -> Result<Owned<runtime::Runtime>, TensorRtError> {
+        self.create(b"createInferRuntime_INTERNAL\0", "runtime")
+    }
+
+    /// A new builder. Open the GPU first, but for TensorRT for RTX, which builds without one.
+    pub(crate) fn create_builder(&'static self) -> Result<Owned<builder::Builder>, TensorRtError> {
+        self.create(b"createInferBuilder_INTERNAL\0", "builder")
+    }
+
+    fn create<C: Class>(&'static self, symbol: &[u8], what: &'static str) -> Result<Owned<C>, TensorRtError> {
+        let version = self.abi.version;
+        let not_started = |reason: String| TensorRtError::NotStarted { version, what, reason };
+        // SAFETY: both functions have had this signature since TensorRT 8 (NvInferRuntime.h, NvInfer.h).
+        let create = unsafe { self.handle.get::<CreateObject>(symbol) }.map_err(|_| {
+            not_started(format!("{} has none, it is a library for running engines only", self.path.display()))
+        })?;
+        logger::take_errors();
+        // SAFETY: the logger has the layout that this version calls and lives as long as the process; the number is the
+        // library's own, so that it takes it for a caller built with it.
+        let raw = unsafe { create(self.logger().as_ptr(), self.number) };
+        // SAFETY: `raw` is what the function gave for this class, and ours.
+        unsafe { Owned::from_raw(raw, self.abi) }.ok_or_else(|| {
+            let said = logger::take_errors();
+            not_started(match said.is_empty() {
+                true => "it found no CUDA GPU that works; `visiond probe` tells what is there".to_owned(),
+                false => said.join("; "),
+            })
+        })
+    }
+
+    /// The file of its ONNX parser and a new parser for `network`.
+    ///
+    /// # Safety
+    /// `network` is a living network definition of this library's, and outlives the result.
+    pub(crate) unsafe fn create_parser(
+        &'static self,
+        network: *mut RawObject,
+    ) -> Result<Owned<builder::Parser>, TensorRtError> {
+        let parser = self.parser.get_or_init(|| self.open_parser());
+        let parser = parser
+            .as_ref()
+            .map_err(|(path, reason)| TensorRtError::Unusable { path: path.clone(), reason: reason.clone() })?;
+        logger::take_errors();
+        // SAFETY: the signature is that of every release; the network is the caller's promise; logger and number as in `create`.
+        let raw = unsafe { (parser.create)(network, self.logger().as_ptr(), parser.number) };
+        // SAFETY: `raw` is what the function gave for this class, and ours.
+        unsafe { Owned::from_raw(raw, self.abi) }.ok_or_else(|| TensorRtError::NotStarted {
+            version: self.abi.version,
+            what: "ONNX parser",
+            reason: match logger::take_errors() {
+                said if said.is_empty() => format!("{} gives no reason", parser.path.display()),
+                said => said.join("; "),
+            },
+        })
+    }
+
+    /// Opens the parser: beside this library, else by name.
+    fn open_parser(&self) -> Result<ParserLibrary, (PathBuf, String)> {
+        let name = match self.abi.layout {
+            Layout::V8 => "libnvonnxparser.so.8",
+            Layout::V10 => "libnvonnxparser.so.10",
+            Layout::V11 => "libnvonnxparser.so.11",
+            Layout::Rtx => "libtensorrt_onnxparser_rtx.so.1",
+        };
+        let beside = self.path.with_file_name(name);
+        let path = if beside.exists() { beside } else { PathBuf::from(name) };
+        // SAFETY: as in `open`.
+        let handle = unsafe { Handle::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+        let handle = handle.map_err(|error| (path.clone(), words(&error)))?;
+        let foreign = |_| (path.clone(), "it is a library, but not TensorRT's ONNX parser".to_owned());
+        // SAFETY: the signatures are those of NvOnnxParser.h since TensorRT 8.
+        let (create, number) = unsafe {
+            let create = *handle.get::<CreateParser>(b"createNvOnnxParser_INTERNAL\0").map_err(foreign)?;
+            let number = *handle.get::<Number>(b"getNvOnnxParserVersion\0").map_err(foreign)?;
+            (create, number())
+        };
+        std::mem::forget(handle);
+        Ok(ParserLibrary { create, number, path })
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Library({})", self.description())
+    }
+}
+
+/// The name that the library of a version goes by.
+fn soname(version: Version) -> &'static str {
+    match (version.rtx, version.major) {
+        (true, _) => "libtensorrt_rtx.so.1",
+        (false, ..=9) => "libnvinfer.so.8",
+        (false, 10) => "libnvinfer.so.10",
+        (false, _) => "libnvinfer.so.11",
+    }
+}
+
+/// How the version's objects are laid out, or why it is not run.
+fn abi(path: &Path, version: Version) -> Result<Abi, TensorRtError> {
+    let unsupported = |remedy| TensorRtError::Unsupported { path: path.to_owned(), version, remedy };
+    if let Some(layout) = version.layout() {
+        return Ok(Abi { version, layout });
+    }
+    Err(unsupported(match (version.rtx, version.major) {
+        (true, 0..=1) => "install TensorRT for RTX 1.5 or newer",
+        (false, ..=8) => "it needs 8.5 or newer, which comes with JetPack 5.1 (JetPack 4 has no newer one)",
+        (false, 9) => "install TensorRT 10 or 11",
+        _ => {
+            "it knows TensorRT 8.5 to 11 and TensorRT for RTX 1.5 and newer 1.x; install one of them, or a newer visiond"
+        }
+    }))
+}
+
+/// The directories looked into, behind the loader's own.
+fn directories() -> Vec<PathBuf> {
+    let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let system = [triple.as_str(), "/usr/lib64", "/usr/local/lib", "/usr/local/tensorrt/lib", "/usr/local/cuda/lib64"];
+    let mut directories: Vec<PathBuf> = system.iter().map(PathBuf::from).collect();
+    if let Some(beside) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+        directories.push(beside.to_owned());
+        directories.extend(beside.parent().map(|prefix| prefix.join("lib")));
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    directories.extend(cache.map(|cache| cache.join("visiond/lib")));
+    directories
+}
+
+/// TensorRT's libraries in `directories` by names that are not tried.
+fn others(directories: &[PathBuf]) -> Vec<PathBuf> {
+    let entries = directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
+    let other = |name: &str| name.strip_prefix("libnvinfer.so.").is_some_and(|major| major.parse::<u32>().is_ok());
+    let mut found: Vec<_> =
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(other)).map(|e| e.path()).collect();
+    found.sort();
+    found
+}
+
+/// The loader's words, without what `libloading` puts around them.
+fn words(error: &libloading::Error) -> String {
+    let text = error.to_string();
+    std::error::Error::source(error).map_or(text, ToString::to_string)
+}
+
+/// The file that the loader took a function from.
+fn file_of(function: *const c_void) -> Option<PathBuf> {
+    // SAFETY: an all-zero `Dl_info` is valid: it holds pointers only.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `dladdr` takes any address and fills `info` when it returns non-zero.
+    let found = unsafe { libc::dladdr(function, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: `dli_fname` ends in zero and lives as long as the library, which is open here.
+    let name: &CStr = unsafe { CStr::from_ptr(info.dli_fname.cast::<c_char>()) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}

@@ -1,0 +1,150 @@
+//! TensorRT's messages in our log, under the target `tensorrt`.
+//!
+//! Errors and warnings keep their level; what TensorRT calls information is written at each load and goes to `debug`, and its
+//! verbose messages to `trace`. A message that repeats is written three times, then each time that its count doubles.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::abi::Layout;
+use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
+
+/// What the messages are logged under.
+pub(crate) const TARGET: &str = "tensorrt";
+
+/// Errors kept a thread, for whoever made the call.
+const MOST_ERRORS: usize = 8;
+
+/// Different messages whose repetitions are counted.
+const MOST_COUNTED: usize = 512;
+
+/// An `ILogger`. There is one a layout, for as long as the process lives: TensorRT keeps the first that it is given.
+#[repr(C)]
+pub(crate) struct Logger {
+    vtable: *const *const c_void,
+}
+
+// SAFETY: the table is constant, and the functions in it take no state from the object.
+unsafe impl Sync for Logger {}
+
+impl Logger {
+    /// The logger for a layout.
+    pub(crate) fn of(layout: Layout) -> &'static Self {
+        match layout {
+            Layout::V8 | Layout::V10 => &PLAIN,
+            Layout::V11 | Layout::Rtx => &VERSIONED,
+        }
+    }
+
+    /// The object, to hand to the library.
+    pub(crate) fn as_ptr(&'static self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+static PLAIN: Logger = Logger { vtable: PLAIN_TABLE.start() };
+static VERSIONED: Logger = Logger { vtable: VERSIONED_TABLE.start() };
+static PLAIN_TABLE: VTable<3> = vtable![log_message, no_destructor, no_destructor];
+static VERSIONED_TABLE: VTable<5> = vtable![language_is_cpp, interface_info, no_destructor, no_destructor, log_message];
+
+unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
+    InterfaceInfo { kind: c"ILogger".as_ptr(), major: 1, minor: 0 }
+}
+
+unsafe extern "C" fn log_message(_this: *mut c_void, severity: i32, message: *const c_char) {
+    let level = match severity {
+        // kINTERNAL_ERROR, kERROR, kWARNING, kINFO
+        ..=1 => log::Level::Error,
+        2 => log::Level::Warn,
+        3 => log::Level::Debug,
+        _ => log::Level::Trace,
+    };
+    if level != log::Level::Error && !log::log_enabled!(target: TARGET, level) {
+        return;
+    }
+    // SAFETY: TensorRT hands over a text that ends in zero.
+    write(level, unsafe { text(message) });
+}
+
+fn write(level: log::Level, message: String) {
+    if message.is_empty() {
+        return;
+    }
+    if let Some(count) = REPETITIONS.lock().unwrap_or_else(PoisonError::into_inner).worth_telling(&message) {
+        match count {
+            ..=3 => log::log!(target: TARGET, level, "{message}"),
+            _ => log::log!(target: TARGET, level, "{message} (for the {count}th time)"),
+        }
+    }
+    if level == log::Level::Error {
+        ERRORS.with_borrow_mut(|errors| {
+            if errors.len() < MOST_ERRORS {
+                errors.push(message);
+            }
+        });
+    }
+}
+
+thread_local! {
+    static ERRORS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The errors that were logged on this thread since this was last asked.
+pub(crate) fn take_errors() -> Vec<String> {
+    ERRORS.take()
+}
+
+static REPETITIONS: LazyLock<Mutex<Repetitions>> = LazyLock::new(Mutex::default);
+
+/// How often each message came.
+#[derive(Default)]
+struct Repetitions {
+    hasher: RandomState,
+    counts: HashMap<u64, u64>,
+}
+
+impl Repetitions {
+    /// Counts a message; its count where it is to be written.
+    fn worth_telling(&mut self, message: &str) -> Option<u64> {
+        if self.counts.len() >= MOST_COUNTED {
+            self.counts.clear();
+        }
+        let count = self.counts.entry(self.hasher.hash_one(message)).or_default();
+        *count += 1;
+        (*count <= 3 || count.is_power_of_two()).then_some(*count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_repeats_is_written_ever_more_rarely() {
+        let mut repetitions = Repetitions::default();
+        let told: Vec<u64> = (0..100).filter_map(|_| repetitions.worth_telling("the same")).collect();
+        assert_eq!(told, [1, 2, 3, 4, 8, 16, 32, 64]);
+        assert_eq!(repetitions.worth_telling("another"), Some(1));
+    }
+
+    #[test]
+    fn counting_messages_takes_no_more_than_so_much_memory() {
+        let mut repetitions = Repetitions::default();
+        for number in 0..10_000 {
+            repetitions.worth_telling(&number.to_string());
+        }
+        assert!(repetitions.counts.len() <= MOST_COUNTED);
+    }
+
+    #[test]
+    fn an_error_can_be_asked_for_on_the_thread_it_came_on() {
+        take_errors();
+        // SAFETY: the function takes nothing from the object, and the text is static.
+        unsafe { log_message(std::ptr::null_mut(), 1, c"no \x01such thing\n".as_ptr()) };
+        assert_eq!(take_errors(), ["no  such thing"]);
+        assert!(take_errors().is_empty());
+    }
+}
