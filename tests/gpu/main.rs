@@ -7,6 +7,7 @@
 
 #![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
 
+mod cuda;
 mod device;
 mod measure;
 mod report;
@@ -39,6 +40,12 @@ struct Cli {
 enum RowCommand {
     /// What GPU is here, and what it was measured to copy.
     Device,
+    /// The CUDA layer: memory of every kind, events, graphs, modules, errors.
+    Cuda {
+        /// Only the part that loses the GPU.
+        #[arg(long, hide = true)]
+        fault: bool,
+    },
     /// Files that are no engine for this machine, each given to visiond.
     WrongEngine,
     /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
@@ -54,6 +61,7 @@ fn main() -> ExitCode {
     let setup = Setup::new(cli.arguments);
     let outcome = match cli.row {
         RowCommand::Device => device::run(&setup, &mut report),
+        RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
         RowCommand::WrongEngine => wrong_engine::run(&setup, &mut report),
         RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };
