@@ -18,6 +18,8 @@ pub enum Exit {
     Input = 5,
     /// An output (file, socket, disk, pipe) cannot be written.
     Output = 6,
+    /// The GPU failed in a way that only a new process recovers from.
+    Gpu = 7,
 }
 
 impl Exit {
@@ -31,7 +33,9 @@ Exit status:
   4  a model cannot be used
   5  an input (camera, video, picture) cannot be read
   6  an output (file, socket, disk, pipe) cannot be written; without a
-     message when it is standard output and its reader has gone (| head)";
+     message when it is standard output and its reader has gone (| head)
+  7  the GPU failed in a way that only a new process recovers from: start
+     it again, as systemd does";
 
     /// The number that the shell sees.
     pub const fn code(self) -> u8 {

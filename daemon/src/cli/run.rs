@@ -60,6 +60,7 @@ const AFTER_HELP: &str = "\
 It ends with status 0 within two seconds of SIGTERM or SIGINT; a second signal ends it at once,
 with status 143 or 130. When every source has come to its end, it ends by itself: with 0, or with
 5 when a source failed for good or none gave a frame, or with 4 when the network failed on every frame.
+When the GPU fails in a way that only a new process recovers from, it ends with 7, and systemd starts it again.
 
 Examples:
   visiond run
@@ -146,7 +147,8 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
     notifier.stopping();
     logging::clear_live_line();
     stop.raise();
-    let deadline = Instant::now() + if end == End::Signal { END } else { DRAIN };
+    let in_haste = end == End::Signal || pipeline.lost().is_some();
+    let deadline = Instant::now() + if in_haste { END } else { DRAIN };
     pipeline.halt();
     pipeline.join(Instant::now() + JOIN);
     let pictures: Vec<_> = pictures.iter().map(|picture| (picture, picture.annotator.close(deadline))).collect();
@@ -169,7 +171,12 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
         sinks: sink_summaries(config, &sinks),
     };
     let summary = summary.with_memory(process::resident());
+    let lost = pipeline.lost().map(|reason| {
+        let message = format!("the GPU failed, and only a new process gets it back (systemd starts one): {reason}");
+        CliError::new(Exit::Gpu, message)
+    });
     let failure = match publisher.failure() {
+        _ if lost.is_some() => lost,
         // A reader that has gone wants no words either, see `Exit::Output`.
         Some(_) => Some(CliError { message: String::new(), exit: Exit::Output }),
         None if end == End::Signal => None,

@@ -4,12 +4,14 @@
 //! costs that frame; a network that fails again and again is built anew; a panic costs the frames in hand, and the lane
 //! begins anew after a pause. Other lanes and all cameras go on meanwhile. The lane sleeps on the inbox: it never spins.
 //!
+//! An error that costs the process its GPU ends the lane and raises stop: only a new process can go on, see [`Lost`].
+//!
 //! A network that can have two runs under way begins the second just before the first is done, see [`super::pacer`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use visiond_engine::detector::{Detection, Flight, RunTimings};
@@ -65,6 +67,9 @@ impl Budget {
     }
 }
 
+/// Why no lane can go on in this process, once one cannot: the first to say so.
+pub type Lost = Arc<OnceLock<String>>;
+
 /// What a lane knows of a camera. Its number in the inbox is its place in [`Lane::cameras`].
 pub struct LaneCamera {
     /// Its counters and name.
@@ -95,6 +100,8 @@ pub struct Lane {
     pub clock: Arc<dyn Clock>,
     /// Ends a pause early.
     pub stop: Stop,
+    /// Whether the GPU is lost.
+    pub lost: Lost,
 }
 
 /// A frame in hand.
@@ -125,6 +132,8 @@ struct Hands {
     pacer: Pacer,
     backoff: Backoff,
     failures: u32,
+    /// What cost the process its GPU.
+    lost: Option<String>,
     complaints: RateLimit,
 }
 
@@ -141,6 +150,7 @@ impl Lane {
             pacer: Pacer::new(network.flights(), lossless),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
+            lost: None,
             complaints: RateLimit::new(Duration::from_secs(10)),
         };
         let mut network = Some(network);
@@ -165,14 +175,22 @@ impl Lane {
                 }
                 continue;
             };
+            if let Some(reason) = hands.lost.take() {
+                // Freeing what is in a lost context fails at best; the process ends anyway.
+                std::mem::forget(network.take());
+                self.give_up(reason, hands);
+                return;
+            }
             if hands.failures >= FAILURES_UNTIL_REBUILD {
                 log::warn!(
                     "model {}: {} runs failed one after the other, building it anew",
                     self.metrics.name,
                     hands.failures
                 );
-                while self.land(ready.as_mut(), hands) {}
-                *network = None;
+                while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
+                if hands.lost.is_none() {
+                    *network = None;
+                }
                 continue;
             }
             let patience = match hands.pacer.step(self.clock.monotonic_ns(), hands.aloft.len()) {
@@ -199,11 +217,24 @@ impl Lane {
                     self.land(ready.as_mut(), hands);
                 }
                 Taken::Ended | Taken::Stopped => {
-                    while self.land(ready.as_mut(), hands) {}
-                    return;
+                    while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
+                    if hands.lost.is_none() {
+                        return;
+                    }
                 }
             }
         }
+    }
+
+    /// The GPU is lost: what was in hand has failed, and the daemon is to end.
+    fn give_up(&self, reason: String, hands: &mut Hands) {
+        log::error!(
+            "model {}: the GPU is lost to this process, ending so that a new one gets it: {reason}",
+            self.metrics.name
+        );
+        self.discard(hands);
+        let _ = self.lost.set(reason);
+        self.stop.raise();
     }
 
     /// A new network, tried again after ever longer pauses; `None` when the daemon stops.
@@ -221,6 +252,11 @@ impl Lane {
                     hands.failures = 0;
                     log::info!("model {}: built anew", self.metrics.name);
                     return Some(network);
+                }
+                Err(error) if error.fault == Fault::Process => {
+                    self.metrics.count_error();
+                    self.give_up(error.to_string(), hands);
+                    return None;
                 }
                 Err(error) => {
                     self.metrics.count_error();
@@ -256,8 +292,9 @@ impl Lane {
                         self.fail(&work);
                     }
                 }
-                _ => {
+                fault => {
                     hands.failures += 1;
+                    hands.lost = (fault == Fault::Process).then(|| error.to_string());
                     self.complain(&mut hands.complaints, first, &error);
                     hands.works.drain(..).for_each(|work| self.fail(&work));
                 }
@@ -282,6 +319,7 @@ impl Lane {
             }
             Err(error) => {
                 hands.failures += 1;
+                hands.lost = (error.fault == Fault::Process).then(|| error.to_string());
                 hands.pacer.lost();
                 if let Some(first) = run.works.front() {
                     self.complain(&mut hands.complaints, first, &error);
@@ -353,7 +391,7 @@ impl Lane {
         self.cameras[work.camera].metrics.count_dropped(DropCause::Failed, 1);
     }
 
-    /// After a panic: what was in hand has failed.
+    /// What was in hand has failed.
     fn discard(&self, hands: &mut Hands) {
         let aloft = hands.aloft.drain(..).flat_map(|run| run.works);
         let works = hands.works.drain(..).chain(aloft).map(|work| work.camera);

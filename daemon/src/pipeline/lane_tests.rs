@@ -18,15 +18,21 @@ struct Bench {
     cameras: Vec<Arc<CameraMetrics>>,
     lane: Arc<LaneMetrics>,
     stop: Stop,
+    lost: Lost,
     thread: JoinHandle<()>,
 }
 
 fn start(cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) -> Bench {
+    start_with_flights(1, cameras, batch, budget, act)
+}
+
+fn start_with_flights(flights: usize, cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) -> Bench {
     let stop = Stop::new().unwrap();
     let inbox = Arc::new(Inbox::new(&vec![Delivery::Lossless; cameras]));
     let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
     let (outlet, messages) = outlet();
+    let lost = Lost::default();
     let camera = |metrics: &Arc<CameraMetrics>| LaneCamera {
         metrics: Arc::clone(metrics),
         annotator: None,
@@ -39,12 +45,13 @@ fn start(cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) 
         inbox: Arc::clone(&inbox),
         outlet,
         budget: Arc::new(Budget::new(budget, &stop)),
-        build: Box::new(move || Ok(Box::new(Fake::new(batch, 1, act)))),
+        build: Box::new(move || Ok(Box::new(Fake::new(batch, flights, act)))),
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
+        lost: Arc::clone(&lost),
     };
-    let thread = std::thread::spawn(move || lane.run(Box::new(Fake::new(batch, 1, act))));
-    Bench { inbox, messages, cameras: metrics, lane: lane_metrics, stop, thread }
+    let thread = std::thread::spawn(move || lane.run(Box::new(Fake::new(batch, flights, act))));
+    Bench { inbox, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
 }
 
 impl Bench {
@@ -176,4 +183,87 @@ fn a_limit_of_messages_is_kept_exactly_and_raises_stop() {
     let (messages, _, _) = bench.end();
     assert_eq!(messages.len(), 2);
     assert!(stop.is_raised());
+}
+
+#[test]
+fn with_two_runs_under_way_frames_come_in_their_order_and_none_is_left_behind() {
+    let bench = start_with_flights(2, 2, 2, None, |_| Act::See);
+    let pool = pool(6);
+    for n in 0..20 {
+        bench.put(n as usize % 2, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    for (number, camera) in cameras.iter().enumerate() {
+        let of_camera = messages.iter().filter(|message| message.camera == camera.name);
+        let sequences: Vec<_> = of_camera.map(|message| message.sequence).collect();
+        let expected: Vec<_> = (0..20).filter(|n| n % 2 == number as u64).collect();
+        assert_eq!(sequences, expected, "{}", camera.name);
+    }
+    assert!(messages.iter().all(|message| u64::from(message.detections[0].class_id) == message.sequence));
+    assert_eq!((lane.errors(), lane.activity()), (0, Activity::Ended));
+    assert!((0..6).all(|n| frame(&pool, n).map(std::mem::forget).is_some()), "every buffer is back");
+}
+
+#[test]
+fn a_run_that_fails_does_not_cost_the_frames_of_the_other() {
+    let bench = start_with_flights(2, 1, 1, None, |pixel| match pixel {
+        2 => Act::FailLoad,
+        5 => Act::FailBegin,
+        8 => Act::FailRun,
+        11 => Act::FailHead,
+        _ => Act::See,
+    });
+    let pool = pool(4);
+    for n in 0..14 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 1, 3, 4, 6, 7, 9, 10, 12, 13]);
+    assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 4);
+    assert_eq!((lane.errors(), lane.rebuilds()), (4, 0));
+}
+
+#[test]
+fn a_frame_that_cannot_be_loaded_does_not_cost_the_others_of_its_run() {
+    let bench = start(3, 3, None, |pixel| if pixel == 1 { Act::FailLoad } else { Act::See });
+    let pool = pool(3);
+    // The lane may take them one by one or together.
+    for n in 0..3 {
+        bench.put(n as usize, frame(&pool, n).unwrap());
+    }
+    let (messages, _, lane) = bench.end();
+    let mut sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    sequences.sort_unstable();
+    assert_eq!((sequences, lane.errors()), (vec![0, 2], 1));
+}
+
+#[test]
+fn a_panic_with_two_runs_under_way_costs_no_more_than_both() {
+    let bench = start_with_flights(2, 1, 1, None, |pixel| if pixel == 1 { Act::Panic } else { Act::See });
+    let pool = pool(4);
+    for n in 0..6 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let failed = cameras[0].snapshot().dropped[DropCause::Failed as usize];
+    assert!((1..=2).contains(&failed), "{failed}");
+    assert_eq!((messages.len() as u64 + failed, lane.rebuilds()), (6, 1));
+}
+
+#[test]
+fn a_lost_gpu_ends_the_lane_and_says_why() {
+    for flights in [1, 2] {
+        let bench = start_with_flights(flights, 1, 1, None, |pixel| if pixel == 2 { Act::LoseGpu } else { Act::See });
+        let pool = pool(4);
+        for n in 0..3 {
+            bench.put(0, free_buffer(&pool, n));
+        }
+        let (stop, lost) = (bench.stop.clone(), Arc::clone(&bench.lost));
+        let (messages, cameras, lane) = bench.end();
+        assert_eq!((messages.len(), lane.rebuilds(), stop.is_raised()), (2, 0, true));
+        assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
+        assert_eq!(lost.get().map(String::as_str), Some("an illegal address was encountered"));
+        assert_eq!(lane.activity(), Activity::Ended);
+    }
 }

@@ -14,6 +14,8 @@ pub enum Fault {
     Frame(usize),
     /// The run.
     Run,
+    /// The GPU, for as long as this process lives: every later call fails too.
+    Process,
 }
 
 /// Whatever a network complains of; its text is a sentence.
@@ -41,6 +43,7 @@ impl From<DetectorError> for NetworkError {
     fn from(error: DetectorError) -> Self {
         let fault = match error {
             DetectorError::Frame { slot, .. } => Fault::Frame(slot),
+            ref error if error.is_fatal() => Fault::Process,
             _ => Fault::Run,
         };
         Self::new(fault, error)

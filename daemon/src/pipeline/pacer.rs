@@ -124,7 +124,7 @@ struct Smoothed {
 
 fn smooth(smoothed: &mut Option<Smoothed>, value: f64) {
     match smoothed {
-        None => *smoothed = Some(Smoothed { mean: value, deviation: value / 4.0 }),
+        None => *smoothed = Some(Smoothed { mean: value, deviation: value / 8.0 }),
         Some(Smoothed { mean, deviation }) => {
             let error = value - *mean;
             *mean += SMOOTHING * error;
@@ -132,3 +132,7 @@ fn smooth(smoothed: &mut Option<Smoothed>, value: f64) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "pacer_tests.rs"]
+mod tests;

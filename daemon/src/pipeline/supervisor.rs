@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::camera::{Camera, Open, Patience, Settlement};
 use super::inbox::{Delivery, Inbox};
-use super::lane::{Arrival, Budget, Lane, LaneCamera, Outlet};
+use super::lane::{Arrival, Budget, Lane, LaneCamera, Lost, Outlet};
 use super::metrics::{Activity, CameraMetrics, LaneMetrics, Phase};
 use super::network::{Build, Network};
 use super::stop::Stop;
@@ -79,6 +79,7 @@ pub struct Pipeline {
     lanes: Vec<LaneView>,
     inboxes: Vec<Arc<Inbox<Arrival>>>,
     settlement: Arc<Settlement>,
+    lost: Lost,
     /// Never sent on: it disconnects when the last thread ends.
     ended: Receiver<()>,
 }
@@ -102,8 +103,13 @@ impl Pipeline {
     pub fn start(plans: Vec<LanePlan>, around: &Surroundings) -> io::Result<Self> {
         let cameras = plans.iter().map(|plan| plan.cameras.len()).sum();
         let (alive, ended) = channel();
-        let mut pipeline =
-            Self { lanes: Vec::new(), inboxes: Vec::new(), settlement: Arc::new(Settlement::new(cameras)?), ended };
+        let mut pipeline = Self {
+            lanes: Vec::new(),
+            inboxes: Vec::new(),
+            settlement: Arc::new(Settlement::new(cameras)?),
+            lost: Lost::default(),
+            ended,
+        };
         let left = Arc::new(AtomicUsize::new(plans.len()));
         let budget = Arc::new(Budget::new(around.messages, &around.stop));
         for plan in plans {
@@ -138,6 +144,7 @@ impl Pipeline {
             build: plan.build,
             clock: Arc::clone(&clock),
             stop: around.stop.clone(),
+            lost: Arc::clone(&self.lost),
         };
         let mut threads = Vec::new();
         for (slot, plan) in plan.cameras.into_iter().enumerate() {
@@ -179,6 +186,11 @@ impl Pipeline {
     /// Every lane with its cameras.
     pub fn lanes(&self) -> &[LaneView] {
         &self.lanes
+    }
+
+    /// Why no lane can go on in this process; `None` as long as they can.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
     }
 
     /// After `stop` was raised: wakes whoever waits in an inbox or for help.

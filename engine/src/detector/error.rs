@@ -1,5 +1,6 @@
 //! Why a detector cannot be made or run.
 
+use visiond_kernels::cuda::CudaError;
 use visiond_kernels::preprocess::PreprocessError;
 
 use crate::engine::EngineError;
@@ -40,6 +41,9 @@ pub enum DetectorError {
         /// Runs that may be under way at once.
         flights: usize,
     },
+    /// CUDA refused or failed.
+    #[error("the GPU failed: {0}")]
+    Cuda(#[from] CudaError),
     /// A flight that was not begun, or has been finished.
     #[error("there is no such run under way to finish")]
     NotUnderWay,
@@ -133,4 +137,14 @@ pub enum DetectorError {
         /// Frames of the run.
         frames: usize,
     },
+}
+
+impl DetectorError {
+    /// Whether the process has lost the GPU, so that it must end.
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Self::Cuda(error) => error.is_sticky(),
+            _ => false,
+        }
+    }
 }

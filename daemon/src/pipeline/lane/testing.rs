@@ -67,6 +67,8 @@ pub enum Act {
     FailRun,
     /// Fails in the head.
     FailHead,
+    /// Costs the process its GPU, in the run.
+    LoseGpu,
     /// Panics in the run.
     Panic,
 }
@@ -124,6 +126,7 @@ impl Network for Fake {
         for &pixel in &pixels {
             match (self.act)(pixel) {
                 Act::FailRun => return Err(NetworkError::new(Fault::Run, "the run failed")),
+                Act::LoseGpu => return Err(NetworkError::new(Fault::Process, "an illegal address was encountered")),
                 Act::Panic => panic!("made to panic"),
                 _ => {}
             }
