@@ -111,10 +111,9 @@ fn sources(folder: &Path, extension: &str) -> Result<Vec<(String, String)>, Box<
 fn normalised(name: &str, ptx: &str) -> Result<String, Box<dyn Error>> {
     let (_, body) = ptx.split_once("\n.version ").ok_or("NVRTC's output has no .version")?;
     let (_, body) = body.split_once('\n').ok_or("NVRTC's output ends at .version")?;
-    // A hint about loads that older versions do not know.
-    let kept: Vec<&str> = body.lines().filter(|line| !line.contains(".pragma \"used_bytes_mask")).collect();
-    let code = kept.join("\n");
-    let code = code.trim_end();
+    // A hint for tools, of PTX 8.3: which bytes of a vector load are used.
+    let code: Vec<&str> = body.trim_end().lines().filter(|line| !line.contains("\"used_bytes_mask ")).collect();
+    let code = code.join("\n");
     Ok(format!("// Made from kernels/cuda/{name} by `{COMMAND}`: do not edit.\n.version {PTX_VERSION}\n{code}\n"))
 }
 

@@ -66,6 +66,12 @@ impl BayerDepth {
         }
     }
 
+    /// What makes 255 of the largest sample.
+    #[inline(always)]
+    pub(crate) fn full_scale_gain(self) -> f32 {
+        255.0 / ((1_u32 << self.bits()) - 1) as f32
+    }
+
     /// Bytes that hold a sample.
     pub const fn sample_bytes(self) -> usize {
         if matches!(self, Self::Bits8) { 1 } else { 2 }

@@ -1,5 +1,7 @@
 //! Why a preprocess cannot be made or run.
 
+use crate::buffer::BufferError;
+use crate::cuda::{CudaError, ModuleError};
 use crate::frame::MAX_SIDE;
 use crate::tensor::{DType, ShapeText};
 
@@ -67,4 +69,21 @@ pub enum PreprocessError {
         /// The tensor's shape.
         found: Vec<usize>,
     },
+    /// More frames at once than the preprocess was made for.
+    #[error("{frames} frames were given at once, the preprocess was made for {max_batch}")]
+    Batch {
+        /// Frames given.
+        frames: usize,
+        /// Frames it has room for.
+        max_batch: usize,
+    },
+    /// A call of CUDA failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The kernel cannot be had.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    /// No memory to stage frames in.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
 }

@@ -27,6 +27,7 @@
 
 mod bayer;
 mod convert;
+pub mod cuda;
 mod error;
 mod fetch;
 mod number;

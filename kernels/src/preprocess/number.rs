@@ -121,7 +121,7 @@ impl Number for f32 {
     /// Samples beyond their depth's range count as white.
     #[inline(always)]
     fn sample(raw: u16, depth: BayerDepth) -> f32 {
-        (f32::from(raw) * (255.0 / white(depth) as f32)).min(255.0)
+        (f32::from(raw) * depth.full_scale_gain()).min(255.0)
     }
 
     #[inline(always)]
@@ -238,10 +238,4 @@ impl Number for u16 {
 pub(super) fn rounded(value: f32) -> i32 {
     const ROUNDER: f32 = 12_582_912.0;
     (value + ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32
-}
-
-/// A depth's largest sample.
-#[inline(always)]
-fn white(depth: BayerDepth) -> u32 {
-    (1 << depth.bits()) - 1
 }

@@ -61,7 +61,7 @@ pub(super) struct Plan<N> {
 }
 
 impl<N: Number> Plan<N> {
-    fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
+    pub(super) fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
         let mapping = Mapping::new(spec.fit, source, (spec.width, spec.height));
         let [x, y, seen_width, seen_height] = mapping.seen();
         let [_, _, width, height] = mapping.placed();

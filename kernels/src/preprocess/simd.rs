@@ -41,6 +41,12 @@ impl Isa {
         Self(Level::Baseline)
     }
 
+    /// Whether it fuses multiplications and additions, as every GPU does.
+    #[cfg(test)]
+    pub(super) fn fuses(self) -> bool {
+        BASELINE_FMA || self != Self::BASELINE
+    }
+
     /// Runs a kernel.
     #[inline]
     pub(super) fn run(self, kernel: impl Kernel) {

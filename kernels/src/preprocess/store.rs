@@ -48,21 +48,35 @@ pub(super) struct RowPair<'a, N> {
     pub(super) weights: [N; 2],
 }
 
+/// How pixel values, 0 to 255, become the tensor's: `value * gain + bias`, by channel.
+pub(super) struct Normalisation {
+    pub(super) gain: [f32; 3],
+    pub(super) bias: [f32; 3],
+    /// The padding, normalised.
+    pub(super) pad: [f32; 3],
+}
+
+impl Normalisation {
+    /// Computed in double precision; what a channel that the spec does not have would get is 0.
+    pub(super) fn new(spec: &PreprocessSpec) -> Self {
+        let (mut gain, mut bias, mut pad) = ([0.0; 3], [0.0; 3], [0.0; 3]);
+        for channel in 0..spec.order.channels() {
+            let [scale, mean, std] = [spec.scale, spec.mean[channel], spec.std[channel]].map(f64::from);
+            let normalised = |value: f32| ((f64::from(value) * scale - mean) / std) as f32;
+            gain[channel] = (scale / std) as f32;
+            bias[channel] = normalised(0.0);
+            pad[channel] = normalised(spec.pad);
+        }
+        Self { gain, bias, pad }
+    }
+}
+
 impl Writer {
     pub(super) fn new(isa: Isa, spec: &PreprocessSpec) -> Self {
         let width = spec.width as usize;
-        let normalised = |value: f32, channel: usize| {
-            let (scale, mean, std) =
-                (f64::from(spec.scale), f64::from(spec.mean[channel]), f64::from(spec.std[channel]));
-            ((f64::from(value) * scale - mean) / std) as f32
-        };
         let channels = spec.order.channels();
-        let (mut gain, mut bias, mut pad) = ([0.0; 3], [0.0; 3], [[0; 4]; 3]);
-        for channel in 0..channels {
-            gain[channel] = (f64::from(spec.scale) / f64::from(spec.std[channel])) as f32;
-            bias[channel] = normalised(0.0, channel);
-            pad[channel] = element(spec.dtype, normalised(spec.pad, channel));
-        }
+        let Normalisation { gain, bias, pad } = Normalisation::new(spec);
+        let pad = pad.map(|value| element(spec.dtype, value));
         let rows = StoreRows {
             channels: std::array::from_fn(|_| vec![0.0; width]),
             interleaved: vec![0.0; 3 * width],

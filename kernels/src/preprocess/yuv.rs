@@ -18,6 +18,8 @@ pub(super) trait ToRgb: Number {
     fn yuv(color: ColorDescription) -> Self::Yuv;
     /// A grey frame's range.
     fn grey(color: ColorDescription) -> Self::Grey;
+    /// What a GPU's kernel is told of a YUV or grey frame's colours; floats as bits.
+    fn coefficients(color: ColorDescription, grey: bool) -> [u32; 8];
     /// Red, green and blue of bytes of Y, Cb and Cr.
     fn rgb<const FMA: bool>(yuv: &Self::Yuv, y: u32, cb: u32, cr: u32) -> [Self::Wide; 3];
     /// A grey byte's value.
@@ -66,6 +68,15 @@ impl ToRgb for f32 {
     fn grey(color: ColorDescription) -> ExactGrey {
         let map = color.to_rgb();
         ExactGrey { gain: map.y_gain as f32, bias: (-map.y_gain * map.y_offset) as f32 }
+    }
+
+    fn coefficients(color: ColorDescription, grey: bool) -> [u32; 8] {
+        if grey {
+            let ExactGrey { gain, bias } = Self::grey(color);
+            return [gain, bias, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0].map(f32::to_bits);
+        }
+        let ExactYuv { y_gain, r_cr, g_cb, g_cr, b_cb, bias: [red, green, blue] } = Self::yuv(color);
+        [y_gain, r_cr, g_cb, g_cr, b_cb, red, green, blue].map(f32::to_bits)
     }
 
     #[inline(always)]
@@ -119,6 +130,11 @@ impl ToRgb for u16 {
     }
 
     fn grey(_color: ColorDescription) {}
+
+    fn coefficients(color: ColorDescription, _grey: bool) -> [u32; 8] {
+        let FixedYuv { y_offset, y_gain, r_cr, g_cb, g_cr, b_cb } = Self::yuv(color);
+        [y_offset, y_gain, r_cr, g_cb, g_cr, b_cb, 0, 0].map(i32::cast_unsigned)
+    }
 
     /// No sum reaches 2^30: gains are below 2.2 * 2^20.
     #[inline(always)]

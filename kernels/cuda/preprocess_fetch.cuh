@@ -1,0 +1,55 @@
+// Pixels of one row of a frame, as words whose low three bytes are the components: Y Cb Cr, or R G B, or grey alone.
+//
+// Only what is sampled is read. The lanes of a warp make neighbouring pixels, so that their loads fall into the same lines.
+#pragma once
+#include "preprocess_job.cuh"
+
+INLINE u64 row_of(const Component& component, u32 y) {
+    return component.address + u64(y >> component.y_shift) * component.pitch_bytes;
+}
+
+INLINE u64 offset_of(const Component& component, u32 x) {
+    return u64((x >> component.x_shift) * component.step_bytes);
+}
+
+template <class Taps>
+INLINE void fetch(const Frame& frame, u32 y, const Taps& taps, u32 (&words)[PIXELS]) {
+    const Component& first = frame.components[0];
+    u64 row = row_of(first, y);
+    if (frame.source == SOURCE_WORDS) {
+        u32 even = frame.selectors[0], odd = frame.selectors[1];
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            words[i] = read<u32>(row + offset_of(first, taps.position(i)));
+        }
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            words[i] = __byte_perm(words[i], 0, taps.position(i) & 1 ? odd : even);
+        }
+        return;
+    }
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) {
+        words[i] = read<u8>(row + offset_of(first, taps.position(i)));
+    }
+    if (frame.colour == COLOUR_GREY) return;
+    const Component& second = frame.components[1];
+    row = row_of(second, y);
+    if (frame.source == SOURCE_SEMIPLANAR) {
+        u32 selector = frame.selectors[0];
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            u32 chroma = read<u16>(row + offset_of(second, taps.position(i)));
+            words[i] = __byte_perm(words[i], chroma, selector);
+        }
+        return;
+    }
+    const Component& third = frame.components[2];
+    u64 third_row = row_of(third, y);
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) {
+        u32 low = read<u8>(row + offset_of(second, taps.position(i)));
+        u32 high = read<u8>(third_row + offset_of(third, taps.position(i)));
+        words[i] |= low << 8 | high << 16;
+    }
+}

@@ -1,0 +1,254 @@
+//! What the kernel is told: the structs of kernels/cuda/preprocess_job.cuh, field by field.
+
+use super::super::fetch::{Words, words};
+use super::super::store::Normalisation;
+use super::super::yuv::ToRgb;
+use super::super::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
+use crate::cuda::DeviceAddress;
+use crate::frame::{BayerOrder, FrameView, PixelFormat};
+use crate::geometry::Mapping;
+use crate::tensor::DType;
+
+/// Adjacent pixels that a thread makes: `PIXELS` of the kernel.
+pub(super) const PIXELS: u32 = 4;
+
+const SOURCE_WORDS: u32 = 0;
+const SOURCE_SEMIPLANAR: u32 = 1;
+const SOURCE_BYTES: u32 = 2;
+const SOURCE_MOSAIC: u32 = 3;
+
+const COLOR_YUV: u32 = 0;
+const COLOR_RGB: u32 = 1;
+const COLOR_GREY: u32 = 2;
+
+/// One component of a pixel: where the first pixel's stands, and how far on the others do.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Component {
+    address: u64,
+    pitch_bytes: u32,
+    step_bytes: u32,
+    x_shift: u32,
+    y_shift: u32,
+}
+
+/// A table of source positions: see [`super::tables`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Axis {
+    pub(super) entries: u64,
+    pub(super) stride: u32,
+    pub(super) taps: u32,
+}
+
+/// One frame of a batch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Frame {
+    components: [Component; 3],
+    columns: Axis,
+    rows: Axis,
+    placed: [u32; 4],
+    source: u32,
+    color: u32,
+    selectors: [u32; 2],
+    coefficients: [u32; 8],
+    width: u32,
+    height: u32,
+    red_x: u32,
+    red_y: u32,
+    sample_gain: f32,
+    sample_bytes: u32,
+}
+
+/// What a launch is told beside its frames.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job {
+    out: u64,
+    frames: u64,
+    width: u32,
+    height: u32,
+    groups: u32,
+    exact: u32,
+    dtype: u32,
+    planar: u32,
+    channels: u32,
+    reversed: u32,
+    luma: u32,
+    aligned: u32,
+    gain: [f32; 3],
+    bias: [f32; 3],
+    pad: [f32; 3],
+    /// The size is a multiple of 8.
+    _padding: u32,
+}
+
+// The kernel asserts the same sizes.
+const _: () = assert!(size_of::<Component>() == 24 && size_of::<Axis>() == 16);
+const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
+
+/// Bytes of a frame's description.
+pub(super) const FRAME_BYTES: usize = 192;
+
+/// Where the GPU sees a frame's planes.
+pub(super) type Planes = [(DeviceAddress, usize); 3];
+
+impl Frame {
+    /// `planes` has the address and the pitch of each plane that the format has.
+    pub(super) fn new(
+        sampling: Sampling,
+        frame: &FrameView<'_>,
+        planes: &Planes,
+        mapping: &Mapping,
+        [columns, rows]: [Axis; 2],
+    ) -> Self {
+        let format = frame.format();
+        let color = match format {
+            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 => {
+                COLOR_YUV
+            }
+            PixelFormat::Grey => COLOR_GREY,
+            _ => COLOR_RGB,
+        };
+        let coefficients = match sampling {
+            Sampling::Opencv => u16::coefficients(frame.color(), color == COLOR_GREY),
+            Sampling::Exact => f32::coefficients(frame.color(), color == COLOR_GREY),
+        };
+        let described = Self {
+            columns,
+            rows,
+            placed: mapping.placed(),
+            color,
+            coefficients,
+            width: frame.width(),
+            height: frame.height(),
+            ..Self::default()
+        };
+        described.read_from(format, planes)
+    }
+
+    /// How this format's pixels are read.
+    fn read_from(mut self, format: PixelFormat, planes: &Planes) -> Self {
+        let component = |plane: usize, offset: u32, step_bytes: u32, shifts: (u32, u32)| {
+            let (address, pitch_bytes) = planes[plane];
+            // Pitches are checked to fit.
+            Component {
+                address: address.0 + u64::from(offset),
+                pitch_bytes: pitch_bytes as u32,
+                step_bytes,
+                x_shift: shifts.0,
+                y_shift: shifts.1,
+            }
+        };
+        let aligned = |plane: usize, to: u64| {
+            let (address, pitch_bytes) = planes[plane];
+            (address.0 | pitch_bytes as u64).is_multiple_of(to)
+        };
+        let words = words(format);
+        let [first, second, third] = [words.first, words.second, words.third].map(|bits| bits / 8);
+        let none = Component::default();
+        (self.source, self.components) = match format {
+            PixelFormat::Yuyv | PixelFormat::Uyvy if aligned(0, 4) => {
+                self.selectors = [selector(words), selector(Words { first: words.first + 16, ..words })];
+                (SOURCE_WORDS, [component(0, 0, 4, (1, 0)), none, none])
+            }
+            PixelFormat::Rgba | PixelFormat::Bgra if aligned(0, 4) => {
+                self.selectors = [selector(words); 2];
+                (SOURCE_WORDS, [component(0, 0, 4, (0, 0)), none, none])
+            }
+            PixelFormat::Nv12 | PixelFormat::Nv21 if aligned(1, 2) => {
+                // Chroma is the second operand, whose bytes count from 4; byte 1 of the first is 0.
+                self.selectors[0] = 0x1000 | (third + 3) << 8 | (second + 3) << 4;
+                (SOURCE_SEMIPLANAR, [component(0, 0, 1, (0, 0)), component(1, 0, 2, (1, 1)), none])
+            }
+            PixelFormat::Yuyv | PixelFormat::Uyvy => (
+                SOURCE_BYTES,
+                [component(0, first, 2, (0, 0)), component(0, second, 4, (1, 0)), component(0, third, 4, (1, 0))],
+            ),
+            PixelFormat::Nv12 | PixelFormat::Nv21 => (
+                SOURCE_BYTES,
+                [component(0, 0, 1, (0, 0)), component(1, second - 1, 2, (1, 1)), component(1, third - 1, 2, (1, 1))],
+            ),
+            PixelFormat::I420 => {
+                (SOURCE_BYTES, [component(0, 0, 1, (0, 0)), component(1, 0, 1, (1, 1)), component(2, 0, 1, (1, 1))])
+            }
+            PixelFormat::Rgb | PixelFormat::Bgr | PixelFormat::Rgba | PixelFormat::Bgra => {
+                let step = if matches!(format, PixelFormat::Rgb | PixelFormat::Bgr) { 3 } else { 4 };
+                (SOURCE_BYTES, [first, second, third].map(|offset| component(0, offset, step, (0, 0))))
+            }
+            PixelFormat::Grey => (SOURCE_BYTES, [component(0, 0, 1, (0, 0)), none, none]),
+            PixelFormat::Bayer(order, depth) => {
+                (self.red_x, self.red_y) = match order {
+                    BayerOrder::Rggb => (0, 0),
+                    BayerOrder::Grbg => (1, 0),
+                    BayerOrder::Gbrg => (0, 1),
+                    BayerOrder::Bggr => (1, 1),
+                };
+                self.sample_gain = depth.full_scale_gain();
+                self.sample_bytes = match depth.sample_bytes() {
+                    1 => 1,
+                    _ if aligned(0, 2) => 2,
+                    _ => 0,
+                };
+                (SOURCE_MOSAIC, [component(0, 0, 0, (0, 0)), none, none])
+            }
+        };
+        self
+    }
+}
+
+#[cfg(test)]
+impl Frame {
+    /// How its pixels are read.
+    pub(super) fn source(&self) -> u32 {
+        self.source
+    }
+}
+
+/// `__byte_perm`'s selector of the three components of one word; the fourth byte becomes 0.
+fn selector(words: Words) -> u32 {
+    0x4000 | (words.third / 8) << 8 | (words.second / 8) << 4 | (words.first / 8)
+}
+
+impl Job {
+    /// A launch of `spec`'s kernel; [`Job::at`] says where.
+    pub(super) fn new(spec: &PreprocessSpec) -> Self {
+        let Normalisation { gain, bias, pad } = Normalisation::new(spec);
+        Self {
+            out: 0,
+            frames: 0,
+            width: spec.width,
+            height: spec.height,
+            groups: spec.width.div_ceil(PIXELS),
+            exact: u32::from(spec.sampling == Sampling::Exact),
+            // The spec was checked to have one of these.
+            dtype: match spec.dtype {
+                DType::F16 => 1,
+                DType::U8 => 2,
+                DType::I8 => 3,
+                _ => 0,
+            },
+            planar: u32::from(spec.layout == TensorLayout::Nchw),
+            channels: spec.order.channels() as u32,
+            reversed: u32::from(spec.order == ChannelOrder::Bgr),
+            luma: u32::from(spec.order == ChannelOrder::Grey),
+            aligned: 0,
+            gain,
+            bias,
+            pad,
+            _padding: 0,
+        }
+    }
+
+    /// The same, from the frames described at `frames` into the tensor at `out`.
+    pub(super) fn at(&self, out: DeviceAddress, frames: DeviceAddress) -> Self {
+        let aligned = self.width.is_multiple_of(PIXELS) && out.0.is_multiple_of(16);
+        Self { out: out.0, frames: frames.0, aligned: u32::from(aligned), ..*self }
+    }
+
+    /// Threads for a frame.
+    pub(super) fn threads(&self) -> u32 {
+        self.groups * self.height
+    }
+}

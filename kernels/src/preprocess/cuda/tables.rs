@@ -1,0 +1,88 @@
+//! Which source pixels make which pixel of the tensor, as tables that the kernel reads.
+//!
+//! They are the CPU twin's own ([`super::super::plan`]), so that both sample alike to the last bit, and no GPU has to
+//! compute positions in double precision, at which small ones are slow. A few KB for each frame size.
+
+use super::super::PreprocessSpec;
+use super::super::number::Number;
+use super::super::plan::{self, Plan};
+use super::job::{Axis, PIXELS};
+use crate::geometry::Mapping;
+
+/// A number as the tables hold it.
+pub(super) trait Entry: Number {
+    /// Words of one position: 1, or 2 where the weight has its own.
+    const WORDS: usize;
+    /// Position and weight, and the weight's own word where there is one.
+    fn words(position: u32, weight: Self) -> [u32; 2];
+}
+
+impl Entry for u16 {
+    const WORDS: usize = 1;
+
+    /// Positions are below 2^14, weights at most 2^11.
+    fn words(position: u32, weight: u16) -> [u32; 2] {
+        [position | u32::from(weight) << 16, 0]
+    }
+}
+
+impl Entry for f32 {
+    const WORDS: usize = 2;
+
+    fn words(position: u32, weight: f32) -> [u32; 2] {
+        [position, weight.to_bits()]
+    }
+}
+
+/// How the kernel reads the tables of one frame size.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) mapping: Mapping,
+    /// Taps of a column: 1 where upper ones have no weight anywhere.
+    column_taps: u32,
+}
+
+impl Shape {
+    /// Columns and rows of tables that begin at `address`.
+    pub(super) fn axes<N: Entry>(&self, spec: &PreprocessSpec, address: u64) -> [Axis; 2] {
+        let [columns, rows] = strides(spec);
+        let rows_at = address + (columns * 2 * N::WORDS * 4) as u64;
+        [
+            Axis { entries: address, stride: columns as u32, taps: self.column_taps },
+            Axis { entries: rows_at, stride: rows as u32, taps: 2 },
+        ]
+    }
+}
+
+/// Entries of the columns and of the rows, filled up to whole groups.
+fn strides(spec: &PreprocessSpec) -> [usize; 2] {
+    [spec.width, spec.height].map(|side| side.next_multiple_of(PIXELS) as usize)
+}
+
+/// Bytes of one frame size's tables.
+pub(super) fn size_bytes<N: Entry>(spec: &PreprocessSpec) -> usize {
+    strides(spec).into_iter().sum::<usize>() * 2 * N::WORDS * 4
+}
+
+/// The tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights where
+/// these stand apart. An entry a column or row of the tensor; those beside the picture repeat its nearest.
+pub(super) fn make<N: Entry>(spec: &PreprocessSpec, source: (u32, u32)) -> (Shape, Vec<u8>) {
+    let plan = Plan::<N>::new(spec, source);
+    let [x, y, width, height] = plan.mapping.placed().map(|pixels| pixels as usize);
+    let [columns, rows] = strides(spec);
+    let mut bytes = Vec::with_capacity(size_bytes::<N>(spec));
+    append(&mut bytes, &plan.columns, columns, (x, width));
+    append(&mut bytes, &plan.rows, rows, (y, height));
+    (Shape { mapping: plan.mapping, column_taps: if plan.columns.single { 1 } else { 2 } }, bytes)
+}
+
+fn append<N: Entry>(bytes: &mut Vec<u8>, axis: &plan::Axis<N>, stride: usize, (first, count): (usize, usize)) {
+    for word in 0..N::WORDS {
+        for (positions, weights) in [&axis.low, &axis.high].into_iter().zip(&axis.weights) {
+            for i in 0..stride {
+                let i = i.saturating_sub(first).min(count - 1);
+                bytes.extend(N::words(positions[i], weights[i])[word].to_le_bytes());
+            }
+        }
+    }
+}
