@@ -8,8 +8,11 @@
 #![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
 
 mod cuda;
+mod boxes;
 mod device;
 mod measure;
+mod network;
+mod preprocess;
 mod report;
 mod setup;
 mod table;
@@ -46,6 +49,10 @@ enum RowCommand {
         #[arg(long, hide = true)]
         fault: bool,
     },
+    /// The engine's boxes against the CPU's.
+    Boxes,
+    /// 32 frames at once: against the copy bandwidth and CV-CUDA.
+    Preprocess(preprocess::Peers),
     /// Files that are no engine for this machine, each given to visiond.
     WrongEngine,
     /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
@@ -62,6 +69,8 @@ fn main() -> ExitCode {
     let outcome = match cli.row {
         RowCommand::Device => device::run(&setup, &mut report),
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
+        RowCommand::Boxes => boxes::run(&setup, &mut report),
+        RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::WrongEngine => wrong_engine::run(&setup, &mut report),
         RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };

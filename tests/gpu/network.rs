@@ -1,0 +1,38 @@
+//! The sample network as the rows use it: loaded, with its card, as detector.
+
+use std::path::Path;
+
+use visiond_engine::card::Card;
+use visiond_engine::detector::{Detector, Limits};
+use visiond_engine::engine::{Engine, EngineOptions};
+
+use crate::report::Failure;
+use crate::setup::Setup;
+
+/// A network with its card.
+pub struct Network {
+    /// The network.
+    pub engine: Engine,
+    card: Card,
+}
+
+impl Network {
+    /// The network at `path`, an engine or an ONNX file, with the card that stands beside the ONNX file.
+    pub fn load(setup: &Setup, path: &Path) -> Result<Self, Failure> {
+        let engine = Engine::load(path, &options(setup))?;
+        let card = setup.arguments.model.with_extension("toml");
+        let card = Card::for_model(path, Some(&card), engine.metadata(), engine.inputs(), engine.outputs())?;
+        Ok(Self { engine, card })
+    }
+
+    /// A detector that shows what scores `threshold` or more.
+    pub fn detector(&self, threshold: f32) -> Result<Detector, Failure> {
+        let limits = Limits { score_threshold: Some(threshold), ..Limits::default() };
+        Ok(Detector::new(&self.engine, &self.card, &limits)?)
+    }
+}
+
+/// How engines are opened here.
+pub fn options(_setup: &Setup) -> EngineOptions {
+    EngineOptions::default()
+}
