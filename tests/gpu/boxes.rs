@@ -55,7 +55,11 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         Ok(())
     })?;
     let counted = answers.iter().flatten().filter(|seen| seen.score >= COUNTS_FROM).count();
-    report.note(ROW, "reference", format!("{}: {} frames, {counted} detections", cpu.engine.backend_description(), answers.len()));
+    report.note(
+        ROW,
+        "reference",
+        format!("{}: {} frames, {counted} detections", cpu.engine.backend_description(), answers.len()),
+    );
 
     for (name, path, bounds) in &engines {
         let Some(path) = path else {
