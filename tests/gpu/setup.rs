@@ -12,9 +12,6 @@ use crate::report::Failure;
 /// Where things are; `tests/gpu/run` gives all of them.
 #[derive(Args, Clone)]
 pub struct Arguments {
-    /// Folder of the TensorRT library.
-    #[arg(long, global = true, value_name = "DIR")]
-    pub tensorrt: Option<PathBuf>,
     /// The network, as ONNX.
     #[arg(long, global = true, value_name = "FILE", default_value = "config/models/nanodet-g-416.onnx")]
     pub model: PathBuf,
@@ -65,10 +62,20 @@ impl Setup {
         self.arguments.visiond.as_deref().ok_or_else(|| Failure::Broken("no visiond was given (--visiond)".to_owned()))
     }
 
-    /// Tells a `visiond` where the TensorRT library is.
-    pub fn name_library(&self, command: &mut Command) {
-        if let Some(folder) = &self.arguments.tensorrt {
-            command.env("LD_LIBRARY_PATH", folder);
+    /// Gives what a row's own processes need to their command lines.
+    pub fn pass_on(&self, command: &mut Command) {
+        let arguments = &self.arguments;
+        let paths = [
+            ("--engine", &arguments.engine),
+            ("--engine-fp16", &arguments.engine_fp16),
+            ("--frames", &arguments.frames),
+            ("--visiond", &arguments.visiond),
+        ];
+        command.arg("--model").arg(&arguments.model);
+        for (name, path) in paths {
+            if let Some(path) = path {
+                command.arg(name).arg(path);
+            }
         }
     }
 }

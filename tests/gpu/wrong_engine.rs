@@ -66,7 +66,6 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         fs::set_permissions(&path, fs::Permissions::from_mode(if case.readable { 0o644 } else { 0o000 }))?;
         let mut command = Command::new(&visiond);
         command.arg("detect").arg("--model").arg(&path).arg("--card").arg(&card).arg(&picture);
-        setup.name_library(&mut command);
         // SAFETY: geteuid takes and touches nothing.
         if !case.readable && unsafe { libc::geteuid() } == 0 {
             command.uid(NOBODY).gid(NOBODY).env("HOME", "/nonexistent");
