@@ -7,8 +7,8 @@
 
 #![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
 
-mod cuda;
 mod boxes;
+mod cuda;
 mod device;
 mod measure;
 mod network;
