@@ -20,6 +20,8 @@ pub enum Exit {
     Output = 6,
     /// The GPU failed in a way that only a new process recovers from.
     Gpu = 7,
+    /// Two networks that were compared do not agree.
+    Differs = 8,
 }
 
 impl Exit {
@@ -35,7 +37,8 @@ Exit status:
   6  an output (file, socket, disk, pipe) cannot be written; without a
      message when it is standard output and its reader has gone (| head)
   7  the GPU failed in a way that only a new process recovers from: start
-     it again, as systemd does";
+     it again, as systemd does
+  8  two networks that were compared do not agree (verify)";
 
     /// The number that the shell sees.
     pub const fn code(self) -> u8 {

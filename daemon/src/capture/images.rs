@@ -225,6 +225,11 @@ fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
     if may_come { SourceError::transient(message) } else { SourceError::permanent(message) }
 }
 
+/// The pictures of a folder in natural order.
+pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(list(folder)?.into_iter().map(|(path, _)| path).collect())
+}
+
 /// The pictures of a folder in natural order. A file that goes away meanwhile is left out, as is a hidden one.
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
     let mut files = Vec::new();

@@ -5,7 +5,7 @@ pub mod clock;
 mod command;
 mod ffprobe;
 pub mod frame;
-mod images;
+pub mod images;
 #[cfg(test)]
 mod leak_tests;
 mod pace;

@@ -3,7 +3,7 @@
 //! One thread reads and decodes, this one looks and prints, so that a video costs the longer of the two. Whatever is wrong
 //! with one file is said, and the others are still looked at.
 
-mod feed;
+pub(super) mod feed;
 mod pictures;
 mod report;
 

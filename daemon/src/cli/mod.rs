@@ -10,7 +10,9 @@ mod machine;
 mod models;
 mod network;
 mod probe;
+mod progress;
 mod run;
+mod verify;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -76,6 +78,7 @@ enum Command {
     Probe(probe::Args),
     Inspect(inspect::Args),
     Bench(bench::Args),
+    Verify(verify::Args),
     Completions(completions::Args),
 }
 
@@ -149,6 +152,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Probe(args)) => probe::run(args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Bench(args)) => bench::run(args),
+        Some(Command::Verify(args)) => verify::run(args),
         Some(Command::Completions(args)) => completions::run(args),
     }
 }

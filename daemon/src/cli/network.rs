@@ -47,18 +47,21 @@ impl Network {
 
     /// The same, for a command that cannot go on without.
     pub fn required_detector(&self) -> Result<Detector, CliError> {
-        self.detector().map_err(|error| {
-            let exit = match error {
-                DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
-                // Card or limits ask for what the network has not.
-                _ => Exit::Config,
-            };
-            CliError::new(exit, format!("model {}: {error}", self.name))
-        })
+        self.detector().map_err(|error| detector_error(&format_args!("model {}", self.name), &error))
     }
 
     /// What messages say of it.
     pub fn facts(&self) -> ModelFacts {
         ModelFacts { name: self.name.clone(), sha256: self.engine.file().sha256.clone() }
     }
+}
+
+/// Why a network cannot detect, with its exit status.
+pub fn detector_error(name: &dyn std::fmt::Display, error: &DetectorError) -> CliError {
+    let exit = match error {
+        DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
+        // Card or limits ask for what the network has not.
+        _ => Exit::Config,
+    };
+    CliError::new(exit, format!("{name}: {error}"))
 }

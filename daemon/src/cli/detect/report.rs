@@ -3,18 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::escape;
+use crate::cli::progress::Progress;
 use crate::cli::{CliError, complain};
-use crate::logging::{clear_live_line, has_terminal, live_line};
+use crate::logging::clear_live_line;
 use crate::publish::message::{DetectionMessage, Message};
-
-/// How often the live line is drawn.
-const LIVE_EVERY: Duration = Duration::from_millis(200);
-
-/// How often a line is written where standard error is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The widest that a column gets for a long name; longer ones push their row aside.
 const WIDEST: usize = 48;
@@ -28,7 +23,7 @@ pub struct Report {
     /// Rows on the terminal and a live line must not mix.
     out_is_terminal: bool,
     started: Instant,
-    told: Instant,
+    progress: Progress,
     files: u64,
     frames: u64,
     detections: u64,
@@ -54,7 +49,7 @@ impl Report {
             header_printed: false,
             out_is_terminal: io::stdout().is_terminal(),
             started: now,
-            told: now,
+            progress: Progress::new(),
             files: 0,
             frames: 0,
             detections: 0,
@@ -94,7 +89,7 @@ impl Report {
     pub fn end(&self) -> Result<(), CliError> {
         clear_live_line();
         let took = self.started.elapsed();
-        if self.frames > 1 && (has_terminal() || took >= LINE_EVERY) {
+        if self.frames > 1 && Progress::was_long(took) {
             let plural = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
             complain(&format!(
                 "{}, {}, {} in {:.1} s ({:.1} frames/s)",
@@ -109,19 +104,11 @@ impl Report {
     }
 
     fn progress(&mut self, sequence: u64) {
-        let every = if has_terminal() { LIVE_EVERY } else { LINE_EVERY };
-        if self.told.elapsed() < every {
-            return;
-        }
-        self.told = Instant::now();
         let Current { name, started, frames } = &self.current;
-        let rate = *frames as f64 / started.elapsed().as_secs_f64().max(1e-3);
-        let text = format!("{name}: frame {sequence}, {rate:.1} frames/s");
-        if has_terminal() {
-            live_line(&text);
-        } else {
-            complain(&text);
-        }
+        self.progress.tell(|| {
+            let rate = *frames as f64 / started.elapsed().as_secs_f64().max(1e-3);
+            format!("{name}: frame {sequence}, {rate:.1} frames/s")
+        });
     }
 
     fn rows(&mut self, message: &Message, is_video: bool) -> String {

@@ -1,0 +1,44 @@
+//! How far a long command is: a live line on a terminal, a line now and then elsewhere.
+
+use std::time::{Duration, Instant};
+
+use super::complain;
+use crate::logging::{has_terminal, live_line};
+
+/// How often the live line is drawn.
+const LIVE_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a line is written where standard error is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Tells how far it is, not too often.
+#[derive(Debug)]
+pub struct Progress {
+    told: Instant,
+}
+
+impl Progress {
+    /// Something begins.
+    pub fn new() -> Self {
+        Self { told: Instant::now() }
+    }
+
+    /// Tells `text` where it is time to.
+    pub fn tell(&mut self, text: impl FnOnce() -> String) {
+        let terminal = has_terminal();
+        if self.told.elapsed() < if terminal { LIVE_EVERY } else { LINE_EVERY } {
+            return;
+        }
+        self.told = Instant::now();
+        if terminal {
+            live_line(&text());
+        } else {
+            complain(&text());
+        }
+    }
+
+    /// Whether what took so long deserves a last word.
+    pub fn was_long(took: Duration) -> bool {
+        has_terminal() || took >= LINE_EVERY
+    }
+}

@@ -1,0 +1,170 @@
+//! `visiond verify`: two builds of a network, compared as a user would.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use visiond_tests::{assert_no_panic, backends, model, root, run, stderr, video};
+
+const CONFIG: i32 = 3;
+const MODEL: i32 = 4;
+const INPUT: i32 = 5;
+const DIFFERS: i32 = 8;
+
+fn verify(first: &Path, second: &Path, options: &[&str]) -> Output {
+    let files = [first, second].map(|path| path.as_os_str().to_owned());
+    let output = run([OsString::from("verify")].into_iter().chain(files).chain(options.iter().map(OsString::from)));
+    assert_no_panic(&stderr(&output));
+    output
+}
+
+fn media() -> String {
+    root().join("tests/media").display().to_string()
+}
+
+/// A number in protobuf's base 128, and what follows it.
+fn varint(bytes: &[u8]) -> (usize, usize) {
+    let end = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap();
+    let number = bytes[..=end].iter().rev().fold(0, |number, byte| number << 7 | usize::from(byte & 0x7f));
+    (number, end + 1)
+}
+
+/// Calls `found` with each field of type "bytes" and its number; the bytes may be changed.
+fn each_field(message: &mut [u8], found: &mut dyn FnMut(usize, &mut [u8])) {
+    let mut at = 0;
+    while at < message.len() {
+        let (tag, length) = varint(&message[at..]);
+        at += length;
+        let (number, length) = match tag & 7 {
+            1 => (0, 8),
+            5 => (0, 4),
+            _ => varint(&message[at..]),
+        };
+        at += length;
+        if tag & 7 == 2 {
+            found(tag >> 3, &mut message[at..at + number]);
+            at += number;
+        }
+    }
+}
+
+/// The sample network in a folder of its own, its card beside it, with only the bits `kept` of every large weight (they are f16).
+fn perturbed(folder: &Path, kept: u16) -> PathBuf {
+    const GRAPH: usize = 7;
+    const INITIALIZER: usize = 5;
+    const RAW_DATA: usize = 9;
+    let mut bytes = fs::read(model()).unwrap();
+    let mut changed = 0;
+    each_field(&mut bytes, &mut |number, graph| {
+        if number == GRAPH {
+            each_field(graph, &mut |number, tensor| {
+                if number == INITIALIZER {
+                    each_field(tensor, &mut |number, data| {
+                        // Smaller ones may be shapes.
+                        if number == RAW_DATA && data.len() > 4096 {
+                            for weight in data.as_chunks_mut::<2>().0 {
+                                *weight = (u16::from_le_bytes(*weight) & kept).to_le_bytes();
+                            }
+                            changed += 1;
+                        }
+                    });
+                }
+            });
+        }
+    });
+    assert!(changed > 10, "{changed} weights were changed");
+    let path = folder.join("perturbed.onnx");
+    fs::write(&path, bytes).unwrap();
+    fs::copy(model().with_extension("toml"), path.with_extension("toml")).unwrap();
+    path
+}
+
+#[test]
+fn two_engines_of_one_network_agree() {
+    for backend in backends() {
+        let options = ["--images", &media(), "--backend-a", backend, "--backend-b", "rten", "--json"];
+        let output = verify(&model(), &model(), &options);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["agree"], true);
+        assert_eq!(report["pictures"], 3);
+        assert_eq!(report["outputs"][0]["name"], "output");
+        assert!(report["outputs"][0]["max_abs"].as_f64().unwrap() < 1e-3);
+        assert_eq!(report["detections"]["matched"], 3);
+        assert!(report["detections"]["min_iou"]["value"].as_f64().unwrap() > 0.999);
+        assert_eq!(report["classes"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn a_video_is_looked_at_too() {
+    let video = video().display().to_string();
+    let options = ["--video", &video, "--max-frames", "5", "--every", "2", "--backend-b", "rten"];
+    let output = verify(&model(), &model(), &options);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("3 pictures") && text.contains("they agree"), "{text}");
+}
+
+#[test]
+fn a_network_that_sees_otherwise_is_told_by_the_exit_status_and_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let slightly = perturbed(folder.path(), 0xffc0);
+    let output = verify(&model(), &slightly, &["--images", &media(), "--min-cosine", "0.999999"]);
+    assert_eq!(output.status.code(), Some(DIFFERS), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("they do not agree:") && text.contains("differ by"), "{text}");
+    assert!(text.contains("output output has a cosine of 0.9"), "{text}");
+    // What is allowed is the user's choice.
+    let lax = ["--min-iou", "0.5", "--max-score-difference", "0.5", "--max-unmatched", "1", "--images", &media()];
+    assert!(verify(&model(), &slightly, &lax).status.success());
+    let broken = perturbed(folder.path(), 0);
+    let output = verify(&model(), &broken, &["--images", &media(), "--json"]);
+    assert_eq!(output.status.code(), Some(DIFFERS));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["agree"], false);
+    assert!(report["detections"]["missing"].as_u64().unwrap() > 0);
+    assert!(report["reasons"][0].as_str().unwrap().contains("missing"));
+}
+
+#[test]
+fn networks_that_cannot_be_compared_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.onnx");
+    fs::copy(model(), &other).unwrap();
+    let card = fs::read_to_string(model().with_extension("toml")).unwrap();
+    fs::write(other.with_extension("toml"), card.replace("\"bgr\"", "\"rgb\"")).unwrap();
+    let output = verify(&model(), &other, &["--images", &media()]);
+    assert_eq!(output.status.code(), Some(MODEL));
+    assert!(stderr(&output).contains("`order` is bgr in the first and rgb in the second"), "{}", stderr(&output));
+
+    // The card of the one serves for the other, too.
+    fs::remove_file(other.with_extension("toml")).unwrap();
+    assert!(verify(&other, &model(), &["--images", &media()]).status.success());
+    assert!(verify(&model(), &other, &["--images", &media()]).status.success());
+    let output = verify(&other, &other, &["--images", &media()]);
+    assert_eq!(output.status.code(), Some(CONFIG), "{}", stderr(&output));
+}
+
+#[test]
+fn pictures_that_show_nothing_prove_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = folder.path().display().to_string();
+    let output = verify(&model(), &model(), &["--images", &images]);
+    assert_eq!(output.status.code(), Some(INPUT));
+    assert!(stderr(&output).contains("has no picture in it"), "{}", stderr(&output));
+    fs::write(folder.path().join("grey.ppm"), b"P6 2 2 255\n\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80").unwrap();
+    let output = verify(&model(), &model(), &["--images", &images]);
+    assert_eq!(output.status.code(), Some(INPUT));
+    assert!(stderr(&output).contains("neither network sees anything"), "{}", stderr(&output));
+    // A picture that cannot be read is told, the others are compared.
+    fs::write(folder.path().join("broken.png"), b"\x89PNG\r\n\x1a\nrubbish").unwrap();
+    let output = verify(&model(), &model(), &["--images", &images, "--images", &media()]);
+    assert_eq!(output.status.code(), Some(INPUT));
+    assert!(stderr(&output).contains("broken.png"), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("4 pictures"));
+}
