@@ -5,10 +5,12 @@ use std::io;
 use std::path::PathBuf;
 
 use visiond_kernels::buffer::BufferError;
+use visiond_kernels::cuda::CudaError;
 use visiond_kernels::tensor::DType;
 
 use super::{Backend, TensorInfo, dims_text};
 use crate::tensorrt::TensorRtError;
+use crate::tensorrt::plan::PlanError;
 
 /// A network could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -213,12 +215,26 @@ pub enum EngineError {
     /// TensorRT is not there, does not serve, or refuses.
     #[error(transparent)]
     TensorRt(#[from] TensorRtError),
+    /// An engine's file is no engine, or not for what is here.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A call of CUDA's failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
     /// No memory for a tensor.
     #[error(transparent)]
     Buffer(#[from] BufferError),
 }
 
 impl EngineError {
+    /// Whether the process has lost the GPU, so that only a new process can go on.
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Self::Cuda(error) => error.is_sticky(),
+            _ => false,
+        }
+    }
+
     /// The shape asked for is not one that `info` allows.
     pub(crate) fn shape(info: &TensorInfo, asked: &[usize], reason: impl Into<String>) -> Self {
         Self::Shape {

@@ -58,6 +58,61 @@ pub enum TensorRtError {
         /// What it says, or the likeliest cause.
         reason: String,
     },
+    /// An engine of the time before named tensors.
+    #[error(
+        "the engine was built from a network with an implicit batch, as UFF and Caffe models were: export the network to ONNX \
+         and build it with `visiond build`"
+    )]
+    ImplicitBatch,
+    /// A tensor's elements are of a type that is neither fed nor read.
+    #[error(
+        "the engine's tensor `{name}` is {found}, which visiond neither feeds nor reads: build it with inputs and outputs in \
+         FP32, FP16, INT8, UINT8, INT32, INT64 or BOOL"
+    )]
+    DataType {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        found: String,
+    },
+    /// A tensor's elements do not lie one behind the other.
+    #[error(
+        "the engine's tensor `{name}` is laid out as {found}, which visiond neither feeds nor reads: build it with linear \
+         inputs and outputs, as `visiond build` does (with trtexec, leave out --inputIOFormats and --outputIOFormats)"
+    )]
+    Format {
+        /// The tensor.
+        name: String,
+        /// The layout in TensorRT's words.
+        found: String,
+    },
+    /// A name that the engine does not know.
+    #[error("the engine has no tensor `{name}` that goes in or out")]
+    UnknownTensor {
+        /// The name.
+        name: String,
+    },
+    /// An input's shape was not chosen.
+    #[error("the engine's input `{name}` has no shape yet: set the input's size in the model card or `input_shapes`")]
+    ShapeOpen {
+        /// The input.
+        name: String,
+    },
+    /// An output's shape is known only after the run.
+    #[error(
+        "the engine's output `{name}` has as many elements as it finds objects, which visiond does not read: export the network \
+         without its own suppression (Ultralytics: nms=False), or with a fixed number of boxes"
+    )]
+    DependsOnData {
+        /// The output.
+        name: String,
+    },
+    /// A tensor in host memory was to be given an address on the GPU.
+    #[error("the engine's tensor `{name}` holds numbers for shapes, which are in host memory: run it in a session")]
+    OnHost {
+        /// The tensor.
+        name: String,
+    },
     /// A call was refused.
     #[error("{version} could not {doing}: {}", sentence(.reported))]
     Refused {

@@ -6,11 +6,21 @@
 
 pub(crate) mod abi;
 pub(crate) mod callback;
+mod context;
+mod engine;
 pub mod error;
+mod file;
+mod inspector;
 pub mod library;
 pub(crate) mod logger;
+pub mod plan;
+mod profiler;
 pub(crate) mod recorder;
 
 pub use abi::{Layout, Version};
+pub use context::TrtContext;
+pub use engine::{Direction, Scratch, ShapeLimits, SharedScratch, TrtEngine, TrtTensor};
 pub use error::TensorRtError;
 pub use library::Library;
+pub use profiler::LayerTime;
+pub use recorder::{ErrorCode, Reported};

@@ -1,0 +1,248 @@
+//! One context of an engine: shapes, addresses, runs.
+
+use std::ffi::{CString, c_char, c_void};
+use std::fmt;
+use std::sync::Arc;
+
+use visiond_kernels::cuda::{CudaStream, DeviceAddress};
+
+use super::abi::runtime::{Context as ContextClass, Engine as EngineClass};
+use super::abi::{Layout, Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
+use super::engine::{Direction, Scratch, TrtEngine, TrtTensor};
+use super::error::TensorRtError;
+use super::profiler::{LayerTime, Profiler};
+use super::recorder::Recorder;
+use crate::engine::EngineError;
+
+/// `ExecutionContextAllocationStrategy`: memory of its own, or the caller's.
+const OWN_MEMORY: i32 = 0;
+const CALLERS_MEMORY: i32 = 2;
+
+/// One context of an engine. Contexts of one engine share its weights and may run at the same time, each on a stream of its
+/// own, unless they share scratch memory.
+pub struct TrtContext {
+    // In the order in which they must go.
+    context: Owned<ContextClass>,
+    recorder: Arc<Recorder>,
+    _scratch: Scratch,
+    engine: Arc<TrtEngine>,
+}
+
+impl TrtContext {
+    pub(super) fn new(engine: Arc<TrtEngine>, scratch: Scratch) -> Result<Self, EngineError> {
+        let abi = engine.abi();
+        let own = matches!(scratch, Scratch::Own);
+        // SAFETY: the engine lives and makes nothing else meanwhile; the numbers are strategies that these layouts have.
+        let context = engine.make(|object| unsafe {
+            let raw = match (abi.layout, own) {
+                (Layout::V8, true) => call!(object, EngineClass::CREATE_CONTEXT_8())?,
+                (Layout::V8 | Layout::V10, false) => call!(object, EngineClass::CREATE_CONTEXT_WITHOUT_MEMORY())?,
+                (_, true) => call!(object, EngineClass::CREATE_CONTEXT(OWN_MEMORY))?,
+                (_, false) => call!(object, EngineClass::CREATE_CONTEXT(CALLERS_MEMORY))?,
+            };
+            // What it needs to live, the engine, is kept beside it and goes after it.
+            Owned::from_raw(raw, abi).ok_or_else(|| engine.refused("make a context of the engine"))
+        })?;
+        let recorder = Recorder::new(abi.layout);
+        // SAFETY: the recorder has the layout's virtuals and goes after the context.
+        unsafe { call!(context.get(), ContextClass::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
+        if let Scratch::Shared(shared) = &scratch {
+            let (address, len) = (shared.buffer.address().0 as *mut c_void, shared.buffer.len());
+            if len < engine.scratch_bytes() {
+                return Err(engine.refused("use scratch memory of another, smaller engine").into());
+            }
+            // SAFETY: the memory is as large as the engine wants, aligned by CUDA to 256 bytes, and goes after the context.
+            unsafe {
+                if ContextClass::SET_DEVICE_MEMORY_V2.is_in(abi) {
+                    call!(context.get(), ContextClass::SET_DEVICE_MEMORY_V2(address, len as i64))?;
+                } else {
+                    call!(context.get(), ContextClass::SET_DEVICE_MEMORY(address))?;
+                }
+            }
+        }
+        Ok(Self { context, recorder, _scratch: scratch, engine })
+    }
+
+    /// The engine that it is of.
+    pub fn engine(&self) -> &Arc<TrtEngine> {
+        &self.engine
+    }
+
+    fn refused(&self, doing: impl Into<String>) -> TensorRtError {
+        let version = self.engine.library().version();
+        TensorRtError::Refused { version, doing: doing.into(), reported: self.recorder.take() }
+    }
+
+    fn tensor(&self, name: &str) -> Result<(&TrtTensor, &CString), TensorRtError> {
+        let unknown = || TensorRtError::UnknownTensor { name: name.to_owned() };
+        Ok((self.engine.tensor(name).ok_or_else(unknown)?, self.engine.c_name(name)?))
+    }
+
+    /// Chooses the shape of an input.
+    pub fn set_input_shape(&mut self, name: &str, shape: &[usize]) -> Result<(), EngineError> {
+        self.engine.device().bind()?;
+        let (_, c_name) = self.tensor(name)?;
+        let sizes: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+        let context = self.context.get();
+        let refused = || self.refused(format!("take {shape:?} as the shape of `{name}`"));
+        // SAFETY: the context lives; name and dimensions outlive the call; of the two methods a layout has the one with its
+        // `Dims`.
+        let taken = unsafe {
+            if ContextClass::SET_INPUT_SHAPE_8.is_in(self.engine.abi()) {
+                let dims = dims_32(&sizes).ok_or_else(refused)?;
+                call!(context, ContextClass::SET_INPUT_SHAPE_8(c_name.as_ptr(), &dims))?
+            } else {
+                let dims = dims_64(&sizes).ok_or_else(refused)?;
+                call!(context, ContextClass::SET_INPUT_SHAPE(c_name.as_ptr(), &dims))?
+            }
+        };
+        if taken { Ok(()) } else { Err(refused().into()) }
+    }
+
+    /// Works out the outputs' shapes; an error names what is missing for it.
+    pub fn infer_shapes(&mut self) -> Result<(), EngineError> {
+        self.engine.device().bind()?;
+        let mut missing: [*const c_char; 8] = [std::ptr::null(); 8];
+        // SAFETY: the context lives; the array has as many entries as said and outlives the call.
+        let count = unsafe {
+            call!(self.context.get(), ContextClass::INFER_SHAPES(missing.len() as i32, missing.as_mut_ptr()))
+        }?;
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: TensorRT filled entries with names that live as long as the engine; the others are null.
+        let names: Vec<String> = missing.iter().map(|name| unsafe { super::callback::text(*name) }).collect();
+        let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).map(|name| format!("`{name}`")).collect();
+        let doing = match names.is_empty() {
+            true => "work out the outputs' shapes".to_owned(),
+            false => format!("work out the outputs' shapes without shape and numbers of {}", names.join(", ")),
+        };
+        Err(self.refused(doing).into())
+    }
+
+    /// The shape that a tensor has now: of an output, once every input has its shape.
+    pub fn shape(&self, name: &str) -> Result<Vec<usize>, EngineError> {
+        let (tensor, c_name) = self.tensor(name)?;
+        let context = self.context.get();
+        // SAFETY: as in `set_input_shape`.
+        let sizes = unsafe {
+            if ContextClass::TENSOR_SHAPE_8.is_in(self.engine.abi()) {
+                sizes_of_32(call!(context, ContextClass::TENSOR_SHAPE_8(c_name.as_ptr()))?)
+            } else {
+                sizes_of_64(call!(context, ContextClass::TENSOR_SHAPE(c_name.as_ptr()))?)
+            }
+        };
+        let sizes = sizes.ok_or_else(|| self.refused(format!("tell the shape of `{name}`")))?;
+        let shape: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
+        Ok(shape.ok_or_else(|| match tensor.direction {
+            Direction::Input => TensorRtError::ShapeOpen { name: name.to_owned() },
+            Direction::Output => TensorRtError::DependsOnData { name: name.to_owned() },
+        })?)
+    }
+
+    /// As [`TrtContext::shape`].
+    pub fn output_shape(&self, name: &str) -> Result<Vec<usize>, EngineError> {
+        self.shape(name)
+    }
+
+    /// Tells where a tensor is on the GPU. What is there is read or written by [`TrtContext::enqueue`].
+    pub fn set_address(&mut self, name: &str, address: DeviceAddress) -> Result<(), EngineError> {
+        if self.tensor(name)?.0.on_host {
+            return Err(TensorRtError::OnHost { name: name.to_owned() }.into());
+        }
+        self.set_any_address(name, address.0 as *mut c_void)
+    }
+
+    /// Tells where the numbers of a tensor that is in host memory are. Inputs are read when shapes are worked out.
+    ///
+    /// # Safety
+    /// `numbers` has room for the tensor, and stays until another address is given or the context is gone.
+    pub(super) unsafe fn set_host_address(&mut self, name: &str, numbers: *mut u8) -> Result<(), EngineError> {
+        self.set_any_address(name, numbers.cast())
+    }
+
+    fn set_any_address(&mut self, name: &str, address: *mut c_void) -> Result<(), EngineError> {
+        self.engine.device().bind()?;
+        let (_, c_name) = self.tensor(name)?;
+        // SAFETY: the context lives; the name outlives the call, which only notes the address of a tensor on the GPU, and may
+        // read one in host memory (`set_host_address`).
+        let taken = unsafe { call!(self.context.get(), ContextClass::SET_TENSOR_ADDRESS(c_name.as_ptr(), address)) }?;
+        if taken { Ok(()) } else { Err(self.refused(format!("take an address for `{name}`")).into()) }
+    }
+
+    /// Chooses the profile that the shapes are within. Every input's shape is open again afterwards.
+    ///
+    /// Two contexts of an engine of TensorRT 8 may not use the same profile at once.
+    pub fn set_profile(&mut self, profile: usize, stream: &CudaStream) -> Result<(), EngineError> {
+        self.engine.device().bind()?;
+        let index = i32::try_from(profile).unwrap_or(i32::MAX);
+        // SAFETY: context and stream live; the work that is queued is waited for before this returns.
+        let taken = unsafe { call!(self.context.get(), ContextClass::SET_PROFILE(index, stream.raw())) }?;
+        stream.synchronize()?;
+        let profiles = self.engine.profiles();
+        if taken { Ok(()) } else { Err(self.refused(format!("use profile {profile} of {profiles}")).into()) }
+    }
+
+    /// Queues a run; returns without waiting.
+    ///
+    /// # Safety
+    /// Every tensor's address was set to memory of its size that lives until the run is done, in a captured graph as long as
+    /// that is launched; no other context that shares its scratch memory runs meanwhile, nor this one on another stream.
+    pub unsafe fn enqueue(&mut self, stream: &CudaStream) -> Result<(), EngineError> {
+        self.engine.device().bind()?;
+        // SAFETY: context and stream live; the rest is the caller's promise.
+        let queued = unsafe { call!(self.context.get(), ContextClass::ENQUEUE(stream.raw())) }?;
+        if queued {
+            return Ok(());
+        }
+        let refused = self.refused("run the network");
+        // A kernel's fault loses the process its GPU: then that is the error. Within a capture the call itself is refused.
+        match stream.synchronize() {
+            Err(error) if error.is_sticky() => Err(error.into()),
+            _ => Err(refused.into()),
+        }
+    }
+
+    /// Runs once and tells how long each layer took. Waits for the run.
+    ///
+    /// # Safety
+    /// As [`TrtContext::enqueue`]. The stream is not being captured.
+    pub unsafe fn profile(&mut self, stream: &CudaStream) -> Result<Vec<LayerTime>, EngineError> {
+        let profiler = Profiler::new(self.engine.abi().layout);
+        let context = self.context.get();
+        // SAFETY: the context lives; the profiler has the layout's virtuals and lives until it is taken away below.
+        unsafe { call!(context, ContextClass::SET_PROFILER(profiler.as_ptr())) }?;
+        // SAFETY: the caller's promise.
+        let ran = unsafe { self.enqueue(stream) }.and_then(|()| Ok(stream.synchronize()?));
+        // SAFETY: as above; null takes the profiler away.
+        unsafe { call!(context, ContextClass::SET_PROFILER(std::ptr::null_mut())) }?;
+        ran?;
+        Ok(profiler.take())
+    }
+
+    /// Names the context in NVIDIA's tools, and has TensorRT mark its layers there.
+    pub fn set_name(&mut self, name: &str) -> Result<(), EngineError> {
+        let Ok(name) = CString::new(name) else { return Ok(()) };
+        // SAFETY: the context lives and copies the name.
+        unsafe { call!(self.context.get(), ContextClass::SET_NAME(name.as_ptr())) }?;
+        Ok(())
+    }
+
+    pub(super) fn object(&self) -> super::abi::Object<ContextClass> {
+        self.context.get()
+    }
+}
+
+impl Drop for TrtContext {
+    fn drop(&mut self) {
+        if let Err(error) = self.engine.device().bind() {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl fmt::Debug for TrtContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrtContext({:?})", self.engine)
+    }
+}

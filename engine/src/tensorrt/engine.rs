@@ -1,0 +1,376 @@
+//! A loaded engine: its tensors and profiles, and contexts of it.
+
+use std::ffi::{CString, c_void};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use visiond_kernels::cuda::{Device, DeviceBuffer};
+use visiond_kernels::tensor::DType;
+
+use super::abi::runtime::{Engine as EngineClass, Runtime};
+use super::abi::{Abi, Owned, call, sizes_of_32, sizes_of_64};
+use super::callback::text;
+use super::context::TrtContext;
+use super::error::TensorRtError;
+use super::library::Library;
+use super::recorder::Recorder;
+use crate::engine::EngineError;
+
+/// Which way a tensor goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Fed by the caller.
+    Input,
+    /// Written by the run.
+    Output,
+}
+
+/// A tensor that goes into an engine or comes out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrtTensor {
+    /// Name.
+    pub name: String,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape; `None` is a size chosen at run time.
+    pub shape: Vec<Option<usize>>,
+    /// Whether its elements are in host memory: numbers that shapes are computed from.
+    pub on_host: bool,
+    /// How its elements lie, in TensorRT's words.
+    pub format: String,
+    /// For inputs: the shapes that each profile allows.
+    pub limits: Vec<ShapeLimits>,
+}
+
+/// The shapes of an input that a profile allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShapeLimits {
+    /// The least of each size.
+    pub min: Vec<usize>,
+    /// The sizes that the engine was tuned for.
+    pub opt: Vec<usize>,
+    /// The most of each size.
+    pub max: Vec<usize>,
+}
+
+/// Where a context keeps what it computes on the way.
+#[derive(Debug, Clone)]
+pub enum Scratch {
+    /// In memory of its own.
+    Own,
+    /// In memory that contexts share which never run at the same time.
+    Shared(Arc<SharedScratch>),
+}
+
+/// Memory that contexts of an engine share.
+#[derive(Debug)]
+pub struct SharedScratch {
+    pub(super) buffer: DeviceBuffer,
+}
+
+/// An engine, loaded onto a GPU.
+pub struct TrtEngine {
+    // In the order in which they must go: an engine before its runtime, both before the recorder that they call.
+    engine: Owned<EngineClass>,
+    _runtime: Owned<Runtime>,
+    recorder: Arc<Recorder>,
+    library: &'static Library,
+    device: Arc<Device>,
+    tensors: Vec<TrtTensor>,
+    names: Vec<CString>,
+    name: String,
+    profiles: usize,
+    layers: usize,
+    scratch_bytes: usize,
+    /// Held while a context or inspector is made: an engine makes one at a time.
+    making: Mutex<()>,
+}
+
+// SAFETY: TensorRT allows an engine's methods on several threads at once, but for those that make contexts, which take
+// `making`; everything else does not change after the engine was loaded.
+unsafe impl Sync for TrtEngine {}
+
+impl TrtEngine {
+    /// Loads the engine in `plan`, which is an engine as TensorRT wrote it, with nothing around it.
+    pub fn load(library: &'static Library, device: &Arc<Device>, plan: &[u8]) -> Result<Arc<Self>, EngineError> {
+        device.bind()?;
+        let runtime = library.create_runtime()?;
+        let recorder = Recorder::new(library.abi().layout);
+        let engine = deserialize(library, &runtime, &recorder, plan)?;
+        let mut loaded = Self {
+            engine,
+            _runtime: runtime,
+            recorder,
+            library,
+            device: device.clone(),
+            tensors: Vec::new(),
+            names: Vec::new(),
+            name: String::new(),
+            profiles: 0,
+            layers: 0,
+            scratch_bytes: 0,
+            making: Mutex::new(()),
+        };
+        loaded.describe()?;
+        Ok(Arc::new(loaded))
+    }
+
+    /// Asks the engine for all that does not change.
+    fn describe(&mut self) -> Result<(), TensorRtError> {
+        let engine = self.engine.get();
+        let abi = self.abi();
+        // SAFETY: the engine lives; the getters take nothing and change nothing; `text` copies before anything else is called.
+        let (count, profiles, layers, name) = unsafe {
+            let implicit = EngineClass::IMPLICIT_BATCH.is_in(abi) && call!(engine, EngineClass::IMPLICIT_BATCH())?;
+            if implicit {
+                return Err(TensorRtError::ImplicitBatch);
+            }
+            (
+                call!(engine, EngineClass::IO_TENSORS())?,
+                call!(engine, EngineClass::PROFILES())?,
+                call!(engine, EngineClass::LAYERS())?,
+                text(call!(engine, EngineClass::NAME())?),
+            )
+        };
+        self.profiles = usize::try_from(profiles).unwrap_or(0).max(1);
+        self.layers = usize::try_from(layers).unwrap_or(0);
+        self.name = name;
+        // SAFETY: as above.
+        self.scratch_bytes = unsafe {
+            if EngineClass::DEVICE_MEMORY_SIZE_V2.is_in(abi) {
+                usize::try_from(call!(engine, EngineClass::DEVICE_MEMORY_SIZE_V2())?).unwrap_or(0)
+            } else {
+                call!(engine, EngineClass::DEVICE_MEMORY_SIZE())?
+            }
+        };
+        for index in 0..count {
+            // SAFETY: as above; the index is below the count.
+            let name = unsafe { text(call!(engine, EngineClass::IO_TENSOR_NAME(index))?) };
+            let c_name =
+                CString::new(name.as_str()).map_err(|_| TensorRtError::UnknownTensor { name: name.clone() })?;
+            let tensor = self.tensor_of(name, &c_name)?;
+            self.tensors.push(tensor);
+            self.names.push(c_name);
+        }
+        Ok(())
+    }
+
+    fn tensor_of(&self, name: String, c_name: &CString) -> Result<TrtTensor, TensorRtError> {
+        let engine = self.engine.get();
+        let c_name = c_name.as_ptr();
+        // SAFETY: the engine lives, and the name is one of its tensors' and outlives the calls, which change nothing.
+        let (mode, dtype, location, format, format_text) = unsafe {
+            (
+                call!(engine, EngineClass::TENSOR_MODE(c_name))?,
+                call!(engine, EngineClass::TENSOR_DATA_TYPE(c_name))?,
+                call!(engine, EngineClass::TENSOR_LOCATION(c_name))?,
+                call!(engine, EngineClass::TENSOR_FORMAT(c_name))?,
+                text(call!(engine, EngineClass::TENSOR_FORMAT_TEXT(c_name))?),
+            )
+        };
+        let direction = match mode {
+            1 => Direction::Input,
+            2 => Direction::Output,
+            _ => return Err(TensorRtError::UnknownTensor { name }),
+        };
+        let dtype = match dtype {
+            0 => DType::F32,
+            1 => DType::F16,
+            2 => DType::I8,
+            3 => DType::I32,
+            4 => DType::Bool,
+            5 => DType::U8,
+            8 => DType::I64,
+            other => return Err(TensorRtError::DataType { name, found: data_type_name(other) }),
+        };
+        // kLINEAR; in every other format the elements do not lie as the shape has it.
+        if format != 0 {
+            return Err(TensorRtError::Format { name, found: format_text });
+        }
+        let shape = self.engine_shape(c_name)?.ok_or_else(|| TensorRtError::UnknownTensor { name: name.clone() })?;
+        let shape: Vec<Option<usize>> = shape.into_iter().map(|size| usize::try_from(size).ok()).collect();
+        let mut limits = Vec::new();
+        if direction == Direction::Input {
+            for profile in 0..self.profiles {
+                let of = |selector| self.profile_shape(c_name, profile as i32, selector);
+                let (min, opt, max) = (of(0)?, of(1)?, of(2)?);
+                // Where nothing is open there may be no profile, and TensorRT answers with nothing.
+                let fixed = || shape.iter().map(|size| size.unwrap_or(0)).collect::<Vec<_>>();
+                limits.push(ShapeLimits {
+                    min: min.unwrap_or_else(fixed),
+                    opt: opt.unwrap_or_else(fixed),
+                    max: max.unwrap_or_else(fixed),
+                });
+            }
+        }
+        Ok(TrtTensor { name, direction, dtype, shape, on_host: location == 1, format: format_text, limits })
+    }
+
+    fn engine_shape(&self, name: *const std::ffi::c_char) -> Result<Option<Vec<i64>>, TensorRtError> {
+        let engine = self.engine.get();
+        // SAFETY: the engine lives, the name outlives the call, and of the two methods a layout has the one with its `Dims`.
+        unsafe {
+            if EngineClass::TENSOR_SHAPE_8.is_in(self.abi()) {
+                Ok(sizes_of_32(call!(engine, EngineClass::TENSOR_SHAPE_8(name))?))
+            } else {
+                Ok(sizes_of_64(call!(engine, EngineClass::TENSOR_SHAPE(name))?))
+            }
+        }
+    }
+
+    fn profile_shape(
+        &self,
+        name: *const std::ffi::c_char,
+        profile: i32,
+        selector: i32,
+    ) -> Result<Option<Vec<usize>>, TensorRtError> {
+        let engine = self.engine.get();
+        // SAFETY: as in `engine_shape`; the profile is below their number, the selector is kMIN, kOPT or kMAX.
+        let sizes = unsafe {
+            if EngineClass::PROFILE_SHAPE_8.is_in(self.abi()) {
+                sizes_of_32(call!(engine, EngineClass::PROFILE_SHAPE_8(name, profile, selector))?)
+            } else {
+                sizes_of_64(call!(engine, EngineClass::PROFILE_SHAPE(name, profile, selector))?)
+            }
+        };
+        Ok(sizes.and_then(|sizes| sizes.into_iter().map(|size| usize::try_from(size).ok()).collect()))
+    }
+
+    /// A new context.
+    pub fn context(self: &Arc<Self>, scratch: Scratch) -> Result<TrtContext, EngineError> {
+        TrtContext::new(self.clone(), scratch)
+    }
+
+    /// Memory for contexts that never run at the same time.
+    pub fn shared_scratch(&self) -> Result<Scratch, EngineError> {
+        let buffer = DeviceBuffer::new(&self.device, self.scratch_bytes)?;
+        Ok(Scratch::Shared(Arc::new(SharedScratch { buffer })))
+    }
+
+    /// What goes in and what comes out, in the engine's order.
+    pub fn tensors(&self) -> &[TrtTensor] {
+        &self.tensors
+    }
+
+    /// The tensor of a name.
+    pub fn tensor(&self, name: &str) -> Option<&TrtTensor> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
+    /// The network's name; mostly empty.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many profiles it has, at least 1.
+    pub fn profiles(&self) -> usize {
+        self.profiles
+    }
+
+    /// How many layers were left after fusing.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
+    /// Memory that a context needs for what it computes on the way.
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch_bytes
+    }
+
+    /// The GPU that it was loaded onto.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The library that runs it.
+    pub fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    pub(super) fn abi(&self) -> Abi {
+        self.library.abi()
+    }
+
+    /// The C name of a tensor.
+    pub(super) fn c_name(&self, name: &str) -> Result<&CString, TensorRtError> {
+        let index = self.tensors.iter().position(|tensor| tensor.name == name);
+        let index = index.ok_or_else(|| TensorRtError::UnknownTensor { name: name.to_owned() })?;
+        Ok(&self.names[index])
+    }
+
+    /// Calls `make` with the engine while nothing else is made of it.
+    pub(super) fn make<T>(
+        &self,
+        make: impl FnOnce(super::abi::Object<EngineClass>) -> Result<T, TensorRtError>,
+    ) -> Result<T, EngineError> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.device.bind()?;
+        Ok(make(self.engine.get())?)
+    }
+
+    /// The error for a call that was refused, with what was reported.
+    pub(super) fn refused(&self, doing: impl Into<String>) -> TensorRtError {
+        TensorRtError::Refused { version: self.library.version(), doing: doing.into(), reported: self.recorder.take() }
+    }
+}
+
+impl Drop for TrtEngine {
+    fn drop(&mut self) {
+        if let Err(error) = self.device.bind() {
+            log::warn!("{error}");
+        }
+    }
+}
+
+impl fmt::Debug for TrtEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrtEngine({} tensors, {} layers, {})", self.tensors.len(), self.layers, self.library.version())
+    }
+}
+
+/// Makes an engine of a plan. Needs no GPU to fail.
+pub(super) fn deserialize(
+    library: &Library,
+    runtime: &Owned<Runtime>,
+    recorder: &Recorder,
+    plan: &[u8],
+) -> Result<Owned<EngineClass>, TensorRtError> {
+    let abi = library.abi();
+    let runtime = runtime.get();
+    super::logger::take_errors();
+    // SAFETY: the runtime lives; the recorder has the layout's virtuals and, as the caller sees to, outlives runtime and
+    // engine. The plan outlives the call, which copies what it keeps. Engines with code of their own in them are allowed: an
+    // engine is trusted as a program is, whichever way its code is stored.
+    let raw = unsafe {
+        call!(runtime, Runtime::SET_ERROR_RECORDER(recorder.as_ptr()))?;
+        if Runtime::SET_HOST_CODE_ALLOWED.is_in(abi) {
+            call!(runtime, Runtime::SET_HOST_CODE_ALLOWED(true))?;
+        }
+        let (start, len) = (plan.as_ptr().cast::<c_void>(), plan.len());
+        if Runtime::DESERIALIZE_8.is_in(abi) {
+            call!(runtime, Runtime::DESERIALIZE_8(start, len, std::ptr::null_mut()))?
+        } else {
+            call!(runtime, Runtime::DESERIALIZE(start, len))?
+        }
+    };
+    // SAFETY: `raw` is what the runtime gave for an engine, and ours.
+    unsafe { Owned::from_raw(raw, abi) }.ok_or_else(|| TensorRtError::Refused {
+        version: library.version(),
+        doing: "load the engine".to_owned(),
+        reported: recorder.take(),
+    })
+}
+
+/// TensorRT's name for an element type.
+fn data_type_name(number: i32) -> String {
+    match number {
+        6 => "FP8".to_owned(),
+        7 => "BF16".to_owned(),
+        9 => "INT4".to_owned(),
+        10 => "FP4".to_owned(),
+        11 => "E8M0".to_owned(),
+        other => format!("type {other}"),
+    }
+}
