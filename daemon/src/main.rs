@@ -1,6 +1,7 @@
 //! visiond: a camera goes in, detections come out.
 
 mod annotate;
+mod cache;
 mod capture;
 mod cli;
 mod config;
@@ -13,7 +14,10 @@ mod systemd;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: the first statement of `main`: no other thread has been started.
-    unsafe { visiond_engine::onnx::silence_telemetry() };
+    // SAFETY: the first statements of `main`: no other thread has been started.
+    unsafe {
+        visiond_engine::onnx::silence_telemetry();
+        cache::keep_kernels();
+    }
     cli::main()
 }

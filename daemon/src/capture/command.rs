@@ -9,19 +9,20 @@ use std::{io, sync::Arc};
 use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
 
+use super::buffers::Buffers;
 use super::child::{self, Child, Filled};
 use super::clock::{self, Clock};
 use super::frame::Frame;
 use super::pipe::{PipeFrames, ReadFrame};
 use super::source::{LossCause, Next, Source, SourceError};
 use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
-use crate::config::types::{BufferConfig, CommandConfig, CommandContainer};
+use crate::config::types::{CommandConfig, CommandContainer};
 use crate::pipeline::stop::Stop;
 
 /// The source of `type = "command"`.
 pub struct CommandSource {
     config: CommandConfig,
-    buffers: BufferConfig,
+    buffers: Buffers,
     label: String,
     clock: Arc<dyn Clock>,
     /// `None` between two runs of the program.
@@ -48,7 +49,7 @@ impl CommandSource {
     pub fn open(
         config: &CommandConfig,
         name: &str,
-        buffers: &BufferConfig,
+        buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let program = config.command.first().map_or("", String::as_str);

@@ -39,7 +39,7 @@ fn raw(script: &str, format: PixelFormat, width: u32, height: u32) -> CommandCon
 }
 
 fn open(config: &CommandConfig) -> Result<CommandSource, SourceError> {
-    CommandSource::open(config, "test", &BufferConfig { memory: None, count: 3 }, Arc::new(SystemClock))
+    CommandSource::open(config, "test", &Buffers::host(3), Arc::new(SystemClock))
 }
 
 fn frame(source: &mut CommandSource) -> Frame {

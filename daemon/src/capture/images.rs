@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::buffers::Buffers;
 use super::clock::{self, Clock};
 use super::frame::FramePool;
 use super::pace::Pacer;
 use super::picture::Loader;
 use super::source::{LossCause, Next, Source, SourceError};
-use crate::config::types::{BufferConfig, ImagesConfig};
+use crate::config::types::ImagesConfig;
 use crate::pipeline::stop::Stop;
 
 /// Endings of names that a folder is read for, in lower case. The content decides how each is read.
@@ -69,7 +70,7 @@ impl ImagesSource {
     pub fn open(
         config: &ImagesConfig,
         name: &str,
-        buffers: &BufferConfig,
+        buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let path = config.path.display();
@@ -85,7 +86,7 @@ impl ImagesSource {
             config: config.clone(),
             is_folder: metadata.is_dir(),
             // Pictures differ in size: each buffer grows to what it has to hold.
-            pool: super::pool(buffers, 0)?,
+            pool: buffers.pool(0)?,
             loader: Loader::new(),
             pacer,
             clock,

@@ -23,7 +23,7 @@ fn config(path: &Path) -> ImagesConfig {
 }
 
 fn open(config: &ImagesConfig, clock: Arc<dyn Clock>) -> Result<ImagesSource, SourceError> {
-    ImagesSource::open(config, "test", &BufferConfig { memory: None, count: 3 }, clock)
+    ImagesSource::open(config, "test", &Buffers::host(3), clock)
 }
 
 fn picture(folder: &TempDir, name: &str, width: u32) -> PathBuf {

@@ -35,7 +35,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
     for round in 0..11 {
         for source in &sources {
             let stop = Stop::new().unwrap();
-            let buffers = BufferConfig { memory: None, count: 3 };
+            let buffers = Buffers::host(3);
             let mut open = open(source, "test", &buffers).unwrap();
             assert!(matches!(open.next(&stop).unwrap(), Next::Frame(_)), "{source:?}");
             stop.raise();

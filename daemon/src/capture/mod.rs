@@ -1,5 +1,6 @@
 //! Where frames come from: cameras, video and picture files, programs, a test pattern.
 
+mod buffers;
 mod child;
 pub mod clock;
 mod command;
@@ -19,15 +20,13 @@ mod y4m;
 
 use std::sync::Arc;
 
+pub use self::buffers::Buffers;
 use self::clock::SystemClock;
-use self::frame::FramePool;
 use self::source::{Source, SourceError};
-use visiond_kernels::buffer::Memory;
-
-use crate::config::types::{BufferConfig, SourceConfig};
+use crate::config::types::SourceConfig;
 
 /// Opens a source and makes its buffers. `name` is the camera's, for the log.
-pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result<Box<dyn Source>, SourceError> {
+pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<dyn Source>, SourceError> {
     let clock = Arc::new(SystemClock);
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
@@ -36,9 +35,4 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &BufferConfig) -> Result
         SourceConfig::Images(config) => Ok(Box::new(images::ImagesSource::open(config, name, buffers, clock)?)),
         SourceConfig::V4l2(config) => Ok(Box::new(v4l2::V4l2Source::open(config, name, buffers, clock)?)),
     }
-}
-
-/// The buffers of a source whose frames have `bytes` bytes.
-fn pool(buffers: &BufferConfig, bytes: usize) -> Result<FramePool, SourceError> {
-    FramePool::new(&Memory::host(), buffers.count, bytes).map_err(|error| SourceError::transient(error.to_string()))
 }

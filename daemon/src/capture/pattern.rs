@@ -9,11 +9,12 @@ use std::sync::Arc;
 use visiond_kernels::color::{ColorDescription, ColorMatrix};
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 
+use super::buffers::Buffers;
 use super::clock::{self, Clock};
 use super::frame::{Frame, FramePool};
 use super::pace::Pacer;
 use super::source::{LossCause, Next, Source, SourceError};
-use crate::config::types::{BufferConfig, PatternConfig};
+use crate::config::types::PatternConfig;
 use crate::pipeline::stop::Stop;
 
 /// Cells of the frame's number: one a bit, the lowest first.
@@ -40,14 +41,14 @@ pub struct PatternSource {
 
 impl PatternSource {
     /// Prepares the rows and the buffers.
-    pub fn open(config: &PatternConfig, buffers: &BufferConfig, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
+    pub fn open(config: &PatternConfig, buffers: &Buffers, clock: Arc<dyn Clock>) -> Result<Self, SourceError> {
         let painter = Painter::new(config.format, config.width, config.height)
             .map_err(|error| SourceError::permanent(format!("cannot draw the pattern: {error}")))?;
         if !(config.fps.is_finite() && config.fps > 0.0) {
             let message = format!("cannot draw the pattern at {} frames per second: fps must be above 0", config.fps);
             return Err(SourceError::permanent(message));
         }
-        let pool = super::pool(buffers, painter.layout.size_bytes())?;
+        let pool = buffers.pool(painter.layout.size_bytes())?;
         Ok(Self {
             painter,
             pool,
@@ -259,8 +260,8 @@ mod tests {
         PatternConfig { width, height, fps: 30.0, format, max_frames: None }
     }
 
-    fn buffers() -> BufferConfig {
-        BufferConfig { memory: None, count: 3 }
+    fn buffers() -> Buffers {
+        Buffers::host(3)
     }
 
     fn counter(frame: &Frame, first: usize, step: usize) -> u32 {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use visiond_kernels::frame::FrameLayout;
 
+use super::buffers::Buffers;
 use super::child::{Child, Filled};
 use super::frame::{FramePool, PooledBuffer};
 use super::source::SourceError;
-use crate::config::types::{BufferConfig, Pace};
+use crate::config::types::Pace;
 use crate::pipeline::stop::Stop;
 
 /// What came of reading one frame.
@@ -39,8 +40,8 @@ pub struct PipeFrames {
 
 impl PipeFrames {
     /// Makes the buffers.
-    pub fn new(layout: FrameLayout, buffers: &BufferConfig, pace: Pace) -> Result<Self, SourceError> {
-        Ok(Self { layout, pool: super::pool(buffers, layout.size_bytes())?, discarded: Vec::new(), pace })
+    pub fn new(layout: FrameLayout, buffers: &Buffers, pace: Pace) -> Result<Self, SourceError> {
+        Ok(Self { layout, pool: buffers.pool(layout.size_bytes())?, discarded: Vec::new(), pace })
     }
 
     /// Reads the next frame. At pace fastest it waits for a buffer, else the frame is dropped when there is none.

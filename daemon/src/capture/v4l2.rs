@@ -21,10 +21,11 @@ use visiond_kernels::jpeg::JpegDecoder;
 use self::device::{Capabilities, Filled, Node, Stream};
 use self::negotiate::Agreed;
 use self::sequence::{Place, Sequence};
+use super::buffers::Buffers;
 use super::clock::{self, Clock};
 use super::frame::{Frame, FramePool, Instant, Timestamp};
 use super::source::{LossCause, Next, Source, SourceError};
-use crate::config::types::{BufferConfig, CameraFormat, V4l2Config};
+use crate::config::types::{CameraFormat, V4l2Config};
 use crate::pipeline::stop::{Stop, Wake};
 
 /// Buffers asked of the driver: one being filled, one being copied, and two for when this thread comes late.
@@ -51,7 +52,7 @@ impl V4l2Source {
     pub fn open(
         config: &V4l2Config,
         name: &str,
-        buffers: &BufferConfig,
+        buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let label = format!("camera {name}");
@@ -65,7 +66,7 @@ impl V4l2Source {
         })?;
         check(config, &capabilities)?;
         let Agreed { format, layout, fps } = negotiate::negotiate(&node, config, &label)?;
-        let pool = super::pool(buffers, layout.size_bytes())?;
+        let pool = buffers.pool(layout.size_bytes())?;
         let stream = Stream::start(node, DRIVER_BUFFERS).map_err(|error| unstarted(config, &error))?;
         let jpeg = (format == CameraFormat::Mjpeg).then(JpegDecoder::new);
         if jpeg.is_none() && stream.buffer_bytes() < least_bytes(&layout) {

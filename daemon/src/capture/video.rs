@@ -16,6 +16,7 @@ use std::time::Duration;
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
+use super::buffers::Buffers;
 use super::child::{self, Child};
 use super::clock::{self, Clock};
 use super::ffprobe::{self, ProbeFailure, VideoInfo};
@@ -23,7 +24,7 @@ use super::frame::Frame;
 use super::pace::Pacer;
 use super::pipe::{PipeFrames, ReadFrame};
 use super::source::{LossCause, Next, Source, SourceError};
-use crate::config::types::{BufferConfig, Pace, VideoConfig, VideoPixels};
+use crate::config::types::{Pace, VideoConfig, VideoPixels};
 use crate::pipeline::stop::Stop;
 
 /// The rate of a file that does not tell its own.
@@ -35,7 +36,7 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 /// The source of `type = "video"`.
 pub struct VideoSource {
     config: VideoConfig,
-    buffers: BufferConfig,
+    buffers: Buffers,
     label: String,
     clock: Arc<dyn Clock>,
     /// `None` until the video was looked at: at once for a file, with the first frame for a stream, which may take long.
@@ -61,7 +62,7 @@ impl VideoSource {
     pub fn open(
         config: &VideoConfig,
         name: &str,
-        buffers: &BufferConfig,
+        buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let mut source = Self {

@@ -38,13 +38,13 @@ fn config(url: &str) -> VideoConfig {
 }
 
 fn open(config: &VideoConfig) -> Result<VideoSource, SourceError> {
-    VideoSource::open(config, "test", &BufferConfig { memory: None, count: 3 }, Arc::new(SystemClock))
+    VideoSource::open(config, "test", &Buffers::host(3), Arc::new(SystemClock))
 }
 
 /// Every outcome up to the end or an error.
 fn read_all(config: &VideoConfig) -> (Vec<Frame>, u64, Option<SourceError>) {
     let stop = Stop::new().unwrap();
-    let count = BufferConfig { memory: None, count: 100 };
+    let count = Buffers::host(100);
     let mut source = VideoSource::open(config, "test", &count, Arc::new(SystemClock)).unwrap();
     let (mut frames, mut lost) = (Vec::new(), 0);
     loop {

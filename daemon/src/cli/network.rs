@@ -1,8 +1,12 @@
 //! A model made ready: its file, what runs it, its card; and the exit status of whatever is wrong with one of them.
 
+use std::sync::Arc;
+
 use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorError, Limits};
 use visiond_engine::engine::Engine;
+
+use visiond_kernels::cuda::Device;
 
 use super::CliError;
 use crate::config::types::{EngineConfig, ModelConfig};
@@ -48,6 +52,11 @@ impl Network {
     /// The same, for a command that cannot go on without.
     pub fn required_detector(&self) -> Result<Detector, CliError> {
         self.detector().map_err(|error| detector_error(&format_args!("model {}", self.name), &error))
+    }
+
+    /// The GPU that runs it, where one does.
+    pub fn device(&self) -> Option<&Arc<Device>> {
+        None
     }
 
     /// What messages say of it.

@@ -146,8 +146,10 @@ fn numbered(path: &mut PathBuf, number: usize) {
 prop_compose! {
     fn config()(
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
-        engine in (word(), of(path()), 0..=1024_usize)
-            .prop_map(|(backend, onnxruntime_library, threads)| EngineConfig { backend, onnxruntime_library, threads }),
+        engine in (word(), of(path()), of(path()), 0..=63_u32, 0..=1024_usize)
+            .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads)| {
+                EngineConfig { backend, onnxruntime_library, tensorrt_library, gpu, threads }
+            }),
         buffers in (word(), 3..=32_usize).prop_map(|(memory, count)| BufferConfig { memory, count }),
         status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
             .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),

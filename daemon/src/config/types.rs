@@ -79,6 +79,11 @@ section! {
         /// ONNX Runtime's library. Without it the environment variable ORT_DYLIB_PATH is asked, then the usual places are
         /// searched.
         onnxruntime_library: Option<PathBuf> as path() => optional(r#""/usr/lib/libonnxruntime.so""#),
+        /// TensorRT's library, for `.engine` files. Without it the environment variable VISIOND_TENSORRT_LIBRARY is asked, then
+        /// the usual places are searched.
+        tensorrt_library: Option<PathBuf> as path() => optional(r#""/usr/lib/aarch64-linux-gnu/libnvinfer.so.10""#),
+        /// The GPU that runs `.engine` files, by the number that `visiond probe` shows; a Jetson has one, 0.
+        gpu: u32 as whole(0..=63) => default(0),
         /// Threads of one run of a network; 0 takes every core. Fewer leave room for decoding and other programs.
         threads: usize as whole(0..=1024) => default(0),
     }
@@ -114,7 +119,9 @@ impl EngineConfig {
 section! {
     /// `[buffers]`
     pub struct BufferConfig {
-        /// Kind of memory. "host" is ordinary memory; "auto" is what suits the engine, which is "host" for those on the CPU.
+        /// Kind of memory for networks on the GPU. "mapped" is pinned memory that the GPU reads in place, "managed" memory that
+        /// the driver moves to whoever touches it, "host" ordinary memory, from which each frame is copied; "auto" is
+        /// "mapped" where the GPU can. Networks on the CPU always have "host".
         memory: Option<MemoryKind> as word() => default(None),
         /// Buffers of a camera: one being filled, one waiting, one in the lane, one being drawn.
         count: usize as whole(3..=32) => default(4),
@@ -460,7 +467,8 @@ words!(LevelFilter: "off" = Self::Off, "error" = Self::Error, "warn" = Self::War
     "debug" = Self::Debug, "trace" = Self::Trace);
 words!(LogTarget: "auto" = Self::Auto, "stderr" = Self::Stderr, "journal" = Self::Journal);
 words!(BackendChoice: "auto" = Self::Auto, "onnxruntime" = Self::OnnxRuntime, "rten" = Self::Rten);
-words!(Option<MemoryKind>: "auto" = None, "host" = Some(MemoryKind::Host));
+words!(Option<MemoryKind>: "auto" = None, "mapped" = Some(MemoryKind::Mapped),
+    "managed" = Some(MemoryKind::Managed), "host" = Some(MemoryKind::Host));
 words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
 words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);

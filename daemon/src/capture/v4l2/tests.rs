@@ -15,7 +15,7 @@ fn at(path: impl Into<PathBuf>) -> V4l2Config {
 
 fn refusal(config: &V4l2Config) -> SourceError {
     let clock = Arc::new(SimulatedClock::default());
-    V4l2Source::open(config, "door", &BufferConfig::default(), clock).err().unwrap()
+    V4l2Source::open(config, "door", &Buffers::default(), clock).err().unwrap()
 }
 
 #[test]

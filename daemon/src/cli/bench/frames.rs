@@ -4,11 +4,11 @@ use std::path::Path;
 
 use visiond_kernels::buffer::Memory;
 
-use crate::capture;
 use crate::capture::frame::{Frame, FramePool};
 use crate::capture::source::{Next, Source, SourceError};
+use crate::capture::{self, Buffers};
 use crate::cli::CliError;
-use crate::config::types::{BufferConfig, ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
+use crate::config::types::{ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
 use crate::exit::Exit;
 use crate::pipeline::stop::Stop;
 
@@ -30,7 +30,7 @@ impl Supply {
     pub fn open(name: &str, frames: u64) -> Result<Self, CliError> {
         let most = frames.min(FRAMES);
         let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, error))?;
-        let source = capture::open(&source(name, most), "bench", &BufferConfig::default()).map_err(input)?;
+        let source = capture::open(&source(name, most), "bench", &Buffers::default()).map_err(input)?;
         Ok(Self { source, name: name.to_owned(), stop, most })
     }
 

@@ -9,8 +9,8 @@ use std::sync::mpsc::SyncSender;
 use super::escape;
 use crate::capture::frame::Frame;
 use crate::capture::source::{LossCause, Next, SourceError};
-use crate::capture::{self, picture};
-use crate::config::types::{BufferConfig, Pace, SourceConfig, VideoConfig};
+use crate::capture::{self, Buffers, picture};
+use crate::config::types::{Pace, SourceConfig, VideoConfig};
 use crate::pipeline::stop::Stop;
 
 /// Enough of a file to know a picture by.
@@ -87,7 +87,7 @@ impl Feeder {
         let url = path.to_string_lossy().into_owned();
         let name: Arc<str> = url.as_str().into();
         let video = VideoConfig { url, pace: Pace::Fastest, max_frames: self.max_frames, ..VideoConfig::default() };
-        let source = capture::open(&SourceConfig::Video(video), &name, &BufferConfig::default());
+        let source = capture::open(&SourceConfig::Video(video), &name, &Buffers::default());
         let mut source = match source {
             Ok(source) => source,
             Err(error) => return Ok(Err(error)),

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::annotate::annotator::Annotator;
-use crate::capture;
+use crate::capture::{self, Buffers};
 use crate::cli::CliError;
 use crate::cli::network::Network;
-use crate::config::types::{BufferConfig, CameraConfig, Config, ModelConfig, Pace, SourceConfig};
+use crate::config::types::{CameraConfig, Config, ModelConfig, Pace, SourceConfig};
 use crate::exit::Exit;
 use crate::pipeline::inbox::Delivery;
 use crate::pipeline::supervisor::{CameraPlan, LanePlan};
@@ -55,7 +55,10 @@ impl Plan {
         log::info!("model {}: {} on {backend}", model.name, model.path.display());
         let detector = network.required_detector()?;
         let facts = Arc::new(network.facts());
-        let cameras = cameras.iter().map(|camera| self.camera(camera, &config.buffers)).collect::<Result<_, _>>()?;
+        let buffers = Buffers::new(&config.buffers, network.device())
+            .map_err(|error| CliError::new(Exit::Config, format!("buffers.memory: {error}")))?;
+        log::info!("model {}: frames in {}", model.name, buffers.describe());
+        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers)).collect::<Result<_, _>>()?;
         self.lanes.push(LanePlan {
             model: facts,
             network: Box::new(detector),
@@ -66,7 +69,7 @@ impl Plan {
         Ok(())
     }
 
-    fn camera(&mut self, camera: &CameraConfig, buffers: &BufferConfig) -> Result<CameraPlan, CliError> {
+    fn camera(&mut self, camera: &CameraConfig, buffers: &Buffers) -> Result<CameraPlan, CliError> {
         let name: Arc<str> = camera.name.as_str().into();
         let annotator = match &camera.annotate {
             None => None,
