@@ -12,7 +12,9 @@ mod cuda;
 mod device;
 mod measure;
 mod network;
+mod pixels;
 mod preprocess;
+mod preprocess_speed;
 mod report;
 mod setup;
 mod table;
@@ -53,6 +55,10 @@ enum RowCommand {
     Boxes,
     /// 32 frames at once: against the copy bandwidth and CV-CUDA.
     Preprocess(preprocess::Peers),
+    /// The CUDA preprocess against the CPU twin.
+    Pixels,
+    /// How long the CUDA preprocess takes.
+    PreprocessSpeed,
     /// Files that are no engine for this machine, each given to visiond.
     WrongEngine,
     /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
@@ -71,6 +77,8 @@ fn main() -> ExitCode {
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
         RowCommand::Boxes => boxes::run(&setup, &mut report),
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
+        RowCommand::Pixels => pixels::run(&setup, &mut report),
+        RowCommand::PreprocessSpeed => preprocess_speed::run(&setup, &mut report),
         RowCommand::WrongEngine => wrong_engine::run(&setup, &mut report),
         RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };
