@@ -117,7 +117,7 @@ pub fn measure(
     }
     let times = times.split_off(1);
     let times = Samples::new(times);
-    Ok(Speed { median_us: times.median(), best_us: times.best(), whole_bytes: (bytes.len() + each) * frames, tensor })
+    Ok(Speed { median_us: times.median(), best_us: times.best(), whole_bytes: (bytes.len() + each) * frames })
 }
 
 /// The row: no demands, the script's `preprocess` row compares with the device's copies and with CV-CUDA.
