@@ -8,6 +8,7 @@
 //! - [`jpeg`]: a compressed picture into a frame.
 //! - [`filter`]: of raw outputs, the candidates that pass.
 //! - [`nms`]: many overlapping boxes into few.
+//! - [`nvtx`]: ranges that Nsight Systems shows.
 //!
 //! This crate knows no network and no camera.
 
@@ -19,6 +20,7 @@ pub mod frame;
 pub mod geometry;
 pub mod jpeg;
 pub mod nms;
+pub mod nvtx;
 mod pixel_format;
 pub mod preprocess;
 pub mod stream;

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_kernels::nvtx;
+
 use super::network::Network;
 use super::{CliError, default_model, print, print_json};
 use crate::capture::frame::Frame;
@@ -168,13 +170,20 @@ impl Bench {
         let fail =
             |error: &dyn std::fmt::Display| CliError::new(Exit::Model, format!("model {}: {error}", self.facts.name));
         let begin = Instant::now();
+        let range = nvtx::range(c"preprocess");
         let view = frame.view().map_err(|error| fail(&error))?;
         let flight = self.detector.begin(&[view]).map_err(|error| fail(&error))?;
         let loaded = Instant::now();
+        drop(range);
+        let range = nvtx::range(c"engine");
         self.detector.finish(flight).map_err(|error| fail(&error))?;
         let inferred = Instant::now();
+        drop(range);
+        let range = nvtx::range(c"filter");
         self.detector.detections(flight, 0, &mut self.found).map_err(|error| fail(&error))?;
         let found = Instant::now();
+        drop(range);
+        let _range = nvtx::range(c"publish");
         let label = |class| self.detector.label(class);
         let message = Message::new(&self.camera, &self.facts, frame, Timings::default(), &self.found, label);
         std::hint::black_box(message.to_line());

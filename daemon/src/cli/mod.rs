@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use log::LevelFilter;
+use visiond_kernels::nvtx;
 
 use crate::config::parse_word;
 use crate::config::types::BackendChoice;
@@ -127,6 +128,7 @@ pub fn main() -> ExitCode {
         }
     };
     logging::start(Verbosity { level: cli.log_level, steps: steps(cli.verbose) - steps(cli.quiet) });
+    nvtx::start();
     // The panic hook has told what happened; threads and children end with the process.
     let nothing_to_add = |_| Err(CliError { message: String::new(), exit: Exit::Failure });
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(cli))).unwrap_or_else(nothing_to_add);

@@ -14,6 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use visiond_kernels::nvtx;
+
 use super::backoff::Backoff;
 use super::inbox::{Inbox, Put};
 use super::lane::Arrival;
@@ -190,7 +192,10 @@ impl Camera {
     fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
         let base = memory.next_sequence;
         let error = loop {
-            match source.next(&self.stop) {
+            let range = nvtx::range(c"capture");
+            let next = source.next(&self.stop);
+            drop(range);
+            match next {
                 Ok(Next::Frame(mut frame)) => {
                     memory.said = None;
                     // A driver that counts anew in mid-stream must not turn messages back.

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use visiond_engine::detector::{Detection, Flight, RunTimings};
+use visiond_kernels::nvtx;
 
 use super::backoff::{Backoff, RateLimit};
 use super::inbox::{Delivery, Inbox, Taken};
@@ -373,6 +374,7 @@ impl Lane {
         if !self.budget.spend() {
             return;
         }
+        let _range = nvtx::range(c"publish");
         let mut message = work.message;
         message.timings_us.total = self.clock.monotonic_ns().saturating_sub(message.monotonic_ns) / 1_000;
         let message = Arc::new(message);

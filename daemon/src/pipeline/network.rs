@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, RunTimings};
 use visiond_kernels::frame::FrameView;
+use visiond_kernels::nvtx;
 
 /// How much a failure costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,14 +89,17 @@ impl Network for Detector {
     }
 
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError> {
+        let _range = nvtx::range(c"preprocess");
         Ok(Self::begin(self, frames)?)
     }
 
     fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError> {
+        let _range = nvtx::range(c"engine");
         Ok(Self::finish(self, flight)?)
     }
 
     fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+        let _range = nvtx::range(c"filter");
         Ok(Self::detections(self, flight, slot, out)?)
     }
 }

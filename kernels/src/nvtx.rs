@@ -1,0 +1,250 @@
+//! Ranges on the timeline of Nsight Systems (NVTX 3).
+//!
+//! NVTX has no library: a tool names its own in `NVTX_INJECTION64_PATH`, and the program loads it and hands it tables of pointers to
+//! functions, which the tool fills in. This is that protocol, for the two functions used here; the tables have every entry, because
+//! tools fill them all. Definitions: <https://github.com/NVIDIA/NVTX>, `c/include/nvtx3/nvtxDetail/nvtxTypes.h` and `nvtxInit.h`
+//! (unchanged since NVTX 3.0). Without a tool a range costs one load and one branch.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::{null, null_mut};
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Names the tool's library.
+const VARIABLE: &str = "NVTX_INJECTION64_PATH";
+
+/// A function that a tool may put here; null until it does.
+type Slot = AtomicPtr<c_void>;
+
+/// `NvtxFunctionTable`: addresses of slots, the first of which is no function and the last of which ends the table.
+#[repr(transparent)]
+struct Table<const N: usize>([*const Slot; N]);
+
+// SAFETY: the pointers are to statics of atomics, which any thread may use.
+unsafe impl<const N: usize> Sync for Table<N> {}
+
+impl<const N: usize> Table<N> {
+    const fn of(slots: &'static [Slot; N]) -> Self {
+        let mut table = [null(); N];
+        let mut index = 1;
+        while index + 1 < N {
+            table[index] = &slots[index];
+            index += 1;
+        }
+        Self(table)
+    }
+}
+
+/// `NVTX_CBID_*_SIZE` and one more, by module.
+const CORE: usize = 16 + 1;
+const CUDA: usize = 9 + 1;
+const OPENCL: usize = 15 + 1;
+const CUDART: usize = 7 + 1;
+const CORE2: usize = 16 + 1;
+const SYNC: usize = 7 + 1;
+
+static CORE_SLOTS: [Slot; CORE] = [const { Slot::new(null_mut()) }; CORE];
+static CUDA_SLOTS: [Slot; CUDA] = [const { Slot::new(null_mut()) }; CUDA];
+static OPENCL_SLOTS: [Slot; OPENCL] = [const { Slot::new(null_mut()) }; OPENCL];
+static CUDART_SLOTS: [Slot; CUDART] = [const { Slot::new(null_mut()) }; CUDART];
+static CORE2_SLOTS: [Slot; CORE2] = [const { Slot::new(null_mut()) }; CORE2];
+static SYNC_SLOTS: [Slot; SYNC] = [const { Slot::new(null_mut()) }; SYNC];
+
+static CORE_TABLE: Table<CORE> = Table::of(&CORE_SLOTS);
+static CUDA_TABLE: Table<CUDA> = Table::of(&CUDA_SLOTS);
+static OPENCL_TABLE: Table<OPENCL> = Table::of(&OPENCL_SLOTS);
+static CUDART_TABLE: Table<CUDART> = Table::of(&CUDART_SLOTS);
+static CORE2_TABLE: Table<CORE2> = Table::of(&CORE2_SLOTS);
+static SYNC_TABLE: Table<SYNC> = Table::of(&SYNC_SLOTS);
+
+/// `NVTX_CBID_CORE_RangePushA`: `int (const char*)`.
+const RANGE_PUSH: usize = 9;
+/// `NVTX_CBID_CORE_RangePop`: `int (void)`.
+const RANGE_POP: usize = 11;
+
+type RangePush = unsafe extern "C" fn(*const c_char) -> c_int;
+type RangePop = unsafe extern "C" fn() -> c_int;
+type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
+type InitializeInjection = unsafe extern "C" fn(GetExportTable) -> c_int;
+
+/// `NvtxExportTableCallbacks`.
+#[repr(C)]
+struct Callbacks {
+    struct_size: usize,
+    get_module_function_table: unsafe extern "C" fn(c_int, *mut *const *const Slot, *mut c_uint) -> c_int,
+}
+
+/// `NvtxExportTableVersionInfo`.
+#[repr(C)]
+struct VersionInfo {
+    struct_size: usize,
+    version: u32,
+    reserved: u32,
+    set_injection_version: unsafe extern "C" fn(u32),
+}
+
+static CALLBACKS: Callbacks =
+    Callbacks { struct_size: size_of::<Callbacks>(), get_module_function_table: module_function_table };
+static VERSION_INFO: VersionInfo = VersionInfo {
+    struct_size: size_of::<VersionInfo>(),
+    version: 3,
+    reserved: 0,
+    set_injection_version: ignore_injection_version,
+};
+
+unsafe extern "C" fn export_table(id: u32) -> *const c_void {
+    match id {
+        1 => (&raw const CALLBACKS).cast(),
+        3 => (&raw const VERSION_INFO).cast(),
+        _ => null(),
+    }
+}
+
+unsafe extern "C" fn ignore_injection_version(_version: u32) {}
+
+unsafe extern "C" fn module_function_table(module: c_int, table: *mut *const *const Slot, size: *mut c_uint) -> c_int {
+    let (slots, length) = match module {
+        1 => (CORE_TABLE.0.as_ptr(), CORE),
+        2 => (CUDA_TABLE.0.as_ptr(), CUDA),
+        3 => (OPENCL_TABLE.0.as_ptr(), OPENCL),
+        4 => (CUDART_TABLE.0.as_ptr(), CUDART),
+        5 => (CORE2_TABLE.0.as_ptr(), CORE2),
+        6 => (SYNC_TABLE.0.as_ptr(), SYNC),
+        _ => return 0,
+    };
+    if !size.is_null() {
+        // SAFETY: the caller's place for the size, by the protocol; not null.
+        unsafe { size.write(length as c_uint - 1) };
+    }
+    if !table.is_null() {
+        // SAFETY: the caller's place for the table, by the protocol; not null.
+        unsafe { table.write(slots) };
+    }
+    1
+}
+
+/// Loads the tool that `NVTX_INJECTION64_PATH` names, once. Nothing happens where there is none.
+pub fn start() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
+        if let Err(error) = load(&path) {
+            log::warn!("no ranges for Nsight Systems: {VARIABLE} names {}: {error}", path.display());
+        }
+    });
+}
+
+fn load(path: &std::ffi::OsStr) -> Result<(), String> {
+    // SAFETY: a tool that the user starts us under names its library; its initialisers run as in any program under that tool.
+    let library = unsafe { libloading::Library::new(path) }.map_err(|error| error.to_string())?;
+    // Never closed: its functions are called until the end.
+    let library = ManuallyDrop::new(library);
+    // SAFETY: the protocol's name for a function of this type.
+    let initialize = unsafe { library.get::<InitializeInjection>(c"InitializeInjectionNvtx2") };
+    let initialize = initialize.map_err(|error| error.to_string())?;
+    // SAFETY: the protocol's call; everything that it can reach from `export_table` is static.
+    match unsafe { initialize(export_table) } {
+        0 => {
+            CORE_SLOTS.iter().for_each(|slot| slot.store(null_mut(), Ordering::Release));
+            Err("the tool does not attach".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A range on this thread's line, from here to its drop.
+#[must_use = "the range ends when this is dropped"]
+#[derive(Debug)]
+pub struct Range {
+    is_open: bool,
+    /// Ranges nest on the thread that opened them.
+    _here: PhantomData<*const ()>,
+}
+
+/// Begins a range.
+#[inline]
+pub fn range(name: &'static CStr) -> Range {
+    let push = CORE_SLOTS[RANGE_PUSH].load(Ordering::Acquire);
+    let is_open = !push.is_null();
+    if is_open {
+        // SAFETY: what a tool put into the slot has the slot's type; a tool stays loaded. `name` ends in NUL and is static.
+        unsafe { std::mem::transmute::<*mut c_void, RangePush>(push)(name.as_ptr()) };
+    }
+    Range { is_open, _here: PhantomData }
+}
+
+impl Drop for Range {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_open {
+            let pop = CORE_SLOTS[RANGE_POP].load(Ordering::Acquire);
+            if !pop.is_null() {
+                // SAFETY: what a tool put into the slot has the slot's type; a tool stays loaded.
+                unsafe { std::mem::transmute::<*mut c_void, RangePop>(pop)() };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Mutex;
+
+    use super::*;
+
+    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    unsafe extern "C" fn push(name: *const c_char) -> c_int {
+        // SAFETY: the name of a range ends in NUL.
+        SEEN.lock().unwrap().push(unsafe { CStr::from_ptr(name) }.to_str().unwrap().to_owned());
+        0
+    }
+
+    unsafe extern "C" fn pop() -> c_int {
+        SEEN.lock().unwrap().push("end".to_owned());
+        0
+    }
+
+    /// What a tool does: it writes to each slot that a table of a module leads to.
+    unsafe fn initialize_injection(get: GetExportTable) -> c_int {
+        // SAFETY: the function and the tables behind it, as a tool uses them.
+        unsafe {
+            let callbacks = &*get(1).cast::<Callbacks>();
+            assert_eq!(callbacks.struct_size, 16);
+            assert_eq!((*get(3).cast::<VersionInfo>()).version, 3);
+            assert!(get(2).is_null());
+            for (module, functions) in [(1, 15), (2, 8), (3, 14), (4, 6), (5, 15), (6, 6)] {
+                let (mut table, mut size) = (null(), 0);
+                assert_eq!((callbacks.get_module_function_table)(module, &raw mut table, &raw mut size), 1);
+                assert_eq!(size as usize, functions + 1);
+                assert!((*table).is_null() && (*table.add(size as usize)).is_null());
+                for index in 1..=functions {
+                    assert!((**table.add(index)).load(Ordering::Relaxed).is_null());
+                }
+                if module == 1 {
+                    let function = |index: usize| table.add(index).read().cast_mut().cast::<*const c_void>();
+                    function(9).write(push as *const c_void);
+                    function(11).write(pop as *const c_void);
+                }
+            }
+            assert_eq!((callbacks.get_module_function_table)(7, null_mut(), null_mut()), 0);
+        }
+        1
+    }
+
+    #[test]
+    fn ranges_reach_a_tool_that_fills_the_tables_in() {
+        drop(range(c"nobody listens"));
+        // SAFETY: it does what the protocol has tools do.
+        assert_eq!(unsafe { initialize_injection(export_table) }, 1);
+        {
+            let _outer = range(c"engine");
+            let _inner = range(c"filter");
+        }
+        assert_eq!(*SEEN.lock().unwrap(), ["engine", "filter", "end", "end"]);
+    }
+}
