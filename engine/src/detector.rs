@@ -4,7 +4,10 @@
 //! for the run, [`Detector::detections`] reads a slot of it. So many runs as [`Detector::flights`] says may be under way at
 //! once. Nothing is allocated once the busiest frame has been seen, but for what the network's backend allocates.
 
+mod classes;
+mod cuda;
 mod error;
+
 mod feed;
 mod host;
 
@@ -12,10 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_kernels::frame::FrameView;
+use visiond_kernels::geometry::Mapping;
 use visiond_kernels::nms::{Nms, NmsOptions};
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
+use self::cuda::CudaWay;
+use self::feed::Feed;
 use self::host::HostWay;
 use crate::card::Card;
 use crate::engine::{Dim, Engine, TensorInfo};
@@ -93,9 +99,22 @@ pub struct RunTimings {
     pub infer_us: u64,
 }
 
+/// What a detector counted since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunCounts {
+    /// Runs that the GPU was given as one CUDA graph.
+    pub graph_runs: u64,
+    /// Runs that it was given call by call.
+    pub single_runs: u64,
+    /// Bytes of frames that were copied first, because the GPU does not see their memory.
+    pub copied_bytes: u64,
+    /// Candidates that the GPU's filter had no room for.
+    pub lost_candidates: u64,
+}
+
 /// A network that detects, with its card's way to feed and to read it.
 pub struct Detector {
-    way: HostWay,
+    way: Box<dyn Way>,
     head: Box<dyn Head>,
     batch: usize,
     input_size: (u32, u32),
@@ -107,29 +126,67 @@ pub struct Detector {
     nms: Nms,
 }
 
+/// How frames go through the network and come back: by way of the host, or on the GPU.
+trait Way: Send {
+    /// How frames become pictures.
+    fn spec(&self) -> &PreprocessSpec;
+
+    /// The network's outputs, as declared.
+    fn outputs(&self) -> &[TensorInfo];
+
+    /// Runs that may be under way at once.
+    fn flights(&self) -> usize;
+
+    /// Begins a run of 1 to batch frames; returns when they are no longer needed.
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, DetectorError>;
+
+    /// Waits for the oldest run, which is `flight`.
+    fn finish(&mut self, flight: Flight) -> Result<RunTimings, DetectorError>;
+
+    /// The way back from a slot of a finished run.
+    fn mapping(&self, flight: Flight, slot: usize) -> Option<Mapping>;
+
+    /// Decodes one slot of a finished run, which has it.
+    fn decode(
+        &mut self,
+        flight: Flight,
+        slot: usize,
+        head: &mut dyn Head,
+        score_threshold: f32,
+        decoded: &mut Decoded,
+    ) -> Result<(), DetectorError>;
+
+    /// An output of the last run, and how many frames it has.
+    fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError>;
+
+    /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
+    fn frames_run(&self) -> usize;
+
+    /// What was counted so far.
+    fn counts(&self) -> RunCounts;
+}
+
 impl Detector {
-    /// A detector on a session of its own.
+    /// A detector with a context of its own: on the GPU where the engine is, else on a session.
     pub fn new(engine: &Engine, card: &Card, limits: &Limits) -> Result<Self, DetectorError> {
         let overridden = |name: &str| engine.overrides(name);
         let feed = feed::plan(engine.inputs(), card, limits.max_batch, &overridden)?;
         let (input_size, batch) = ((feed.spec.width, feed.spec.height), feed.batch);
-        let session = engine.session_with_shapes(&feed.shapes)?;
-        let outputs = of_one_frame(session.outputs(), batch);
-        let head = heads::build(&card.head, &outputs, input_size, card.classes.len())?;
         let options = NmsOptions {
             iou_threshold: limits.iou_threshold.unwrap_or(card.iou_threshold),
             score_threshold: limits.score_threshold.unwrap_or(card.score_threshold),
             max_detections: limits.max_detections.unwrap_or(card.max_detections),
             class_agnostic: card.class_agnostic,
         };
+        let (way, head) = way(engine, feed, card, limits, options.score_threshold)?;
         Ok(Self {
-            way: HostWay::new(session, feed, card)?,
+            way,
             head,
             batch,
             input_size,
             options,
             labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
-            wanted: wanted_classes(&limits.classes, &card.classes)?,
+            wanted: classes::wanted(&limits.classes, &card.classes)?,
             decoded: Decoded::default(),
             nms: Nms::default(),
         })
@@ -137,7 +194,12 @@ impl Detector {
 
     /// Runs that may be under way at once.
     pub fn flights(&self) -> usize {
-        1
+        self.way.flights()
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> RunCounts {
+        self.way.counts()
     }
 
     /// Frames of one run at most.
@@ -190,24 +252,20 @@ impl Detector {
         if frames.is_empty() || frames.len() > self.batch {
             return Err(DetectorError::Frames { found: frames.len(), most: self.batch });
         }
-        if self.way.is_under_way() {
-            return Err(DetectorError::Busy { flights: self.flights() });
-        }
-        self.way.begin(frames)?;
-        Ok(Flight(0))
+        self.way.begin(frames)
     }
 
     /// Waits for a run to end. Runs end in the order in which they were begun.
-    pub fn finish(&mut self, _flight: Flight) -> Result<RunTimings, DetectorError> {
-        self.way.finish()
+    pub fn finish(&mut self, flight: Flight) -> Result<RunTimings, DetectorError> {
+        self.way.finish(flight)
     }
 
     /// What a finished run saw in `slot`, best first; `out` is cleared first.
-    pub fn detections(&mut self, _flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
+    pub fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
         out.clear();
-        let mapping = self.way.mapping(slot);
+        let mapping = self.way.mapping(flight, slot);
         let mapping = mapping.ok_or_else(|| slot_error(slot, "the last run had no frame there"))?;
-        self.way.decode(slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
+        self.way.decode(flight, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
         let Self { decoded, nms, options, wanted, .. } = self;
         if let Some(wanted) = wanted {
             decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));
@@ -240,6 +298,33 @@ impl Detector {
     }
 }
 
+/// The way and the head for a network: on the GPU if that can be.
+fn way(
+    engine: &Engine,
+    feed: Feed,
+    card: &Card,
+    limits: &Limits,
+    score_threshold: f32,
+) -> Result<(Box<dyn Way>, Box<dyn Head>), DetectorError> {
+    let input_size = (feed.spec.width, feed.spec.height);
+    let head = |outputs: &[TensorInfo]| heads::build(&card.head, outputs, input_size, card.classes.len());
+    let mut refused = None;
+    if let Some(program) = engine.tensorrt().filter(|_| !limits.raw_outputs) {
+        match CudaWay::new(engine, program, &feed, card, head, score_threshold) {
+            Ok((way, head)) => return Ok((Box::new(way), head)),
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => refused = Some(error),
+        }
+    }
+    let session = engine.session_with_shapes(&feed.shapes)?;
+    let head = head(&of_one_frame(session.outputs(), feed.batch))?;
+    let way = HostWay::new(session, feed, card)?;
+    if let Some(error) = refused {
+        log::warn!("frames and outputs of this network go by way of the host, which is slower: {error}");
+    }
+    Ok((Box::new(way), head))
+}
+
 /// What the outputs declare of one frame: heads read a batch of 1.
 fn of_one_frame(outputs: &[TensorInfo], batch: usize) -> Vec<TensorInfo> {
     let mut outputs = outputs.to_vec();
@@ -257,38 +342,4 @@ fn micros(duration: Duration) -> u64 {
 
 fn slot_error(slot: usize, why: &str) -> DetectorError {
     DetectorError::Slot { slot, why: why.to_owned() }
-}
-
-/// The classes looked for, by number; `None` for all.
-fn wanted_classes(asked: &[String], names: &[String]) -> Result<Option<Vec<u32>>, DetectorError> {
-    if asked.is_empty() {
-        return Ok(None);
-    }
-    let class = |name: &String| {
-        if let Some(index) = names.iter().position(|known| known == name) {
-            return Ok(index as u32);
-        }
-        match name.parse::<u32>() {
-            Ok(number) if number as usize >= names.len() => Ok(number),
-            _ => Err(DetectorError::UnknownClass { name: name.clone(), hint: class_hint(name, names) }),
-        }
-    };
-    asked.iter().map(class).collect::<Result<_, _>>().map(Some)
-}
-
-/// The names nearest to `name`, as a remedy.
-fn class_hint(name: &str, names: &[String]) -> String {
-    if names.is_empty() {
-        return ": its card names no classes, give them by their numbers".to_owned();
-    }
-    let likeness = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
-    let mut near: Vec<_> = names.iter().map(|known| (likeness(known), known)).filter(|(l, _)| *l > 0.75).collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
-    match near[..] {
-        [] => format!(": it has {}", names.iter().take(100).map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
-        _ => {
-            let near: Vec<_> = near.iter().take(3).map(|(_, known)| format!("`{known}`")).collect();
-            format!(": did you mean {}?", near.join(" or "))
-        }
-    }
 }

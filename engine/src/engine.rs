@@ -15,6 +15,7 @@ use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use crate::onnx;
+use crate::tensorrt::TrtEngine;
 
 pub use error::EngineError;
 pub(crate) use session::InputTensor;
@@ -143,6 +144,11 @@ pub struct ModelFile {
 pub(crate) trait Program: Send + Sync {
     /// A new context of it.
     fn context(&self) -> Result<Box<dyn Context>, EngineError>;
+
+    /// The engine on the GPU, where it is one.
+    fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
+        None
+    }
 }
 
 /// One context of a [`Program`]: runs, and keeps the outputs of the last run.
@@ -203,6 +209,11 @@ impl Engine {
     /// What runs it, with version and place: "ONNX Runtime 1.31.1 (/usr/lib/libonnxruntime.so)", "rten 0.27 (built in)".
     pub fn backend_description(&self) -> &str {
         &self.description
+    }
+
+    /// The engine on the GPU, where TensorRT runs it.
+    pub fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
+        self.program.tensorrt()
     }
 
     /// The file that it was read from.

@@ -56,7 +56,7 @@ impl Network {
 
     /// The GPU that runs it, where one does.
     pub fn device(&self) -> Option<&Arc<Device>> {
-        None
+        self.engine.tensorrt().map(|engine| engine.device())
     }
 
     /// What messages say of it.

@@ -1,6 +1,8 @@
 //! Why a detector cannot be made or run.
 
+use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
+use visiond_kernels::filter::FilterError;
 use visiond_kernels::preprocess::PreprocessError;
 
 use crate::engine::EngineError;
@@ -44,6 +46,15 @@ pub enum DetectorError {
     /// CUDA refused or failed.
     #[error("the GPU failed: {0}")]
     Cuda(#[from] CudaError),
+    /// The candidate filter could not be made or run.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// There is no memory that CPU and GPU share.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
+    /// The outputs stay on the GPU.
+    #[error("raw outputs were not asked for when the detector was made, so they stay on the GPU")]
+    NoRawOutputs,
     /// A flight that was not begun, or has been finished.
     #[error("there is no such run under way to finish")]
     NotUnderWay,
@@ -142,9 +153,17 @@ pub enum DetectorError {
 impl DetectorError {
     /// Whether the process has lost the GPU, so that it must end.
     pub fn is_fatal(&self) -> bool {
-        match self {
-            Self::Cuda(error) => error.is_sticky(),
-            _ => false,
-        }
+        let cuda = match self {
+            Self::Cuda(error) | Self::Buffer(BufferError::Cuda { error, .. }) => Some(error),
+            Self::Filter(error) => error.cuda(),
+            Self::Preprocess(error) | Self::Frame { error, .. } => match error {
+                PreprocessError::Cuda(error) | PreprocessError::Buffer(BufferError::Cuda { error, .. }) => Some(error),
+                PreprocessError::Module(error) => error.cuda(),
+                _ => None,
+            },
+            Self::Engine(error) => return error.is_fatal(),
+            _ => None,
+        };
+        cuda.is_some_and(CudaError::is_sticky)
     }
 }

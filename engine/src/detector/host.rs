@@ -12,7 +12,7 @@ use visiond_kernels::tensor::{ShapeText, TensorRef};
 
 use super::error::DetectorError;
 use super::feed::{self, Feed};
-use super::{RunTimings, micros, slot_error};
+use super::{Flight, RunCounts, RunTimings, Way, micros, slot_error};
 use crate::card::Card;
 use crate::engine::{Session, TensorInfo};
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
@@ -61,33 +61,59 @@ impl HostWay {
         })
     }
 
-    /// How frames become pictures.
-    pub(super) fn spec(&self) -> &PreprocessSpec {
+    fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), DetectorError> {
+        self.mappings[slot] = None;
+        let tensor = self.session.input_mut(self.feed.picture);
+        let tensor = if self.feed.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
+        let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the network's input has no such slot"))?;
+        let mapping = self.preprocessor.run(frame, &mut tensor, Stream::Host);
+        self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
+        Ok(())
+    }
+
+    /// Lets the network see so many slots, where it leaves their number open. What they hold stays.
+    fn set_frames(&mut self, frames: usize) {
+        for &index in &self.feed.open_batch {
+            self.session.set_batch(index, frames);
+        }
+    }
+
+    /// Empties the slots that a fixed batch runs for nothing, so that they cannot hold a frame of long ago.
+    fn clear_slots_from(&mut self, frames: usize) {
+        if self.feed.open_batch.contains(&self.feed.picture) {
+            return;
+        }
+        for slot in frames..self.feed.batch {
+            if self.mappings[slot].take().is_some()
+                && let Some(mut tensor) = self.session.input_mut(self.feed.picture).slot(slot)
+            {
+                tensor.bytes().fill(0);
+            }
+        }
+    }
+}
+
+impl Way for HostWay {
+    fn spec(&self) -> &PreprocessSpec {
         &self.feed.spec
     }
 
-    /// The network's outputs, as declared.
-    pub(super) fn outputs(&self) -> &[TensorInfo] {
+    fn outputs(&self) -> &[TensorInfo] {
         self.session.outputs()
     }
 
-    /// An output of the last run, with every frame that the network ran.
-    pub(super) fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
+    fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
         Ok(self.session.output(index)?)
     }
 
-    /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
-    pub(super) fn frames_run(&self) -> usize {
+    fn frames_run(&self) -> usize {
         if self.feed.has_batch_dim { self.session.input_shape(self.feed.picture)[0] } else { 1 }
     }
 
-    /// Whether the run has begun and is not finished.
-    pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.state, State::Begun { .. })
-    }
-
-    /// Makes the frames the session's input.
-    pub(super) fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<(), DetectorError> {
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, DetectorError> {
+        if matches!(self.state, State::Begun { .. }) {
+            return Err(DetectorError::Busy { flights: self.flights() });
+        }
         let start = Instant::now();
         self.state = State::Empty;
         // Slots keep their place in the whole tensor while they are written.
@@ -98,11 +124,10 @@ impl HostWay {
         self.clear_slots_from(frames.len());
         self.set_frames(frames.len());
         self.state = State::Begun { frames: frames.len(), preprocess_us: micros(start.elapsed()) };
-        Ok(())
+        Ok(Flight::new(0))
     }
 
-    /// Runs the network.
-    pub(super) fn finish(&mut self) -> Result<RunTimings, DetectorError> {
+    fn finish(&mut self, _flight: Flight) -> Result<RunTimings, DetectorError> {
         let State::Begun { frames, preprocess_us } = self.state else { return Err(DetectorError::NotUnderWay) };
         self.state = State::Empty;
         let start = Instant::now();
@@ -111,15 +136,14 @@ impl HostWay {
         Ok(RunTimings { launch_us: 0, preprocess_us, infer_us: micros(start.elapsed()) })
     }
 
-    /// The way back from a slot of the finished run.
-    pub(super) fn mapping(&self, slot: usize) -> Option<Mapping> {
+    fn mapping(&self, _flight: Flight, slot: usize) -> Option<Mapping> {
         let State::Done { frames } = self.state else { return None };
         self.mappings.get(slot).copied().flatten().filter(|_| slot < frames)
     }
 
-    /// Decodes one slot of the finished run's outputs.
-    pub(super) fn decode(
+    fn decode(
         &mut self,
+        _flight: Flight,
         slot: usize,
         head: &mut dyn Head,
         score_threshold: f32,
@@ -150,34 +174,11 @@ impl HostWay {
         Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)
     }
 
-    fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), DetectorError> {
-        self.mappings[slot] = None;
-        let tensor = self.session.input_mut(self.feed.picture);
-        let tensor = if self.feed.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
-        let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the network's input has no such slot"))?;
-        let mapping = self.preprocessor.run(frame, &mut tensor, Stream::Host);
-        self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
-        Ok(())
+    fn flights(&self) -> usize {
+        1
     }
 
-    /// Lets the network see so many slots, where it leaves their number open. What they hold stays.
-    fn set_frames(&mut self, frames: usize) {
-        for &index in &self.feed.open_batch {
-            self.session.set_batch(index, frames);
-        }
-    }
-
-    /// Empties the slots that a fixed batch runs for nothing, so that they cannot hold a frame of long ago.
-    fn clear_slots_from(&mut self, frames: usize) {
-        if self.feed.open_batch.contains(&self.feed.picture) {
-            return;
-        }
-        for slot in frames..self.feed.batch {
-            if self.mappings[slot].take().is_some()
-                && let Some(mut tensor) = self.session.input_mut(self.feed.picture).slot(slot)
-            {
-                tensor.bytes().fill(0);
-            }
-        }
+    fn counts(&self) -> RunCounts {
+        RunCounts::default()
     }
 }

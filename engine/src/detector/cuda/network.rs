@@ -1,0 +1,245 @@
+//! An engine's execution contexts and the GPU memory of its tensors.
+
+use std::sync::Arc;
+
+use visiond_kernels::cuda::{CudaStream, DeviceAddress, DeviceBuffer};
+use visiond_kernels::tensor::{DType, ShapeText, TensorMut};
+
+use crate::card::Card;
+use crate::detector::error::DetectorError;
+use crate::detector::feed::{self, Feed};
+use crate::engine::{Dim, Engine, TensorInfo};
+use crate::tensorrt::{Layout, Scratch, TrtContext, TrtEngine};
+
+/// The network: a context for each number of frames that its shapes tell apart, and one buffer for each tensor.
+pub(super) struct Network {
+    /// By the number of frames, from 1 on; one where the number does not change its shapes, or cannot be told apart. They
+    /// go before the buffers, which they know.
+    contexts: Vec<Option<TrtContext>>,
+    /// Frames that a sole context has shapes for.
+    chosen: usize,
+    program: Arc<TrtEngine>,
+    scratch: Scratch,
+    inputs: Vec<DeviceBuffer>,
+    outputs: Vec<Output>,
+    /// Where each output is, and its type, as the filter takes them.
+    addresses: Vec<(DeviceAddress, DType)>,
+    declared: Vec<TensorInfo>,
+    /// Names, shapes for the whole batch, and whether the first dimension follows the number of frames.
+    shapes: Vec<(String, Vec<usize>, bool)>,
+    picture: usize,
+    batch: usize,
+    /// Bytes of one frame's picture where the batch is fixed and larger than 1: slots without a frame are emptied.
+    fixed_picture_bytes: Option<usize>,
+}
+
+/// An output in the GPU's memory.
+pub(super) struct Output {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    /// Of one frame.
+    pub(super) shape: Vec<usize>,
+    /// Of one frame.
+    pub(super) len_bytes: usize,
+    buffer: DeviceBuffer,
+}
+
+impl Output {
+    pub(super) fn address(&self) -> DeviceAddress {
+        self.buffer.address()
+    }
+}
+
+impl Network {
+    /// Makes the context of the whole batch, allocates every tensor, and fills the inputs besides the picture.
+    pub(super) fn new(
+        engine: &Engine,
+        program: &Arc<TrtEngine>,
+        feed: &Feed,
+        card: &Card,
+        stream: &CudaStream,
+    ) -> Result<Self, DetectorError> {
+        let device = program.device();
+        let mut shapes = Vec::with_capacity(engine.inputs().len());
+        let mut inputs = Vec::with_capacity(engine.inputs().len());
+        for (index, info) in engine.inputs().iter().enumerate() {
+            let shape = feed.shapes.get(&info.name).cloned().unwrap_or_default();
+            let bytes = bytes_of(&shape, info.dtype);
+            let buffer = DeviceBuffer::new(device, bytes)?;
+            let mut host = vec![0; bytes];
+            if let Some(extra) = card.extra_inputs.get(&info.name).filter(|_| index != feed.picture)
+                && let Ok(mut tensor) = TensorMut::new(info.dtype, &shape, &mut host)
+            {
+                feed::fill(&mut tensor, extra, (feed.spec.width, feed.spec.height));
+            }
+            // SAFETY: the buffer is as long as `host`, which stays until the stream was waited for.
+            unsafe { stream.copy_to_device(&host, buffer.address()) }?;
+            stream.synchronize()?;
+            inputs.push(buffer);
+            shapes.push((info.name.clone(), shape, feed.open_batch.contains(&index)));
+        }
+        let open = feed.batch > 1 && !feed.open_batch.is_empty();
+        // TensorRT 8 lets one context use a profile.
+        let contexts = if open && program.library().version().layout() != Some(Layout::V8) { feed.batch } else { 1 };
+        let fixed_picture_bytes = (feed.batch > 1 && !open).then(|| bytes_of(&feed.spec.shape(), feed.spec.dtype));
+        let mut network = Self {
+            contexts: (0..contexts).map(|_| None).collect(),
+            chosen: feed.batch,
+            program: Arc::clone(program),
+            scratch: if contexts > 1 { program.shared_scratch()? } else { Scratch::Own },
+            inputs,
+            outputs: Vec::new(),
+            addresses: Vec::new(),
+            declared: engine.outputs().to_vec(),
+            shapes,
+            picture: feed.picture,
+            batch: feed.batch,
+            fixed_picture_bytes,
+        };
+        let mut context = network.program.context(network.scratch.clone())?;
+        network.shape(&mut context, feed.batch, stream)?;
+        for info in engine.outputs() {
+            let whole = context.output_shape(&info.name)?;
+            let (mut shape, frames) = (whole.clone(), if feed.has_batch_dim { feed.batch } else { 1 });
+            if frames > 1 {
+                if shape.first() != Some(&frames) {
+                    let (name, shape) = (info.name.clone(), ShapeText(&whole).to_string());
+                    return Err(DetectorError::NotByFrame { name, shape, frames });
+                }
+                shape[0] = 1;
+            }
+            let len_bytes = bytes_of(&shape, info.dtype);
+            let buffer = DeviceBuffer::new(device, len_bytes * frames)?;
+            let (name, dtype) = (info.name.clone(), info.dtype);
+            network.addresses.push((buffer.address(), dtype));
+            network.outputs.push(Output { name, dtype, shape, len_bytes, buffer });
+        }
+        network.keep(context, feed.batch)?;
+        Ok(network)
+    }
+
+    /// The outputs, as declared.
+    pub(super) fn outputs(&self) -> &[TensorInfo] {
+        &self.declared
+    }
+
+    /// What the outputs are of one frame.
+    pub(super) fn of_one_frame(&self) -> Vec<TensorInfo> {
+        let one = |output: &Output| TensorInfo {
+            name: output.name.clone(),
+            dtype: output.dtype,
+            shape: Some(output.shape.iter().map(|&size| Dim::Fixed(size)).collect()),
+        };
+        self.outputs.iter().map(one).collect()
+    }
+
+    /// The outputs in the GPU's memory.
+    pub(super) fn tensors(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// Where each output is, and its type.
+    pub(super) fn addresses(&self) -> &[(DeviceAddress, DType)] {
+        &self.addresses
+    }
+
+    /// Where the picture goes.
+    pub(super) fn picture(&self) -> DeviceAddress {
+        self.inputs[self.picture].address()
+    }
+
+    /// Whether a context keeps its shapes for good, so that its runs can be recorded.
+    pub(super) fn keeps_shapes(&self) -> bool {
+        self.contexts.len() > 1 || !self.follows_frames()
+    }
+
+    /// Sees to it that a context has the shapes for so many frames.
+    pub(super) fn choose(&mut self, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
+        let place = self.place(frames);
+        match self.contexts[place].take() {
+            None => {
+                let mut context = self.program.context(self.scratch.clone())?;
+                self.shape(&mut context, frames, stream)?;
+                self.keep(context, frames)
+            }
+            Some(mut context) if !self.keeps_shapes() && self.chosen != frames => {
+                self.shape(&mut context, frames, stream)?;
+                self.keep(context, frames)
+            }
+            context => {
+                self.contexts[place] = context;
+                Ok(())
+            }
+        }
+    }
+
+    fn follows_frames(&self) -> bool {
+        self.batch > 1 && self.shapes.iter().any(|(_, _, open)| *open)
+    }
+
+    /// Queues the network over the first `frames` slots.
+    ///
+    /// # Safety
+    /// The picture's slots are written by what is queued before; `self` outlives the run, and in a recording every launch.
+    pub(super) unsafe fn enqueue(&mut self, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
+        if let Some(each) = self.fixed_picture_bytes {
+            let empty = self.picture().offset(each * frames);
+            // SAFETY: the buffer holds `batch` pictures of `each` bytes.
+            unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }?;
+        }
+        let place = self.place(frames);
+        let context = self.contexts[place].as_mut().ok_or(DetectorError::NotUnderWay)?;
+        // SAFETY: shapes and addresses of every tensor were set by `context` and `keep`, with buffers for the whole batch.
+        Ok(unsafe { context.enqueue(stream) }?)
+    }
+
+    fn place(&self, frames: usize) -> usize {
+        (frames - 1).min(self.contexts.len() - 1)
+    }
+
+    /// Gives a context the shapes and addresses of its inputs for so many frames, within a profile that allows them.
+    fn shape(&self, context: &mut TrtContext, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
+        let of = |shape: &[usize], open: bool| {
+            let mut shape = shape.to_vec();
+            if open && let Some(first) = shape.first_mut() {
+                *first = frames;
+            }
+            shape
+        };
+        let shapes: Vec<_> = self.shapes.iter().map(|(name, shape, open)| (name, of(shape, *open))).collect();
+        let allows = |profile: &usize| {
+            shapes.iter().all(|(name, shape)| {
+                let limits = self.program.tensor(name).and_then(|tensor| tensor.limits.get(*profile));
+                limits.is_none_or(|limits| {
+                    let mut sides = shape.iter().zip(limits.min.iter().zip(&limits.max));
+                    sides.all(|(size, (min, max))| (min..=max).contains(&size))
+                })
+            })
+        };
+        // Where none allows them, TensorRT says so below.
+        let profiles = self.program.profiles();
+        if let Some(profile) = (0..profiles).find(allows).filter(|_| profiles > 1) {
+            context.set_profile(profile, stream)?;
+        }
+        for ((name, shape), buffer) in shapes.iter().zip(&self.inputs) {
+            context.set_input_shape(name, shape)?;
+            context.set_address(name, buffer.address())?;
+        }
+        Ok(context.infer_shapes()?)
+    }
+
+    /// Keeps a context, with the outputs' addresses.
+    fn keep(&mut self, mut context: TrtContext, frames: usize) -> Result<(), DetectorError> {
+        for output in &self.outputs {
+            context.set_address(&output.name, output.address())?;
+        }
+        self.chosen = frames;
+        let place = self.place(frames);
+        self.contexts[place] = Some(context);
+        Ok(())
+    }
+}
+
+fn bytes_of(shape: &[usize], dtype: DType) -> usize {
+    shape.iter().product::<usize>() * dtype.size_bytes()
+}
