@@ -7,17 +7,23 @@
 
 #![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
 
+mod bare;
 mod boxes;
+mod camera;
 mod cuda;
 mod device;
 mod measure;
+mod memory;
 mod network;
+mod overhead;
 mod pixels;
 mod preprocess;
 mod preprocess_speed;
 mod report;
 mod setup;
+mod start;
 mod table;
+mod throughput;
 mod wrong_engine;
 
 use std::path::PathBuf;
@@ -59,6 +65,26 @@ enum RowCommand {
     Pixels,
     /// How long the CUDA preprocess takes.
     PreprocessSpeed,
+    /// The pipeline's time a frame, and the CPU's, against the bare engine.
+    Overhead,
+    /// Frames a second against the bare engine.
+    Throughput,
+    /// Memory beyond the engine's own, and growth.
+    Memory,
+    /// One half of `memory`, in a process of its own.
+    #[command(hide = true)]
+    MemoryOf {
+        /// `engine` or `pipeline`.
+        what: String,
+    },
+    /// Engine file to first detection against TensorRT's own.
+    Start,
+    /// One start, in a process of its own.
+    #[command(hide = true)]
+    StartOf {
+        /// `bare` or `pipeline`.
+        what: String,
+    },
     /// Files that are no engine for this machine, each given to visiond.
     WrongEngine,
     /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
@@ -79,6 +105,12 @@ fn main() -> ExitCode {
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),
         RowCommand::PreprocessSpeed => preprocess_speed::run(&setup, &mut report),
+        RowCommand::Overhead => overhead::run(&setup, &mut report),
+        RowCommand::Throughput => throughput::run(&setup, &mut report),
+        RowCommand::Memory => memory::run(&setup, &mut report),
+        RowCommand::MemoryOf { what } => memory::measure(&setup, &what),
+        RowCommand::Start => start::run(&setup, &mut report),
+        RowCommand::StartOf { what } => start::measure(&setup, &what),
         RowCommand::WrongEngine => wrong_engine::run(&setup, &mut report),
         RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };

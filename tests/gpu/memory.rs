@@ -1,0 +1,116 @@
+//! Row "Memory": what the pipeline takes beyond the engine's own device memory, and whether anything grows.
+//!
+//! The engine alone and the whole pipeline run in a process each, so that neither sees what the other allocated; what the
+//! device has less of than before the process loaded anything is what it took.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use visiond_kernels::buffer::{Memory, MemoryKind};
+
+use crate::bare::Bare;
+use crate::camera::Camera;
+use crate::measure::resident_bytes;
+use crate::network::Network;
+use crate::report::{Failure, Report};
+use crate::setup::Setup;
+
+const ROW: &str = "Memory";
+/// Frames over which nothing may grow.
+const FRAMES: usize = 20_000;
+/// Frames after which everything has been allocated that ever will be.
+const WARM: usize = 1000;
+const SAMPLES: usize = 20;
+const DEVICE_BOUND: f64 = 64.0;
+/// Pages that the allocator and the kernel move about by themselves.
+const RESIDENT_SLACK: f64 = 1.0;
+
+/// Takes the row.
+pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
+    setup.device()?;
+    let bare = child(setup, "engine")?;
+    let ours = child(setup, "pipeline")?;
+    let field = |value: &Value, name: &str| value[name].as_f64().unwrap_or(f64::NAN);
+    let beyond = field(&ours, "device_mib") - field(&bare, "device_mib");
+    report.figure(
+        ROW,
+        "device memory beyond the engine's own",
+        format!("<= {DEVICE_BOUND} MiB"),
+        format!("{beyond:.1} MiB: {:.1} and {:.1}", field(&ours, "device_mib"), field(&bare, "device_mib")),
+        beyond <= DEVICE_BOUND,
+    );
+    let device = field(&ours, "device_growth_mib");
+    let flat = format!("flat over {FRAMES} frames");
+    report.figure(ROW, "device memory", &flat, format!("{device:+.1} MiB"), device <= 0.0);
+    let resident = field(&ours, "resident_growth_mib");
+    report.figure(
+        ROW,
+        "resident set",
+        flat,
+        format!("{resident:+.2} MiB, at {:.0} MiB", field(&ours, "resident_mib")),
+        resident <= RESIDENT_SLACK,
+    );
+    Ok(())
+}
+
+/// Runs this program again for one half; its figures.
+fn child(setup: &Setup, what: &str) -> Result<Value, Failure> {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")));
+    command.arg("memory-of").arg(what);
+    setup.pass_on(&mut command);
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with('{'));
+    let line = line
+        .ok_or_else(|| Failure::Broken(format!("the process for the {what} ended with {}: {last}", output.status)))?;
+    Ok(serde_json::from_str(line)?)
+}
+
+/// The child's side.
+pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
+    let device = setup.device()?;
+    // The context itself is there already; what is free now is free to be taken.
+    let before = device.memory_free_bytes()?;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let network = Network::load(setup, setup.engine()?)?;
+    let taken = |now: u64| mib(before) - mib(now);
+    if what == "engine" {
+        let mut bare = Bare::new(&device, &network.engine)?;
+        for _ in 0..WARM {
+            bare.launch(0)?;
+            bare.wait(0)?;
+        }
+        println!("{}", json!({ "device_mib": taken(device.memory_free_bytes()?) }));
+        return Ok(());
+    }
+    let mut detector = network.detector(0.3)?;
+    let camera = Camera::new(&Memory::on(&device, MemoryKind::Mapped)?)?;
+    let mut seen = Vec::new();
+    let mut look = |number: usize| -> Result<(), Failure> {
+        let flight = detector.begin(&[camera.frame(number)?])?;
+        detector.finish(flight)?;
+        Ok(detector.detections(flight, 0, &mut seen)?)
+    };
+    (0..WARM).try_for_each(&mut look)?;
+    let (device_then, resident_then) = (device.memory_free_bytes()?, resident_bytes());
+    let mut resident_most = resident_then;
+    let mut device_least = device_then;
+    for _ in 0..SAMPLES {
+        (0..FRAMES / SAMPLES).try_for_each(&mut look)?;
+        resident_most = resident_most.max(resident_bytes());
+        device_least = device_least.min(device.memory_free_bytes()?);
+    }
+    println!(
+        "{}",
+        json!({
+            "device_mib": taken(device_then),
+            "device_growth_mib": mib(device_then) - mib(device_least),
+            "resident_mib": mib(resident_most),
+            "resident_growth_mib": mib(resident_most) - mib(resident_then),
+        })
+    );
+    Ok(())
+}

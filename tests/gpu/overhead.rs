@@ -1,0 +1,128 @@
+//! Row "Overhead": one 1080p camera through NanoDet, from the full capture buffer to the detections on the CPU, against the
+//! engine's bare run in a graph.
+//!
+//! Both are waited for in the same way, asleep, and take turns in blocks, so that whatever else the machine does hits both.
+//! CPU time is the whole process's, the driver's threads with it.
+
+use std::time::{Duration, Instant};
+
+use visiond_engine::detector::Detector;
+use visiond_kernels::buffer::{Memory, MemoryKind};
+
+use crate::bare::Bare;
+use crate::camera::Camera;
+use crate::device::bus_copy_us;
+use crate::measure::{Samples, cpu_time};
+use crate::network::Network;
+use crate::report::{Failure, Report};
+use crate::setup::Setup;
+
+const ROW: &str = "Overhead";
+const BLOCKS: usize = 20;
+const RUNS: usize = 100;
+/// Of the bare engine's time.
+const BOUND: f64 = 1.15;
+const CPU_BOUND_US: f64 = 100.0;
+
+/// Takes the row.
+pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
+    let device = setup.device()?;
+    let network = Network::load(setup, setup.engine()?)?;
+    let mut detector = network.detector(0.3)?;
+    let mut bare = Bare::new(&device, &network.engine)?;
+    let mut bus_us = 0.0;
+    for kind in [MemoryKind::Managed, MemoryKind::Mapped] {
+        let camera = Camera::new(&Memory::on(&device, kind)?)?;
+        if kind == MemoryKind::Mapped {
+            bus_us = bus_copy_us(&device, camera.frame_bytes())?;
+            report.note(ROW, "a frame's bytes over the bus", format!("{bus_us:.0} us"));
+        }
+        // Managed frames move to the GPU here and stay, because the CPU does not touch them again.
+        let mut times = Times::default();
+        times.ours(&mut detector, &camera)?;
+        times.bare(&mut bare)?;
+        let mut times = Times::default();
+        for _ in 0..BLOCKS {
+            times.ours(&mut detector, &camera)?;
+            times.bare(&mut bare)?;
+        }
+        let (ours, theirs) = (Samples::new(times.ours), Samples::new(times.bare));
+        let bound = BOUND * theirs.median() + bus_us;
+        let copied = if bus_us > 0.0 { ", and one copy over the bus" } else { "" };
+        report.figure(
+            ROW,
+            &format!("frames in {kind} memory"),
+            format!("<= {BOUND} times the bare engine{copied}: {bound:.0} us"),
+            format!(
+                "{:.0} us (p99 {:.0}), bare {:.0} us (p99 {:.0}): {:.2} times",
+                ours.median(),
+                ours.at(0.99),
+                theirs.median(),
+                theirs.at(0.99),
+                ours.median() / theirs.median()
+            ),
+            ours.median() <= bound,
+        );
+        let per_frame = times.cpu.as_secs_f64() * 1e6 / (BLOCKS * RUNS) as f64;
+        report.figure(
+            ROW,
+            &format!("CPU time, frames in {kind} memory"),
+            format!("<= {CPU_BOUND_US} us a frame"),
+            format!("{per_frame:.0} us"),
+            per_frame <= CPU_BOUND_US,
+        );
+        let paced = paced_cpu_us(&mut detector, &camera)?;
+        report.note(ROW, &format!("CPU time at 60 frames/s, {kind}"), format!("{paced:.0} us a frame"));
+    }
+    Ok(())
+}
+
+/// Microseconds of each run.
+#[derive(Default)]
+struct Times {
+    ours: Vec<f64>,
+    bare: Vec<f64>,
+    cpu: Duration,
+}
+
+impl Times {
+    fn ours(&mut self, detector: &mut Detector, camera: &Camera) -> Result<(), Failure> {
+        let cpu = cpu_time();
+        let mut seen = Vec::new();
+        for number in 0..RUNS {
+            let frame = camera.frame(number)?;
+            let began = Instant::now();
+            let flight = detector.begin(&[frame])?;
+            detector.finish(flight)?;
+            detector.detections(flight, 0, &mut seen)?;
+            self.ours.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        self.cpu += cpu_time().saturating_sub(cpu);
+        Ok(())
+    }
+
+    fn bare(&mut self, bare: &mut Bare) -> Result<(), Failure> {
+        for _ in 0..RUNS {
+            let began = Instant::now();
+            bare.launch(0)?;
+            bare.wait(0)?;
+            self.bare.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok(())
+    }
+}
+
+/// CPU time a frame when frames come at a camera's pace.
+fn paced_cpu_us(detector: &mut Detector, camera: &Camera) -> Result<f64, Failure> {
+    let (frames, interval) = (120, Duration::from_micros(16_667));
+    let mut seen = Vec::new();
+    let cpu = cpu_time();
+    for number in 0..frames {
+        let began = Instant::now();
+        let flight = detector.begin(&[camera.frame(number)?])?;
+        detector.finish(flight)?;
+        detector.detections(flight, 0, &mut seen)?;
+        std::thread::sleep(interval.saturating_sub(began.elapsed()));
+    }
+    Ok(cpu_time().saturating_sub(cpu).as_secs_f64() * 1e6 / frames as f64)
+}

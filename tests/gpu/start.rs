@@ -1,0 +1,87 @@
+//! Row "Start": from the engine's file to the first detection, against TensorRT's own deserialize, context and first run.
+//!
+//! Every repetition is a process of its own, the two kinds in turn, the file in the cache of both. In each the GPU has been
+//! opened and the library loaded before the clock starts: neither is either side's doing.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use visiond_engine::tensorrt::Library;
+use visiond_kernels::buffer::Memory;
+
+use crate::bare::first_run;
+use crate::camera::Camera;
+use crate::measure::Samples;
+use crate::network::Network;
+use crate::report::{Failure, Report};
+use crate::setup::Setup;
+
+const ROW: &str = "Start";
+const REPETITIONS: usize = 7;
+/// Of TensorRT's own.
+const BOUND: f64 = 1.5;
+
+/// Takes the row.
+pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
+    setup.device()?;
+    // The first of each fills caches: the file's, and the driver's of compiled kernels.
+    child(setup, "bare")?;
+    let first = child(setup, "pipeline")?;
+    report.note(ROW, "the very first, kernels compiled by the driver", format!("{first:.0} ms"));
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS {
+        bare.push(child(setup, "bare")?);
+        ours.push(child(setup, "pipeline")?);
+    }
+    let (ours, bare) = (Samples::new(ours), Samples::new(bare));
+    let times = ours.median() / bare.median();
+    report.figure(
+        ROW,
+        "engine file to first detection",
+        format!("<= {BOUND} times TensorRT's own"),
+        format!("{times:.2} times: {:.1} ms, TensorRT's own {:.1} ms", ours.median(), bare.median()),
+        times <= BOUND,
+    );
+    Ok(())
+}
+
+/// Runs this program again for one half; milliseconds.
+fn child(setup: &Setup, what: &str) -> Result<f64, Failure> {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")));
+    command.arg("start-of").arg(what);
+    setup.pass_on(&mut command);
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line =
+        text.lines().find(|line| line.starts_with('{')).and_then(|line| serde_json::from_str::<Value>(line).ok());
+    line.and_then(|line| line["ms"].as_f64()).ok_or_else(|| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Failure::Broken(format!("a start ended with {}: {}", output.status, said.lines().last().unwrap_or_default()))
+    })
+}
+
+/// The child's side.
+pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
+    let device = setup.device()?;
+    let library = Library::get(None)?;
+    let path = setup.engine()?;
+    let milliseconds = if what == "bare" {
+        let began = Instant::now();
+        first_run(&device, library, path)?;
+        began.elapsed()
+    } else {
+        let camera = Camera::new(&Memory::auto(&device))?;
+        let mut seen = Vec::new();
+        let began = Instant::now();
+        let network = Network::load(setup, path)?;
+        let mut detector = network.detector(0.3)?;
+        let flight = detector.begin(&[camera.frame(0)?])?;
+        detector.finish(flight)?;
+        detector.detections(flight, 0, &mut seen)?;
+        began.elapsed()
+    };
+    println!("{}", json!({ "ms": milliseconds.as_secs_f64() * 1e3 }));
+    Ok(())
+}
