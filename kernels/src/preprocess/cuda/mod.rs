@@ -39,13 +39,14 @@ pub struct CudaPreprocessor {
     kernel: Arc<Kernel>,
     job: Job,
     max_batch: usize,
+    pinned: Memory,
     /// Descriptions of the batch's frames, written by the host.
     described: UnifiedBuffer,
     /// Their copy in the GPU's memory; an integrated GPU reads them in place.
     descriptions: Option<DeviceBuffer>,
     mappings: Vec<Mapping>,
     sizes: Sizes,
-    staging: Option<UnifiedBuffer>,
+    staging: UnifiedBuffer,
     copied_bytes: u64,
 }
 
@@ -65,7 +66,8 @@ impl CudaPreprocessor {
             descriptions,
             mappings: Vec::with_capacity(max_batch),
             sizes: Sizes::new(spec, device, max_batch.max(KEPT_SIZES))?,
-            staging: None,
+            staging: pinned.allocate(0)?,
+            pinned,
             copied_bytes: 0,
         })
     }
@@ -88,15 +90,13 @@ impl CudaPreprocessor {
         let mut staged_bytes = 0;
         for (frame, described) in frames.iter().zip(self.described.as_mut_slice().chunks_exact_mut(FRAME_BYTES)) {
             let (shape, address) = self.sizes.get(&self.spec, (frame.width(), frame.height()))?;
-            let planes = match (planes_of(frame), &mut self.staging) {
-                (Some(planes), _) => planes,
-                (None, Some(staging)) => {
-                    let (planes, bytes) = stage(frame, staging, &mut staged_bytes);
+            let planes = match planes_of(frame) {
+                Some(planes) => planes,
+                None => {
+                    let (planes, bytes) = stage(frame, &mut self.staging, &mut staged_bytes);
                     self.copied_bytes += bytes as u64;
                     planes
                 }
-                // `make_room` made it for such frames.
-                (None, None) => continue,
             };
             let axes = match self.spec.sampling {
                 Sampling::Opencv => shape.axes::<u16>(&self.spec, address.0),
@@ -159,9 +159,8 @@ impl CudaPreprocessor {
     /// Makes the staging buffer as large as these frames need it.
     fn make_room(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
         let needed: usize = frames.iter().filter(|frame| planes_of(frame).is_none()).map(staged_size).sum();
-        if needed > self.staging.as_ref().map_or(0, UnifiedBuffer::len) {
-            self.staging = None;
-            self.staging = Some(Memory::on(self.kernel.module.device(), MemoryKind::Mapped)?.allocate(needed)?);
+        if needed > self.staging.len() {
+            self.staging = self.pinned.allocate(needed)?;
         }
         Ok(())
     }

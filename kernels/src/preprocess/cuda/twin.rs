@@ -304,3 +304,28 @@ fn layouts_of_drivers_are_read_by_words() {
     assert_eq!(described(PixelFormat::Nv12), 1);
     assert_eq!(described(PixelFormat::I420), 2);
 }
+
+#[test]
+fn a_staged_frame_is_the_same_frame() {
+    let mut random = Random(5);
+    let mut staging = UnifiedBuffer::host(1 << 16).unwrap();
+    let mut used = 0;
+    for format in PixelFormat::all() {
+        let picture = Picture::new(&mut random, format, (33, 7));
+        let view = picture.view();
+        let (planes, copied) = stage(&view, &mut staging, &mut used);
+        let mut expected = 0;
+        for (i, (plane, (address, pitch))) in view.planes().iter().zip(planes).enumerate() {
+            let row_bytes = format.row_bytes(i, 33);
+            assert_eq!(address.0 % STAGED_ALIGNMENT as u64, 0);
+            for y in 0..format.plane_rows(i, 7) {
+                // Host memory has no address on a GPU: what is given counts from 0.
+                let staged = &staging.as_slice()[address.0 as usize + y * pitch..][..row_bytes];
+                assert_eq!(staged, &plane.row(y)[..row_bytes], "{format}");
+                expected += row_bytes;
+            }
+        }
+        assert_eq!(copied, expected);
+        assert!(staged_size(&view) <= used);
+    }
+}
