@@ -315,6 +315,21 @@ pub(super) fn node_using(bytes: &[u8], operator: &str) -> Option<String> {
         .filter(|name| !name.is_empty())
 }
 
+/// Name and operator of a node of the main graph, by its place in the file.
+pub(crate) fn node_at(bytes: &[u8], index: usize) -> Option<(String, String)> {
+    let nodes = fields(bytes)
+        .map_while(Result::ok)
+        .filter(|field| field.number == number::MODEL_GRAPH)
+        .flat_map(|graph| fields(graph.bytes()).map_while(Result::ok))
+        .filter(|field| field.number == number::GRAPH_NODE);
+    let node = nodes.into_iter().nth(index)?;
+    let part = |wanted| {
+        let mut parts = fields(node.bytes()).map_while(Result::ok);
+        parts.find(|field| field.number == wanted).map(|field| field.text()).unwrap_or_default()
+    };
+    Some((part(number::NODE_NAME), part(number::NODE_OP_TYPE)))
+}
+
 /// A `StringStringEntryProto`.
 fn entry(message: &[u8]) -> Result<(String, String), WireError> {
     let (mut key, mut value) = (String::new(), String::new());

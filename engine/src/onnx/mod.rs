@@ -42,9 +42,7 @@ impl Model<'_> {
 
 /// Reads the model at `path`, and hands it to the backend of `options` or the best that is there.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
-    let (read, bytes) = file::read_with_bytes(path)?;
-    refuse_foreign(path, &read)?;
-    check_external(path, &read)?;
+    let (read, bytes) = read_usable(path)?;
     let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
     let runtime = choose(options)?;
     let external_files = read.external_files.into_iter().collect();
@@ -94,6 +92,14 @@ fn choose(options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineErr
     }
 }
 
+/// Reads the model at `path`, and refuses what no backend can feed or read.
+pub(crate) fn read_usable(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
+    let (read, bytes) = file::read_with_bytes(path)?;
+    refuse_foreign(path, &read)?;
+    check_external(path, &read)?;
+    Ok((read, bytes))
+}
+
 fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let Some(value) = read.foreign.first() else { return Ok(()) };
     let (direction, verb) = if value.is_output { ("output", "read") } else { ("input", "fed") };
@@ -134,7 +140,7 @@ pub(crate) fn no_such_input(path: &Path, name: &str, inputs: &[TensorInfo]) -> E
 }
 
 /// The model with the shapes asked for, and what it declares then.
-fn reshaped(
+pub(crate) fn reshaped(
     path: &Path,
     mut read: OnnxFile,
     bytes: Vec<u8>,

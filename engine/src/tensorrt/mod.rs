@@ -5,6 +5,7 @@
 //! everything unsafe about TensorRT is in this folder.
 
 pub(crate) mod abi;
+pub mod build;
 pub(crate) mod callback;
 mod context;
 mod engine;
@@ -16,6 +17,8 @@ pub(crate) mod logger;
 pub mod plan;
 mod profiler;
 pub(crate) mod recorder;
+pub mod sidecar;
+pub mod store;
 
 pub use abi::{Layout, Version};
 pub use context::TrtContext;

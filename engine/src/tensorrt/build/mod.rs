@@ -1,0 +1,262 @@
+//! Engines out of `.onnx` files, with TensorRT's own builder and ONNX parser.
+//!
+//! [`build`] goes: what cannot be had is refused; the network gets its shapes and its precision, which are rewritten into the
+//! `.onnx` (`crate::onnx`); TensorRT parses it, is configured and builds. TensorRT for RTX needs no GPU for that.
+//!
+//! Types: TensorRT 10 and later build "strongly typed" networks, which say themselves what every layer computes in, so that
+//! half precision is a matter of the network (`crate::onnx::precision`) and the same in every version. TensorRT 8 knows no
+//! such networks, and for TensorRT 10's calibration and DLAs they do not serve: these get the network as it is and the
+//! builder's flags, as with `trtexec --fp16 --int8`.
+
+pub mod calibration;
+mod calibrator;
+mod config;
+mod error;
+mod flags;
+mod monitor;
+mod options;
+mod parser;
+mod refusals;
+mod shapes;
+mod timing_cache;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use visiond_kernels::cuda::{Device, DeviceFacts};
+
+use super::abi::builder::{Builder, Config, Network, Parser};
+use super::abi::runtime::HostMemory;
+use super::abi::{Abi, Owned, RawObject, Version, call};
+use super::error::TensorRtError;
+use super::library::Library;
+use super::recorder::Recorder;
+use crate::onnx;
+use crate::onnx::file::OnnxFile;
+use crate::onnx::precision::{PrecisionOptions, Rewritten, rewrite};
+use calibration::Upload;
+use calibrator::Calibrator;
+pub use error::{BuildError, ParserFault};
+use flags::Typing;
+pub use monitor::{Monitor, Phase};
+pub use options::{
+    BuildOptions, ComputeCapability, HardwareCompatibility, ShapeError, ShapeProfile, ShapeRange, parse_input_shapes,
+    parse_profile, parse_shape,
+};
+use shapes::ShapePlan;
+pub use timing_cache::TimingCacheChoice;
+
+/// An engine, and how it came to be.
+#[derive(Debug)]
+pub struct Built {
+    /// The engine file's bytes.
+    pub plan: Vec<u8>,
+    /// What built it.
+    pub version: Version,
+    /// TensorRT's library.
+    pub library: PathBuf,
+    /// The GPU that it was built on; `None` where there was none.
+    pub device: Option<DeviceFacts>,
+    /// What the network's file says of itself.
+    pub onnx: OnnxFile,
+    /// What became of its numbers, where it was rewritten in half precision.
+    pub rewritten: Option<Rewritten>,
+    /// Ranges of the inputs' shapes, by profile; empty where all are fixed.
+    pub profiles: Vec<ShapeProfile>,
+    /// Shapes that were fixed and that the file leaves open or has otherwise.
+    pub fixed_shapes: BTreeMap<String, Vec<usize>>,
+    /// Compute capabilities that it was built for; empty where TensorRT has no such choice or it runs on any.
+    pub compute_capabilities: Vec<u32>,
+}
+
+/// Builds the network at `onnx`. Takes seconds to an hour; `monitor` tells how far it is, and can end it.
+pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> Result<Built, BuildError> {
+    monitor.say("reading the network");
+    let (file, bytes) = onnx::read_usable(onnx)?;
+    // CUDA comes first: without it TensorRT 10 and 11 give back rubbish.
+    let device = Device::open(options.device);
+    let library = Library::get(options.library.as_deref())?;
+    let abi = library.abi();
+    let device = match device {
+        Ok(device) => Some(device),
+        Err(error) if library.is_rtx() => {
+            log::info!("no GPU is used for building: {error}");
+            None
+        }
+        Err(error) => return Err(BuildError::NoDevice { version: library.version(), error }),
+    };
+    let typing = refusals::check(abi, &file, &options)?;
+    let plan = shapes::plan(onnx, &file.inputs, &options.profiles)?;
+    let (fixed_shapes, profiles) = match plan {
+        ShapePlan::AsDeclared => Default::default(),
+        ShapePlan::Fixed(shapes) => (shapes, Vec::new()),
+        ShapePlan::Ranges(profiles) => (BTreeMap::new(), profiles),
+    };
+    let (file, bytes) = onnx::reshaped(onnx, file, bytes, &fixed_shapes)?;
+    let rewritten = match options.half {
+        Some(half) if typing == Typing::Strong => {
+            monitor.say("rewriting the network in half precision");
+            let precision = PrecisionOptions { half, rules: options.rules.clone(), half_io: options.half_io };
+            let directory = onnx.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let rewritten = rewrite(&bytes, directory, &precision);
+            Some(rewritten.map_err(|error| BuildError::Precision { path: onnx.to_owned(), error })?)
+        }
+        _ => None,
+    };
+    let bytes = rewritten.as_ref().map_or(&bytes, |rewritten| &rewritten.bytes);
+    let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
+    let work = Work { library, device: device.as_ref(), typing, monitor, onnx };
+    let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities)?;
+    Ok(Built {
+        plan,
+        version: library.version(),
+        library: library.path().to_owned(),
+        device: device.map(|device| device.facts().clone()),
+        onnx: file,
+        rewritten,
+        profiles,
+        fixed_shapes,
+        compute_capabilities: capabilities,
+    })
+}
+
+/// What stays the same during TensorRT's part.
+struct Work<'a> {
+    library: &'static Library,
+    device: Option<&'a Arc<Device>>,
+    typing: Typing,
+    monitor: &'a Arc<Monitor>,
+    onnx: &'a Path,
+}
+
+impl Work<'_> {
+    /// TensorRT's part: parser, configuration, builder.
+    fn run(
+        &self,
+        bytes: &[u8],
+        file: &OnnxFile,
+        options: &mut BuildOptions,
+        profiles: &[ShapeProfile],
+        capabilities: &[u32],
+    ) -> Result<Vec<u8>, BuildError> {
+        let abi = self.library.abi();
+        // Dropped in the other order: what is declared later refers to what was before.
+        let recorder = Recorder::new(abi.layout);
+        let progress = monitor::Callback::new(self.monitor);
+        let calibrator = self.calibrator(options, file, profiles)?;
+        let builder = self.library.create_builder()?;
+        // SAFETY: the builder lives; the recorder outlives it.
+        unsafe { call!(builder.get(), Builder::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
+        let refused = |doing: &str| {
+            let (version, doing) = (abi.version, doing.to_owned());
+            BuildError::TensorRt(TensorRtError::Refused { version, doing, reported: recorder.take() })
+        };
+        config::check_accelerator(builder.get(), options)?;
+        let kept: Option<timing_cache::Kept>;
+        // SAFETY: the builder lives; the flags are those of this layout. The result is ours, and the builder outlives it.
+        let network = unsafe {
+            let raw = call!(builder.get(), Builder::CREATE_NETWORK(self.typing.network_flags(abi.layout)))?;
+            Owned::<Network>::from_raw(raw, abi)
+        };
+        let network = network.ok_or_else(|| refused("make a network"))?;
+        // SAFETY: as above.
+        let config = unsafe {
+            let raw = call!(builder.get(), Builder::CREATE_CONFIG())?;
+            Owned::<Config>::from_raw(raw, abi)
+        };
+        let config = config.ok_or_else(|| refused("make a configuration"))?;
+        self.monitor.say("reading the network");
+        // SAFETY: the network lives and is dropped behind the parser.
+        let parser: Owned<Parser> = unsafe { self.library.create_parser(network.get().as_ptr()) }?;
+        // SAFETY: the bytes are the caller's and outlive the network.
+        unsafe { parser::parse(&parser, abi.version, self.onnx, bytes) }?;
+        let settings = config::Settings {
+            options,
+            typing: self.typing,
+            profiles,
+            capabilities,
+            is_quantised: refusals::is_quantised(file),
+        };
+        config::apply(builder.get(), config.get(), &settings).map_err(|error| match error {
+            config::Fault::Call(error) => error.into(),
+            config::Fault::Refused(doing) => refused(&doing),
+        })?;
+        if Config::SET_PROGRESS_MONITOR.is_in(abi) {
+            // SAFETY: the configuration lives; the monitor outlives it.
+            unsafe { call!(config.get(), Config::SET_PROGRESS_MONITOR(progress.as_ptr())) }?;
+        }
+        if let Some(calibrator) = &calibrator {
+            // SAFETY: as above.
+            unsafe { call!(config.get(), Config::SET_CALIBRATOR(calibrator.as_ptr())) }?;
+        }
+        kept = self.timing_cache(&config, options)?;
+        if self.monitor.is_cancelled() {
+            return Err(BuildError::Cancelled);
+        }
+        self.monitor.say("building the engine");
+        // SAFETY: all three live; the result is ours.
+        let raw = unsafe { call!(builder.get(), Builder::BUILD(network.get().as_ptr(), config.get().as_ptr())) }?;
+        // SAFETY: `raw` is what the method gave.
+        let plan = unsafe { host_bytes(raw, abi) }?;
+        if let Some(reason) = calibrator.as_ref().and_then(|calibrator| calibrator.failure()) {
+            return Err(BuildError::Calibration { reason });
+        }
+        if self.monitor.is_cancelled() {
+            return Err(BuildError::Cancelled);
+        }
+        let plan = plan.ok_or_else(|| refused(&format!("build an engine of {}", self.onnx.display())))?;
+        if let Some(kept) = &kept {
+            kept.save(config.get())?;
+        }
+        Ok(plan)
+    }
+
+    fn calibrator(
+        &self,
+        options: &mut BuildOptions,
+        file: &OnnxFile,
+        profiles: &[ShapeProfile],
+    ) -> Result<Option<Box<Calibrator>>, BuildError> {
+        let (Some(calibration), Some(device)) = (options.calibration.take(), self.device) else { return Ok(None) };
+        // Several pictures a run are a matter of speed alone, and TensorRT calibrates with the usual shape.
+        let batch = file.inputs.first().and_then(|input| {
+            let ranged =
+                profiles.first().and_then(|profile| profile.get(&input.name)).and_then(|range| range.opt.first());
+            ranged.copied().or_else(|| input.shape.as_ref()?.first()?.fixed())
+        });
+        let batch = i32::try_from(batch.unwrap_or(1)).unwrap_or(1);
+        let upload = Upload::new(calibration.feed, device, batch, self.monitor)?;
+        let layout = self.library.abi().layout;
+        Ok(Some(Calibrator::new(layout, calibration.algorithm, Box::new(upload), calibration.cache.as_deref())))
+    }
+
+    fn timing_cache(
+        &self,
+        config: &Owned<Config>,
+        options: &BuildOptions,
+    ) -> Result<Option<timing_cache::Kept>, BuildError> {
+        let Some(device) = self.device.filter(|_| !self.library.is_rtx()) else { return Ok(None) };
+        let path = options.timing_cache.path(self.library.version(), device.facts());
+        Ok(match path {
+            Some(path) => timing_cache::Kept::open(config.get(), path)?,
+            None => None,
+        })
+    }
+}
+
+/// The bytes of an `IHostMemory`, which is deleted; `None` where there is none.
+///
+/// # Safety
+/// `raw` is what a method of a library of this `abi` gave as an `IHostMemory`, and ours; what it needs lives.
+pub(super) unsafe fn host_bytes(raw: *mut RawObject, abi: Abi) -> Result<Option<Vec<u8>>, TensorRtError> {
+    // SAFETY: the caller's promise.
+    let Some(memory) = (unsafe { Owned::<HostMemory>::from_raw(raw, abi) }) else { return Ok(None) };
+    // SAFETY: the memory lives; the methods take nothing.
+    let (start, len) = unsafe { (call!(memory.get(), HostMemory::DATA())?, call!(memory.get(), HostMemory::SIZE())?) };
+    if start.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: so many bytes are there as long as the memory lives.
+    Ok(Some(unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec()))
+}
