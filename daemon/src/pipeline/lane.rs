@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use visiond_engine::detector::{Detection, Flight, RunTimings};
+use visiond_engine::detector::{Detection, Flight, RunCounts, RunTimings};
 use visiond_kernels::nvtx;
 
 use super::backoff::{Backoff, RateLimit};
@@ -131,6 +131,8 @@ struct Hands {
     spare: Vec<VecDeque<Work>>,
     found: Vec<Detection>,
     pacer: Pacer,
+    /// What the network had counted when it was asked last.
+    counted: RunCounts,
     backoff: Backoff,
     failures: u32,
     /// What cost the process its GPU.
@@ -149,6 +151,7 @@ impl Lane {
             spare: Vec::with_capacity(network.flights()),
             found: Vec::new(),
             pacer: Pacer::new(network.flights(), lossless),
+            counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             lost: None,
@@ -282,6 +285,7 @@ impl Lane {
                     hands.pacer.begun(now_ns, hands.works.len());
                     let works = std::mem::replace(&mut hands.works, hands.spare.pop().unwrap_or_default());
                     hands.aloft.push_back(Run { flight, works });
+                    self.metrics.set_aloft(hands.aloft.len());
                     return;
                 }
                 Err(error) => error,
@@ -317,6 +321,7 @@ impl Lane {
                 let (now_ns, frames) = (self.clock.monotonic_ns(), run.works.len());
                 hands.pacer.landed(now_ns, hands.aloft.len() - 1, frames, &timings, self.inbox.waits());
                 self.read(network, hands, flight, &timings);
+                self.count(network, hands, &timings);
             }
             Err(error) => {
                 hands.failures += 1;
@@ -331,6 +336,7 @@ impl Lane {
         if let Some(run) = hands.aloft.pop_front() {
             hands.spare.push(run.works);
         }
+        self.metrics.set_aloft(hands.aloft.len());
         true
     }
 
@@ -353,6 +359,17 @@ impl Lane {
             self.metrics.enter(Activity::Publishing);
             self.publish(work);
             self.metrics.enter(Activity::Looking);
+        }
+    }
+
+    /// Passes on what the network counted since the run before.
+    fn count(&self, network: &dyn Network, hands: &mut Hands, timings: &RunTimings) {
+        let counts = network.counts();
+        // A network that was built anew begins at 0.
+        let new = counts.since(&hands.counted).unwrap_or(counts);
+        hands.counted = counts;
+        if counts.graph_runs + counts.single_runs > 0 {
+            self.metrics.count_gpu(&new, timings.launch_us);
         }
     }
 
@@ -398,6 +415,7 @@ impl Lane {
         let aloft = hands.aloft.drain(..).flat_map(|run| run.works);
         let works = hands.works.drain(..).chain(aloft).map(|work| work.camera);
         hands.pacer.lost();
+        self.metrics.set_aloft(0);
         for camera in works.chain(hands.taken.drain(..).map(|(camera, _)| camera)) {
             self.cameras[camera].metrics.count_dropped(DropCause::Failed, 1);
         }

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Serialize;
+use visiond_engine::detector::RunCounts;
+
 use super::histogram::{Histogram, HistogramSnapshot};
 use crate::capture::source::LossCause;
 use crate::publish::message::{Message, Timings};
@@ -303,7 +306,27 @@ pub struct LaneMetrics {
     runs: AtomicU64,
     errors: AtomicU64,
     rebuilds: AtomicU64,
+    aloft: AtomicU8,
+    gpu: [AtomicU64; 4],
+    launch: Histogram,
     first_frame: AtomicBool,
+}
+
+/// What a lane's network counted on the GPU, over all of its sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuSnapshot {
+    /// Runs that the GPU was given as one CUDA graph.
+    pub graph_runs: u64,
+    /// Runs that it was given call by call.
+    pub single_runs: u64,
+    /// Bytes of frames that were copied first, because the GPU does not see their memory.
+    pub copied_bytes: u64,
+    /// Candidates that the filter had no room for.
+    pub lost_candidates: u64,
+    /// The host's time until the GPU had the run: median in microseconds.
+    pub launch_us_p50: u64,
+    /// The same, 99th percentile.
+    pub launch_us_p99: u64,
 }
 
 impl LaneMetrics {
@@ -315,6 +338,9 @@ impl LaneMetrics {
             runs: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             rebuilds: AtomicU64::new(0),
+            aloft: AtomicU8::new(0),
+            gpu: Default::default(),
+            launch: Histogram::default(),
             first_frame: AtomicBool::new(false),
         }
     }
@@ -359,6 +385,40 @@ impl LaneMetrics {
         self.rebuilds.load(Ordering::Relaxed)
     }
 
+    /// So many runs are under way.
+    pub fn set_aloft(&self, runs: usize) {
+        self.aloft.store(u8::try_from(runs).unwrap_or(u8::MAX), Ordering::Relaxed);
+    }
+
+    /// Runs under way.
+    pub fn aloft(&self) -> usize {
+        self.aloft.load(Ordering::Relaxed).into()
+    }
+
+    /// A run on the GPU ended: what the network counted since the one before, and the host's time until the GPU had it.
+    pub fn count_gpu(&self, new: &RunCounts, launch_us: u64) {
+        let RunCounts { graph_runs, single_runs, copied_bytes, lost_candidates } = *new;
+        for (counter, new) in self.gpu.iter().zip([graph_runs, single_runs, copied_bytes, lost_candidates]) {
+            counter.fetch_add(new, Ordering::Relaxed);
+        }
+        self.launch.record_us(launch_us);
+    }
+
+    /// What was counted on the GPU; `None` where no run was on one.
+    pub fn gpu(&self) -> Option<GpuSnapshot> {
+        let [graph_runs, single_runs, copied_bytes, lost_candidates] =
+            std::array::from_fn(|index| self.gpu[index].load(Ordering::Relaxed));
+        let launch = self.launch.snapshot();
+        (graph_runs + single_runs > 0).then(|| GpuSnapshot {
+            graph_runs,
+            single_runs,
+            copied_bytes,
+            lost_candidates,
+            launch_us_p50: launch.quantile_us(0.5),
+            launch_us_p99: launch.quantile_us(0.99),
+        })
+    }
+
     /// A frame went through.
     pub fn note_frame(&self) {
         self.first_frame.store(true, Ordering::Release);
@@ -372,6 +432,8 @@ impl LaneMetrics {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
+
     use super::*;
     use crate::pipeline::lane::testing::message;
 
@@ -396,6 +458,17 @@ mod tests {
         let by_name: Vec<_> = DropCause::ALL.iter().zip(snapshot.dropped).map(|(c, n)| (c.name(), n)).collect();
         assert_eq!(by_name, [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0)]);
         assert_eq!(snapshot.dropped_in_all(), 4);
+    }
+
+    #[test]
+    fn what_happened_on_the_gpu_is_summed_over_sessions_and_absent_without_one() {
+        let lane = LaneMetrics::new("m".into());
+        assert_eq!(lane.gpu(), None);
+        let new = RunCounts { graph_runs: 1, copied_bytes: 10, ..RunCounts::default() };
+        lane.count_gpu(&new, 20);
+        lane.count_gpu(&new, 20);
+        let gpu = lane.gpu().expect("there were runs");
+        assert_eq!((gpu.graph_runs, gpu.single_runs, gpu.copied_bytes, gpu.launch_us_p50), (2, 0, 20, 20));
     }
 
     #[test]

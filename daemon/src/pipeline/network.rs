@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, RunTimings};
+use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, RunCounts, RunTimings};
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::nvtx;
 
@@ -73,6 +73,11 @@ pub trait Network: Send {
 
     /// What was seen in a slot's frame, best first, in place of what `out` holds.
     fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError>;
+
+    /// What was counted so far; nothing off a GPU.
+    fn counts(&self) -> RunCounts {
+        RunCounts::default()
+    }
 }
 
 impl Network for Detector {
@@ -101,5 +106,9 @@ impl Network for Detector {
     fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
         let _range = nvtx::range(c"filter");
         Ok(Self::detections(self, flight, slot, out)?)
+    }
+
+    fn counts(&self) -> RunCounts {
+        Self::counts(self)
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::metrics::{CameraSnapshot, DropCause, Stage};
+use super::metrics::{CameraSnapshot, DropCause, GpuSnapshot, Stage};
 use super::process::Resident;
 use super::status::{drops, millis};
 use super::supervisor::LaneView;
@@ -44,6 +44,9 @@ pub struct ModelSummary {
     pub errors: u64,
     /// Times that it was built anew.
     pub rebuilds: u64,
+    /// What was counted on the GPU, where it ran on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSnapshot>,
 }
 
 /// A camera in a run.
@@ -126,6 +129,7 @@ impl ModelSummary {
             runs: lane.runs(),
             errors: lane.errors(),
             rebuilds: lane.rebuilds(),
+            gpu: lane.gpu(),
         }
     }
 }
@@ -279,6 +283,7 @@ mod tests {
                 runs: 2,
                 errors: 0,
                 rebuilds: 0,
+                gpu: None,
             }],
             cameras: vec![camera.with_pictures(Path::new("out/pictures"), counts)],
             sinks: vec![SinkSummary { name: "file".into(), to: "out.jsonl".into(), written: 2, lost: 0 }],
