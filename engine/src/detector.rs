@@ -11,6 +11,7 @@ mod error;
 mod feed;
 mod host;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,6 +209,15 @@ impl Detector {
             decoded: Decoded::default(),
             nms: Nms::default(),
         })
+    }
+
+    /// The shape of every input for runs of `max_batch` frames, by name: for what measures a network by itself.
+    pub fn input_shapes(
+        engine: &Engine,
+        card: &Card,
+        max_batch: usize,
+    ) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
+        Ok(feed::plan(engine.inputs(), card, max_batch, &|name: &str| engine.overrides(name))?.shapes)
     }
 
     /// Runs that may be under way at once.

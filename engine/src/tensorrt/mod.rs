@@ -5,6 +5,7 @@
 //! everything unsafe about TensorRT is in this folder.
 
 pub(crate) mod abi;
+mod bare;
 pub mod build;
 pub(crate) mod callback;
 mod context;
@@ -21,6 +22,7 @@ pub mod sidecar;
 pub mod store;
 
 pub use abi::{Layout, Version};
+pub use bare::{BareEngine, Launch, RunTime};
 pub use context::TrtContext;
 pub use engine::{Direction, Scratch, ShapeLimits, SharedScratch, TrtEngine, TrtTensor};
 pub use error::TensorRtError;
