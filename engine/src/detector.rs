@@ -189,7 +189,11 @@ impl Detector {
     /// A detector with a context of its own: on the GPU where the engine is, else on a session.
     pub fn new(engine: &Engine, card: &Card, limits: &Limits) -> Result<Self, DetectorError> {
         let overridden = |name: &str| engine.overrides(name);
-        let feed = feed::plan(engine.inputs(), card, limits.max_batch, &overridden)?;
+        let max_batch = engine.most_frames().map_or(limits.max_batch, |most| limits.max_batch.min(most));
+        if max_batch < limits.max_batch {
+            log::info!("{} takes at most {max_batch} frames a run", engine.file().path.display());
+        }
+        let feed = feed::plan(engine.inputs(), card, max_batch, &overridden)?;
         let (input_size, batch) = ((feed.spec.width, feed.spec.height), feed.batch);
         let options = NmsOptions {
             iou_threshold: limits.iou_threshold.unwrap_or(card.iou_threshold),

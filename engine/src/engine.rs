@@ -11,11 +11,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use visiond_kernels::cuda::{Device, DeviceError};
 use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use crate::onnx;
-use crate::tensorrt::TrtEngine;
+use crate::tensorrt::plan::{self, PlanError};
+use crate::tensorrt::{self, TrtEngine};
 
 pub use error::EngineError;
 pub(crate) use session::InputTensor;
@@ -84,6 +86,8 @@ pub enum Backend {
     OnnxRuntime,
     /// rten, compiled in.
     Rten,
+    /// TensorRT's library, opened at run time: engines on the GPU.
+    TensorRt,
 }
 
 impl Backend {
@@ -92,6 +96,7 @@ impl Backend {
         match self {
             Self::OnnxRuntime => "onnxruntime",
             Self::Rten => "rten",
+            Self::TensorRt => "tensorrt",
         }
     }
 }
@@ -102,6 +107,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Self::OnnxRuntime => "ONNX Runtime",
             Self::Rten => "rten",
+            Self::TensorRt => "TensorRT",
         })
     }
 }
@@ -117,9 +123,52 @@ pub struct EngineOptions {
     pub threads: usize,
     /// Shapes that replace what the file declares, by input name.
     pub input_shapes: BTreeMap<String, Vec<usize>>,
+    /// The GPU of engines; it is opened when there is one to load.
+    pub device: DeviceChoice,
+    /// TensorRT's library; `None` looks in `VISIOND_TENSORRT_LIBRARY` and the usual places.
+    pub tensorrt_library: Option<PathBuf>,
+    /// The SHA-256 that the model's file must have, in hexadecimal; any if `None`. An engine's file is a program.
+    pub sha256: Option<String>,
+}
+
+/// Which GPU.
+#[derive(Debug, Clone)]
+pub enum DeviceChoice {
+    /// The one with this index.
+    Index(u32),
+    /// One that is open.
+    Open(Arc<Device>),
+}
+
+impl Default for DeviceChoice {
+    fn default() -> Self {
+        Self::Index(0)
+    }
+}
+
+impl DeviceChoice {
+    /// The GPU, opened where it is not yet.
+    pub fn open(&self) -> Result<Arc<Device>, DeviceError> {
+        match self {
+            Self::Index(index) => Device::open(*index),
+            Self::Open(device) => Ok(device.clone()),
+        }
+    }
 }
 
 impl EngineOptions {
+    /// Refuses a file whose bytes are not those that are trusted.
+    pub(crate) fn check_sha256(&self, file: &ModelFile) -> Result<(), EngineError> {
+        match &self.sha256 {
+            Some(pinned) if !pinned.eq_ignore_ascii_case(&file.sha256) => Err(EngineError::OtherSha256 {
+                path: file.path.clone(),
+                found: file.sha256.clone(),
+                pinned: pinned.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Threads of one run, with 0 resolved.
     pub(crate) fn thread_count(&self) -> usize {
         match self.threads {
@@ -184,11 +233,23 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the network at `path` with the backend of `options`, or the best that is there.
+    /// Loads the network at `path`: an engine with TensorRT, an ONNX model with the backend of `options` or the best that is
+    /// there. What it is, its content says, not its name.
     pub fn load(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
-        let Loaded { program, backend, description, file, metadata, inputs, outputs } = onnx::load(path, options)?;
+        let Loaded { program, backend, description, file, metadata, inputs, outputs } =
+            if plan::is_plan_file(path) { tensorrt::load(path, options)? } else { load_onnx(path, options)? };
         let (inputs, outputs) = (inputs.into(), outputs.into());
         Ok(Self { program, backend, description, file, metadata, inputs, outputs, options: options.clone() })
+    }
+
+    /// The most frames of one run, where the inputs leave their number open and the engine limits it.
+    pub(crate) fn most_frames(&self) -> Option<usize> {
+        let open = |info: &&TensorInfo| matches!(info.shape.as_deref(), Some([Dim::Dynamic(_), ..]));
+        let limits = |info: &TensorInfo| {
+            let tensor = self.tensorrt()?.tensor(&info.name).filter(|tensor| !tensor.on_host)?;
+            tensor.limits.iter().filter_map(|limits| limits.max.first()).max().copied()
+        };
+        self.inputs.iter().filter(open).filter_map(limits).min()
     }
 
     /// The inputs, in the file's order, with the shapes of [`EngineOptions::input_shapes`].
@@ -261,6 +322,21 @@ impl Engine {
         }
         Ok(session)
     }
+}
+
+/// Loads the ONNX model at `path`, which may have an engine's name.
+fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+    let named_as_engine = plan::has_plan_name(path);
+    let command = || plan::rebuild_command(path);
+    let loaded = onnx::load(path, options).map_err(|error| match error {
+        EngineError::NotOnnx { path, .. } if named_as_engine => PlanError::NotAPlan { path, command: command() }.into(),
+        EngineError::Empty { path } if named_as_engine => PlanError::Empty { path, command: command() }.into(),
+        other => other,
+    })?;
+    if named_as_engine {
+        log::warn!("{} is an ONNX model by another name: {} runs it", path.display(), loaded.backend);
+    }
+    Ok(loaded)
 }
 
 impl fmt::Debug for Engine {

@@ -112,6 +112,7 @@ impl EngineConfig {
             onnxruntime_library: self.onnxruntime_library.clone(),
             threads: self.threads,
             input_shapes: input_shapes.clone(),
+            ..EngineOptions::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
@@ -29,7 +29,7 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// The file cannot be read.
-    #[error("cannot read the model {path}: {error}")]
+    #[error("cannot read the model {path}: {error}{}", may_not_read(.path, .error))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -221,6 +221,19 @@ pub enum EngineError {
     /// A call of CUDA's failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
+    /// The file's bytes are not those that are trusted.
+    #[error(
+        "{path} has the SHA-256 {found}, not {pinned} as the configuration wants, and is not loaded: put the right file there, \
+         or its SHA-256 into `sha256`"
+    )]
+    OtherSha256 {
+        /// The file.
+        path: PathBuf,
+        /// Its SHA-256.
+        found: String,
+        /// The one that is trusted.
+        pinned: String,
+    },
     /// No memory for a tensor.
     #[error(transparent)]
     Buffer(#[from] BufferError),
@@ -258,8 +271,19 @@ impl Backend {
             Self::OnnxRuntime => {
                 "export the network with standard operators, or with an opset that the installed ONNX Runtime knows"
             }
+            Self::TensorRt => "build the engine again with a newer TensorRT",
             Self::Rten => "ONNX Runtime may know it, install its library; or export the network without it",
         }
+    }
+}
+
+/// What to do about a file that the user may not read.
+fn may_not_read(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("; give the user that runs visiond the right to: `sudo chmod a+r {}`", path.display())
+        }
+        _ => String::new(),
     }
 }
 

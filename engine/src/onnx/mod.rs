@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Component, Path, PathBuf};
 
 use crate::engine::{Backend, Dim, EngineError, EngineOptions, Loaded, Program, TensorInfo};
+use crate::tensorrt;
 use file::OnnxFile;
 use onnxruntime::Runtime;
 
@@ -43,8 +44,9 @@ impl Model<'_> {
 /// Reads the model at `path`, and hands it to the backend of `options` or the best that is there.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
     let (read, bytes) = read_usable(path)?;
+    options.check_sha256(&read.file)?;
     let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
-    let runtime = choose(options)?;
+    let runtime = choose(path, options)?;
     let external_files = read.external_files.into_iter().collect();
     let model = Model { path, bytes, inputs: &read.inputs, outputs: &read.outputs, external_files };
     let (program, backend, description): (Box<dyn Program>, _, _) = match runtime {
@@ -75,9 +77,17 @@ pub unsafe fn silence_telemetry() {
 }
 
 /// ONNX Runtime, or `None` for rten.
-fn choose(options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
+fn choose(path: &Path, options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
     match options.backend {
         Some(Backend::Rten) => Ok(None),
+        Some(backend @ Backend::TensorRt) => Err(EngineError::Load {
+            path: path.to_owned(),
+            backend,
+            reason: format!(
+                "it is an ONNX model, build an engine of it with `{}`",
+                tensorrt::plan::build_command(path)
+            ),
+        }),
         Some(Backend::OnnxRuntime) => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
         // A library that was named must serve; one that was only looked for need not.
         None if options.onnxruntime_library.is_some() => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),

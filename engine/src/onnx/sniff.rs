@@ -2,7 +2,7 @@
 
 /// What the file is, where it is something well known that is not ONNX, and what to do.
 pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
-    const MAGICS: [(&[u8], &str); 13] = [
+    const MAGICS: [(&[u8], &str); 14] = [
         (b"\x89PNG", "a PNG picture: the model and the picture may have changed places"),
         (b"\xff\xd8\xff", "a JPEG picture: the model and the picture may have changed places"),
         (b"GIF8", "a GIF picture: the model and the picture may have changed places"),
@@ -10,8 +10,9 @@ pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
         (b"PK\x03\x04", "a ZIP archive, perhaps a PyTorch model: unpack it, or export the network to ONNX"),
         (b"\x1f\x8b", "a gzip archive: unpack it"),
         (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
-        (b"ftrt", "a TensorRT engine, which this build cannot run: use the .onnx file that it was built from"),
-        (b"ptrt", "a TensorRT engine, which this build cannot run: use the .onnx file that it was built from"),
+        (b"ftrt", "a TensorRT engine: name the .onnx file that it was built from"),
+        (b"ptrt", "a TensorRT engine: name the .onnx file that it was built from"),
+        (b"vtrt", "a TensorRT engine: name the .onnx file that it was built from"),
         (b"\x7fELF", "a program or library: name the .onnx file"),
         (b"version https://git-lfs", "a Git LFS pointer to the model: run `git lfs pull`"),
         (b"<", "a web page or XML: the download answered with an error, open its address in a browser"),

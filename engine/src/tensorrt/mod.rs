@@ -17,6 +17,7 @@ pub mod library;
 pub(crate) mod logger;
 pub mod plan;
 mod profiler;
+mod program;
 pub(crate) mod recorder;
 pub mod sidecar;
 pub mod store;
@@ -28,4 +29,5 @@ pub use engine::{Direction, Scratch, ShapeLimits, SharedScratch, TrtEngine, TrtT
 pub use error::TensorRtError;
 pub use library::Library;
 pub use profiler::LayerTime;
+pub(crate) use program::load;
 pub use recorder::{ErrorCode, Reported};

@@ -11,6 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::abi::Version;
@@ -129,6 +131,30 @@ pub fn is_plan(bytes: &[u8]) -> bool {
         || wrapping(bytes).is_some()
 }
 
+/// Whether the file at `path` is an engine; false where it cannot be read.
+pub fn is_plan_file(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    // A pipe may wait for a writer for ever.
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let mut read = |count: u64| file.by_ref().take(count).read_to_end(&mut bytes).is_ok();
+    if !read(8) {
+        return false;
+    }
+    if let (Some(len), Some(b'{')) = (bytes.first_chunk().map(|len| u32::from_le_bytes(*len)), bytes.get(4))
+        && len as usize <= MOST_METADATA
+    {
+        let mut rest = Vec::new();
+        if file.take(u64::from(len)).read_to_end(&mut rest).is_err() {
+            return false;
+        }
+        bytes.extend(rest);
+    }
+    is_plan(&bytes)
+}
+
 /// Length of Ultralytics' wrapping and the notes in it.
 fn wrapping(bytes: &[u8]) -> Option<(usize, BTreeMap<String, String>)> {
     let len = u32::from_le_bytes(*bytes.get(..4)?.as_array()?) as usize;
@@ -224,19 +250,6 @@ pub enum PlanError {
         /// What builds it.
         command: String,
     },
-    /// Its bytes are not those that the configuration trusts.
-    #[error(
-        "{path} has the SHA-256 {found}, not {pinned} as the configuration wants: an engine can run code, so it is not loaded; \
-         put the right file there, or its SHA-256 into `sha256`"
-    )]
-    OtherSha256 {
-        /// The file.
-        path: PathBuf,
-        /// Its SHA-256.
-        found: String,
-        /// The one that is trusted.
-        pinned: String,
-    },
     /// There is no GPU to run it.
     #[error(
         "{path} is an engine for a GPU ({built}), and there is none to use: {reason}; without a GPU name the .onnx file instead"
@@ -269,6 +282,11 @@ fn said(reason: &str) -> String {
 pub fn rebuild_command(path: &Path) -> String {
     let onnx = path.with_extension("onnx");
     format!("visiond build {} -o {}", onnx.display(), path.display())
+}
+
+/// The command that builds an engine of the model at `onnx`.
+pub fn build_command(onnx: &Path) -> String {
+    format!("visiond build {} -o {}", onnx.display(), onnx.with_extension("engine").display())
 }
 
 /// Whether a file's name is one that engines have.

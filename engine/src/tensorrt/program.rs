@@ -1,0 +1,380 @@
+//! Engines as the backend of sessions: tensors in host memory, copied to the GPU and back around each run.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
+use visiond_kernels::stream::Stream;
+use visiond_kernels::tensor::TensorRef;
+
+use super::context::TrtContext;
+use super::engine::{Direction, Scratch, TrtEngine, TrtTensor};
+use super::file::PlanBytes;
+use super::library::Library;
+use super::plan::{self, Plan, PlanError, PlanHeader, rebuild_command};
+use super::recorder::Reported;
+use super::{TensorRtError, Version};
+use crate::engine::{Backend, Context, Dim, EngineError, EngineOptions, InputTensor, Loaded, Program, TensorInfo};
+use crate::onnx;
+
+/// Loads the engine at `path`.
+pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+    let bytes = PlanBytes::open(path, options.sha256.is_some())?;
+    plan::check_length(path, bytes.as_slice())?;
+    let file = bytes.model_file(path);
+    let Some(Plan { header, offset, metadata }) = Plan::parse(bytes.as_slice()) else {
+        let command = rebuild_command(path);
+        return Err(PlanError::NotAPlan { path: path.to_owned(), command }.into());
+    };
+    options.check_sha256(&file)?;
+    let (library, device) = place(path, &header, options)?;
+    let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
+    let engine = engine.map_err(|error| explained(path, &header, library, error))?;
+    let (inputs, outputs) = declared(path, &engine, options)?;
+    let description = format!("{} on {}", library.description(), device.facts().label());
+    Ok(Loaded {
+        program: Box::new(TensorRtProgram { engine }),
+        backend: Backend::TensorRt,
+        description,
+        file,
+        metadata,
+        inputs,
+        outputs,
+    })
+}
+
+/// The library and the GPU for an engine; whatever of the header speaks against them, before anything is loaded.
+fn place(
+    path: &Path,
+    header: &PlanHeader,
+    options: &EngineOptions,
+) -> Result<(&'static Library, Arc<Device>), EngineError> {
+    let (built, command) = (header.to_string(), || rebuild_command(path));
+    // CUDA comes first: TensorRT takes the context that it finds.
+    let device = options.device.open();
+    let library = Library::for_engine(options.tensorrt_library.as_deref(), header.version());
+    let other_kind = |library: &Library| library.is_rtx() != header.version().rtx;
+    if let Ok(library) = library
+        && (other_kind(library) || (device.is_err() && !may_run(library.version(), header.version())))
+    {
+        let (path, installed) = (path.to_owned(), library.version());
+        return Err(
+            PlanError::OtherVersion { path, built, installed, command: command(), reason: String::new() }.into()
+        );
+    }
+    let device = device.map_err(|error| PlanError::NoGpu {
+        path: path.to_owned(),
+        built: built.clone(),
+        reason: error.to_string(),
+    })?;
+    let library = library.map_err(|error| PlanError::NoLibrary {
+        path: path.to_owned(),
+        built: built.clone(),
+        reason: error.to_string(),
+    })?;
+    if header.is_for(device.facts().sm) == Some(false) {
+        let gpus: Vec<String> = header.gpus().iter().map(|(major, minor)| format!("SM {major}.{minor}")).collect();
+        return Err(PlanError::OtherGpu {
+            path: path.to_owned(),
+            built: gpus.join(", "),
+            installed: device.facts().label(),
+            command: command(),
+        }
+        .into());
+    }
+    Ok((library, device))
+}
+
+/// Whether a version may take an engine of another, as far as numbers tell: engines run on the version that built them, and
+/// those that were built to be compatible on later ones.
+fn may_run(installed: Version, built: Version) -> bool {
+    installed.rtx == built.rtx
+        && (installed.major, installed.minor, installed.patch) >= (built.major, built.minor, built.patch)
+}
+
+/// What a refused engine's header adds to TensorRT's own words.
+fn explained(path: &Path, header: &PlanHeader, library: &Library, error: EngineError) -> EngineError {
+    let EngineError::TensorRt(TensorRtError::Refused { reported, .. }) = error else { return error };
+    let (path, built, installed) = (path.to_owned(), header.to_string(), library.version());
+    let command = rebuild_command(&path);
+    // The first report tells; those behind it say that the call failed.
+    let reason = reported.iter().map(Reported::plain).find(|text| !text.is_empty()).unwrap_or_default();
+    let same = match header {
+        PlanHeader::OldTensorRt { .. } => installed.major == 8 && installed.minor == 5,
+        PlanHeader::TensorRt { version } | PlanHeader::Rtx { version, .. } => *version == installed,
+    };
+    if !same {
+        return PlanError::OtherVersion { path, built, installed, command, reason }.into();
+    }
+    let reason = if reason.is_empty() { "it gives no reason".to_owned() } else { reason };
+    PlanError::Refused { path, built, installed, reason, command }.into()
+}
+
+/// The engine's tensors as a session declares them: what the shapes asked for or the profile fix is fixed, and of what
+/// stays open only the number of frames is left so; other open sizes are those that the engine was tuned for.
+fn declared(
+    path: &Path,
+    engine: &Arc<TrtEngine>,
+    options: &EngineOptions,
+) -> Result<(Vec<TensorInfo>, Vec<TensorInfo>), EngineError> {
+    let of = |direction| engine.tensors().iter().filter(move |tensor| tensor.direction == direction);
+    let mut inputs = Vec::new();
+    for tensor in of(Direction::Input) {
+        let limits = &tensor.limits[0];
+        let asked = options.input_shapes.get(&tensor.name);
+        if let Some(asked) = asked {
+            check_shape(path, tensor, asked)?;
+        }
+        let dim = |axis: usize, size: Option<usize>| match (size, asked) {
+            (_, Some(asked)) => Dim::Fixed(asked[axis]),
+            (Some(size), _) => Dim::Fixed(size),
+            (None, _) => match (limits.min.get(axis), limits.opt.get(axis), limits.max.get(axis)) {
+                (Some(min), _, Some(max)) if min == max => Dim::Fixed(*min),
+                // Sessions run any number of frames from 1 on, or one number alone.
+                (Some(min), Some(opt), _) if (axis > 0 || *min > 1) && !tensor.on_host => Dim::Fixed(*opt),
+                _ => Dim::Dynamic(String::new()),
+            },
+        };
+        let shape = tensor.shape.iter().enumerate().map(|(axis, size)| dim(axis, *size)).collect();
+        inputs.push(TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(shape) });
+    }
+    for name in options.input_shapes.keys() {
+        if !inputs.iter().any(|info| info.name == *name) {
+            return Err(onnx::no_such_input(path, name, &inputs));
+        }
+    }
+    let outputs: Vec<TensorInfo> = of(Direction::Output).map(open).collect();
+    let beyond_frames = |tensor: &TrtTensor| tensor.shape.iter().skip(1).any(Option::is_none);
+    if of(Direction::Output).any(beyond_frames) && !engine.tensors().iter().any(|tensor| tensor.on_host) {
+        let inferred = inferred(engine, &inputs)?;
+        return Ok((inputs, inferred));
+    }
+    Ok((inputs, outputs))
+}
+
+/// A tensor as the engine declares it.
+fn open(tensor: &TrtTensor) -> TensorInfo {
+    let dim = |size: &Option<usize>| size.map_or_else(|| Dim::Dynamic(String::new()), Dim::Fixed);
+    TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(tensor.shape.iter().map(dim).collect()) }
+}
+
+/// The outputs' shapes for these of the inputs, which only a context tells. It is asked with two numbers of frames, so that
+/// what follows from that number stays open.
+fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<TensorInfo>, EngineError> {
+    let mut context = engine.context(Scratch::Own)?;
+    let mut shapes_with = |frames: fn(&super::ShapeLimits) -> &[usize]| -> Result<Vec<Vec<usize>>, EngineError> {
+        for info in inputs {
+            let limits = engine.tensor(&info.name).and_then(|tensor| tensor.limits.first());
+            let open = |axis: usize| limits.and_then(|limits| frames(limits).get(axis)).copied().unwrap_or(1);
+            let dims = info.shape.iter().flatten().enumerate();
+            let shape: Vec<usize> = dims.map(|(axis, dim)| dim.fixed().unwrap_or_else(|| open(axis))).collect();
+            context.set_input_shape(&info.name, &shape)?;
+        }
+        context.infer_shapes()?;
+        let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);
+        outputs.map(|tensor| context.output_shape(&tensor.name)).collect()
+    };
+    let (few, many) = (shapes_with(|limits| &limits.min)?, shapes_with(|limits| &limits.max)?);
+    let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);
+    let info = |(tensor, (few, many)): (&TrtTensor, (Vec<usize>, Vec<usize>))| {
+        let dim = |(few, many)| if few == many { Dim::Fixed(few) } else { Dim::Dynamic(String::new()) };
+        let shape = few.into_iter().zip(many).map(dim).collect();
+        TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(shape) }
+    };
+    Ok(outputs.zip(few.into_iter().zip(many)).map(info).collect())
+}
+
+/// Refuses a shape that no profile allows.
+fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> Result<(), EngineError> {
+    let info = open(tensor);
+    if asked.len() != tensor.shape.len() {
+        return Err(EngineError::shape(&info, asked, "the number of dimensions differs"));
+    }
+    let within = |limits: &super::ShapeLimits| {
+        let fits = |axis: usize| limits.min.get(axis).zip(limits.max.get(axis));
+        asked.iter().enumerate().all(|(axis, size)| fits(axis).is_none_or(|(min, max)| min <= size && size <= max))
+    };
+    if tensor.on_host || tensor.limits.iter().any(within) {
+        return Ok(());
+    }
+    let limits = &tensor.limits[0];
+    let text = |shape: &[usize]| visiond_kernels::tensor::ShapeText(shape).to_string();
+    let command = rebuild_command(path);
+    let reason = if limits.min == limits.max {
+        format!("the engine was built for {} alone, build it with the shape you need: `{command}`", text(&limits.max))
+    } else {
+        let (min, max) = (text(&limits.min), text(&limits.max));
+        format!("the engine was built for {min} to {max}, build it with the shapes you need: `{command}`")
+    };
+    Err(EngineError::shape(&info, asked, reason))
+}
+
+/// An engine as sessions see it.
+struct TensorRtProgram {
+    engine: Arc<TrtEngine>,
+}
+
+impl Program for TensorRtProgram {
+    fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
+        Some(&self.engine)
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, EngineError> {
+        let context = self.engine.context(Scratch::Own)?;
+        let stream = CudaStream::new(self.engine.device())?;
+        let names = |direction| {
+            let tensors = self.engine.tensors().iter().filter(move |tensor| tensor.direction == direction);
+            tensors.map(|tensor| tensor.name.clone())
+        };
+        Ok(Box::new(TensorRtContext {
+            inputs: names(Direction::Input).map(Place::new).collect(),
+            outputs: names(Direction::Output).map(Place::new).collect(),
+            profile: 0,
+            has_run: false,
+            context,
+            stream,
+        }))
+    }
+}
+
+/// One context of a session.
+struct TensorRtContext {
+    // The context goes before the memory that it knows addresses of.
+    context: TrtContext,
+    inputs: Vec<Place>,
+    outputs: Vec<Place>,
+    profile: usize,
+    has_run: bool,
+    stream: CudaStream,
+}
+
+/// Where one tensor is.
+struct Place {
+    name: String,
+    shape: Vec<usize>,
+    len_bytes: usize,
+    buffer: Option<DeviceBuffer>,
+    /// Outputs: what the last run gave. Inputs in host memory: the numbers.
+    host: Vec<u8>,
+}
+
+impl Place {
+    fn new(name: String) -> Self {
+        Self { name, shape: Vec::new(), len_bytes: 0, buffer: None, host: Vec::new() }
+    }
+}
+
+impl TensorRtContext {
+    /// Shapes of the inputs and places for everything; done again only when a shape changed.
+    fn prepare(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
+        let unchanged = |(place, input): (&Place, &InputTensor)| place.shape == input.shape();
+        let on_host = self.context.engine().tensors().iter().any(|tensor| tensor.on_host);
+        if self.has_run && !on_host && self.inputs.iter().zip(inputs).all(unchanged) {
+            return Ok(());
+        }
+        self.has_run = false;
+        self.choose_profile(inputs)?;
+        for (index, input) in inputs.iter().enumerate() {
+            let place = &mut self.inputs[index];
+            place.shape.clear();
+            place.shape.extend_from_slice(input.shape());
+            place.len_bytes = input.bytes().len();
+            self.context.set_input_shape(&place.name, input.shape())?;
+            give_place(&mut self.context, place, input.bytes())?;
+        }
+        self.context.infer_shapes()?;
+        for place in &mut self.outputs {
+            place.shape = self.context.output_shape(&place.name)?;
+            let tensor = self.context.engine().tensor(&place.name);
+            let each = tensor.map_or(1, |tensor| tensor.dtype.size_bytes());
+            place.len_bytes = place.shape.iter().product::<usize>() * each;
+            place.host.resize(place.len_bytes, 0);
+            give_place(&mut self.context, place, &[])?;
+        }
+        Ok(())
+    }
+
+    /// The first profile that allows the inputs' shapes; the current one where it does.
+    fn choose_profile(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
+        let engine = self.context.engine().clone();
+        let allows = |profile: usize| {
+            self.inputs.iter().zip(inputs).all(|(place, input)| {
+                let limits = engine.tensor(&place.name).and_then(|tensor| tensor.limits.get(profile));
+                limits.is_none_or(|limits| {
+                    let sizes = limits.min.iter().zip(&limits.max).zip(input.shape());
+                    sizes.into_iter().all(|((min, max), size)| min <= size && size <= max)
+                })
+            })
+        };
+        if allows(self.profile) {
+            return Ok(());
+        }
+        // Where none does, TensorRT's own words about the first refused shape are the error.
+        if let Some(profile) = (0..engine.profiles()).find(|profile| allows(*profile)) {
+            self.context.set_profile(profile, &self.stream)?;
+            self.profile = profile;
+        }
+        Ok(())
+    }
+}
+
+/// Memory for a tensor of `place.len_bytes`, which the context is told of.
+fn give_place(context: &mut TrtContext, place: &mut Place, numbers: &[u8]) -> Result<(), EngineError> {
+    let engine = context.engine().clone();
+    if engine.tensor(&place.name).is_some_and(|tensor| tensor.on_host) {
+        place.host.resize(place.len_bytes.max(8), 0);
+        place.host[..numbers.len()].copy_from_slice(numbers);
+        // SAFETY: the numbers' memory is as large as the tensor; it belongs to the context's owner and is dropped after it,
+        // and moves only when this runs again.
+        return unsafe { context.set_host_address(&place.name, place.host.as_mut_ptr()) };
+    }
+    if place.buffer.as_ref().is_none_or(|buffer| buffer.len() < place.len_bytes) {
+        place.buffer = Some(DeviceBuffer::new(engine.device(), place.len_bytes)?);
+    }
+    match &place.buffer {
+        Some(buffer) => context.set_address(&place.name, buffer.address()),
+        None => Ok(()),
+    }
+}
+
+impl Context for TensorRtContext {
+    fn run(&mut self, inputs: &[InputTensor], _stream: Stream) -> Result<(), EngineError> {
+        self.prepare(inputs)?;
+        self.has_run = false;
+        let Self { context, inputs: places, outputs, stream, .. } = self;
+        for (place, input) in places.iter().zip(inputs) {
+            if let Some(buffer) = &place.buffer {
+                // SAFETY: the buffer was made for the input's bytes; both outlive the synchronisation below, which is reached
+                // whatever fails in between, or by the stream's destruction.
+                unsafe { stream.copy_to_device(input.bytes(), buffer.address()) }?;
+            }
+        }
+        // SAFETY: every tensor has memory of its size, which belongs to this context alone and lives until the stream is done.
+        let queued = unsafe { context.enqueue(stream) };
+        let mut copied = Ok(());
+        if queued.is_ok() {
+            for place in outputs.iter_mut() {
+                if let Some(buffer) = &place.buffer {
+                    let host = &mut place.host[..place.len_bytes];
+                    // SAFETY: the buffer holds the output's bytes; both outlive the synchronisation below.
+                    copied = copied.and_then(|()| unsafe { stream.copy_to_host(buffer.address(), host) });
+                }
+            }
+        }
+        stream.synchronize()?;
+        queued?;
+        copied?;
+        self.has_run = true;
+        Ok(())
+    }
+
+    fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
+        let outputs = self.outputs.len();
+        let place = self.outputs.get(index).filter(|_| self.has_run);
+        let place = place.ok_or(EngineError::NoOutput { index, outputs })?;
+        let tensor = self.context.engine().tensor(&place.name);
+        let dtype = tensor.map_or(visiond_kernels::tensor::DType::F32, |tensor| tensor.dtype);
+        TensorRef::new(dtype, &place.shape, &place.host[..place.len_bytes])
+            .map_err(|error| EngineError::Run { backend: Backend::TensorRt, reason: error.to_string() })
+    }
+}
