@@ -1,13 +1,16 @@
 //! Every head against the post-processing of the project that it comes from: tests/golden/heads.json, made by heads.py.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "common/filter_kernel.rs"]
+mod filter_kernel;
+
 use std::path::Path;
 
 use half::f16;
 use serde_json::Value;
 use visiond_engine::card::Card;
 use visiond_engine::engine::{Dim, TensorInfo};
-use visiond_engine::heads::{self, Decoded, HeadInput, NamedOutput};
+use visiond_engine::heads::{self, Decoded, Head, HeadInput, NamedOutput};
 use visiond_kernels::nms::Candidate;
 use visiond_kernels::tensor::{DType, TensorRef};
 
@@ -72,6 +75,8 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
     head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, &mut out)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
 
+    check_filter(name, head.as_mut(), &tensors, input_size, score_threshold, &out);
+
     let points = case["keypoints"].as_array();
     let mut wanted: Vec<(Vec<f32>, Option<&Value>)> = case["expected"]
         .as_array()
@@ -96,6 +101,34 @@ fn check(case: &Value, declare: impl Fn(&TensorInfo) -> TensorInfo) {
             );
             assert_eq!(point.get(2).is_some(), keypoint.score.is_some(), "{name}");
             assert!(point.get(2).is_none_or(|s| (s - keypoint.score.unwrap()).abs() < 1e-3), "{name}");
+        }
+    }
+}
+
+/// The GPU's filter, on the processor: exactly what the head gives.
+fn check_filter(
+    name: &str,
+    head: &mut dyn Head,
+    tensors: &[Tensor],
+    input_size: (u32, u32),
+    score_threshold: f32,
+    wanted: &Decoded,
+) {
+    let infos: Vec<TensorInfo> = tensors.iter().map(|t| t.info.clone()).collect();
+    let Some(spec) = head.filter(&infos, input_size, score_threshold) else {
+        assert!(name.starts_with("classifier"), "{name} has no filter");
+        return;
+    };
+    for last_first in [false, true] {
+        let outputs: Vec<_> =
+            tensors.iter().map(|t| filter_kernel::Output { dtype: t.info.dtype, bytes: &t.bytes }).collect();
+        let results = filter_kernel::run(&spec, &outputs, last_first);
+        let mut found = Decoded::default();
+        head.decode_filtered(&results.frame(1), &mut found);
+        assert_eq!(found.lost, 0, "{name}");
+        assert_eq!(found.candidates, wanted.candidates, "{name}");
+        for candidate in &wanted.candidates {
+            assert_eq!(found.keypoints_of(candidate.row), wanted.keypoints_of(candidate.row), "{name}");
         }
     }
 }

@@ -14,7 +14,7 @@ typedef long long i64;
 
 #ifdef __CUDACC_RTC__
 // The value of a half given as bits; cuda/host/filter.cpp has the same for the processor.
-inline float half_number(u16 bits) {
+INLINE float half_number(u16 bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
     return value;
@@ -125,33 +125,33 @@ struct Candidate {
 // One number of whatever type. Not inlined: it would be most of the code.
 __noinline__ float number_at(u64 address, u32 dtype, u64 index) {
     switch (dtype) {
-    case F32: return ((const float*)address)[index];
-    case F16: return half_number(((const u16*)address)[index]);
+    case F32: return read<float>(address + 4 * index);
+    case F16: return half_number(read<u16>(address + 2 * index));
     case U8:
-    case BOOLEAN: return (float)((const u8*)address)[index];
-    case I8: return (float)((const i8*)address)[index];
-    case I32: return (float)((const i32*)address)[index];
-    default: return (float)((const i64*)address)[index];
+    case BOOLEAN: return (float)read<u8>(address + index);
+    case I8: return (float)read<i8>(address + index);
+    case I32: return (float)read<i32>(address + 4 * index);
+    default: return (float)read<i64>(address + 8 * index);
     }
 }
 
-inline u64 index_of(const Values& v, u32 frame, u32 row, u32 column) {
+INLINE u64 index_of(const Values& v, u32 frame, u32 row, u32 column) {
     return (u64)frame * v.frame_len + (v.offset + row * v.row_step + column * v.column_step);
 }
 
-inline float number(const Values& v, u32 frame, u32 row, u32 column) {
+INLINE float number(const Values& v, u32 frame, u32 row, u32 column) {
     return number_at(v.address, v.dtype, index_of(v, frame, row, column));
 }
 
-inline float value_of(float raw) { return raw; }
-inline float value_of(u16 raw) { return half_number(raw); }
+INLINE float value_of(float raw) { return raw; }
+INLINE float value_of(u16 raw) { return half_number(raw); }
 
 // The first of the greatest numbers among every `step`th column; not-a-numbers are passed over.
 template <typename T>
-inline void best_of(const T* row, u32 column_step, u32 column, u32 end, u32 step, float& best, u32& best_column) {
+INLINE void best_of(u64 row, u32 column_step, u32 column, u32 end, u32 step, float& best, u32& best_column) {
 #pragma unroll 4
     for (; column < end; column += step) {
-        float value = value_of(row[column * column_step]);
+        float value = value_of(read<T>(row + (u64)(column * column_step) * sizeof(T)));
         if (value > best || (value == best && best_column == NONE)) {
             best = value;
             best_column = column;
@@ -159,17 +159,17 @@ inline void best_of(const T* row, u32 column_step, u32 column, u32 end, u32 step
     }
 }
 
-inline float minus_infinity() { return -1e38f * 1e38f; }
+INLINE float minus_infinity() { return -1e38f * 1e38f; }
 
-inline bool is_finite(float value) { return fabsf(value) <= 3.402823466e38f; }
+INLINE bool is_finite(float value) { return fabsf(value) <= 3.402823466e38f; }
 
 // Not inlined either.
 __noinline__ float exponential(float x) { return expf(x); }
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
 // The expected bin of logits that begin at `column`.
-inline float expected_bin(const Values& v, u32 frame, u32 row, u32 column, u32 bins) {
+INLINE float expected_bin(const Values& v, u32 frame, u32 row, u32 column, u32 bins) {
     float top = minus_infinity();
 #pragma unroll 1
     for (u32 bin = 0; bin < bins; ++bin) {
@@ -187,7 +187,7 @@ inline float expected_bin(const Values& v, u32 frame, u32 row, u32 column, u32 b
 }
 
 // Whether no neighbour in 3x3 exceeds the cell.
-inline bool is_peak(const Table& t, u32 frame, u32 cell, u32 column, float value) {
+INLINE bool is_peak(const Table& t, u32 frame, u32 cell, u32 column, float value) {
     u32 x = cell % t.columns, y = cell / t.columns;
     u32 left = x == 0 ? 0 : x - 1, right = x + 1 < t.columns ? x + 1 : x;
     u32 top = y == 0 ? 0 : y - 1, bottom = y + 1 < t.lines ? y + 1 : y;
@@ -201,7 +201,7 @@ inline bool is_peak(const Table& t, u32 frame, u32 cell, u32 column, float value
 }
 
 // The class that a network means by a number; NONE where it means none.
-inline u32 class_of(const Filter& f, float label) {
+INLINE u32 class_of(const Filter& f, float label) {
     if (!(label >= -0.5f && label < 16777216.0f)) return NONE;
     float nearest = roundf(label);
     u32 class_id = nearest > 0.0f ? (u32)nearest : 0;
@@ -211,7 +211,7 @@ inline u32 class_of(const Filter& f, float label) {
 }
 
 // Number `k` of what a box is made of.
-inline float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32 k) {
+INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32 k) {
     if (f.box_code == DISTANCES) return expected_bin(t.boxes, frame, row, k * f.bins, f.bins) * t.stride;
     if (k >= 2 && (f.box_code == PEAK || f.box_code == FACE)) {
         return t.offsets.address == 0 ? 0.5f : number(t.offsets, frame, row, k - 2);
@@ -229,16 +229,16 @@ inline float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32
 }
 
 // The middle of a row's cell in pixels of the input.
-inline float middle_x(const Filter& f, const Table& t, u32 row) {
+INLINE float middle_x(const Filter& f, const Table& t, u32 row) {
     return ((float)(row / t.rows_per_cell % t.columns) + 0.5f) / (float)t.columns * f.input_width;
 }
 
-inline float middle_y(const Filter& f, const Table& t, u32 row) {
+INLINE float middle_y(const Filter& f, const Table& t, u32 row) {
     return ((float)(row / t.rows_per_cell / t.columns) + 0.5f) / (float)t.lines * f.input_height;
 }
 
 // Makes corners of the numbers; says whether it is a box.
-inline bool make_box(const Filter& f, const Table& t, Candidate& c) {
+INLINE bool make_box(const Filter& f, const Table& t, Candidate& c) {
     float n0 = c.numbers[0], n1 = c.numbers[1], n2 = c.numbers[2], n3 = c.numbers[3];
     u32 cell = c.row / t.rows_per_cell;
     float column = (float)(cell % t.columns), line = (float)(cell / t.columns);
@@ -292,7 +292,7 @@ inline bool make_box(const Filter& f, const Table& t, Candidate& c) {
 }
 
 // Number `k` of a candidate's points.
-inline float point_number(const Filter& f, const Table& t, u32 frame, const Candidate& c, u32 k) {
+INLINE float point_number(const Filter& f, const Table& t, u32 frame, const Candidate& c, u32 k) {
     u32 axis = k % f.point_values;
     // A face's come as y and x.
     float value = number(t.points, frame, c.row, f.point_code == FACE_POINT ? k ^ 1 : k);
@@ -329,9 +329,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
         u64 start = index_of(t.scores, frame, first + local, 0);
         u32 step = t.scores.column_step, column = f.first_class + lane;
         if (t.scores.dtype == F32) {
-            best_of((const float*)t.scores.address + start, step, column, f.end_class, f.lanes, best, best_column);
+            best_of<float>(t.scores.address + 4 * start, step, column, f.end_class, f.lanes, best, best_column);
         } else if (t.scores.dtype == F16) {
-            best_of((const u16*)t.scores.address + start, step, column, f.end_class, f.lanes, best, best_column);
+            best_of<u16>(t.scores.address + 2 * start, step, column, f.end_class, f.lanes, best, best_column);
         } else {
 #pragma unroll 1
             for (; column < f.end_class; column += f.lanes) {
@@ -454,21 +454,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
             list[item / 4].numbers[item % 4] = box_number(f, t, frame, list[item / 4].row, item % 4);
         }
         __syncthreads();
-        bool keep = thread < listed && make_box(f, t, list[thread]);
-        if (keep) list[thread].slot = 0;
-        __syncthreads();
-        u32 point_numbers = f.point_count * f.point_values;
-#pragma unroll 1
-        for (u32 item = thread; item < listed * point_numbers; item += THREADS) {
-            Candidate& candidate = list[item / point_numbers];
-            if (!is_finite(point_number(f, t, frame, candidate, item % point_numbers))) candidate.slot = NONE;
-        }
-        __syncthreads();
-        if (keep && list[thread].slot != NONE) list[thread].slot = atomicAdd(&kept, 1u);
+        // Points that are not finite are left to the reader, which drops the candidate.
+        if (thread < listed && make_box(f, t, list[thread])) list[thread].slot = atomicAdd(&kept, 1u);
         __syncthreads();
         if (thread == 0 && kept > 0) base = atomicAdd(&((State*)f.state)[frame].found, kept);
         __syncthreads();
-        u8* results = (u8*)f.results + frame * f.frame_bytes + 16;
+        u64 records = f.results + frame * f.frame_bytes + 16;
+        u64 points = records + (u64)f.capacity * sizeof(Record);
         if (thread < listed && list[thread].slot != NONE && base + list[thread].slot < f.capacity) {
             const Candidate& from = list[thread];
             Record record;
@@ -477,15 +469,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
             record.class_id = from.class_id;
             record.row = t.first_row + from.row + f.class_row_step * from.class_id;
             record.unused = 0;
-            ((Record*)results)[base + from.slot] = record;
+            write(records + (u64)(base + from.slot) * sizeof(Record), record);
         }
-        float* points = (float*)(results + (u64)f.capacity * sizeof(Record));
+        u32 point_numbers = f.point_count * f.point_values;
 #pragma unroll 1
         for (u32 item = thread; item < listed * point_numbers; item += THREADS) {
             const Candidate& candidate = list[item / point_numbers];
             u32 slot = base + candidate.slot;
             if (candidate.slot == NONE || slot >= f.capacity) continue;
-            points[(u64)slot * point_numbers + item % point_numbers] = point_number(f, t, frame, candidate, item % point_numbers);
+            float value = point_number(f, t, frame, candidate, item % point_numbers);
+            write(points + ((u64)slot * point_numbers + item % point_numbers) * sizeof(float), value);
         }
         __syncthreads();
     }
@@ -495,7 +488,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
         __threadfence();
         if (atomicAdd(&state->blocks_done, 1u) == gridDim.x - 1) {
             __threadfence();
-            *(u32*)((u8*)f.results + frame * f.frame_bytes) = atomicAdd(&state->found, 0u);
+            write(f.results + frame * f.frame_bytes, atomicAdd(&state->found, 0u));
             state->found = 0;
             state->blocks_done = 0;
         }

@@ -12,6 +12,7 @@ mod boxes;
 mod camera;
 mod cuda;
 mod device;
+mod filter;
 mod measure;
 mod memory;
 mod network;
@@ -59,6 +60,8 @@ enum RowCommand {
     },
     /// The engine's boxes against the CPU's.
     Boxes,
+    /// The candidate filter against the heads on the CPU; what it and suppression take.
+    Filter,
     /// 32 frames at once: against the copy bandwidth and CV-CUDA.
     Preprocess(preprocess::Peers),
     /// The CUDA preprocess against the CPU twin.
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         RowCommand::Device => device::run(&setup, &mut report),
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
         RowCommand::Boxes => boxes::run(&setup, &mut report),
+        RowCommand::Filter => filter::run(&setup, &mut report),
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),
         RowCommand::PreprocessSpeed => preprocess_speed::run(&setup, &mut report),

@@ -26,6 +26,8 @@ mod yolov8;
 mod yolox;
 
 #[cfg(test)]
+mod filter_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use fitting::picture_size;

@@ -10,7 +10,7 @@ use super::spec::*;
 use super::*;
 use crate::engine::Dim;
 
-fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
+pub(super) fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
     let shape = shape.iter().map(|&n| Dim::Fixed(n)).collect();
     TensorInfo { name: name.to_owned(), dtype: DType::F32, shape: Some(shape) }
 }
@@ -165,7 +165,7 @@ fn every_guess_comes_with_a_card_that_builds_its_head() {
     }
 }
 
-fn specs() -> impl Strategy<Value = HeadSpec> {
+pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     let keypoints =
         || prop::option::of((0..4_usize, any::<bool>()).prop_map(|(count, scored)| Keypoints { count, scored }));
     let background = || prop::sample::select(vec![Background::None, Background::First, Background::Last]);
@@ -208,7 +208,7 @@ fn shapes() -> impl Strategy<Value = Vec<usize>> {
     ]
 }
 
-fn values() -> impl Strategy<Value = f32> {
+pub(super) fn values() -> impl Strategy<Value = f32> {
     prop_oneof![
         4 => -2.0..2.0_f32,
         1 => any::<f32>(),
@@ -225,7 +225,13 @@ fn outputs() -> impl Strategy<Value = Vec<(String, DType, Vec<usize>, Vec<f32>)>
 }
 
 /// Outputs of the shapes that a head reads, for `classes` classes and `rows` rows where those are free.
-fn right_outputs(spec: &HeadSpec, classes: usize, rows: usize, size: (u32, u32), variant: usize) -> Vec<TensorInfo> {
+pub(super) fn right_outputs(
+    spec: &HeadSpec,
+    classes: usize,
+    rows: usize,
+    size: (u32, u32),
+    variant: usize,
+) -> Vec<TensorInfo> {
     let cells = |strides: &[u32], ceil: bool| -> usize {
         let side = |n: u32, s: u32| (if ceil { n.div_ceil(s.max(1)) } else { n / s.max(1) }) as usize;
         strides.iter().map(|&s| side(size.0, s) * side(size.1, s)).sum()
@@ -286,6 +292,12 @@ fn right_outputs(spec: &HeadSpec, classes: usize, rows: usize, size: (u32, u32),
     }
 }
 
+/// The shapes of outputs that declare them.
+pub(super) fn shapes_of(infos: &[TensorInfo]) -> Vec<Vec<usize>> {
+    let shape = |info: &TensorInfo| info.shape.iter().flatten().map(|dim| dim.fixed().unwrap_or(0)).collect();
+    infos.iter().map(shape).collect()
+}
+
 /// Decodes made-up bytes twice; what comes out must be finite and pass the threshold.
 fn decode_garbage(
     head: &mut Box<dyn Head>,
@@ -328,7 +340,7 @@ fn decode_garbage(
     Ok(())
 }
 
-fn thresholds() -> impl Strategy<Value = f32> {
+pub(super) fn thresholds() -> impl Strategy<Value = f32> {
     prop_oneof![Just(0.0_f32), 0.0..1.0_f32, Just(1.0)]
 }
 
@@ -369,10 +381,7 @@ proptest! {
         for info in infos.iter_mut().filter(|info| half && info.dtype == DType::F32) {
             info.dtype = DType::F16;
         }
-        let shapes: Vec<Vec<usize>> = infos
-            .iter()
-            .map(|info| info.shape.iter().flatten().map(|dim| if let Dim::Fixed(n) = dim { *n } else { 0 }).collect())
-            .collect();
+        let shapes = shapes_of(&infos);
         // A few combinations contradict themselves: no strides, a background on top of chosen classes.
         if let Ok(mut head) = build(&spec, &infos, size, classes) {
             decode_garbage(&mut head, &infos, &shapes, &values, size, score_threshold)?;

@@ -1,0 +1,209 @@
+//! The GPU's candidate filter, on the processor, against the heads: equal to the last bit, whatever the outputs hold.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../../tests/common/filter_kernel.rs"]
+mod filter_kernel;
+
+use proptest::prelude::*;
+use visiond_kernels::filter::CAPACITY;
+use visiond_kernels::tensor::{DType, TensorRef};
+
+use super::spec::*;
+use super::tests::{right_outputs, shapes_of, specs, tensor, thresholds, values};
+use super::*;
+use crate::engine::Dim;
+
+/// A network's outputs, made up.
+struct Network {
+    infos: Vec<TensorInfo>,
+    shapes: Vec<Vec<usize>>,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Network {
+    fn new(infos: Vec<TensorInfo>, mut value: impl FnMut() -> f32) -> Self {
+        let shapes = shapes_of(&infos);
+        let fill = |(info, shape): (&TensorInfo, &Vec<usize>)| {
+            let count = shape.iter().product();
+            let mut bytes = Vec::with_capacity(count * info.dtype.size_bytes());
+            for _ in 0..count {
+                let value = value();
+                match info.dtype {
+                    DType::F16 => bytes.extend(half::f16::from_f32(value).to_ne_bytes()),
+                    DType::I64 => bytes.extend((value as i64).to_ne_bytes()),
+                    _ => bytes.extend(value.to_ne_bytes()),
+                }
+            }
+            bytes
+        };
+        let bytes = infos.iter().zip(&shapes).map(fill).collect();
+        Self { infos, shapes, bytes }
+    }
+
+    fn decode(&self, head: &mut dyn Head, input_size: (u32, u32), score_threshold: f32) -> Decoded {
+        let named: Vec<NamedOutput<'_>> = self
+            .infos
+            .iter()
+            .zip(&self.shapes)
+            .zip(&self.bytes)
+            .map(|((info, shape), bytes)| NamedOutput {
+                name: &info.name,
+                tensor: TensorRef::new(info.dtype, shape, bytes).unwrap(),
+            })
+            .collect();
+        let mut out = Decoded::default();
+        head.decode(&HeadInput { outputs: &named, input_size, score_threshold }, &mut out).unwrap();
+        out
+    }
+
+    /// `None` where the head has no filter.
+    fn filter(
+        &self,
+        head: &mut dyn Head,
+        input_size: (u32, u32),
+        score_threshold: f32,
+        last_first: bool,
+    ) -> Option<Decoded> {
+        let spec = head.filter(&self.infos, input_size, score_threshold)?;
+        let outputs: Vec<_> = self
+            .infos
+            .iter()
+            .zip(&self.bytes)
+            .map(|(info, bytes)| filter_kernel::Output { dtype: info.dtype, bytes })
+            .collect();
+        let results = filter_kernel::run(&spec, &outputs, last_first);
+        let mut out = Decoded::default();
+        head.decode_filtered(&results.frame(1), &mut out);
+        Some(out)
+    }
+}
+
+/// Pseudo-random numbers, the same every time.
+fn noise(seed: u64, range: std::ops::Range<f32>) -> impl FnMut() -> f32 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        range.start + (state >> 40) as f32 / (1 << 24) as f32 * (range.end - range.start)
+    }
+}
+
+fn assert_same(found: &Decoded, wanted: &Decoded, what: &str) {
+    assert_eq!(found.lost, 0, "{what}");
+    assert_eq!(found.candidates, wanted.candidates, "{what}");
+    for candidate in &wanted.candidates {
+        assert_eq!(found.keypoints_of(candidate.row), wanted.keypoints_of(candidate.row), "{what}");
+    }
+}
+
+const V8: HeadSpec = HeadSpec::Yolov8 { keypoints: None, masks: 0 };
+
+fn half(infos: Vec<TensorInfo>) -> Vec<TensorInfo> {
+    infos.into_iter().map(|info| TensorInfo { dtype: DType::F16, ..info }).collect()
+}
+
+#[test]
+fn networks_of_real_size_give_the_same_candidates_in_f32_and_f16() {
+    let nanodet =
+        |sigmoid| HeadSpec::Nanodet(NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid, cell_centre: true });
+    let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0 };
+    let raw = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
+    let softmax =
+        |activation| HeadSpec::Ssd(SsdSpec { activation, background: Background::First, ..SsdSpec::default() });
+    let pair = |n, width| vec![tensor("scores", &[1, n, width]), tensor("boxes", &[1, n, 4])];
+    let peaks = HeadSpec::Heatmap(HeatmapSpec {
+        style: HeatmapStyle::CenterNet,
+        stride: 4,
+        sigmoid: true,
+        heat: None,
+        size: None,
+        offset: None,
+        landmarks: None,
+    });
+    let maps = vec![tensor("hm", &[1, 20, 40, 48]), tensor("wh", &[1, 2, 40, 48]), tensor("reg", &[1, 2, 40, 48])];
+    let cases = [
+        ("nanodet", nanodet(false), vec![tensor("o", &[1, 3549, 124])], 416, 80, 0.0..1.0, 0.99),
+        ("nanodet's logits", nanodet(true), vec![tensor("o", &[1, 3549, 124])], 416, 80, -9.0..6.0, 0.997),
+        ("yolov8", V8, vec![tensor("o", &[1, 84, 8400])], 640, 80, 0.0..1.0, 0.999),
+        ("yolov8, turned", V8, vec![tensor("o", &[1, 8400, 84])], 640, 80, 0.0..1.0, 0.999),
+        ("pose", pose, vec![tensor("o", &[1, 56, 2100])], 320, 1, 0.0..1.0, 0.9),
+        ("yolov5", HeadSpec::Yolov5 { masks: 0 }, vec![tensor("o", &[1, 6300, 85])], 320, 80, 0.0..1.0, 0.95),
+        ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
+        ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
+        ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),
+        ("detr", HeadSpec::Detr(DetrSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
+        ("peaks", peaks, maps, 192, 20, -8.0..3.0, 0.7),
+    ];
+    for (name, spec, infos, side, classes, range, threshold) in cases {
+        for infos in [infos.clone(), half(infos)] {
+            let size = (side, if name == "peaks" { 160 } else { side });
+            let network = Network::new(infos, noise(7, range.clone()));
+            let mut head = build(&spec, &network.infos, size, classes).unwrap_or_else(|error| panic!("{error}"));
+            let wanted = network.decode(head.as_mut(), size, threshold);
+            let found = network.filter(head.as_mut(), size, threshold, false).unwrap();
+            let count = wanted.candidates.len();
+            assert!((10..CAPACITY).contains(&count), "{name} has {count} candidates");
+            assert_same(&found, &wanted, name);
+        }
+    }
+}
+
+#[test]
+fn what_there_is_no_room_for_is_counted_and_the_rest_is_sound() {
+    let infos = vec![tensor("o", &[1, 84, 8400])];
+    let network = Network::new(infos, noise(1, 0.0..1.0));
+    let mut head = build(&V8, &network.infos, (640, 640), 80).unwrap_or_else(|error| panic!("{error}"));
+    let all = network.decode(head.as_mut(), (640, 640), 0.1).candidates;
+    for last_first in [false, true] {
+        let found = network.filter(head.as_mut(), (640, 640), 0.1, last_first).unwrap();
+        assert_eq!((found.candidates.len(), found.lost), (CAPACITY, all.len() - CAPACITY));
+        assert!(found.candidates.windows(2).all(|pair| pair[0].row < pair[1].row));
+        assert!(found.candidates.iter().all(|candidate| all[candidate.row as usize] == *candidate));
+    }
+}
+
+#[test]
+fn outputs_of_no_known_shape_have_no_filter() {
+    let unknown = TensorInfo {
+        shape: Some(vec![Dim::Fixed(1), Dim::Fixed(84), Dim::Dynamic("n".to_owned())]),
+        ..tensor("o", &[])
+    };
+    let head = build(&V8, &[unknown.clone()], (640, 640), 80).unwrap_or_else(|error| panic!("{error}"));
+    assert!(head.filter(&[unknown], (640, 640), 0.3).is_none());
+    assert!(head.filter(&[tensor("o", &[1, 84, 8400])], (640, 640), 0.3).is_some());
+    assert!(head.filter(&[tensor("o", &[1, 85, 8400])], (640, 640), 0.3).is_none());
+    // A batch is the filter's to take apart.
+    assert_eq!(
+        head.filter(&[tensor("o", &[8, 84, 8400])], (640, 640), 0.3),
+        head.filter(&[tensor("o", &[1, 84, 8400])], (640, 640), 0.3)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_head_and_its_filter_find_the_same_in_garbage(
+        spec in specs(),
+        classes in 1..4_usize,
+        rows in 0..9_usize,
+        size in (0..70_u32, 0..70_u32),
+        variant in 0..3_usize,
+        values in prop::collection::vec(values(), 1..200),
+        score_threshold in thresholds(),
+        half in any::<bool>(),
+        last_first in any::<bool>(),
+    ) {
+        let mut infos = right_outputs(&spec, classes, rows, size, variant);
+        for info in infos.iter_mut().filter(|info| half && info.dtype == DType::F32) {
+            info.dtype = DType::F16;
+        }
+        let mut left = values.iter().cycle();
+        let network = Network::new(infos, || *left.next().unwrap());
+        if let Ok(mut head) = build(&spec, &network.infos, size, classes) {
+            let wanted = network.decode(head.as_mut(), size, score_threshold);
+            if let Some(found) = network.filter(head.as_mut(), size, score_threshold, last_first) {
+                assert_same(&found, &wanted, spec.family().name());
+            }
+        }
+    }
+}
