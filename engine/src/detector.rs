@@ -140,6 +140,9 @@ pub struct Detector {
     nms: Nms,
 }
 
+/// A way and the head that reads what comes of it.
+type Made<W> = (W, Box<dyn Head>);
+
 /// How frames go through the network and come back: by way of the host, or on the GPU.
 trait Way: Send {
     /// How frames become pictures.
@@ -347,7 +350,7 @@ fn way(
     card: &Card,
     limits: &Limits,
     score_threshold: f32,
-) -> Result<(Box<dyn Way>, Box<dyn Head>), DetectorError> {
+) -> Result<Made<Box<dyn Way>>, DetectorError> {
     let input_size = (feed.spec.width, feed.spec.height);
     let head = |outputs: &[TensorInfo]| heads::build(&card.head, outputs, input_size, card.classes.len());
     let mut refused = None;

@@ -31,7 +31,7 @@ use self::network::Network;
 use self::reader::Reader;
 use super::error::DetectorError;
 use super::feed::Feed;
-use super::{Flight, RunCounts, RunTimings, Way, micros};
+use super::{Flight, Made, RunCounts, RunTimings, Way, micros};
 use crate::card::Card;
 use crate::engine::{Engine, TensorInfo};
 use crate::heads::{Decoded, Head, HeadError};
@@ -82,7 +82,7 @@ impl CudaWay {
         card: &Card,
         head: impl FnOnce(&[TensorInfo]) -> Result<Box<dyn Head>, HeadError>,
         score_threshold: f32,
-    ) -> Result<(Self, Box<dyn Head>), DetectorError> {
+    ) -> Result<Made<Self>, DetectorError> {
         let device = program.device();
         let stream = CudaStream::new(device)?;
         let network = Network::new(engine, program, feed, card, &stream)?;
