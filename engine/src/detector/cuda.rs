@@ -237,6 +237,13 @@ impl Way for CudaWay {
         let place = self.places.get(flight.index()).ok_or(DetectorError::NotUnderWay)?;
         let input_size = (self.spec.width, self.spec.height);
         place.reader.decode(slot, &self.network, input_size, score_threshold, head, decoded)?;
+        if decoded.lost > 0 && self.counts.lost_candidates == 0 {
+            log::warn!(
+                "a frame had {} candidates more than the GPU's filter has room for; any of them may be missing: raise \
+                 score_threshold (told once, then counted as lost candidates)",
+                decoded.lost
+            );
+        }
         self.counts.lost_candidates += decoded.lost as u64;
         Ok(())
     }

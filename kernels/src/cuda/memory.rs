@@ -30,11 +30,6 @@ impl DeviceBuffer {
         DeviceAddress(self.address)
     }
 
-    /// The GPU whose memory it is.
-    pub fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.len_bytes

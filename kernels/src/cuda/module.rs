@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_uint, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::driver::{Handle, flags};
 use super::{CudaError, CudaStream, Device, ModuleError};
@@ -68,6 +68,20 @@ impl Module {
                 Err(ModuleError::Compile { module: name, gpu: device.facts().label(), error, log: one_line(&log) })
             }
         }
+    }
+
+    /// As [`Module::load`], unless `name` is loaded for the device already: then that.
+    pub fn shared(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
+        static LOADED: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
+        let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|loaded| loaded.strong_count() > 0);
+        let wanted = |loaded: &Arc<Loaded>| loaded.name == name && Arc::ptr_eq(&loaded.device, device);
+        if let Some(loaded) = all.iter().filter_map(Weak::upgrade).find(wanted) {
+            return Ok(Self { loaded });
+        }
+        let module = Self::load(device, name, ptx)?;
+        all.push(Arc::downgrade(&module.loaded));
+        Ok(module)
     }
 
     /// The kernel called `name`.

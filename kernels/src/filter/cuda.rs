@@ -10,6 +10,9 @@ use crate::buffer::{BufferError, Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module, ModuleError};
 use crate::tensor::DType;
 
+/// Made from cuda/filter.cu by a command; see kernels/examples/ptx.rs.
+const PTX: &str = include_str!("../../ptx/filter.ptx");
+
 /// Frames of one launch at most: the grid's second dimension.
 const MAX_FRAMES: usize = 65_535;
 
@@ -73,26 +76,13 @@ pub struct CudaFilter {
 }
 
 impl CudaFilter {
-    /// Compiles the kernel for `device` (from the driver's cache, the second time) and allocates all that it will need.
+    /// Allocates all that it will need. The first filter of a GPU compiles the kernel, or takes it from the driver's cache.
     pub fn new(spec: &FilterSpec, device: &Arc<Device>, max_batch: usize) -> Result<Self, FilterError> {
-        let module = Module::load(device, "filter", include_str!("../../ptx/filter.ptx"))?;
-        Self::with(Launch::new(spec)?, module.function("filter")?, device, max_batch)
-    }
-
-    /// A second filter that does the same, for a second flight: the kernel is shared, the memory is not.
-    pub fn another(&self) -> Result<Self, FilterError> {
-        Self::with(self.launch.clone(), self.function.clone(), self.state.device(), self.max_batch)
-    }
-
-    fn with(
-        mut launch: Launch,
-        function: Function,
-        device: &Arc<Device>,
-        max_batch: usize,
-    ) -> Result<Self, FilterError> {
         if max_batch > MAX_FRAMES {
             return Err(FilterError::Frames { frames: max_batch, most: MAX_FRAMES });
         }
+        let mut launch = Launch::new(spec)?;
+        let function = Module::shared(device, "filter", PTX)?.function("filter")?;
         let results = Memory::on(device, MemoryKind::Mapped)?.allocate(launch.results_bytes(max_batch))?;
         let mut state = DeviceBuffer::new(device, Launch::state_bytes(max_batch))?;
         let stream = CudaStream::new(device)?;
