@@ -7,6 +7,7 @@
 
 #![allow(clippy::expect_used, reason = "a check ends at the first thing that is not as arranged")]
 
+mod abi;
 mod bare;
 mod boxes;
 mod camera;
@@ -88,6 +89,8 @@ enum RowCommand {
         /// `bare` or `pipeline`.
         what: String,
     },
+    /// TensorRT's objects: the engine, and other libraries.
+    Abi(abi::Libraries),
     /// Files that are no engine for this machine, each given to visiond.
     WrongEngine,
     /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         RowCommand::MemoryOf { what } => memory::measure(&setup, &what),
         RowCommand::Start => start::run(&setup, &mut report),
         RowCommand::StartOf { what } => start::measure(&setup, &what),
+        RowCommand::Abi(libraries) => abi::run(&setup, &libraries, &mut report),
         RowCommand::WrongEngine => wrong_engine::run(&setup, &mut report),
         RowCommand::Table { figures } => table::print(&figures).map(|passed| report.require(passed)),
     };
