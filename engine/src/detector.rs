@@ -28,7 +28,6 @@ use crate::card::Card;
 use crate::engine::{Dim, Engine, TensorInfo};
 use crate::heads::{self, Decoded, Head};
 
-pub use cuda::Alone;
 pub use error::DetectorError;
 
 /// One thing seen, in pixels of the source frame.
@@ -181,11 +180,6 @@ trait Way: Send {
 
     /// What was counted so far.
     fn counts(&self) -> RunCounts;
-
-    /// The network alone, on the GPU.
-    fn alone(&mut self, _frames: usize, _graph: bool) -> Result<Option<Alone<'_>>, DetectorError> {
-        Ok(None)
-    }
 }
 
 impl Detector {
@@ -277,16 +271,6 @@ impl Detector {
     pub fn label(&self, class_id: u32) -> Arc<str> {
         let named = self.labels.get(class_id as usize).cloned();
         named.unwrap_or_else(|| class_id.to_string().into())
-    }
-
-    /// The network alone, over whatever its input holds, to measure against; `None` where it is not on the GPU.
-    ///
-    /// `frames`: of each run; `graph`: as a CUDA graph, or call by call. Every run must be finished.
-    pub fn network_alone(&mut self, frames: usize, graph: bool) -> Result<Option<Alone<'_>>, DetectorError> {
-        if frames == 0 || frames > self.batch {
-            return Err(DetectorError::Frames { found: frames, most: self.batch });
-        }
-        self.way.alone(frames, graph)
     }
 
     /// Begins a run: `frames[i]` becomes the picture of slot `i`. Returns when the frames are no longer needed.

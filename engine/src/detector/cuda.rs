@@ -11,7 +11,6 @@
 //!
 //! Nothing is allocated once every flight has run every number of frames that occurs and the frames' sizes are known.
 
-mod alone;
 mod network;
 mod reader;
 
@@ -26,7 +25,6 @@ use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::tensor::TensorRef;
 
-pub use self::alone::Alone;
 use self::network::Network;
 use self::reader::Reader;
 use super::error::DetectorError;
@@ -263,13 +261,6 @@ impl Way for CudaWay {
 
     fn frames_run(&self) -> usize {
         0
-    }
-
-    fn alone(&mut self, frames: usize, graph: bool) -> Result<Option<Alone<'_>>, DetectorError> {
-        if !self.aloft.is_empty() {
-            return Err(DetectorError::Busy { flights: self.places.len() });
-        }
-        Ok(Some(Alone::new(&mut self.network, &self.stream, frames, graph)?))
     }
 }
 
