@@ -14,6 +14,9 @@ mod cuda;
 mod launch;
 mod spec;
 
+#[cfg(test)]
+mod tests;
+
 pub use cuda::{CudaFilter, FilterError};
 pub use launch::{Launch, THREADS};
 pub use spec::{

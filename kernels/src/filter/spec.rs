@@ -284,7 +284,7 @@ pub enum FilterSpecError {
         frame_len: usize,
     },
     /// Parts that do not go together.
-    #[error("a filter with {0}")]
+    #[error("a candidate filter cannot have {0}")]
     Contradiction(&'static str),
 }
 
