@@ -1,19 +1,23 @@
 //! `visiond probe`: what this machine has, and what visiond would choose.
 
+mod gpu;
+
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
-use visiond_engine::onnx;
+use visiond_engine::{onnx, tensorrt};
+use visiond_kernels::buffer::MemoryKind;
 
 use super::cameras::{self, Camera};
 use super::{CliError, machine, print, print_json};
 use crate::exit::Exit;
 use crate::logging::escape;
+use gpu::Gpus;
 
-/// Show what this machine has: engines, ffmpeg, cameras; and what visiond would choose
+/// Show what this machine has: engines, GPUs, ffmpeg, cameras; and what visiond would choose
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -33,7 +37,7 @@ struct Facts {
     version: &'static str,
     machine: Machine,
     engines: Vec<EngineFacts>,
-    gpu: &'static str,
+    gpu: Gpus,
     programs: Vec<Program>,
     systemd: bool,
     cameras: Vec<Camera>,
@@ -74,7 +78,12 @@ struct Program {
 
 #[derive(Debug, Serialize)]
 struct Chosen {
+    /// What runs `.onnx` files.
     engine: &'static str,
+    /// What runs `.engine` files, where a GPU and TensorRT are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prebuilt: Option<&'static str>,
+    /// The memory of frames for the better of the two.
     memory: &'static str,
     /// The default model, where it was found.
     model: Option<PathBuf>,
@@ -82,8 +91,8 @@ struct Chosen {
     camera: Option<String>,
 }
 
-/// What stands for the GPU as long as no engine uses one.
-const GPU: &str = "not used: this build of visiond runs networks on the CPU only";
+/// The name of the engine that runs what was built beforehand.
+const TENSORRT: &str = "tensorrt";
 
 const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
 
@@ -92,20 +101,24 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let cameras = cameras::all();
     let engines = engines();
     // `auto` takes the first that is there; rten always is.
-    let engine = engines.iter().find(|engine| engine.available).map_or("rten", |engine| engine.name);
+    let there = |engine: &&EngineFacts| engine.available;
+    let engine = engines.iter().filter(there).find(|engine| engine.name != TENSORRT).map_or("rten", |found| found.name);
+    let gpu = Gpus::find();
+    let prebuilt = engines.iter().find(|engine| engine.name == TENSORRT).filter(there).and(gpu.frames());
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION"),
         machine: describe_machine(),
-        gpu: GPU,
         programs: ["ffmpeg", "ffprobe"].map(program).into(),
         systemd: Path::new("/run/systemd/system").is_dir(),
         chosen: Chosen {
             engine,
-            memory: visiond_kernels::buffer::MemoryKind::default().name(),
+            prebuilt: prebuilt.map(|_| TENSORRT),
+            memory: prebuilt.unwrap_or(MemoryKind::Host.name()),
             model: super::default_model().ok(),
             camera: cameras.iter().find(|camera| camera.error.is_none()).map(Camera::snippet),
         },
         engines,
+        gpu,
         cameras,
     };
     if args.json {
@@ -126,7 +139,7 @@ pub fn print_version() -> Result<Exit, CliError> {
     print(&out).map(|()| Exit::Success)
 }
 
-/// The engines, in the order in which `auto` takes them.
+/// TensorRT, which runs `.engine` files; then those for `.onnx` files, in the order in which `auto` takes them.
 fn engines() -> Vec<EngineFacts> {
     let onnxruntime = match onnx::onnxruntime::find(None) {
         Ok(found) => EngineFacts {
@@ -151,7 +164,15 @@ fn engines() -> Vec<EngineFacts> {
         path: None,
         version: None,
     };
-    vec![onnxruntime, rten]
+    vec![tensorrt(), onnxruntime, rten]
+}
+
+fn tensorrt() -> EngineFacts {
+    let (available, description, path, version) = match tensorrt::Library::get(None) {
+        Ok(found) => (true, found.description(), Some(found.path().to_owned()), Some(found.version().to_string())),
+        Err(error) => (false, error.to_string(), None, None),
+    };
+    EngineFacts { name: TENSORRT, available, description, path, version }
 }
 
 fn describe_machine() -> Machine {
@@ -204,7 +225,9 @@ fn text(facts: &Facts) -> String {
         let state = if engine.available { "" } else { "not there: " };
         line(engine.name, &format!("{state}{}", engine.description));
     }
-    line("gpu", facts.gpu);
+    for gpu in facts.gpu.lines() {
+        line("gpu", &gpu);
+    }
     for program in &facts.programs {
         let missing = || format!("missing: {}", program.remedy.unwrap_or_default());
         let found = program.path.as_ref().map(|path| {
@@ -220,10 +243,13 @@ fn text(facts: &Facts) -> String {
         line("cameras", "none behind V4L2; video files, streams, programs and folders of pictures serve as well");
     }
     let model = facts.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
-    line(
-        "would run",
-        &format!("{} engine, frames in {} memory, sample model {model}", facts.chosen.engine, facts.chosen.memory),
-    );
+    let Chosen { engine, prebuilt, memory, .. } = &facts.chosen;
+    let frames = |memory: &str| format!("frames in {memory} memory");
+    if let Some(prebuilt) = prebuilt {
+        line("would run", &format!(".engine files by {prebuilt}, {}", frames(memory)));
+    }
+    line("would run", &format!(".onnx files by {engine}, {}", frames(MemoryKind::Host.name())));
+    line("sample", &model);
     if let Some(snippet) = &facts.chosen.camera {
         let _ = write!(out, "\nThe first camera, to paste into a configuration:\n\n{snippet}");
     }

@@ -1,0 +1,157 @@
+//! The GPUs that CUDA's driver knows, or why there is none.
+
+use std::fs;
+use std::sync::Arc;
+
+use serde::Serialize;
+use visiond_kernels::buffer::Memory;
+use visiond_kernels::cuda::{Device, DeviceError};
+
+/// What the kernel tells of NVIDIA's module.
+const MODULE_VERSION: &str = "/proc/driver/nvidia/version";
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub struct Gpus {
+    /// Whether one can be used.
+    pub available: bool,
+    /// Why not, in one line.
+    pub reason: Option<String>,
+    /// Version of NVIDIA's kernel module; a Jetson's may not tell.
+    pub driver: Option<String>,
+    /// Newest CUDA that the driver runs.
+    pub cuda: Option<String>,
+    /// Those that can be used.
+    pub devices: Vec<Gpu>,
+}
+
+/// One of them.
+#[derive(Debug, Serialize)]
+pub struct Gpu {
+    /// Its number in the configuration (`engine.gpu`).
+    pub index: u32,
+    /// `NVIDIA H100`, `Orin`.
+    pub name: String,
+    /// Compute capability, `8.7`.
+    pub sm: String,
+    /// Whether it shares the machine's memory.
+    pub integrated: bool,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// What of it is free.
+    pub memory_free_bytes: Option<u64>,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// What `buffers.memory = "auto"` chooses.
+    pub frames: &'static str,
+}
+
+impl Gpus {
+    /// Looks. Opens each for a moment.
+    pub fn find() -> Self {
+        let opened = Device::count().and_then(|count| (0..count).map(Device::open).collect::<Result<Vec<_>, _>>());
+        Self::of(opened)
+    }
+
+    fn of(opened: Result<Vec<Arc<Device>>, DeviceError>) -> Self {
+        let (devices, reason) = match opened {
+            Ok(devices) if devices.is_empty() => (devices, Some(DeviceError::NoDevice.to_string())),
+            Ok(devices) => (devices, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        Self {
+            available: !devices.is_empty(),
+            reason,
+            driver: fs::read_to_string(MODULE_VERSION).ok().as_deref().and_then(module_version),
+            cuda: devices.first().map(|device| device.facts().cuda_version()),
+            devices: devices.iter().map(|device| Gpu::new(device)).collect(),
+        }
+    }
+
+    /// One line each, or why there is none.
+    pub fn lines(&self) -> Vec<String> {
+        if let Some(reason) = &self.reason {
+            return vec![format!("not used: {reason}")];
+        }
+        let driver = self.driver.as_ref().map_or(String::new(), |version| format!(", driver {version}"));
+        let cuda = self.cuda.as_deref().unwrap_or("?");
+        self.devices.iter().map(|gpu| format!("{}{driver}, CUDA {cuda}", gpu.line())).collect()
+    }
+
+    /// What frames for the first one live in.
+    pub fn frames(&self) -> Option<&'static str> {
+        self.devices.first().map(|gpu| gpu.frames)
+    }
+}
+
+impl Gpu {
+    fn new(device: &Arc<Device>) -> Self {
+        let facts = device.facts();
+        Self {
+            index: facts.index,
+            name: facts.name.clone(),
+            sm: format!("{}.{}", facts.sm.0, facts.sm.1),
+            integrated: facts.integrated,
+            memory_bytes: facts.memory_bytes,
+            memory_free_bytes: device.memory_free_bytes().ok(),
+            multiprocessors: facts.multiprocessors,
+            frames: Memory::auto(device).kind().name(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { index, name, sm, .. } = self;
+        let gib = |bytes: u64| bytes as f64 / 1_073_741_824.0;
+        let shared = if self.integrated { "shared with the CPU, " } else { "" };
+        let free = self.memory_free_bytes.map_or(String::new(), |bytes| format!(", {:.1} free", gib(bytes)));
+        format!("{index}: {name} (SM {sm}), {shared}{:.1} GiB of memory{free}", gib(self.memory_bytes))
+    }
+}
+
+/// `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...": the first word that is numbers
+/// with dots between.
+fn module_version(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    line.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_gpu_one_line_says_why() {
+        let none = Gpus::of(Err(DeviceError::NoDriver { reason: "libcuda.so.1: cannot open".to_owned() }));
+        assert_eq!(none.lines(), ["not used: no NVIDIA driver: libcuda.so.1: cannot open"]);
+        assert!(!none.available && none.frames().is_none());
+        assert!(Gpus::of(Ok(Vec::new())).lines()[0].starts_with("not used: the NVIDIA driver finds no GPU"));
+    }
+
+    #[test]
+    fn a_gpu_is_one_line() {
+        let gpu = Gpu {
+            index: 0,
+            name: "Orin".to_owned(),
+            sm: "8.7".to_owned(),
+            integrated: true,
+            memory_bytes: 8 << 30,
+            memory_free_bytes: Some(3 << 29),
+            multiprocessors: 8,
+            frames: "mapped",
+        };
+        let (driver, cuda) = (Some("540.4.0".to_owned()), Some("12.6".to_owned()));
+        let all = Gpus { available: true, reason: None, driver, cuda, devices: vec![gpu] };
+        let line = "0: Orin (SM 8.7), shared with the CPU, 8.0 GiB of memory, 1.5 free, driver 540.4.0, CUDA 12.6";
+        assert_eq!(all.lines(), [line]);
+    }
+
+    #[test]
+    fn the_modules_version_is_found_in_both_of_its_forms() {
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n";
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain)\n";
+        assert_eq!(module_version(closed).as_deref(), Some("535.183.01"));
+        assert_eq!(module_version(open).as_deref(), Some("540.4.0"));
+        assert_eq!(module_version("nothing"), None);
+    }
+}
