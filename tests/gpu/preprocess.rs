@@ -215,6 +215,10 @@ fn compare(peers: &Peers, folder: &std::path::Path, ours: &[(&str, f64)], report
             report.skipped(ROW, "against CV-CUDA", &wanted, why);
             return Ok(());
         }
+        if let (Some(format), Some(why)) = (line["format"].as_str(), line["failed"].as_str()) {
+            report.figure(ROW, &format!("{format} against CV-CUDA"), &wanted, format!("it failed: {why}"), false);
+            seen += 1;
+        }
         let (Some(format), Some(theirs)) = (line["format"].as_str(), line["ms"].as_f64()) else { continue };
         let Some((name, microseconds)) = ours.iter().find(|(name, _)| *name == format) else { continue };
         let times = theirs * 1e3 / microseconds;
