@@ -1,12 +1,14 @@
 //! `visiond inspect`: what a network's file says of itself.
 
+mod engine;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use visiond_engine::card::Card;
+use visiond_engine::card::{Card, CardError};
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::{self, HeadGuess};
 use visiond_engine::onnx::file::OnnxFile;
@@ -18,7 +20,8 @@ use crate::logging::escape;
 
 /// Show a network's inputs, outputs and metadata, its card, and the heads that fit
 ///
-/// Reads the file alone, so it also works for networks that no engine here can run.
+/// Of an ONNX file and of the header of a TensorRT engine it needs nothing else, so it also works for networks that nothing
+/// here can run. What is inside an engine (tensors, profiles, layers) TensorRT tells, on a GPU that runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -29,6 +32,10 @@ pub struct Args {
     #[arg(short, long)]
     card: Option<PathBuf>,
 
+    /// List every layer of an engine with precision and tactic
+    #[arg(long)]
+    layers: bool,
+
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -37,6 +44,7 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   visiond inspect yolo11n.onnx
+  visiond inspect --layers yolo11n.engine
   visiond inspect --json yolo11n.onnx | jq -r .sha256";
 
 /// What is printed.
@@ -72,9 +80,13 @@ struct CardFacts {
 
 /// Prints what the file says.
 pub fn run(args: Args) -> Result<Exit, CliError> {
+    if let Some(file) = engine::file(&args.model)? {
+        return engine::run(&args, &file);
+    }
     let file = OnnxFile::read(&args.model).map_err(|error| CliError::new(Exit::Model, error))?;
     let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
-    let card = card(&args.model, args.card.as_deref(), &file);
+    let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
+    let card = CardFacts::of(card);
     // A card that was asked for must be right; one that is only found is part of what is shown.
     if let (Some(_), Some(error)) = (&args.card, &card.error) {
         return Err(CliError::new(Exit::Config, error));
@@ -87,37 +99,44 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-fn card(model: &Path, explicit: Option<&Path>, file: &OnnxFile) -> CardFacts {
-    match Card::for_model(model, explicit, &file.metadata, &file.inputs, &file.outputs) {
-        Ok(card) => CardFacts {
-            found: true,
-            origin: Some(card.origin.clone()),
-            head: Some(card.head.family().name()),
-            classes: card.classes.len(),
-            error: None,
-        },
-        Err(error) => CardFacts { found: false, origin: None, head: None, classes: 0, error: Some(error.to_string()) },
+impl CardFacts {
+    fn of(card: Result<Card, CardError>) -> Self {
+        match card {
+            Ok(card) => Self {
+                found: true,
+                origin: Some(card.origin.clone()),
+                head: Some(card.head.family().name()),
+                classes: card.classes.len(),
+                error: None,
+            },
+            Err(error) => Self::none(&error.to_string()),
+        }
+    }
+
+    fn none(why: &str) -> Self {
+        Self { found: false, origin: None, head: None, classes: 0, error: Some(why.to_owned()) }
     }
 }
 
-fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
+fn tensor_json(info: &TensorInfo) -> Value {
     let dim = |dim: &Dim| match dim {
         Dim::Fixed(size) => json!(size),
         Dim::Dynamic(name) if name.is_empty() => Value::Null,
         Dim::Dynamic(name) => json!(name),
     };
-    let shape = |shape: &Option<Vec<Dim>>| shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
-    let tensor =
-        |info: &TensorInfo| json!({ "name": info.name, "dtype": info.dtype.name(), "shape": shape(&info.shape) });
+    let shape = info.shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
+    json!({ "name": info.name, "dtype": info.dtype.name(), "shape": shape })
+}
+
+fn guess_json(guess: &HeadGuess) -> Value {
+    json!({ "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card })
+}
+
+fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
     let unusable = file.foreign.iter().map(|value| {
         let direction = if value.is_output { "output" } else { "input" };
         json!({ "direction": direction, "name": value.name, "found": value.found })
     });
-    let guess = |guess: &HeadGuess| {
-        json!({
-            "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card,
-        })
-    };
     Facts {
         file: file.file.path.clone(),
         size_bytes: file.file.size_bytes,
@@ -125,14 +144,14 @@ fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
         producer: file.producer.clone(),
         ir_version: file.ir_version,
         opsets: file.opsets.clone(),
-        inputs: file.inputs.iter().map(tensor).collect(),
-        outputs: file.outputs.iter().map(tensor).collect(),
+        inputs: file.inputs.iter().map(tensor_json).collect(),
+        outputs: file.outputs.iter().map(tensor_json).collect(),
         unusable: unusable.collect(),
         external_files: file.external_files.clone(),
         metadata: file.metadata.clone(),
         operators: file.operators.clone(),
         card,
-        heads: guesses.iter().map(guess).collect(),
+        heads: guesses.iter().map(guess_json).collect(),
     }
 }
 
@@ -141,54 +160,33 @@ const NOTE_CHARACTERS: usize = 100;
 
 fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, value: &str| {
+    let mut line = |name: &str, value: String| {
         // Writing into a String cannot fail.
-        let _ = writeln!(out, "{name:10} {}", escape(value));
+        let _ = writeln!(out, "{name:10} {}", escape(&value));
     };
     let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
-    line("file", &file.file.path.display().to_string());
-    line("size", &size(file.file.size_bytes));
-    line("sha256", &file.file.sha256);
-    line("producer", if file.producer.is_empty() { "not told" } else { &file.producer });
-    line("opset", &format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
+    line("file", file.file.path.display().to_string());
+    line("size", size(file.file.size_bytes));
+    line("sha256", file.file.sha256.clone());
+    line("producer", if file.producer.is_empty() { "not told".to_owned() } else { file.producer.clone() });
+    line("opset", format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
     for info in &file.inputs {
-        line("input", &info.to_string());
+        line("input", info.to_string());
     }
     for info in &file.outputs {
-        line("output", &info.to_string());
+        line("output", info.to_string());
     }
     for value in &file.foreign {
-        line("unusable", &format!("{} is {}", value.name, value.found));
+        line("unusable", format!("{} is {}", value.name, value.found));
     }
     for external in &file.external_files {
-        line("weights", &format!("in {} beside the model", external.display()));
+        line("weights", format!("in {} beside the model", external.display()));
     }
-    for (name, note) in &file.metadata {
-        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
-        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
-        line("metadata", &format!("{name} = {cut}{more}"));
-    }
+    metadata_lines(&file.metadata, &mut line);
     let operators: Vec<_> = file.operators.iter().map(|(name, number)| format!("{name} {number}")).collect();
-    line("operators", &operators.join(", "));
-    match (&card.origin, &card.head) {
-        (Some(origin), Some(head)) => {
-            let classes = crate::config::report::count(card.classes, "class name").replace("classs", "classes");
-            line("card", &format!("{origin}: head {head}, {classes}"));
-        }
-        _ => {
-            // The sentence may have several lines, each an error of its own.
-            let error = card.error.as_deref().unwrap_or("none");
-            for (index, part) in error.lines().enumerate() {
-                line(if index == 0 { "card" } else { "" }, part);
-            }
-        }
-    }
-    for guess in guesses {
-        line("fits", &format!("{}: {}", guess.family.name(), guess.reason));
-    }
-    if guesses.is_empty() {
-        line("fits", "no head that visiond has reads outputs of these shapes");
-    }
+    line("operators", operators.join(", "));
+    card_lines(card, &mut line);
+    fit_lines(guesses, &mut line);
     if let Some(guess) = guesses.first().filter(|_| !card.found) {
         let _ = write!(out, "\nA card to start from, to save as {}:\n\n", beside(&file.file.path).display());
         for line in guess.card.lines() {
@@ -196,6 +194,39 @@ fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
         }
     }
     out
+}
+
+fn metadata_lines(metadata: &BTreeMap<String, String>, line: &mut impl FnMut(&str, String)) {
+    for (name, note) in metadata {
+        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
+        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
+        line("metadata", format!("{name} = {cut}{more}"));
+    }
+}
+
+fn card_lines(card: &CardFacts, line: &mut impl FnMut(&str, String)) {
+    match (&card.origin, &card.head) {
+        (Some(origin), Some(head)) => {
+            let classes = crate::config::report::count(card.classes, "class name").replace("classs", "classes");
+            line("card", format!("{origin}: head {head}, {classes}"));
+        }
+        _ => {
+            // The sentence may have several lines, each an error of its own.
+            let error = card.error.as_deref().unwrap_or("none");
+            for (index, part) in error.lines().enumerate() {
+                line(if index == 0 { "card" } else { "" }, part.to_owned());
+            }
+        }
+    }
+}
+
+fn fit_lines(guesses: &[HeadGuess], line: &mut impl FnMut(&str, String)) {
+    for guess in guesses {
+        line("fits", format!("{}: {}", guess.family.name(), guess.reason));
+    }
+    if guesses.is_empty() {
+        line("fits", "no head that visiond has reads outputs of these shapes".to_owned());
+    }
 }
 
 fn beside(model: &Path) -> PathBuf {
@@ -218,11 +249,12 @@ mod tests {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/models/nanodet-g-416.onnx");
         let file = OnnxFile::read(&model).unwrap();
         let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
-        let text = text(&file, &card(&model, None, &file), &guesses);
+        let card = || CardFacts::of(Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs));
+        let text = text(&file, &card(), &guesses);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        let facts = serde_json::to_value(facts(&file, card(&model, None, &file), &guesses)).unwrap();
+        let facts = serde_json::to_value(facts(&file, card(), &guesses)).unwrap();
         assert_eq!(facts["inputs"][0]["shape"], json!([1, 3, 416, 416]));
         assert_eq!(facts["heads"][0]["family"], "nanodet");
     }
