@@ -1,46 +1,18 @@
 // Frames into a network's input: every format, fit, sampling, layout and type, a batch of frames at once.
 //
 // What it computes is said at the head of kernels/src/preprocess/mod.rs; this follows that code step by step. A thread makes
-// PIXELS adjacent pixels of the tensor, padding included; a launch has a thread for each such group of a frame, and blocks
-// of the second dimension for each frame. What differs between frames is read from memory (`Job::frames`), so that a
-// captured launch serves whatever comes; what differs between networks is an argument. All branches but those at edges are
-// the same for a whole warp.
+// PIXELS adjacent pixels of the tensor, padding included, and a warp as many times 32 of one row; blocks of the second
+// dimension are frames. What differs between frames is read from memory (`Job::frames`), so that a captured launch serves
+// whatever comes; what differs between networks is an argument. All branches but those at edges are the same for a warp.
 #include "preprocess_fetch.cuh"
 #include "preprocess_mosaic.cuh"
 #include "preprocess_number.cuh"
 #include "preprocess_store.cuh"
 
-// Adds the group's source pixels of one row and one column tap.
-template <class N, class Taps>
-INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps, typename N::Wide (&sums)[3][PIXELS]) {
+// Adds one tap of the group's pixels, given as words, to the sums of their columns.
+template <class N>
+INLINE void add_words(const Job& job, const Frame& frame, const u32 (&words)[PIXELS], const Taps& taps, u32 (&sums)[3][PIXELS]) {
     typedef typename N::Wide Wide;
-    if (frame.source == SOURCE_MOSAIC) {
-        // One pixel after the other: unrolled, this would be half of the kernel.
-#pragma unroll 1
-        for (u32 i = 0; i < PIXELS; ++i) {
-            u32 x = taps.position(0);
-            auto weight = taps.weight(0);
-#pragma unroll
-            for (u32 k = 1; k < PIXELS; ++k) {
-                x = i == k ? taps.position(k) : x;
-                weight = i == k ? taps.weight(k) : weight;
-            }
-            Wide rgb[3];
-            demosaic<N>(frame, x, y, rgb);
-            if (job.luma) rgb[0] = N::luma(rgb);
-#pragma unroll
-            for (u32 k = 0; k < PIXELS; ++k) {
-#pragma unroll
-                for (u32 channel = 0; channel < 3; ++channel) {
-                    Wide sum = N::add_column(sums[channel][k], rgb[channel], weight);
-                    sums[channel][k] = i == k ? sum : sums[channel][k];
-                }
-            }
-        }
-        return;
-    }
-    u32 words[PIXELS];
-    fetch(frame, y, taps, words);
 #pragma unroll
     for (u32 i = 0; i < PIXELS; ++i) {
         Wide rgb[3];
@@ -56,47 +28,114 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
         if (job.luma && frame.colour != COLOUR_GREY) rgb[0] = N::luma(rgb);
 #pragma unroll
         for (u32 channel = 0; channel < 3; ++channel) {
-            sums[channel][i] = N::add_column(sums[channel][i], rgb[channel], taps.weight(i));
+            u32& sum = sums[channel][i];
+            sum = N::bits(N::add_column(N::of(sum), rgb[channel], N::of(taps.weights[i])));
         }
     }
 }
 
-// The group's pixels, 0 to 255.
+// The same of a mosaic, one pixel after the other: unrolled, this would be half of the kernel.
 template <class N>
-INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
+INLINE void add_mosaic(const Job& job, const Frame& frame, u32 y, const Taps& taps, u32 (&sums)[3][PIXELS]) {
     typedef typename N::Wide Wide;
-    Wide sums[3][PIXELS] = {};
 #pragma unroll 1
-    for (u32 row_tap = 0; row_tap < 2; ++row_tap) {
-        u32 source_y;
-        decltype(typename N::Taps().weight(0)) row_weight;
-        // Without weight, as all upper taps of an odd whole scale are, a row is not read.
-        if (!N::row(frame.rows, row_tap, y, source_y, row_weight) && row_tap == 1) break;
-        Wide columns[3][PIXELS] = {};
-#pragma unroll 1
-        for (u32 tap = 0; tap < frame.columns.taps; ++tap) {
-            add_tap<N>(job, frame, source_y, N::columns(frame.columns, tap, x), columns);
-        }
+    for (u32 i = 0; i < PIXELS; ++i) {
+        u32 x = taps.positions[0], weight = taps.weights[0];
 #pragma unroll
-        for (u32 i = 0; i < PIXELS; ++i) {
+        for (u32 k = 1; k < PIXELS; ++k) {
+            x = i == k ? taps.positions[k] : x;
+            weight = i == k ? taps.weights[k] : weight;
+        }
+        Wide rgb[3];
+        demosaic<N>(frame, x, y, rgb);
+        if (job.luma) rgb[0] = N::luma(rgb);
+#pragma unroll
+        for (u32 k = 0; k < PIXELS; ++k) {
 #pragma unroll
             for (u32 channel = 0; channel < 3; ++channel) {
-                sums[channel][i] = N::add_row(sums[channel][i], columns[channel][i], row_weight);
+                u32& sum = sums[channel][k];
+                sum = i == k ? N::bits(N::add_column(N::of(sum), rgb[channel], N::of(weight))) : sum;
             }
+        }
+    }
+}
+
+// Adds a row's columns to the sums of rows.
+template <class N>
+INLINE void add_row(const u32 (&columns)[3][PIXELS], u32 weight, u32 (&sums)[3][PIXELS]) {
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) {
+            u32& sum = sums[channel][i];
+            sum = N::bits(N::add_row(N::of(sum), N::of(columns[channel][i]), N::of(weight)));
+        }
+    }
+}
+
+// The group's pixels, 0 to 255. What is read does not depend on the arithmetic, so that its code is there once; sums are
+// the arithmetic's numbers as bits.
+INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, uint4* room, float (&values)[3][PIXELS]) {
+    u32 sums[3][PIXELS] = {};
+    const Axis &columns = frame.columns, &rows = frame.rows;
+    // The warp's first column, and its last one's upper tap.
+    u32 warp_x = x / (LANES * PIXELS) * (LANES * PIXELS);
+    u32 first = position_at(columns, 0, warp_x);
+    u32 last = position_at(columns, columns.taps - 1, min(warp_x + LANES * PIXELS, columns.stride) - 1);
+    // Lanes beyond the tensor repeat its last group.
+    x = min(x, columns.stride - PIXELS);
+#pragma unroll 1
+    for (u32 row_tap = 0; row_tap < 2; ++row_tap) {
+        u32 weight = weight_at(rows, job.exact, row_tap, y);
+        // Without weight, as all upper taps of an odd whole scale are, a row is not read.
+        if (weight == 0 && row_tap == 1) break;
+        u32 source_y = position_at(rows, row_tap, y);
+        u32 mixed[3][PIXELS] = {};
+        bool mosaic = frame.source == SOURCE_MOSAIC;
+        Row row = staged(frame, source_y, first, last, room);
+#pragma unroll 1
+        for (u32 tap = 0; tap < columns.taps; ++tap) {
+            Taps taps = taps_at(columns, job.exact, tap, x);
+            if (mosaic) {
+                if (job.exact) {
+                    add_mosaic<Exact>(job, frame, source_y, taps, mixed);
+                } else {
+                    add_mosaic<Fixed>(job, frame, source_y, taps, mixed);
+                }
+            } else {
+                u32 words[PIXELS];
+                fetch(frame, row, taps, words);
+                if (job.exact) {
+                    add_words<Exact>(job, frame, words, taps, mixed);
+                } else {
+                    add_words<Fixed>(job, frame, words, taps, mixed);
+                }
+            }
+        }
+        if (job.exact) {
+            add_row<Exact>(mixed, weight, sums);
+        } else {
+            add_row<Fixed>(mixed, weight, sums);
         }
     }
 #pragma unroll
     for (u32 i = 0; i < PIXELS; ++i) {
 #pragma unroll
-        for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = N::value(sums[channel][i]);
+        for (u32 channel = 0; channel < 3; ++channel) {
+            u32 sum = sums[channel][i];
+            values[channel][i] = job.exact ? Exact::value(Exact::of(sum)) : Fixed::value(Fixed::of(sum));
+        }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
-    u32 group = blockIdx.x * blockDim.x + threadIdx.x;
-    u32 y = group / job.groups;
-    u32 x = (group - y * job.groups) * PIXELS;
+extern "C" __global__ void __launch_bounds__(THREADS, 6) preprocess(const Job job) {
+    __shared__ uint4 rooms[THREADS / LANES][CHUNKS];
+    u32 warp_of_block = threadIdx.x / LANES;
+    u32 warp = blockIdx.x * (THREADS / LANES) + warp_of_block;
+    u32 y = warp / job.warps;
     if (y >= job.height) return;
+    u32 warp_x = (warp - y * job.warps) * (LANES * PIXELS);
+    u32 x = warp_x + threadIdx.x % LANES * PIXELS;
     const Frame& frame = reinterpret_cast<const Frame*>(job.frames)[blockIdx.y];
 
     float values[3][PIXELS];
@@ -106,13 +145,10 @@ extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
         for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
     }
     u32 left = frame.placed_x, right = left + frame.placed_width;
-    if (y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left) {
+    // The warp's pixels, some of them, are in the picture.
+    if (y - frame.placed_y < frame.placed_height && warp_x < right && warp_x + LANES * PIXELS > left) {
         float picture[3][PIXELS];
-        if (job.exact) {
-            resample<Exact>(job, frame, x, y, picture);
-        } else {
-            resample<Fixed>(job, frame, x, y, picture);
-        }
+        resample(job, frame, x, y, rooms[warp_of_block], picture);
 #pragma unroll
         for (u32 i = 0; i < PIXELS; ++i) {
             bool inside = x + i >= left && x + i < right;
@@ -124,5 +160,5 @@ extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
             }
         }
     }
-    store(job, blockIdx.y, x, y, values);
+    if (x < job.width) store(job, blockIdx.y, x, y, values);
 }

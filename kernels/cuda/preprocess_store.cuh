@@ -6,69 +6,60 @@ INLINE u32 element_bytes(DType dtype) {
     return dtype == DTYPE_F32 ? 4 : dtype == DTYPE_F16 ? 2 : 1;
 }
 
-INLINE u32 byte_element(DType dtype, float value) {
+INLINE u32 element_bits(DType dtype, float value) {
+    if (dtype == DTYPE_F32) return __float_as_uint(value);
+    if (dtype == DTYPE_F16) return half_bits(value);
     float low = dtype == DTYPE_U8 ? 0.0f : -128.0f, high = dtype == DTYPE_U8 ? 255.0f : 127.0f;
     return u32(rounded(clamped(value, low, high))) & 0xff;
 }
 
 // Four elements that stand side by side, at once. The address is a multiple of their size together.
-INLINE void store_4(DType dtype, u64 address, float a, float b, float c, float d) {
+INLINE void store_4(DType dtype, u64 address, const u32* e) {
     if (dtype == DTYPE_F32) {
-        write(address, make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)));
+        write(address, make_uint4(e[0], e[1], e[2], e[3]));
     } else if (dtype == DTYPE_F16) {
-        write(address, make_uint2(half_bits(a) | u32(half_bits(b)) << 16, half_bits(c) | u32(half_bits(d)) << 16));
+        write(address, make_uint2(e[0] | e[1] << 16, e[2] | e[3] << 16));
     } else {
-        write(address, byte_element(dtype, a) | byte_element(dtype, b) << 8 | byte_element(dtype, c) << 16 |
-                           byte_element(dtype, d) << 24);
+        write(address, e[0] | e[1] << 8 | e[2] << 16 | e[3] << 24);
     }
 }
 
-INLINE void store_1(DType dtype, u64 address, float value) {
+INLINE void store_1(DType dtype, u64 address, u32 element) {
     if (dtype == DTYPE_F32) {
-        write(address, __float_as_uint(value));
+        write(address, element);
     } else if (dtype == DTYPE_F16) {
-        write(address, half_bits(value));
+        write(address, u16(element));
     } else {
-        write(address, u8(byte_element(dtype, value)));
+        write(address, u8(element));
     }
 }
 
 // The values of the pixels from (x, y) of frame `slot` on, by channel.
-INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3][PIXELS]) {
+INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&values)[3][PIXELS]) {
     static_assert(PIXELS == 4, "stores are cut for four");
     DType dtype = job.dtype;
     u64 bytes = element_bytes(dtype);
     u64 plane = u64(job.width) * job.height;
-    u64 pixel = u64(y) * job.width + x;
-    u64 out = job.out + slot * plane * job.channels * bytes;
-    if (job.planar || job.channels == 1) {
-        u64 address = out + pixel * bytes;
+    bool planar = job.planar || job.channels == 1;
+    u64 first = slot * plane * job.channels + (u64(y) * job.width + x) * (planar ? 1 : 3);
+    // In the tensor's order, in runs of four: of a channel, or of neighbours.
+    u64 run = planar ? plane : PIXELS;
+    u32 elements[3 * PIXELS];
 #pragma unroll
-        for (u32 channel = 0; channel < 3; ++channel) {
-            if (channel >= job.channels) break;
-            if (job.aligned) {
-                store_4(dtype, address, v[channel][0], v[channel][1], v[channel][2], v[channel][3]);
-            } else {
+    for (u32 k = 0; k < 3 * PIXELS; ++k) {
+        elements[k] = element_bits(dtype, planar ? values[k / PIXELS][k % PIXELS] : values[k % 3][k / 3]);
+    }
 #pragma unroll
-                for (u32 i = 0; i < PIXELS; ++i) {
-                    if (x + i < job.width) store_1(dtype, address + i * bytes, v[channel][i]);
-                }
-            }
-            address += plane * bytes;
-        }
-    } else {
-        u64 address = out + pixel * 3 * bytes;
+    for (u32 i = 0; i < 3; ++i) {
+        if (i >= job.channels) break;
+        u64 address = job.out + (first + i * run) * bytes;
         if (job.aligned) {
-            store_4(dtype, address, v[0][0], v[1][0], v[2][0], v[0][1]);
-            store_4(dtype, address + 4 * bytes, v[1][1], v[2][1], v[0][2], v[1][2]);
-            store_4(dtype, address + 8 * bytes, v[2][2], v[0][3], v[1][3], v[2][3]);
+            store_4(dtype, address, elements + PIXELS * i);
         } else {
 #pragma unroll
-            for (u32 i = 0; i < PIXELS; ++i) {
-#pragma unroll
-                for (u32 channel = 0; channel < 3; ++channel) {
-                    if (x + i < job.width) store_1(dtype, address + (3 * i + channel) * bytes, v[channel][i]);
-                }
+            for (u32 k = 0; k < PIXELS; ++k) {
+                u32 column = planar ? k : (PIXELS * i + k) / 3;
+                if (x + column < job.width) store_1(dtype, address + k * bytes, elements[PIXELS * i + k]);
             }
         }
     }

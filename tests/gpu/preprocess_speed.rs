@@ -1,7 +1,8 @@
-//! How long the CUDA preprocess takes for 32 frames of 1080p, all in the GPU's memory.
+//! How long the CUDA preprocess takes for 1 and for 32 frames of 1080p, in the GPU's memory and in pinned memory.
 
 use std::sync::Arc;
 
+use visiond_kernels::buffer::{Memory, MemoryKind};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Event};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
@@ -69,29 +70,34 @@ pub fn frame(format: PixelFormat) -> Result<(FrameLayout, Vec<u8>), Failure> {
     Ok((layout, bytes))
 }
 
-/// Runs of `frames` frames of `format` each.
+/// Runs of `frames` frames of `format` each, which are in pinned memory or in the GPU's.
 pub fn measure(
     device: &Arc<Device>,
     format: PixelFormat,
     frames: usize,
     spec: &PreprocessSpec,
+    pinned: bool,
 ) -> Result<Speed, Failure> {
     let stream = CudaStream::new(device)?;
     let (layout, bytes) = frame(format)?;
     let each = spec.shape().iter().product::<usize>() * spec.dtype.size_bytes();
     let stride = bytes.len().next_multiple_of(512);
+    let memory = Memory::on(device, MemoryKind::Mapped)?;
     let mut sets = Vec::new();
     for _ in 0..SETS {
-        let (source, target) = (DeviceBuffer::new(device, stride * frames)?, DeviceBuffer::new(device, each * frames)?);
+        let target = DeviceBuffer::new(device, each * frames)?;
+        let source = DeviceBuffer::new(device, if pinned { 0 } else { stride * frames })?;
+        let host = memory.allocate(if pinned { stride * frames } else { 0 })?;
+        let first = if pinned { host.device_address().unwrap_or_default() } else { source.address() };
         for i in 0..frames {
-            // SAFETY: the buffer has room for `frames` such strides; the copies are waited for below.
-            unsafe { stream.copy_to_device(&bytes, source.address().offset(i * stride)) }?;
+            // SAFETY: either block has room for `frames` such strides; the copies are waited for below.
+            unsafe { stream.copy_to_device(&bytes, first.offset(i * stride)) }?;
         }
         let mut preprocessor = CudaPreprocessor::new(spec, device, frames)?;
         let views: Result<Vec<FrameView<'_>>, _> =
-            (0..frames).map(|i| layout.view_at(&bytes, Some(source.address().offset(i * stride)))).collect();
+            (0..frames).map(|i| layout.view_at(&bytes, Some(first.offset(i * stride)))).collect();
         preprocessor.prepare(&views?)?;
-        sets.push((preprocessor, source, target));
+        sets.push((preprocessor, (source, host), target));
     }
     stream.synchronize()?;
     let mut graphs = Vec::new();
@@ -125,11 +131,12 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     for format in [PixelFormat::Yuyv, PixelFormat::Nv12, PixelFormat::Bgr] {
         for (sampling, name) in [(Sampling::Opencv, "opencv"), (Sampling::Exact, "exact")] {
-            for frames in [1, FRAMES] {
-                let speed = measure(&device, format, frames, &spec(sampling))?;
+            for (frames, pinned) in [(1, false), (FRAMES, false), (1, true)] {
+                let speed = measure(&device, format, frames, &spec(sampling), pinned)?;
                 let text =
                     format!("{:.1} us (best {:.1}), {:.0} GB/s", speed.median_us, speed.best_us, speed.gb_per_s());
-                report.note("Preprocess", &format!("{frames} x 1080p {format} to 640x640 f16, {name}"), text);
+                let from = if pinned { ", pinned memory" } else { "" };
+                report.note("Preprocess", &format!("{frames} x 1080p {format}{from} to 640x640 f16, {name}"), text);
             }
         }
     }

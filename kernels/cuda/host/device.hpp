@@ -11,8 +11,13 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
-#define __CUDA_HOST_TWIN__
+#define __launch_bounds__(...)
+#define __shared__ static
+#define SHARED_BYTES 2048
+// Every thread does all that its warp would share: there is nobody to wait for.
+#define FIRST_LANE 0
+#define LANE_STEP 1
+inline void __syncwarp() {}
 
 struct Index {
     unsigned x = 0, y = 0, z = 0;
@@ -58,6 +63,21 @@ inline T read(unsigned long long address) {
     return value;
 }
 
+// Shared memory is the one block that the kernel has asked an address of.
+static Range shared_memory;
+
+inline unsigned long long address_of(const void* shared) {
+    uint64_t address = reinterpret_cast<uint64_t>(shared);
+    shared_memory = {address, address + SHARED_BYTES, nullptr};
+    return address;
+}
+
+template <class T>
+inline T read_anywhere(unsigned long long address) {
+    if (address < shared_memory.start || address + sizeof(T) > shared_memory.end) return read<T>(address);
+    return *reinterpret_cast<const T*>(address);
+}
+
 template <class T>
 inline void write(unsigned long long address, T value) {
     const Range* range = range_of(address, sizeof(T));
@@ -89,6 +109,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 }
 
 inline int min(int a, int b) { return a < b ? a : b; }
+inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 
 // cvt.rn.f16.f32

@@ -11,7 +11,7 @@ use libloading::Library;
 
 use super::super::simd::Isa;
 use super::super::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use super::job::{Frame, Job, Planes};
+use super::job::{Frame, Job, Planes, THREADS};
 use super::tables;
 use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
@@ -65,7 +65,7 @@ impl HostKernel {
         let forget: unsafe extern "C" fn() = self.symbol(c"forget_memory");
         // SAFETY: `job` outlives the call; every access of the kernel is checked against what was allowed, which lives.
         unsafe {
-            run(job, job.threads().div_ceil(BLOCK_THREADS), frames, BLOCK_THREADS);
+            run(job, job.blocks(), frames, THREADS);
             let count = faults();
             forget();
             count
