@@ -2,13 +2,14 @@
 //!
 //! Begun too early, a frame grows old behind the run before it, and a newer one comes that could have taken its place; begun
 //! too late, the GPU stands idle. So the next run begins a lead before the expected end of the one under way: the lead is
-//! what beginning costs the host, and a margin for a thread that wakes late. The expected end is the smoothed time of runs
-//! with as many frames, less twice its deviation, so that a run that ends early is not noticed late.
+//! what beginning costs the host, the preprocess, which goes on beside the other run, and a margin for a thread that wakes
+//! late. The expected end is the smoothed time of networks with as many frames, less twice its deviation, so that a run that
+//! ends early is not noticed late.
 //!
 //! It holds: a frame that is published is at most as old as one run, two frame intervals of its camera and what the host
 //! does, since it was the newest when its run began, and it waited there no longer than the lead.
 //!
-//! Where no frame waited at the end of the last run, the lane keeps up with its cameras, and there is nothing to gain: it
+//! Where no frame waited at the end of a run, or when the next was to begin, the lane keeps up with its cameras, and there is nothing to gain: it
 //! then waits for the run, and begins the next when a frame comes. Where frames must not be lost (pace "fastest"), age does
 //! not matter, and the next run begins as soon as a frame is there.
 
@@ -39,20 +40,21 @@ pub struct Pacer {
     flights: usize,
     eager: bool,
     /// By the number of frames in the run, from 1 on.
-    runs: Vec<Option<Smoothed>>,
-    launch: Option<Smoothed>,
+    networks: Vec<Option<Smoothed>>,
+    /// From the call that begins a run to its network's begin, if the GPU is free.
+    loading: Option<Smoothed>,
     /// When the run that was begun last is expected to end; `None`: not known.
     end_ns: Option<u64>,
     /// Frames of the run that was begun last.
     frames: usize,
-    /// Whether a frame waited at the end of the last run.
+    /// Whether frames wait for the GPU.
     behind: bool,
 }
 
 impl Pacer {
     /// For a network that can have `flights` runs under way. `eager`: a frame's age does not matter.
     pub fn new(flights: usize, eager: bool) -> Self {
-        Self { flights, eager, runs: Vec::new(), launch: None, end_ns: None, frames: 0, behind: false }
+        Self { flights, eager, networks: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
     }
 
     /// What to do now, with so many runs under way.
@@ -74,23 +76,26 @@ impl Pacer {
 
     /// A run of so many frames was begun at `now_ns`.
     pub fn begun(&mut self, now_ns: u64, frames: usize) {
+        let ready_ns = now_ns + self.loading.map_or(0, |loading| loading.mean as u64);
         // Behind the run that was begun before, if that is not over by then.
-        let starts_ns = self.end_ns.map_or(now_ns, |end_ns| end_ns.max(now_ns));
+        let starts_ns = self.end_ns.map_or(ready_ns, |end_ns| end_ns.max(ready_ns));
         self.frames = frames;
         self.end_ns = self.expected_ns(frames).map(|run_ns| starts_ns + run_ns);
     }
 
     /// The oldest run ended at `now_ns`; `waits`: frames wait to be taken.
     pub fn landed(&mut self, now_ns: u64, aloft: usize, frames: usize, timings: &RunTimings, waits: bool) {
-        let run_us = timings.preprocess_us + timings.infer_us;
-        if self.runs.len() < frames {
-            self.runs.resize(frames, None);
+        if self.networks.len() < frames {
+            self.networks.resize(frames, None);
         }
-        smooth(&mut self.runs[frames - 1], run_us as f64 * 1e3);
-        smooth(&mut self.launch, timings.launch_us as f64 * 1e3);
+        smooth(&mut self.networks[frames - 1], timings.infer_us as f64 * 1e3);
+        smooth(&mut self.loading, (timings.launch_us + timings.preprocess_us) as f64 * 1e3);
         // One that is still under way begins now.
         self.end_ns = self.expected_ns(self.frames).filter(|_| aloft > 0).map(|run_ns| now_ns + run_ns);
-        self.behind = waits;
+        // With another run under way the frame for it was just taken; `nothing_waits` tells when that ends.
+        if aloft == 0 {
+            self.behind = waits;
+        }
     }
 
     /// There was no frame to begin a run with.
@@ -103,15 +108,15 @@ impl Pacer {
         self.end_ns = None;
     }
 
-    /// A run of so many frames takes at least about so long.
+    /// A network of so many frames takes at least about so long.
     fn expected_ns(&self, frames: usize) -> Option<u64> {
-        let run = self.runs.get(frames.checked_sub(1)?).copied().flatten()?;
+        let run = self.networks.get(frames.checked_sub(1)?).copied().flatten()?;
         Some((run.mean - 2.0 * run.deviation).max(0.0) as u64)
     }
 
     fn lead_ns(&self) -> u64 {
-        let launch = self.launch.map_or(0.0, |launch| launch.mean + 2.0 * launch.deviation);
-        launch as u64 + MARGIN_NS
+        let loading = self.loading.map_or(0.0, |loading| loading.mean + 2.0 * loading.deviation);
+        loading as u64 + MARGIN_NS
     }
 }
 

@@ -59,13 +59,15 @@ impl World {
     fn begin(&mut self, run_ns: u64) {
         let begun_ns = self.now_ns;
         self.taken = self.newest();
-        let start_ns = self.gpu_free_ns.max(self.now_ns + LAUNCH_NS);
+        // The preprocess, a twentieth of the network, goes on beside the run before.
+        let loaded_ns = self.now_ns + LAUNCH_NS + run_ns / 20;
+        let start_ns = self.gpu_free_ns.max(loaded_ns);
         self.gpu_free_ns = start_ns + run_ns;
         self.gpu_busy_ns += run_ns;
         self.aloft.push([self.taken * self.interval_ns, start_ns, self.gpu_free_ns]);
         self.pacer.begun(begun_ns, 1);
-        // It returns when the frame was read, a twentieth of the way through.
-        self.now_ns = start_ns + run_ns / 20;
+        // It returns when the frame was read.
+        self.now_ns = loaded_ns;
     }
 
     fn land(&mut self) {
@@ -73,7 +75,7 @@ impl World {
         self.now_ns = self.now_ns.max(end_ns);
         let waits = self.newest() > self.taken;
         let infer_us = (end_ns - start_ns) / 1_000;
-        let timings = RunTimings { launch_us: LAUNCH_NS / 1_000, preprocess_us: 0, infer_us };
+        let timings = RunTimings { launch_us: LAUNCH_NS / 1_000, preprocess_us: infer_us / 20, infer_us };
         self.pacer.landed(self.now_ns, self.aloft.len(), 1, &timings, waits);
         self.now_ns += PUBLISH_NS;
         self.ages_ns.push(self.now_ns - captured_ns);
@@ -99,7 +101,7 @@ fn steady(run_ns: u64) -> impl Fn(u64) -> u64 {
 fn a_gpu_that_is_slower_than_its_camera_is_kept_busy_and_frames_do_not_grow_old() {
     for (interval_ns, run_ns) in [(33 * MS, 50 * MS), (33 * MS, 34 * MS), (16 * MS, 120 * MS), (5 * MS, 7 * MS)] {
         let (age_ns, busy) = World::new(interval_ns).run(steady(run_ns));
-        assert!(age_ns <= run_ns * 101 / 100 + 2 * interval_ns, "{interval_ns} {run_ns}: {age_ns}");
+        assert!(age_ns <= run_ns * 107 / 100 + 2 * interval_ns, "{interval_ns} {run_ns}: {age_ns}");
         assert!(busy > 0.97, "{interval_ns} {run_ns}: {busy}");
     }
 }
@@ -109,7 +111,7 @@ fn a_gpu_that_keeps_up_is_given_each_frame_at_once() {
     for (interval_ns, run_ns) in [(33 * MS, 10 * MS), (33 * MS, 31 * MS), (16 * MS, MS)] {
         let mut world = World::new(interval_ns);
         let (age_ns, _) = world.run(steady(run_ns));
-        assert!(age_ns <= run_ns * 101 / 100 + LAUNCH_NS + PUBLISH_NS + MS / 2, "{interval_ns} {run_ns}: {age_ns}");
+        assert!(age_ns <= run_ns * 107 / 100 + LAUNCH_NS + PUBLISH_NS + MS / 2, "{interval_ns} {run_ns}: {age_ns}");
     }
 }
 

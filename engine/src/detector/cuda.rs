@@ -1,13 +1,14 @@
-//! The way on the GPU: preprocess, network and candidate filter on one stream, without the host in between.
+//! The way on the GPU: preprocess, network and candidate filter, without the host in between.
 //!
-//! All runs go through one stream, so the network's inputs and outputs exist once: the preprocess of a run begins when the
-//! run before has ended. What differs between flights is what the host writes and reads: frame descriptions, candidates,
-//! events. The frames' bytes are read by the preprocess alone, which an event behind it tells.
+//! A run that finds the GPU free is one CUDA graph on one stream. While another run is under way, the preprocess goes on a
+//! stream of its own, so that it runs beside the other's network and the frames are free sooner; the graph of the rest waits
+//! for both. Networks run one after the other: contexts, scratch memory and outputs exist once, and so does whatever no
+//! flight changes; the picture, the frames' descriptions, the candidates and the events exist once a flight.
 //!
-//! The first run of each flight and number of frames is queued call by call; behind it the same calls are recorded as a CUDA
-//! graph, which every later run launches as one. Where CUDA or TensorRT refuses the recording, runs go on call by call. The
-//! very first run records nothing, so that its result is there sooner. Networks with an open batch have an execution context
-//! for each number of frames: changing the shapes of a context would spoil the graphs that were recorded with it.
+//! The first run of each flight, number of frames and kind is queued call by call; behind it the same calls are recorded as
+//! the graph that every later run launches. Where CUDA or TensorRT refuses the recording, runs go on call by call. The very
+//! first run records nothing, so that its result is there sooner. Networks with an open batch have an execution context for
+//! each number of frames: changing the shapes of a context would spoil the graphs that were recorded with it.
 //!
 //! Nothing is allocated once every flight has run every number of frames that occurs and the frames' sizes are known.
 
@@ -18,7 +19,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use visiond_kernels::cuda::{CudaError, CudaStream, Event, Graph};
+use visiond_kernels::cuda::{CudaError, CudaStream, Device, Event, Graph};
+use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::geometry::Mapping;
 use visiond_kernels::preprocess::PreprocessSpec;
@@ -40,11 +42,17 @@ pub(super) const FLIGHTS: usize = 2;
 
 /// A network on the GPU and everything that feeds and reads it there.
 pub(super) struct CudaWay {
-    // Graphs go before the contexts and buffers that they were recorded with; `drop` has waited for the stream by then.
+    // Graphs go before the contexts and buffers that they were recorded with; `drop` has waited for the streams by then.
+    /// The first flight's from the start on, the others' when they are needed.
     places: Vec<Place>,
     network: Network,
+    /// Of the networks.
     stream: CudaStream,
+    /// Of a preprocess beside another run's network.
+    loader: CudaStream,
     spec: PreprocessSpec,
+    /// How candidates are found; `None` where the outputs are copied whole.
+    filter: Option<FilterSpec>,
     /// Places of the runs under way, the oldest first.
     aloft: VecDeque<usize>,
     /// Whether a run was finished.
@@ -57,18 +65,56 @@ pub(super) struct CudaWay {
 /// What belongs to one flight.
 struct Place {
     /// By the number of frames, from 1 on.
-    graphs: Vec<Option<Graph>>,
+    graphs: Vec<Graphs>,
     preprocessor: CudaPreprocessor,
     reader: Reader,
-    /// Before the preprocess, behind it, and behind it all.
+    /// Before the preprocess, and behind it.
     start: Event,
     loaded: Event,
+    /// Before the network, where the preprocess was on the other stream.
+    ready: Event,
+    /// Behind it all.
     end: Event,
+    /// Whether the preprocess of the run was on the other stream.
+    apart: bool,
     launch_us: u64,
     /// Frames of the run under way, or of the last.
     begun: usize,
     /// Whether that run is finished.
     done: bool,
+}
+
+/// What was recorded for one number of frames.
+#[derive(Default)]
+struct Graphs {
+    /// Preprocess, network, filter.
+    whole: Option<Graph>,
+    /// Network, filter.
+    rest: Option<Graph>,
+}
+
+impl Graphs {
+    fn of(&mut self, apart: bool) -> &mut Option<Graph> {
+        if apart { &mut self.rest } else { &mut self.whole }
+    }
+}
+
+impl Place {
+    fn new(spec: &PreprocessSpec, device: &Arc<Device>, batch: usize, reader: Reader) -> Result<Self, DetectorError> {
+        Ok(Self {
+            graphs: (0..batch).map(|_| Graphs::default()).collect(),
+            preprocessor: CudaPreprocessor::new(spec, device, batch)?,
+            reader,
+            start: Event::new(device)?,
+            loaded: Event::new(device)?,
+            ready: Event::new(device)?,
+            end: Event::new(device)?,
+            apart: false,
+            launch_us: 0,
+            begun: 0,
+            done: false,
+        })
+    }
 }
 
 impl CudaWay {
@@ -83,7 +129,7 @@ impl CudaWay {
     ) -> Result<Made<Self>, DetectorError> {
         let device = program.device();
         let stream = CudaStream::new(device)?;
-        let network = Network::new(engine, program, feed, card, &stream)?;
+        let network = Network::new(engine, program, feed, card, FLIGHTS, &stream)?;
         let outputs = network.of_one_frame();
         let head = head(&outputs)?;
         let input_size = (feed.spec.width, feed.spec.height);
@@ -91,25 +137,16 @@ impl CudaWay {
         if filter.is_none() {
             log::debug!("the outputs are copied whole: no candidate filter for this head and these shapes");
         }
+        let reader = Reader::new(filter.as_ref(), &network, device, feed.batch)?;
         let mut places = Vec::with_capacity(FLIGHTS);
-        for _ in 0..FLIGHTS {
-            places.push(Place {
-                graphs: (0..feed.batch).map(|_| None).collect(),
-                preprocessor: CudaPreprocessor::new(&feed.spec, device, feed.batch)?,
-                reader: Reader::new(filter.as_ref(), &network, device, feed.batch)?,
-                start: Event::new(device)?,
-                loaded: Event::new(device)?,
-                end: Event::new(device)?,
-                launch_us: 0,
-                begun: 0,
-                done: false,
-            });
-        }
+        places.push(Place::new(&feed.spec, device, feed.batch, reader)?);
         let way = Self {
             places,
             network,
             stream,
+            loader: CudaStream::new(device)?,
             spec: feed.spec.clone(),
+            filter,
             aloft: VecDeque::with_capacity(FLIGHTS),
             warm: false,
             recording: true,
@@ -118,50 +155,85 @@ impl CudaWay {
         Ok((way, head))
     }
 
+    /// A place without a run under way; made if there are fewer than flights.
+    fn free_place(&mut self) -> Result<usize, DetectorError> {
+        if let Some(free) = (0..self.places.len()).find(|index| !self.aloft.contains(index)) {
+            return Ok(free);
+        }
+        if self.places.len() == FLIGHTS {
+            return Err(DetectorError::Busy { flights: FLIGHTS });
+        }
+        let (device, batch) = (self.stream.device(), self.network.batch());
+        let reader = Reader::new(self.filter.as_ref(), &self.network, device, batch)?;
+        self.places.push(Place::new(&self.spec, device, batch, reader)?);
+        Ok(self.places.len() - 1)
+    }
+
     /// Queues a run whose frames the place's preprocessor has prepared.
     fn launch(&mut self, index: usize, frames: &[FrameView<'_>]) -> Result<(), DetectorError> {
         let (place, stream, count) = (&mut self.places[index], &self.stream, frames.len());
-        for frame in frames {
-            // SAFETY: `begin` holds the frames until the stream has come past the `detach` below.
-            unsafe { frame.attach(stream) }?;
+        // Frames that must be lent to a stream are lent to the one that everything comes past.
+        let apart = !self.aloft.is_empty() && !frames.iter().any(FrameView::needs_attaching);
+        place.apart = apart;
+        if apart {
+            place.start.record(&self.loader)?;
+            // SAFETY: the place's last run is done, so the picture is free; this run's frames were prepared, and stay until
+            // `begin` has waited for the mark; `drop` waits for both streams before anything goes.
+            unsafe { load(place, &self.network, index, count, &self.loader, Event::record) }?;
+            stream.wait(&place.loaded)?;
+            place.ready.record(stream)?;
+        } else {
+            for frame in frames {
+                // SAFETY: `begin` holds the frames until the stream has come past the `detach` below.
+                unsafe { frame.attach(stream) }?;
+            }
+            place.start.record(stream)?;
         }
-        place.start.record(stream)?;
-        let recorded = match &mut place.graphs[count - 1] {
+        let recorded = match place.graphs[count - 1].of(apart) {
             Some(graph) => {
                 // SAFETY: the graph was recorded by `record` with what this place, the network and the stream own, and
-                // `drop` waits for the stream before any of it goes; the place's run before is done, and this run's frames
-                // were prepared, and stay until it has read them (`begin`).
+                // `drop` waits for the stream before any of it goes; for the frames, as above.
                 unsafe { graph.launch(stream) }?;
                 self.counts.graph_runs += 1;
                 true
             }
             None => {
                 self.network.choose(count, stream)?;
-                // SAFETY: as above.
-                unsafe { queue(place, &mut self.network, count, stream, Event::record) }?;
+                if !apart {
+                    // SAFETY: as above.
+                    unsafe { load(place, &self.network, index, count, stream, Event::record) }?;
+                }
+                // SAFETY: the picture is written by then; for what it uses, as above.
+                unsafe { run(place, &mut self.network, index, count, stream) }?;
                 self.counts.single_runs += 1;
                 false
             }
         };
-        for frame in frames {
-            frame.detach(stream)?;
+        if !apart {
+            for frame in frames {
+                frame.detach(stream)?;
+            }
         }
         place.end.record(stream)?;
         if !recorded && self.recording && self.warm && self.network.keeps_shapes() {
-            self.record(index, count)?;
+            self.record(index, count, apart)?;
         }
         Ok(())
     }
 
-    /// Records the graph of a place and a number of frames, just after the same was queued call by call.
-    fn record(&mut self, index: usize, count: usize) -> Result<(), DetectorError> {
+    /// Records the graph of a place, a number of frames and a kind, just after the same was queued call by call.
+    fn record(&mut self, index: usize, count: usize, apart: bool) -> Result<(), DetectorError> {
         let (place, network) = (&mut self.places[index], &mut self.network);
         let recorded = self.stream.capture(|stream| {
-            // SAFETY: this only records; `launch` answers for each launch.
-            unsafe { queue(place, network, count, stream, Event::record_external) }
+            if !apart {
+                // SAFETY: this only records, here and below; `launch` answers for each launch.
+                unsafe { load(place, network, index, count, stream, Event::record_external) }?;
+            }
+            // SAFETY: as above.
+            unsafe { run(place, network, index, count, stream) }
         });
         match recorded {
-            Ok((graph, ())) => place.graphs[count - 1] = Some(graph),
+            Ok((graph, ())) => *place.graphs[count - 1].of(apart) = Some(graph),
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => {
                 log::warn!("this network is not run as one CUDA graph, which costs the CPU some time: {error}");
@@ -183,14 +255,14 @@ impl Way for CudaWay {
 
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, DetectorError> {
         let began = Instant::now();
-        let free = (0..self.places.len()).find(|index| !self.aloft.contains(index));
-        let index = free.ok_or(DetectorError::Busy { flights: self.places.len() })?;
+        let index = self.free_place()?;
         let place = &mut self.places[index];
         (place.begun, place.done) = (frames.len(), false);
         // The place's last run is done, so its descriptions and staged frames are free.
         place.preprocessor.prepare(frames)?;
         if let Err(error) = self.launch(index, frames) {
             // Whatever was queued must not read the frames, or write to the place, once this has returned.
+            self.loader.synchronize()?;
             self.stream.synchronize()?;
             return Err(error);
         }
@@ -215,7 +287,7 @@ impl Way for CudaWay {
         Ok(RunTimings {
             launch_us: place.launch_us,
             preprocess_us: place.loaded.elapsed_us(&place.start)? as u64,
-            infer_us: place.end.elapsed_us(&place.loaded)? as u64,
+            infer_us: place.end.elapsed_us(if place.apart { &place.ready } else { &place.loaded })? as u64,
         })
     }
 
@@ -252,7 +324,7 @@ impl Way for CudaWay {
     }
 
     fn flights(&self) -> usize {
-        self.places.len()
+        FLIGHTS
     }
 
     fn raw_output(&self, _index: usize) -> Result<TensorRef<'_>, DetectorError> {
@@ -264,32 +336,51 @@ impl Way for CudaWay {
     }
 }
 
-/// Queues a run on the stream: preprocess, the mark behind it, network, filter or copies.
+/// Queues the preprocess into the picture of a place, and the mark behind it.
 ///
 /// # Safety
 /// The place's preprocessor has prepared at least `count` frames, which stay until the mark is reached; its last run is done;
 /// place and network outlive the run, and in a recording every launch of it.
-unsafe fn queue(
+unsafe fn load(
     place: &mut Place,
-    network: &mut Network,
+    network: &Network,
+    index: usize,
     count: usize,
     stream: &CudaStream,
     mark: impl FnOnce(&Event, &CudaStream) -> Result<(), CudaError>,
 ) -> Result<(), DetectorError> {
-    let picture = network.picture();
     // SAFETY: the picture's buffer has room for the whole batch; the rest is the caller's promise.
-    unsafe { place.preprocessor.enqueue(picture, count, stream) }?;
-    mark(&place.loaded, stream)?;
+    unsafe {
+        place.preprocessor.enqueue(network.picture(index), count, stream)?;
+        network.clear_from(index, count, stream)?;
+    }
+    Ok(mark(&place.loaded, stream)?)
+}
+
+/// Queues network, and filter or copies.
+///
+/// # Safety
+/// The picture of the place is written by then. Place and network outlive the run, and in a recording every launch of it; the
+/// stream is the one of all runs.
+unsafe fn run(
+    place: &mut Place,
+    network: &mut Network,
+    index: usize,
+    count: usize,
+    stream: &CudaStream,
+) -> Result<(), DetectorError> {
     // SAFETY: the network owns its tensors; the caller keeps it.
-    unsafe { network.enqueue(count, stream) }?;
+    unsafe { network.enqueue(index, count, stream) }?;
     // SAFETY: the outputs were just written for `count` frames; the rest is the caller's promise.
     unsafe { place.reader.enqueue(network, count, stream) }
 }
 
 impl Drop for CudaWay {
     fn drop(&mut self) {
-        if let Err(error) = self.stream.synchronize() {
-            log::debug!("{error}");
+        for stream in [&self.loader, &self.stream] {
+            if let Err(error) = stream.synchronize() {
+                log::debug!("{error}");
+            }
         }
     }
 }

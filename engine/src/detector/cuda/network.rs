@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use visiond_kernels::cuda::{CudaStream, DeviceAddress, DeviceBuffer};
+use visiond_kernels::cuda::{CudaError, CudaStream, DeviceAddress, DeviceBuffer};
 use visiond_kernels::tensor::{DType, ShapeText, TensorMut};
 
 use crate::card::Card;
@@ -20,7 +20,10 @@ pub(super) struct Network {
     chosen: usize,
     program: Arc<TrtEngine>,
     scratch: Scratch,
-    inputs: Vec<DeviceBuffer>,
+    /// In the engine's order; the picture's are `pictures`.
+    inputs: Vec<Option<DeviceBuffer>>,
+    /// One a flight.
+    pictures: Vec<DeviceBuffer>,
     outputs: Vec<Output>,
     /// Where each output is, and its type, as the filter takes them.
     addresses: Vec<(DeviceAddress, DType)>,
@@ -57,17 +60,27 @@ impl Network {
         program: &Arc<TrtEngine>,
         feed: &Feed,
         card: &Card,
+        flights: usize,
         stream: &CudaStream,
     ) -> Result<Self, DetectorError> {
         let device = program.device();
         let mut shapes = Vec::with_capacity(engine.inputs().len());
         let mut inputs = Vec::with_capacity(engine.inputs().len());
+        let mut pictures = Vec::with_capacity(flights);
         for (index, info) in engine.inputs().iter().enumerate() {
             let shape = feed.shapes.get(&info.name).cloned().unwrap_or_default();
             let bytes = bytes_of(&shape, info.dtype);
+            shapes.push((info.name.clone(), shape.clone(), feed.open_batch.contains(&index)));
+            if index == feed.picture {
+                for _ in 0..flights {
+                    pictures.push(DeviceBuffer::new(device, bytes)?);
+                }
+                inputs.push(None);
+                continue;
+            }
             let buffer = DeviceBuffer::new(device, bytes)?;
             let mut host = vec![0; bytes];
-            if let Some(extra) = card.extra_inputs.get(&info.name).filter(|_| index != feed.picture)
+            if let Some(extra) = card.extra_inputs.get(&info.name)
                 && let Ok(mut tensor) = TensorMut::new(info.dtype, &shape, &mut host)
             {
                 feed::fill(&mut tensor, extra, (feed.spec.width, feed.spec.height));
@@ -75,8 +88,7 @@ impl Network {
             // SAFETY: the buffer is as long as `host`, which stays until the stream was waited for.
             unsafe { stream.copy_to_device(&host, buffer.address()) }?;
             stream.synchronize()?;
-            inputs.push(buffer);
-            shapes.push((info.name.clone(), shape, feed.open_batch.contains(&index)));
+            inputs.push(Some(buffer));
         }
         let open = feed.batch > 1 && !feed.open_batch.is_empty();
         // TensorRT 8 lets one context use a profile.
@@ -88,6 +100,7 @@ impl Network {
             program: Arc::clone(program),
             scratch: if contexts > 1 { program.shared_scratch()? } else { Scratch::Own },
             inputs,
+            pictures,
             outputs: Vec::new(),
             addresses: Vec::new(),
             declared: engine.outputs().to_vec(),
@@ -118,6 +131,11 @@ impl Network {
         Ok(network)
     }
 
+    /// Frames of one run at most.
+    pub(super) fn batch(&self) -> usize {
+        self.batch
+    }
+
     /// The outputs, as declared.
     pub(super) fn outputs(&self) -> &[TensorInfo] {
         &self.declared
@@ -143,9 +161,20 @@ impl Network {
         &self.addresses
     }
 
-    /// Where the picture goes.
-    pub(super) fn picture(&self) -> DeviceAddress {
-        self.inputs[self.picture].address()
+    /// Where a flight's picture goes.
+    pub(super) fn picture(&self, flight: usize) -> DeviceAddress {
+        self.pictures[flight].address()
+    }
+
+    /// Queues the emptying of the slots behind the first `frames`, where the batch is fixed.
+    ///
+    /// # Safety
+    /// No run of the flight is under way; `self` outlives the work, and in a recording every launch.
+    pub(super) unsafe fn clear_from(&self, flight: usize, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
+        let Some(each) = self.fixed_picture_bytes else { return Ok(()) };
+        let empty = self.picture(flight).offset(each * frames);
+        // SAFETY: the buffer holds `batch` pictures of `each` bytes.
+        unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }
     }
 
     /// Whether a context keeps its shapes for good, so that its runs can be recorded.
@@ -177,18 +206,20 @@ impl Network {
         self.batch > 1 && self.shapes.iter().any(|(_, _, open)| *open)
     }
 
-    /// Queues the network over the first `frames` slots.
+    /// Queues the network over the first `frames` slots of a flight's picture.
     ///
     /// # Safety
-    /// The picture's slots are written by what is queued before; `self` outlives the run, and in a recording every launch.
-    pub(super) unsafe fn enqueue(&mut self, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
-        if let Some(each) = self.fixed_picture_bytes {
-            let empty = self.picture().offset(each * frames);
-            // SAFETY: the buffer holds `batch` pictures of `each` bytes.
-            unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }?;
-        }
+    /// The slots are written by then; `self` outlives the run, and in a recording every launch; `stream` is the same always.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        flight: usize,
+        frames: usize,
+        stream: &CudaStream,
+    ) -> Result<(), DetectorError> {
+        let address = self.picture(flight);
         let place = self.place(frames);
         let context = self.contexts[place].as_mut().ok_or(DetectorError::NotUnderWay)?;
+        context.set_address(&self.shapes[self.picture].0, address)?;
         // SAFETY: shapes and addresses of every tensor were set by `context` and `keep`, with buffers for the whole batch.
         Ok(unsafe { context.enqueue(stream) }?)
     }
@@ -223,7 +254,9 @@ impl Network {
         }
         for ((name, shape), buffer) in shapes.iter().zip(&self.inputs) {
             context.set_input_shape(name, shape)?;
-            context.set_address(name, buffer.address())?;
+            if let Some(buffer) = buffer {
+                context.set_address(name, buffer.address())?;
+            }
         }
         Ok(context.infer_shapes()?)
     }
