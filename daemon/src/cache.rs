@@ -17,10 +17,15 @@ pub unsafe fn keep_kernels() {
     if env::var_os(CUDA_CACHE).is_some_and(|value| !value.is_empty()) {
         return;
     }
-    if let Some(folder) = folder(|name| env::var_os(name)) {
+    if let Some(folder) = own_folder() {
         // SAFETY: the caller has no other thread, so that nobody reads the environment meanwhile.
         unsafe { env::set_var(CUDA_CACHE, folder.join("cuda")) }
     }
+}
+
+/// visiond's cache folder; `None` where neither the service nor the user has one.
+pub fn own_folder() -> Option<PathBuf> {
+    folder(|name| env::var_os(name))
 }
 
 /// visiond's cache folder: systemd's for the service ($CACHE_DIRECTORY), else the user's.

@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 mod bench;
+mod build;
 mod cameras;
 mod check;
 mod completions;
@@ -77,6 +78,7 @@ enum Command {
     Detect(detect::Args),
     Check(check::Args),
     Probe(probe::Args),
+    Build(Box<build::Args>),
     Inspect(inspect::Args),
     Bench(bench::Args),
     Verify(verify::Args),
@@ -152,6 +154,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Detect(args)) => detect::run(args),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Probe(args)) => probe::run(args),
+        Some(Command::Build(args)) => build::run(*args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Verify(args)) => verify::run(args),

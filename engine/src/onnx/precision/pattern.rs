@@ -1,5 +1,6 @@
 //! `--precision LAYER=fp32`: which layers a user means.
 
+use std::fmt;
 use std::str::FromStr;
 
 use super::graph::Node;
@@ -31,6 +32,18 @@ pub enum LayerPrecision {
 )]
 pub struct RuleError {
     text: String,
+}
+
+/// As it is read.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let precision = match self.precision {
+            LayerPrecision::Full => "fp32",
+            LayerPrecision::Half(None) => "half",
+            LayerPrecision::Half(Some(half)) => half.name(),
+        };
+        write!(f, "{}={precision}", self.layers)
+    }
 }
 
 impl FromStr for Rule {

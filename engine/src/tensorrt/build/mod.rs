@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
 use visiond_kernels::cuda::{Device, DeviceFacts};
 
 use super::abi::builder::{Builder, Config, Network, Parser};
@@ -52,6 +53,8 @@ pub use timing_cache::TimingCacheChoice;
 pub struct Built {
     /// The engine file's bytes.
     pub plan: Vec<u8>,
+    /// SHA-256 of them, in lower-case hexadecimal.
+    pub sha256: String,
     /// What built it.
     pub version: Version,
     /// TensorRT's library.
@@ -109,6 +112,7 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let work = Work { library, device: device.as_ref(), typing, monitor, onnx };
     let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities)?;
     Ok(Built {
+        sha256: Sha256::digest(&plan).iter().map(|byte| format!("{byte:02x}")).collect(),
         plan,
         version: library.version(),
         library: library.path().to_owned(),
