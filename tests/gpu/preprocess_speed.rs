@@ -87,11 +87,15 @@ pub fn measure(
     for _ in 0..SETS {
         let target = DeviceBuffer::new(device, each * frames)?;
         let source = DeviceBuffer::new(device, if pinned { 0 } else { stride * frames })?;
-        let host = memory.allocate(if pinned { stride * frames } else { 0 })?;
+        let mut host = memory.allocate(if pinned { stride * frames } else { 0 })?;
         let first = if pinned { host.device_address().unwrap_or_default() } else { source.address() };
         for i in 0..frames {
-            // SAFETY: either block has room for `frames` such strides; the copies are waited for below.
-            unsafe { stream.copy_to_device(&bytes, first.offset(i * stride)) }?;
+            if pinned {
+                host.as_mut_slice()[i * stride..][..bytes.len()].copy_from_slice(&bytes);
+            } else {
+                // SAFETY: the buffer has room for `frames` such strides; the copies are waited for below.
+                unsafe { stream.copy_to_device(&bytes, first.offset(i * stride)) }?;
+            }
         }
         let mut preprocessor = CudaPreprocessor::new(spec, device, frames)?;
         let views: Result<Vec<FrameView<'_>>, _> =

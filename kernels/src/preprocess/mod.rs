@@ -22,7 +22,7 @@
 //!
 //! How: for each row of the tensor the one or two rows of the frame that it needs are fetched at the columns that it needs
 //! (`fetch`), converted and resampled (`convert`, `bayer`) into row buffers that the next row may find again (`rows`), mixed,
-//! normalised and stored (`store`). No picture is made in between. 1080p YUYV to 640x640 f32 takes one core of a
+//! normalised and stored (`store`). No picture is made in between. The [`cuda`] twin does the same on a GPU. 1080p YUYV to 640x640 f32 takes one core of a
 //! 2023 Xeon 0.5 ms: fetching 30 %, converting 35 %, storing 16 %, padding 15 %.
 
 mod bayer;
