@@ -107,6 +107,8 @@ pub struct RunCounts {
     pub graph_runs: u64,
     /// Runs that it was given call by call.
     pub single_runs: u64,
+    /// Runs, of either kind, that were begun while another was under way.
+    pub overlapped_runs: u64,
     /// Bytes of frames that were copied first, because the GPU does not see their memory.
     pub copied_bytes: u64,
     /// Candidates that the GPU's filter had no room for.
@@ -119,6 +121,7 @@ impl RunCounts {
         Some(Self {
             graph_runs: self.graph_runs.checked_sub(earlier.graph_runs)?,
             single_runs: self.single_runs.checked_sub(earlier.single_runs)?,
+            overlapped_runs: self.overlapped_runs.checked_sub(earlier.overlapped_runs)?,
             copied_bytes: self.copied_bytes.checked_sub(earlier.copied_bytes)?,
             lost_candidates: self.lost_candidates.checked_sub(earlier.lost_candidates)?,
         })

@@ -14,6 +14,7 @@ mod camera;
 mod cuda;
 mod device;
 mod filter;
+mod flights;
 mod measure;
 mod memory;
 mod network;
@@ -63,6 +64,8 @@ enum RowCommand {
     Boxes,
     /// The candidate filter against the heads on the CPU; what it and suppression take.
     Filter,
+    /// Runs that overlap, and frames overwritten behind them.
+    Flights,
     /// 32 frames at once: against the copy bandwidth and CV-CUDA.
     Preprocess(preprocess::Peers),
     /// The CUDA preprocess against the CPU twin.
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         RowCommand::Device => device::run(&setup, &mut report),
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
         RowCommand::Boxes => boxes::run(&setup, &mut report),
+        RowCommand::Flights => flights::run(&setup, &mut report),
         RowCommand::Filter => filter::run(&setup, &mut report),
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),

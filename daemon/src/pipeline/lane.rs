@@ -285,7 +285,6 @@ impl Lane {
                     hands.pacer.begun(now_ns, hands.works.len());
                     let works = std::mem::replace(&mut hands.works, hands.spare.pop().unwrap_or_default());
                     hands.aloft.push_back(Run { flight, works });
-                    self.metrics.set_aloft(hands.aloft.len());
                     return;
                 }
                 Err(error) => error,
@@ -336,7 +335,6 @@ impl Lane {
         if let Some(run) = hands.aloft.pop_front() {
             hands.spare.push(run.works);
         }
-        self.metrics.set_aloft(hands.aloft.len());
         true
     }
 
@@ -415,7 +413,6 @@ impl Lane {
         let aloft = hands.aloft.drain(..).flat_map(|run| run.works);
         let works = hands.works.drain(..).chain(aloft).map(|work| work.camera);
         hands.pacer.lost();
-        self.metrics.set_aloft(0);
         for camera in works.chain(hands.taken.drain(..).map(|(camera, _)| camera)) {
             self.cameras[camera].metrics.count_dropped(DropCause::Failed, 1);
         }

@@ -306,8 +306,7 @@ pub struct LaneMetrics {
     runs: AtomicU64,
     errors: AtomicU64,
     rebuilds: AtomicU64,
-    aloft: AtomicU8,
-    gpu: [AtomicU64; 4],
+    gpu: [AtomicU64; 5],
     launch: Histogram,
     first_frame: AtomicBool,
 }
@@ -319,6 +318,8 @@ pub struct GpuSnapshot {
     pub graph_runs: u64,
     /// Runs that it was given call by call.
     pub single_runs: u64,
+    /// Runs, of either kind, that were begun while another was under way.
+    pub overlapped_runs: u64,
     /// Bytes of frames that were copied first, because the GPU does not see their memory.
     pub copied_bytes: u64,
     /// Candidates that the filter had no room for.
@@ -338,7 +339,6 @@ impl LaneMetrics {
             runs: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             rebuilds: AtomicU64::new(0),
-            aloft: AtomicU8::new(0),
             gpu: Default::default(),
             launch: Histogram::default(),
             first_frame: AtomicBool::new(false),
@@ -385,20 +385,11 @@ impl LaneMetrics {
         self.rebuilds.load(Ordering::Relaxed)
     }
 
-    /// So many runs are under way.
-    pub fn set_aloft(&self, runs: usize) {
-        self.aloft.store(u8::try_from(runs).unwrap_or(u8::MAX), Ordering::Relaxed);
-    }
-
-    /// Runs under way.
-    pub fn aloft(&self) -> usize {
-        self.aloft.load(Ordering::Relaxed).into()
-    }
-
     /// A run on the GPU ended: what the network counted since the one before, and the host's time until the GPU had it.
     pub fn count_gpu(&self, new: &RunCounts, launch_us: u64) {
-        let RunCounts { graph_runs, single_runs, copied_bytes, lost_candidates } = *new;
-        for (counter, new) in self.gpu.iter().zip([graph_runs, single_runs, copied_bytes, lost_candidates]) {
+        let RunCounts { graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates } = *new;
+        let new = [graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates];
+        for (counter, new) in self.gpu.iter().zip(new) {
             counter.fetch_add(new, Ordering::Relaxed);
         }
         self.launch.record_us(launch_us);
@@ -406,12 +397,13 @@ impl LaneMetrics {
 
     /// What was counted on the GPU; `None` where no run was on one.
     pub fn gpu(&self) -> Option<GpuSnapshot> {
-        let [graph_runs, single_runs, copied_bytes, lost_candidates] =
+        let [graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates] =
             std::array::from_fn(|index| self.gpu[index].load(Ordering::Relaxed));
         let launch = self.launch.snapshot();
         (graph_runs + single_runs > 0).then(|| GpuSnapshot {
             graph_runs,
             single_runs,
+            overlapped_runs,
             copied_bytes,
             lost_candidates,
             launch_us_p50: launch.quantile_us(0.5),

@@ -233,6 +233,17 @@ impl Summary {
             if model.errors > 0 {
                 let _ = write!(line, ", {} errors, built anew {} times", model.errors, model.rebuilds);
             }
+            if let Some(gpu) = &model.gpu {
+                let GpuSnapshot { graph_runs, single_runs, overlapped_runs, .. } = gpu;
+                let _ = write!(line, ", {graph_runs} as a CUDA graph, {single_runs} call by call");
+                let _ = write!(line, ", {overlapped_runs} beside another");
+                if gpu.copied_bytes > 0 {
+                    let _ = write!(line, ", {:.1} MB of frames copied for the GPU", gpu.copied_bytes as f64 / 1e6);
+                }
+                if gpu.lost_candidates > 0 {
+                    let _ = write!(line, ", no room for {} candidates", gpu.lost_candidates);
+                }
+            }
             out.push(line);
         }
         for sink in &self.sinks {
@@ -283,7 +294,15 @@ mod tests {
                 runs: 2,
                 errors: 0,
                 rebuilds: 0,
-                gpu: None,
+                gpu: Some(GpuSnapshot {
+                    graph_runs: 1,
+                    single_runs: 1,
+                    overlapped_runs: 0,
+                    copied_bytes: 1_300_000,
+                    lost_candidates: 0,
+                    launch_us_p50: 9,
+                    launch_us_p99: 9,
+                }),
             }],
             cameras: vec![camera.with_pictures(Path::new("out/pictures"), counts)],
             sinks: vec![SinkSummary { name: "file".into(), to: "out.jsonl".into(), written: 2, lost: 0 }],
@@ -300,7 +319,8 @@ mod tests {
                 "  of it preprocess 0.0, network 0.0, postprocess 0.0",
                 "  seen: 3 person, 1 dog",
                 "  pictures: 2 in out/pictures, 1 not drawn",
-                "model nanodet: 2 runs on rten (built in)",
+                "model nanodet: 2 runs on rten (built in), 1 as a CUDA graph, 1 call by call, 0 beside another, \
+                 1.3 MB of frames copied for the GPU",
                 "sink file: 2 messages to out.jsonl",
                 "2.0 s, the first message 0.14 s after the start, at most 58 MB of memory",
             ]

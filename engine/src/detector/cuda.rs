@@ -271,6 +271,7 @@ impl Way for CudaWay {
         // Frames that were lent to the stream come back at the end of all that is on it.
         let lent = frames.iter().any(FrameView::needs_attaching);
         if lent { place.end.wait() } else { place.loaded.wait() }?;
+        self.counts.overlapped_runs += u64::from(!self.aloft.is_empty());
         self.aloft.push_back(index);
         Ok(Flight::new(index))
     }

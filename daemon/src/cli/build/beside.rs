@@ -106,9 +106,10 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
     let capability = |number: &u32| format!("{}.{}", number / 10, number % 10);
     let text = |shape: &[usize]| shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
     let fixed = built.fixed_shapes.iter().map(|(name, shape)| (name.clone(), text(shape)));
-    let ranged = built.profiles.iter().map(|profile| {
-        profile.iter().map(|(name, range)| (name.clone(), range.to_string())).collect()
-    });
+    let ranged = built
+        .profiles
+        .iter()
+        .map(|profile| profile.iter().map(|(name, range)| (name.clone(), range.to_string())).collect());
     let profiles = if built.profiles.is_empty() { vec![fixed.collect()] } else { ranged.collect() };
     let onnx = args.model.canonicalize().unwrap_or_else(|_| args.model.clone());
     Sidecar {

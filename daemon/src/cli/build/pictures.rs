@@ -32,9 +32,8 @@ impl Pictures {
     /// The pictures of `folder`, for the network as it will be built.
     pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, CliError> {
         let wrong = |reason: String| CliError::new(Exit::Input, reason);
-        let files = pictures_in(folder).map_err(|error| {
-            wrong(format!("cannot read pictures from {}: {error}", folder.display()))
-        })?;
+        let files = pictures_in(folder)
+            .map_err(|error| wrong(format!("cannot read pictures from {}: {error}", folder.display())))?;
         let files = spread(files, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
         if files.is_empty() {
             return Err(wrong(format!("{} holds no pictures to calibrate with", folder.display())));
@@ -66,7 +65,8 @@ impl Pictures {
         for path in &self.files {
             path.hash(&mut pictures);
             let metadata = path.metadata().ok();
-            (metadata.as_ref().map(std::fs::Metadata::len), metadata.and_then(|m| m.modified().ok())).hash(&mut pictures);
+            (metadata.as_ref().map(std::fs::Metadata::len), metadata.and_then(|m| m.modified().ok()))
+                .hash(&mut pictures);
         }
         self.batch.hash(&mut pictures);
         format!("{:?}", self.preprocessor.spec()).hash(&mut pictures);

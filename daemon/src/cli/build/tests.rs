@@ -57,7 +57,8 @@ fn the_options_are_told_as_they_were_given() {
 
 #[test]
 fn the_card_gives_the_size_that_the_network_leaves_open() {
-    let mut card = Card::from_toml("[input]\nsize = [64, 32]\n[head]\nfamily = \"yolov8\"\n", Path::new("n.toml")).unwrap();
+    let mut card =
+        Card::from_toml("[input]\nsize = [64, 32]\n[head]\nfamily = \"yolov8\"\n", Path::new("n.toml")).unwrap();
     let open = || Dim::Dynamic(String::new());
     let input = |dims: Vec<Dim>| vec![TensorInfo { name: "images".to_owned(), dtype: DType::F32, shape: Some(dims) }];
     let planes = input(vec![open(), Dim::Fixed(3), open(), open()]);

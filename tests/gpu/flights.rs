@@ -1,0 +1,132 @@
+//! Row "Flights": frames may be overwritten when a run has begun, whichever way it was begun, and runs that overlap see what
+//! runs one by one see.
+//!
+//! Frames of the sample video, each looked at alone first, call by call; then by graph, then two at a time. The buffer of
+//! every frame is overwritten with noise as soon as `begin` returns: were it too soon, the boxes would differ.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+
+use visiond_engine::detector::{Detection, Detector, Flight};
+use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+
+use crate::measure::Noise;
+use crate::network::Network;
+use crate::report::{Failure, Report};
+use crate::setup::Setup;
+
+const ROW: &str = "Flights";
+/// Low, so that there is much to compare.
+const THRESHOLD: f32 = 0.1;
+const FRAMES: usize = 16;
+const ROUNDS: usize = 20;
+
+/// Takes the row.
+pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
+    let device = setup.device()?;
+    let Some(path) = &setup.arguments.frames else {
+        report.skipped(ROW, "frames", "the sample video", "neither ffmpeg nor Python's cv2 is here to decode it");
+        return Ok(());
+    };
+    let layout = FrameLayout::packed(PixelFormat::Bgr, 768, 576, ColorDescription::default())?;
+    let mut pictures = Vec::new();
+    let mut file = File::open(path)?;
+    for _ in 0..FRAMES {
+        let mut picture = vec![0; layout.size_bytes()];
+        file.read_exact(&mut picture)?;
+        pictures.push(picture);
+    }
+    let network = Network::load(setup, setup.engine()?)?;
+    let mut expected = Vec::new();
+    for picture in &pictures {
+        // A detector of its own each time: the very first run is queued call by call.
+        let mut detector = network.detector(THRESHOLD)?;
+        let flight = detector.begin(&[layout.view(picture)?])?;
+        detector.finish(flight)?;
+        let mut seen = Vec::new();
+        detector.detections(flight, 0, &mut seen)?;
+        expected.push(seen);
+    }
+    let boxes: usize = expected.iter().map(Vec::len).sum();
+    report.note(ROW, "reference", format!("{boxes} boxes on {FRAMES} frames, each by calls"));
+
+    for kind in [MemoryKind::Mapped, MemoryKind::Host] {
+        let memory = Memory::on(&device, kind)?;
+        for under_way in [1, 2] {
+            let mut detector = network.detector(THRESHOLD)?;
+            let mut check = Check { layout: &layout, expected: &expected, wrong: 0, order: VecDeque::new() };
+            let buffers = [memory.allocate(layout.size_bytes())?, memory.allocate(layout.size_bytes())?];
+            check.run(&mut detector, buffers, &pictures, under_way)?;
+            let counts = detector.counts();
+            let seen = format!(
+                "{} of {} frames differ; {} runs by graph, {} call by call, {} overlapped; {} bytes copied",
+                check.wrong,
+                FRAMES * ROUNDS,
+                counts.graph_runs,
+                counts.single_runs,
+                counts.overlapped_runs,
+                counts.copied_bytes
+            );
+            let what = format!("{under_way} under way, overwritten frames in {kind} memory");
+            let mostly_recorded = counts.graph_runs > counts.single_runs;
+            let overlaps = under_way == 1 || counts.overlapped_runs > 0;
+            let copies = (kind == MemoryKind::Host) == (counts.copied_bytes > 0);
+            report.figure(
+                ROW,
+                &what,
+                "no frame differs",
+                seen,
+                check.wrong == 0 && boxes > 0 && mostly_recorded && overlaps && copies,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Runs, and the comparison of what they see.
+struct Check<'a> {
+    layout: &'a FrameLayout,
+    expected: &'a [Vec<Detection>],
+    wrong: usize,
+    order: VecDeque<(usize, Flight)>,
+}
+
+impl Check<'_> {
+    fn run(
+        &mut self,
+        detector: &mut Detector,
+        mut buffers: [UnifiedBuffer; 2],
+        pictures: &[Vec<u8>],
+        under_way: usize,
+    ) -> Result<(), Failure> {
+        let mut noise = Noise::new(3);
+        for number in 0..FRAMES * ROUNDS {
+            // Another order each round, so that neighbours change.
+            let picture = (number * 7 + number / FRAMES) % FRAMES;
+            let buffer = &mut buffers[number % 2];
+            buffer.as_mut_slice().copy_from_slice(&pictures[picture]);
+            let flight = detector.begin(&[self.layout.view_of(buffer)?])?;
+            noise.fill(buffer.as_mut_slice());
+            self.order.push_back((picture, flight));
+            if self.order.len() == under_way {
+                self.compare(detector)?;
+            }
+        }
+        while !self.order.is_empty() {
+            self.compare(detector)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, detector: &mut Detector) -> Result<(), Failure> {
+        let Some((picture, flight)) = self.order.pop_front() else { return Ok(()) };
+        let mut seen = Vec::new();
+        detector.finish(flight)?;
+        detector.detections(flight, 0, &mut seen)?;
+        self.wrong += usize::from(seen != self.expected[picture]);
+        Ok(())
+    }
+}
