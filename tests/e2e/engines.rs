@@ -1,0 +1,106 @@
+//! Files that are no engine for this machine: one sentence each, with what the file is and what mends it, on any machine.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use visiond_tests::{assert_no_panic, model, picture, root, visiond};
+
+const MODEL: i32 = 4;
+
+/// A plan of TensorRT for RTX as far as its header tells: version, GPUs, size.
+fn plan(version: [u8; 4], gpus: u64) -> Vec<u8> {
+    let mut plan = vec![0x5a; 4096];
+    plan[..4].copy_from_slice(b"vtrt");
+    plan[4..8].fill(0);
+    plan[8..16].copy_from_slice(&1u64.to_le_bytes());
+    plan[16..24].copy_from_slice(&4096u64.to_le_bytes());
+    plan[24..28].copy_from_slice(&version);
+    plan[28..32].fill(0);
+    plan[32..40].copy_from_slice(&gpus.to_le_bytes());
+    plan
+}
+
+/// What `visiond detect` says of an engine's file with these bytes: one line that names it. It must end with the
+/// status for models.
+fn refusal(bytes: &[u8], adapt: impl FnOnce(&mut Command, &Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = folder.path().join("forklifts.engine");
+    fs::write(&path, bytes).unwrap();
+    let mut command = Command::new(visiond());
+    command.arg("detect").arg("--model").arg(&path).arg("--card").arg(root().join("config/models/nanodet-g-416.toml"));
+    command.arg(picture("chelsea.png")).stdin(Stdio::null());
+    adapt(&mut command, &path);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_no_panic(&said);
+    assert_eq!(output.status.code(), Some(MODEL), "{said}");
+    let sentences: Vec<&str> = said.lines().filter(|line| line.contains("forklifts.engine")).collect();
+    assert_eq!(sentences.len(), 1, "one line names the file:\n{said}");
+    sentences[0].to_owned()
+}
+
+fn refusal_of(bytes: &[u8]) -> String {
+    refusal(bytes, |_, _| {})
+}
+
+fn assert_says(said: &str, words: &[&str]) {
+    for word in words {
+        assert!(said.contains(word), "`{word}` is missing in: {said}");
+    }
+}
+
+#[test]
+fn garbage_is_said_to_be_no_engine() {
+    assert_says(&refusal_of(&[0xa7; 10_000]), &["no TensorRT engine", "visiond build"]);
+    assert_says(&refusal_of(b"version https://git-lfs.github.com/spec/v1\n"), &["visiond build"]);
+}
+
+#[test]
+fn an_empty_file_is_said_to_be_empty() {
+    assert_says(&refusal_of(b""), &["empty", "copy it again", "visiond build"]);
+}
+
+#[test]
+fn a_plan_that_was_cut_off_is_told_by_its_header() {
+    let plan = plan([1, 6, 1, 120], 0x3f);
+    assert_says(&refusal_of(&plan[..2000]), &["2000 bytes of 4096", "copy it again"]);
+    assert_says(&refusal_of(&plan[..20]), &["visiond build"]);
+}
+
+#[test]
+fn an_onnx_file_by_an_engines_name_is_recognised() {
+    assert_says(&refusal_of(&fs::read(model()).unwrap()), &["ONNX", ".onnx", "visiond build"]);
+}
+
+#[test]
+fn a_plan_that_cannot_run_here_tells_who_built_it() {
+    // Without a GPU that is the reason; with one, the version or the GPU is.
+    assert_says(&refusal_of(&plan([1, 5, 0, 0], 0x3f)), &["1.5.0"]);
+    assert_says(&refusal_of(&plan([1, 6, 1, 120], 1)), &["1.6.1"]);
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_said_so() {
+    let said = refusal(&plan([1, 6, 1, 120], 0x3f), |command, path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+        // SAFETY: geteuid takes and touches nothing.
+        if unsafe { libc::geteuid() } == 0 {
+            // Root may read everything: go as nobody, with a copy of the binary where nobody can reach it.
+            let binary = path.with_file_name("visiond");
+            fs::copy(visiond(), &binary).unwrap();
+            let card = path.with_file_name("card.toml");
+            fs::copy(root().join("config/models/nanodet-g-416.toml"), &card).unwrap();
+            let mut other = Command::new(binary);
+            other.arg("detect").arg("--model").arg(path).arg("--card").arg(card).arg(path).stdin(Stdio::null());
+            other.uid(65534).gid(65534).env("HOME", "/nonexistent");
+            *command = other;
+        }
+    });
+    assert_says(&said, &["Permission denied"]);
+}
