@@ -7,9 +7,6 @@ use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 use crate::measure::Noise;
 use crate::report::Failure;
 
-/// Buffers that a capture driver would cycle through.
-const BUFFERS: usize = 4;
-
 /// Frames made beforehand, handed out in turn.
 pub struct Camera {
     layout: FrameLayout,
@@ -17,11 +14,14 @@ pub struct Camera {
 }
 
 impl Camera {
+    /// Buffers that a capture driver would cycle through, each with a picture of its own.
+    pub const BUFFERS: usize = 4;
+
     /// Fills its buffers.
     pub fn new(memory: &Memory) -> Result<Self, Failure> {
         let layout = FrameLayout::packed(PixelFormat::Yuyv, 1920, 1080, ColorDescription::default())?;
         let mut buffers = Vec::new();
-        for index in 0..BUFFERS {
+        for index in 0..Self::BUFFERS {
             let mut buffer = memory.allocate(layout.size_bytes())?;
             let bytes = buffer.as_mut_slice();
             Noise::new(index as u64).fill(bytes);

@@ -104,6 +104,8 @@ enum RowCommand {
 }
 
 fn main() -> ExitCode {
+    // SAFETY: the first statement of `main`: no other thread has been started.
+    unsafe { visiond_engine::onnx::silence_telemetry() };
     let cli = Cli::parse();
     let mut report = Report::default();
     let setup = Setup::new(cli.arguments);

@@ -31,11 +31,20 @@ impl Samples {
 
 /// CPU time of the whole process so far, all threads, user and system.
 pub fn cpu_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// CPU time of the calling thread so far.
+pub fn thread_cpu_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(clock: libc::clockid_t) -> Duration {
     // SAFETY: all-zero is a valid `timespec`, which is two integers.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: `time` is a writable timespec; the clock is a constant that Linux has.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    assert_eq!(status, 0, "the process has a CPU clock");
+    // SAFETY: `time` is a writable timespec; the clock is one that Linux has.
+    let status = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert_eq!(status, 0, "there is such a CPU clock");
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 

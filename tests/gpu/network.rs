@@ -25,6 +25,17 @@ impl Network {
         Ok(Self { engine, card })
     }
 
+    /// A detector that shows what scores `threshold` or more, boxes of one thing that overlap too.
+    pub fn candidates(&self, threshold: f32) -> Result<Detector, Failure> {
+        let limits = Limits {
+            score_threshold: Some(threshold),
+            iou_threshold: Some(1.0),
+            max_detections: Some(10_000),
+            ..Limits::default()
+        };
+        Ok(Detector::new(&self.engine, &self.card, &limits)?)
+    }
+
     /// A detector that shows what scores `threshold` or more.
     pub fn detector(&self, threshold: f32) -> Result<Detector, Failure> {
         let limits = Limits { score_threshold: Some(threshold), ..Limits::default() };

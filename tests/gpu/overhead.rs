@@ -12,7 +12,7 @@ use visiond_kernels::buffer::{Memory, MemoryKind};
 use crate::bare::Bare;
 use crate::camera::Camera;
 use crate::device::bus_copy_us;
-use crate::measure::{Samples, cpu_time};
+use crate::measure::{Samples, cpu_time, thread_cpu_time};
 use crate::network::Network;
 use crate::report::{Failure, Report};
 use crate::setup::Setup;
@@ -71,6 +71,10 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
             format!("{per_frame:.0} us"),
             per_frame <= CPU_BOUND_US,
         );
+        let alone = times.bare_cpu.as_secs_f64() * 1e6 / (BLOCKS * RUNS) as f64;
+        report.note(ROW, "CPU time of the bare engine", format!("{alone:.0} us a run"));
+        let steps = steps(&mut detector, &camera)?;
+        report.note(ROW, &format!("CPU time by step, {kind}"), steps);
         let paced = paced_cpu_us(&mut detector, &camera)?;
         report.note(ROW, &format!("CPU time at 60 frames/s, {kind}"), format!("{paced:.0} us a frame"));
     }
@@ -83,6 +87,7 @@ struct Times {
     ours: Vec<f64>,
     bare: Vec<f64>,
     cpu: Duration,
+    bare_cpu: Duration,
 }
 
 impl Times {
@@ -102,14 +107,41 @@ impl Times {
     }
 
     fn bare(&mut self, bare: &mut Bare) -> Result<(), Failure> {
+        let cpu = cpu_time();
         for _ in 0..RUNS {
             let began = Instant::now();
             bare.launch(0)?;
             bare.wait(0)?;
             self.bare.push(began.elapsed().as_secs_f64() * 1e6);
         }
+        self.bare_cpu += cpu_time().saturating_sub(cpu);
         Ok(())
     }
+}
+
+/// This thread's CPU time in each of a frame's calls, and the other threads' beside it.
+fn steps(detector: &mut Detector, camera: &Camera) -> Result<String, Failure> {
+    let mut seen = Vec::new();
+    let mut spent = [Duration::ZERO; 3];
+    let (all, own) = (cpu_time(), thread_cpu_time());
+    for number in 0..RUNS * 5 {
+        let frame = camera.frame(number)?;
+        let start = thread_cpu_time();
+        let flight = detector.begin(&[frame])?;
+        let begun = thread_cpu_time();
+        detector.finish(flight)?;
+        let finished = thread_cpu_time();
+        detector.detections(flight, 0, &mut seen)?;
+        let steps = [begun - start, finished - begun, thread_cpu_time().saturating_sub(finished)];
+        spent.iter_mut().zip(steps).for_each(|(spent, step)| *spent += step);
+    }
+    let others = cpu_time().saturating_sub(all).saturating_sub(thread_cpu_time().saturating_sub(own));
+    let mean = |time: Duration| time.as_secs_f64() * 1e6 / (RUNS * 5) as f64;
+    let [begin, finish, detections] = spent.map(mean);
+    let others = mean(others);
+    Ok(format!(
+        "begin {begin:.0} us, finish {finish:.0} us, detections {detections:.0} us; other threads {others:.0} us"
+    ))
 }
 
 /// CPU time a frame when frames come at a camera's pace.

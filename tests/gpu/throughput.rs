@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use visiond_engine::detector::{Detector, Flight};
+use visiond_engine::detector::{Detection, Detector, Flight};
 use visiond_kernels::buffer::{Memory, MemoryKind};
 
 use crate::bare::Bare;
@@ -25,6 +25,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let network = Network::load(setup, setup.engine()?)?;
     let mut detector = network.detector(0.3)?;
+    check(&network, &Memory::on(&device, MemoryKind::Mapped)?, report)?;
     let mut bare = Bare::new(&device, &network.engine)?;
     for kind in [MemoryKind::Managed, MemoryKind::Mapped] {
         let camera = Camera::new(&Memory::on(&device, kind)?)?;
@@ -50,24 +51,57 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Runs under way share the network's scratch memory: each must see what it sees alone.
+fn check(network: &Network, memory: &Memory, report: &mut Report) -> Result<(), Failure> {
+    // So low that every frame shows many things.
+    let mut detector = network.detector(0.01)?;
+    let camera = Camera::new(memory)?;
+    let mut alone = Vec::new();
+    for number in 0..Camera::BUFFERS {
+        let mut seen = Vec::new();
+        let flight = detector.begin(&[camera.frame(number)?])?;
+        detector.finish(flight)?;
+        detector.detections(flight, 0, &mut seen)?;
+        alone.push(seen);
+    }
+    let mut differing = 0;
+    each(&mut detector, &camera, FRAMES, |number, seen| {
+        differing += usize::from(*seen != alone[number % Camera::BUFFERS])
+    })?;
+    let things: usize = alone.iter().map(Vec::len).sum();
+    let seen = format!("{differing} of {FRAMES} runs differ; {things} things on {} frames", Camera::BUFFERS);
+    report.figure(ROW, "runs under way see what they see alone", "bit-equal", seen, differing == 0 && things > 0);
+    Ok(())
+}
+
 fn ours(detector: &mut Detector, camera: &Camera, frames: usize) -> Result<f64, Failure> {
-    let mut seen = Vec::new();
-    let mut under_way: VecDeque<Flight> = VecDeque::new();
     let began = Instant::now();
-    for number in 0..frames {
-        if under_way.len() == detector.flights()
-            && let Some(flight) = under_way.pop_front()
+    each(detector, camera, frames, |_, _| {})?;
+    Ok(frames as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Calls `take` with the number of each frame and what was seen on it, with as many runs under way as there may be.
+fn each(
+    detector: &mut Detector,
+    camera: &Camera,
+    frames: usize,
+    mut take: impl FnMut(usize, &[Detection]),
+) -> Result<(), Failure> {
+    let mut seen = Vec::new();
+    let mut under_way: VecDeque<(usize, Flight)> = VecDeque::new();
+    for number in 0..frames + detector.flights() {
+        if (under_way.len() == detector.flights() || number >= frames)
+            && let Some((number, flight)) = under_way.pop_front()
         {
             detector.finish(flight)?;
             detector.detections(flight, 0, &mut seen)?;
+            take(number, &seen);
         }
-        under_way.push_back(detector.begin(&[camera.frame(number)?])?);
+        if number < frames {
+            under_way.push_back((number, detector.begin(&[camera.frame(number)?])?));
+        }
     }
-    for flight in under_way {
-        detector.finish(flight)?;
-        detector.detections(flight, 0, &mut seen)?;
-    }
-    Ok(frames as f64 / began.elapsed().as_secs_f64())
+    Ok(())
 }
 
 fn bare_rate(bare: &mut Bare, frames: usize) -> Result<f64, Failure> {
