@@ -81,13 +81,3 @@ impl Noise {
         }
     }
 }
-
-/// A picture-like frame: gradients and shapes with a little noise, so that two resamplings of it are comparable.
-/// `sample(x, y)` is called for every byte of a plane of `width` x `height` bytes.
-pub fn paint(bytes: &mut [u8], width: usize, sample: impl Fn(usize, usize) -> u8) {
-    for (y, row) in bytes.chunks_mut(width).enumerate() {
-        for (x, byte) in row.iter_mut().enumerate() {
-            *byte = sample(x, y);
-        }
-    }
-}
