@@ -334,7 +334,12 @@ fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError
         other => other,
     })?;
     if named_as_engine {
-        log::warn!("{} is an ONNX model by another name: {} runs it", path.display(), loaded.backend);
+        let command = plan::build_command(path);
+        log::warn!(
+            "{} is an ONNX model by another name: {} runs it; `{command}` builds an engine",
+            path.display(),
+            loaded.backend
+        );
     }
     Ok(loaded)
 }

@@ -339,10 +339,26 @@ macro_rules! methods {
                     unsafe { $crate::tensorrt::abi::Method::new($text, [$($crate::tensorrt::abi::methods!(@slot $slot)),*]) };
             )*
 
-            /// Every method's name and places.
+            /// Every method's name and place.
             #[cfg(test)]
-            pub(crate) const ALL: &'static [(&'static str, [$crate::tensorrt::abi::Slot; 4])] =
-                &[$(($text, [$($crate::tensorrt::abi::methods!(@slot $slot)),*])),*];
+            pub(crate) fn slots(abi: $crate::tensorrt::abi::Abi) -> Vec<(&'static str, Option<usize>)> {
+                vec![$(($text, Self::$name.slot(abi))),*]
+            }
+
+            /// Calls every method that the version has with zeros, and `check` behind each with its name.
+            ///
+            /// # Safety
+            /// The object takes zeros for every argument.
+            #[cfg(test)]
+            pub(crate) unsafe fn call_each(object: $crate::tensorrt::abi::Object<$class>, mut check: impl FnMut(&'static str)) {
+                $(
+                    if let Ok(bound) = object.method(&Self::$name) {
+                        // SAFETY: the caller's promise; every argument is a number, a pointer or a structure of numbers.
+                        unsafe { (bound.function)(bound.this $(, std::mem::zeroed::<$argument>())*) };
+                        check($text);
+                    }
+                )*
+            }
         }
     };
     (@slot -) => { $crate::tensorrt::abi::Slot::Absent };

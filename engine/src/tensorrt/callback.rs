@@ -66,9 +66,55 @@ pub(crate) fn clean(text: &str) -> String {
     printable.trim().to_owned()
 }
 
+/// A message without the place in TensorRT's source and the full stop:
+/// `Cuda Runtime (In ScopedCudaStream at /_src/cudaResources.cpp:25 (cudaError 35: too old))` is `Cuda Runtime (cudaError 35: too old)`.
+pub(crate) fn plain(message: &str) -> String {
+    // `[checkMacros.cpp::catchCudaError::247] Error Code 1: ...`
+    let message = match message.split_once("] ") {
+        Some((place, rest)) if place.starts_with('[') && place.contains(".cpp::") => rest,
+        _ => message,
+    };
+    let text = match message.rfind(" (In ").or_else(|| message.rfind(" In ")) {
+        Some(at) if message[at..].contains(".cpp:") => match message[at..].find(" (cudaError") {
+            Some(cuda) => format!("{}{})", &message[..at], message[at + cuda..].trim_end_matches(')')),
+            None if message[..at].matches('(').count() > message[..at].matches(')').count() => {
+                format!("{})", message[..at].trim_end_matches('.'))
+            }
+            None => message[..at].to_owned(),
+        },
+        _ => message.to_owned(),
+    };
+    text.trim().trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::clean;
+    use super::{clean, plain};
+
+    #[test]
+    fn places_in_tensorrts_source_are_left_out() {
+        assert_eq!(
+            plain(
+                "IRuntime::deserializeCudaEngine: Error Code 1: Cuda Runtime (In ScopedCudaStream at \
+                 /_src/common/dispatch/cudaResources.cpp:25 (cudaError 35: CUDA driver version is insufficient for CUDA \
+                 runtime version))"
+            ),
+            "IRuntime::deserializeCudaEngine: Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient \
+             for CUDA runtime version)"
+        );
+        assert_eq!(
+            plain(
+                "Error Code 1: Serialization (Serialization assertion header.magicTag failed.Check that it is a TRT engine \
+                 file. In throwUnlessHeaderOk at /_src/runtime/dispatch/runtime.cpp:42)"
+            ),
+            "Error Code 1: Serialization (Serialization assertion header.magicTag failed.Check that it is a TRT engine file)"
+        );
+        assert_eq!(
+            plain("[checkMacros.cpp::catchCudaError::247] Error Code 1: Cuda Runtime"),
+            "Error Code 1: Cuda Runtime"
+        );
+        assert_eq!(plain("In all of it."), "In all of it");
+    }
 
     #[test]
     fn control_characters_become_spaces() {

@@ -13,6 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 
 use super::abi::{Abi, Class, Layout, Owned, RawObject, Version, builder, runtime};
+use super::callback::plain;
 use super::error::TensorRtError;
 use super::logger::{self, Logger};
 use crate::engine::EngineError;
@@ -171,7 +172,7 @@ impl Library {
             let said = logger::take_errors();
             not_started(match said.is_empty() {
                 true => "it found no CUDA GPU that works; `visiond probe` tells what is there".to_owned(),
-                false => said.join("; "),
+                false => sentences(&said),
             })
         })
     }
@@ -197,7 +198,7 @@ impl Library {
             what: "ONNX parser",
             reason: match logger::take_errors() {
                 said if said.is_empty() => format!("{} gives no reason", parser.path.display()),
-                said => said.join("; "),
+                said => sentences(&said),
             },
         })
     }
@@ -282,6 +283,11 @@ fn others(directories: &[PathBuf]) -> Vec<PathBuf> {
         entries.filter(|entry| entry.file_name().to_str().is_some_and(other)).map(|e| e.path()).collect();
     found.sort();
     found
+}
+
+/// The first of some messages: those behind it follow from it.
+fn sentences(said: &[String]) -> String {
+    said.first().map(|text| plain(text)).unwrap_or_default()
 }
 
 /// The loader's words, without what `libloading` puts around them.

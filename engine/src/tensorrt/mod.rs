@@ -35,3 +35,6 @@ pub use plan_file::PlanFile;
 pub use profiler::LayerTime;
 pub(crate) use program::load;
 pub use recorder::{ErrorCode, Reported};
+
+#[cfg(test)]
+mod tests;

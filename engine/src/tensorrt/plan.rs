@@ -81,11 +81,16 @@ impl PlanHeader {
         }
     }
 
-    /// Whether an engine for `sm` is in it: `None` where the header does not tell.
+    /// Whether it runs on GPUs of `sm`: `None` where the header does not tell.
     pub fn is_for(&self, sm: (u32, u32)) -> Option<bool> {
         let Self::Rtx { gpus, .. } = self else { return None };
-        let bit = RTX_GPUS.iter().position(|known| *known == sm)?;
-        (*gpus != 0).then_some(gpus >> bit & 1 == 1)
+        match RTX_GPUS.iter().position(|known| *known == sm) {
+            _ if *gpus == 0 => None,
+            Some(bit) => Some(gpus >> bit & 1 == 1),
+            // A bit behind the named ones is set in engines that were not built for certain GPUs.
+            None if gpus >> RTX_GPUS.len() != 0 => None,
+            None => Some(false),
+        }
     }
 
     /// Compute capabilities that it was built for; empty where the header does not tell.
@@ -181,7 +186,7 @@ fn note(value: serde_json::Value) -> String {
 #[non_exhaustive]
 pub enum PlanError {
     /// The file has an engine's name and is something else.
-    #[error("{path} is no TensorRT engine (nor an ONNX model): build one with `{command}`")]
+    #[error("{path} is neither a TensorRT engine nor an ONNX model: build an engine with `{command}`")]
     NotAPlan {
         /// The file.
         path: PathBuf,

@@ -53,9 +53,8 @@ fn place(
     // CUDA comes first: TensorRT takes the context that it finds.
     let device = options.device.open();
     let library = Library::for_engine(options.tensorrt_library.as_deref(), header.version());
-    let other_kind = |library: &Library| library.is_rtx() != header.version().rtx;
     if let Ok(library) = library
-        && (other_kind(library) || (device.is_err() && !may_run(library.version(), header.version())))
+        && !may_run(library.version(), header, device.is_ok())
     {
         let (path, installed) = (path.to_owned(), library.version());
         return Err(
@@ -85,11 +84,14 @@ fn place(
     Ok((library, device))
 }
 
-/// Whether a version may take an engine of another, as far as numbers tell: engines run on the version that built them, and
-/// those that were built to be compatible on later ones.
-fn may_run(installed: Version, built: Version) -> bool {
-    installed.rtx == built.rtx
-        && (installed.major, installed.minor, installed.patch) >= (built.major, built.minor, built.patch)
+/// Whether a version may take an engine of another, as far as numbers tell. TensorRT for RTX takes its own release's alone.
+/// TensorRT takes older ones that were built to be compatible, which only it can see: where it can be asked, it is.
+fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {
+    let built = header.version();
+    if installed.rtx || built.rtx {
+        return installed == built;
+    }
+    has_gpu || (installed.major, installed.minor, installed.patch) >= (built.major, built.minor, built.patch)
 }
 
 /// What a refused engine's header adds to TensorRT's own words.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::abi::Layout;
-use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
+use super::callback::{self, InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 use super::logger;
 
 /// Errors kept until somebody asks; further ones are only counted.
@@ -79,18 +79,7 @@ pub struct Reported {
 impl Reported {
     /// TensorRT's words without the place in its source and the full stop.
     pub fn plain(&self) -> String {
-        let text = match self.text.rfind(" (In ").or_else(|| self.text.rfind(" In ")) {
-            // `(In throwUnlessHeaderOk at /_src/runtime/dispatch/runtime.cpp:42 (cudaError 35: ...))`
-            Some(at) if self.text[at..].contains(".cpp:") => match self.text[at..].find(" (cudaError") {
-                Some(cuda) => format!("{}{}", &self.text[..at], self.text[at + cuda..].trim_end_matches(')')) + ")",
-                None if self.text[..at].matches('(').count() > self.text[..at].matches(')').count() => {
-                    format!("{})", self.text[..at].trim_end_matches('.'))
-                }
-                None => self.text[..at].to_owned(),
-            },
-            _ => self.text.clone(),
-        };
-        text.trim().trim_end_matches('.').to_owned()
+        callback::plain(&self.text)
     }
 }
 
@@ -262,28 +251,6 @@ mod tests {
         assert_eq!(taken[0].to_string(), "Error Code 6: no  such driver");
         assert_eq!(taken[1].code, ErrorCode::Other(99));
         assert!(recorder.take().is_empty());
-    }
-
-    #[test]
-    fn places_in_tensorrts_source_are_left_out() {
-        let plain = |text: &str| Reported { code: ErrorCode::Unspecified, text: text.to_owned() }.plain();
-        assert_eq!(
-            plain(
-                "IRuntime::deserializeCudaEngine: Error Code 1: Cuda Runtime (In ScopedCudaStream at \
-                 /_src/common/dispatch/cudaResources.cpp:25 (cudaError 35: CUDA driver version is insufficient for CUDA \
-                 runtime version))"
-            ),
-            "IRuntime::deserializeCudaEngine: Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient \
-             for CUDA runtime version)"
-        );
-        assert_eq!(
-            plain(
-                "Error Code 1: Serialization (Serialization assertion header.magicTag failed.Check that it is a TRT engine \
-                 file. In throwUnlessHeaderOk at /_src/runtime/dispatch/runtime.cpp:42)"
-            ),
-            "Error Code 1: Serialization (Serialization assertion header.magicTag failed.Check that it is a TRT engine file)"
-        );
-        assert_eq!(plain("In all of it."), "In all of it");
     }
 
     #[test]

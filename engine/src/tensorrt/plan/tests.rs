@@ -76,8 +76,14 @@ fn the_gpus_of_an_engine_for_rtx_are_in_its_header() {
     let header = PlanHeader::parse(&vtrt(64, 0b000110)).unwrap();
     assert_eq!(header.gpus(), [(8, 0), (8, 6)]);
     assert_eq!((header.is_for((8, 6)), header.is_for((8, 9))), (Some(true), Some(false)));
-    // A GPU that the mask has no bit for, and engines that do not tell.
-    assert_eq!(header.is_for((9, 0)), None);
+    // A GPU that the mask has no bit for: refused, unless the engine was built for no GPU in particular.
+    assert_eq!(header.is_for((9, 0)), Some(false));
+    let portable = PlanHeader::parse(&vtrt(64, 0x7e)).unwrap();
+    assert_eq!(
+        (portable.is_for((9, 0)), portable.is_for((7, 5)), portable.is_for((8, 9))),
+        (None, Some(false), Some(true))
+    );
+    // Engines that do not tell.
     assert_eq!(PlanHeader::parse(&vtrt(64, 0)).unwrap().is_for((8, 6)), None);
     assert_eq!(PlanHeader::parse(&ftrt(10, 3, 0)).unwrap().is_for((8, 6)), None);
 }
