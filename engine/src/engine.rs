@@ -334,11 +334,10 @@ fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError
         other => other,
     })?;
     if named_as_engine {
-        let command = plan::build_command(path);
+        let (path, backend) = (path.display(), loaded.backend);
+        let command = command();
         log::warn!(
-            "{} is an ONNX model by another name: {} runs it; `{command}` builds an engine",
-            path.display(),
-            loaded.backend
+            "{path} is an ONNX model by another name: {backend} runs it; rename it, and `{command}` builds an engine"
         );
     }
     Ok(loaded)

@@ -25,6 +25,8 @@ struct Case {
     bytes: Vec<u8>,
     said: &'static [&'static str],
     readable: bool,
+    /// Whether it runs all the same, with the sentence in the log.
+    works: bool,
 }
 
 /// Takes the row.
@@ -45,7 +47,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     };
     let mut garbage = vec![0; 100_000];
     Noise::new(1).fill(&mut garbage);
-    let case = |name, bytes, said| Case { name, bytes, said, readable: true };
+    let case = |name, bytes, said| Case { name, bytes, said, readable: true, works: false };
     let cases = [
         case("garbage", garbage, &["no TensorRT engine", "visiond build"]),
         case("truncated", engine[..engine.len() / 2].to_vec(), &["cut off", "bytes of", "copy it again"]),
@@ -54,7 +56,10 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         case("other version", patched(24, &[1, 5, 0, 0]), &["1.5", "1.6", "visiond build"]),
         // Bytes 32 to 39 are the mask of GPUs; bit 0 is SM 7.5.
         case("other GPU", patched(32, &1u64.to_le_bytes()), &["7.5", "9.0|SM|H100|H200", "visiond build"]),
-        case("an ONNX renamed", fs::read(&setup.arguments.model)?, &["ONNX", "visiond build"]),
+        Case {
+            works: true,
+            ..case("an ONNX renamed", fs::read(&setup.arguments.model)?, &["ONNX", "visiond build"])
+        },
         case("0 bytes", Vec::new(), &["empty", "visiond build"]),
         case(
             "text",
@@ -88,7 +93,8 @@ fn judge(case: &Case, path: &Path, output: &Output, report: &mut Report) {
     let missing = case.said.iter().find(|words| !words.split('|').any(|word| sentence.contains(word)));
     let status = output.status;
     let mut faults = Vec::new();
-    if status.code() != Some(MODEL) {
+    let wanted_status = if case.works { 0 } else { MODEL };
+    if status.code() != Some(wanted_status) {
         faults.push(format!("{status}"));
     }
     if sentences.len() != 1 {
@@ -102,7 +108,7 @@ fn judge(case: &Case, path: &Path, output: &Output, report: &mut Report) {
     }
     let told = sentence.replace(&*path.to_string_lossy(), &name);
     let faults = if faults.is_empty() { String::new() } else { format!("[{}] ", faults.join("; ")) };
-    let wanted = format!("one sentence, exit {MODEL}");
+    let wanted = format!("one sentence, exit {wanted_status}");
     report.figure(ROW, case.name, wanted, format!("{faults}{told}"), faults.is_empty());
 }
 

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::abi::Version;
 use super::file::PlanBytes;
+use super::sidecar::Sidecar;
 use crate::engine::EngineError;
 
 /// Bytes that tell all that a header tells.
@@ -79,6 +80,11 @@ impl PlanHeader {
             Self::TensorRt { version } | Self::Rtx { version, .. } => version,
             Self::OldTensorRt { .. } => Version { rtx: false, major: 8, minor: 5, patch: 0 },
         }
+    }
+
+    /// Whether TensorRT for RTX built it.
+    pub fn is_rtx(&self) -> bool {
+        matches!(self, Self::Rtx { .. })
     }
 
     /// Whether it runs on GPUs of `sm`: `None` where the header does not tell.
@@ -186,7 +192,7 @@ fn note(value: serde_json::Value) -> String {
 #[non_exhaustive]
 pub enum PlanError {
     /// The file has an engine's name and is something else.
-    #[error("{path} is neither a TensorRT engine nor an ONNX model: build an engine with `{command}`")]
+    #[error("{path} is no TensorRT engine (nor an ONNX model): build one with `{command}`")]
     NotAPlan {
         /// The file.
         path: PathBuf,
@@ -283,10 +289,13 @@ fn said(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(" ({reason})") }
 }
 
-/// The command that builds the engine at `path` anew.
+/// The command that builds the engine at `path` anew: from the model and with the options of its sidecar, where it has one.
 pub fn rebuild_command(path: &Path) -> String {
-    let onnx = path.with_extension("onnx");
-    format!("visiond build {} -o {}", onnx.display(), path.display())
+    let sidecar = Sidecar::of(path).ok().flatten();
+    let (onnx, options) =
+        sidecar.map_or_else(|| (path.with_extension("onnx"), Vec::new()), |sidecar| (sidecar.onnx, sidecar.options));
+    let options: String = options.iter().map(|option| format!(" {option}")).collect();
+    format!("visiond build {} -o {}{options}", onnx.display(), path.display())
 }
 
 /// The command that builds an engine of the model at `onnx`.

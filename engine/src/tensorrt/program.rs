@@ -13,6 +13,7 @@ use super::file::PlanBytes;
 use super::library::Library;
 use super::plan::{self, Plan, PlanError, PlanHeader, rebuild_command};
 use super::recorder::Reported;
+use super::sidecar::Sidecar;
 use super::{TensorRtError, Version};
 use crate::engine::{Backend, Context, Dim, EngineError, EngineOptions, InputTensor, Loaded, Program, TensorInfo};
 use crate::onnx;
@@ -22,14 +23,22 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     let bytes = PlanBytes::open(path, options.sha256.is_some())?;
     plan::check_length(path, bytes.as_slice())?;
     let file = bytes.model_file(path);
-    let Some(Plan { header, offset, metadata }) = Plan::parse(bytes.as_slice()) else {
+    let Some(Plan { header, offset, mut metadata }) = Plan::parse(bytes.as_slice()) else {
         let command = rebuild_command(path);
         return Err(PlanError::NotAPlan { path: path.to_owned(), command }.into());
     };
     options.check_sha256(&file)?;
     let (library, device) = place(path, &header, options)?;
     let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
-    let engine = engine.map_err(|error| explained(path, &header, library, error))?;
+    let sidecar = Sidecar::of(path).unwrap_or_else(|error| {
+        log::warn!("{error}");
+        None
+    });
+    let engine = engine.map_err(|error| explained(path, &header, &device, library, sidecar.as_ref(), error))?;
+    // The exporter's notes are in the ONNX file; a build keeps them beside the engine.
+    if let Some(sidecar) = sidecar.filter(|sidecar| metadata.is_empty() && sidecar.engine_sha256 == file.sha256) {
+        metadata = sidecar.metadata;
+    }
     let (inputs, outputs) = declared(path, &engine, options)?;
     let description = format!("{} on {}", library.description(), device.facts().label());
     Ok(Loaded {
@@ -94,11 +103,18 @@ fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {
     has_gpu || (installed.major, installed.minor, installed.patch) >= (built.major, built.minor, built.patch)
 }
 
-/// What a refused engine's header adds to TensorRT's own words.
-fn explained(path: &Path, header: &PlanHeader, library: &Library, error: EngineError) -> EngineError {
+/// What header and sidecar add to TensorRT's own words about an engine that it refuses.
+fn explained(
+    path: &Path,
+    header: &PlanHeader,
+    device: &Device,
+    library: &Library,
+    sidecar: Option<&Sidecar>,
+    error: EngineError,
+) -> EngineError {
     let EngineError::TensorRt(TensorRtError::Refused { reported, .. }) = error else { return error };
-    let (path, built, installed) = (path.to_owned(), header.to_string(), library.version());
-    let command = rebuild_command(&path);
+    let (built, installed) = (header.to_string(), library.version());
+    let (path, command) = (path.to_owned(), rebuild_command(path));
     // The first report tells; those behind it say that the call failed.
     let reason = reported.iter().map(Reported::plain).find(|text| !text.is_empty()).unwrap_or_default();
     let same = match header {
@@ -107,6 +123,15 @@ fn explained(path: &Path, header: &PlanHeader, library: &Library, error: EngineE
     };
     if !same {
         return PlanError::OtherVersion { path, built, installed, command, reason }.into();
+    }
+    let (major, minor) = device.facts().sm;
+    let here = format!("{major}.{minor}");
+    if let Some((gpu, sm)) = sidecar.and_then(|sidecar| sidecar.gpu.as_ref().zip(sidecar.sm.as_ref()))
+        && !header.is_rtx()
+        && *sm != here
+    {
+        let (built, installed) = (format!("{gpu} (SM {sm})"), device.facts().label());
+        return PlanError::OtherGpu { path, built, installed, command }.into();
     }
     let reason = if reason.is_empty() { "it gives no reason".to_owned() } else { reason };
     PlanError::Refused { path, built, installed, reason, command }.into()
