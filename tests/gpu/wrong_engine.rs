@@ -56,10 +56,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         case("other version", patched(24, &[1, 5, 0, 0]), &["1.5", "1.6", "visiond build"]),
         // Bytes 32 to 39 are the mask of GPUs; bit 0 is SM 7.5.
         case("other GPU", patched(32, &1u64.to_le_bytes()), &["7.5", "9.0|SM|H100|H200", "visiond build"]),
-        Case {
-            works: true,
-            ..case("an ONNX renamed", fs::read(&setup.arguments.model)?, &["ONNX", "visiond build"])
-        },
+        Case { works: true, ..case("an ONNX renamed", fs::read(&setup.arguments.model)?, &["ONNX", "visiond build"]) },
         case("0 bytes", Vec::new(), &["empty", "visiond build"]),
         case(
             "text",
