@@ -2,22 +2,29 @@
 //!
 //! One frame at a time, as a lane does it: preprocess, network, postprocess, message. Frames are decoded beforehand into
 //! memory, so that decoding and disks are left out; there are several, so that neither caches nor the network's work on one
-//! picture flatter the figures.
+//! picture flatter the figures. A TensorRT engine is measured by itself too: that is the floor under everything else.
 
+mod engine;
 mod frames;
 mod report;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
 
 use super::network::Network;
+use super::progress::Progress;
 use super::{CliError, default_model, print, print_json};
+use crate::capture::Buffers;
 use crate::capture::frame::Frame;
-use crate::config::types::{BackendChoice, EngineConfig, ModelConfig};
+use crate::config::parse_word;
+use crate::config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
 use crate::exit::Exit;
+use crate::logging::clear_live_line;
 use crate::pipeline::process;
 use crate::publish::message::{Message, Timings};
 use frames::Supply;
@@ -40,8 +47,12 @@ pub struct Args {
     source: String,
 
     /// Frames to measure
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(short = 'n', long, visible_alias = "iterations", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     frames: u64,
+
+    /// Measure for so long, for example 10s, instead of a number of frames
+    #[arg(long, value_name = "TIME", conflicts_with = "frames", value_parser = super::run::duration)]
+    duration: Option<Duration>,
 
     /// Frames to look at before, unmeasured
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
@@ -55,6 +66,14 @@ pub struct Args {
     #[arg(long, default_value = "auto", value_parser = super::backend)]
     backend: BackendChoice,
 
+    /// Memory that frames for a GPU live in: mapped, managed, host, or auto as the daemon would
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = memory)]
+    memory: MemoryChoice,
+
+    /// Show the time of each layer of a TensorRT engine
+    #[arg(long)]
+    layers: bool,
+
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -63,10 +82,50 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 The figures are microseconds of one frame; decoding is left out. A message is what a sink gets, as JSON.
 
+Of a TensorRT engine also, without anything around it, by calls and as one CUDA graph: what handing a run over
+costs the CPU (enqueue), the run on the GPU, until it is known to be done, the same with inputs and outputs copied,
+and runs a second; whole frames a second with one run and with two under way. launch, preprocess and network are
+then the CPU's time until the GPU has the work and the GPU's times. Nsight Systems shows the stages as NVTX ranges.
+
 Examples:
   visiond bench
   visiond bench --source street.mp4 --threads 1
-  visiond bench --json --model yolo11n.onnx --backend rten";
+  visiond bench --json --model yolo11n.onnx --backend rten
+  visiond bench --model yolo11n.engine --duration 10s --layers
+  nsys profile --trace cuda,nvtx visiond bench --model yolo11n.engine";
+
+/// Kind of memory; `None` is what suits.
+#[derive(Debug, Clone, Copy)]
+struct MemoryChoice(Option<MemoryKind>);
+
+fn memory(text: &str) -> Result<MemoryChoice, String> {
+    parse_word(text).map(MemoryChoice)
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct Amount {
+    /// So many frames, unless a time is given.
+    frames: u64,
+    /// Before them, unmeasured.
+    warmup: u64,
+    duration: Option<Duration>,
+}
+
+impl Amount {
+    /// A part of the time, for one of several measurements.
+    fn part(&self, parts: u32) -> Self {
+        Self { duration: self.duration.map(|duration| duration / parts), ..*self }
+    }
+
+    /// Whether there is more to measure, after `count` since `began`.
+    fn goes_on(&self, count: u64, began: Instant) -> bool {
+        match self.duration {
+            Some(duration) => count == 0 || began.elapsed() < duration,
+            None => count < self.frames,
+        }
+    }
+}
 
 fn threads(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= 1024);
@@ -80,23 +139,52 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let model = ModelConfig { name, path, card: args.card, ..ModelConfig::default() };
     let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
     let network = Network::load(&model, &engine)?;
+    let amount = Amount { frames: args.frames, warmup: args.warmup, duration: args.duration };
     let mut bench = Bench::new(&network)?;
 
-    let mut supply = Supply::open(&args.source, args.frames)?;
+    let buffers = BufferConfig { memory: args.memory.0, ..BufferConfig::default() };
+    let buffers = Buffers::new(&buffers, network.device()).map_err(|error| CliError::new(Exit::Usage, error))?;
+    let most = if args.duration.is_some() { u64::MAX } else { args.frames };
+    let mut supply = Supply::open(&args.source, most, buffers.memory.clone())?;
     let first = supply.next()?.ok_or_else(|| CliError::new(Exit::Input, format!("{} has no frame", args.source)))?;
     bench.look(&first)?;
     let first_detection = process::age();
     let frames = supply.rest(first)?;
 
-    for n in 0..args.warmup {
+    for n in 0..amount.warmup {
         bench.look(pick(&frames, n))?;
     }
-    let mut times = Vec::with_capacity(args.frames as usize);
+    let mut progress = Progress::new();
+    let mut times = Vec::new();
     let mut detections = 0;
-    for n in 0..args.frames {
-        times.push(bench.look(pick(&frames, n))?);
+    let began = Instant::now();
+    while amount.goes_on(times.len() as u64, began) {
+        times.push(bench.look(pick(&frames, times.len() as u64))?);
         detections += bench.found.len();
+        progress.tell(|| format!("whole frames: {}", times.len()));
     }
+    let engine = match network.engine.tensorrt() {
+        Some(engine) => {
+            let mut report = engine::measure(&network, engine, &amount, args.layers)?;
+            let amount = amount.part(4);
+            for flights in 1..=bench.detector.flights() {
+                let rate = engine::throughput(&mut bench.detector, &frames, flights, &amount)?;
+                report.frames_per_second_by_flights.push(rate);
+            }
+            let counts = bench.detector.counts();
+            (report.graph_runs, report.single_runs) = (counts.graph_runs, counts.single_runs);
+            report.copied_bytes = counts.copied_bytes;
+            report.frames_in = buffers.describe();
+            Some(report)
+        }
+        None if args.layers => {
+            let message =
+                "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
+            return Err(CliError::new(Exit::Usage, message));
+        }
+        None => None,
+    };
+    clear_live_line();
 
     let layout = &frames[0].layout;
     let report = Report {
@@ -110,13 +198,14 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         frame: format!("{}x{} {}", layout.width(), layout.height(), layout.format()),
         input: bench.detector.input_size(),
         distinct_frames: frames.len(),
-        frames: args.frames,
+        frames: times.len() as u64,
         warmup: args.warmup,
-        stages_us: Stage::ALL.map(|stage| (stage.name(), Figures::of(times.iter().map(|time| time.of(stage))))).into(),
+        stages_us: stages(&times),
         frames_per_second: times.len() as f64 / times.iter().map(|time| time.total.as_secs_f64()).sum::<f64>(),
         detections_per_frame: detections as f64 / times.len() as f64,
         first_detection_s: first_detection.map(|age| age.as_secs_f64()),
         memory: Memory::now(&frames),
+        engine,
     };
     if args.json {
         print_json(&report)?
@@ -130,8 +219,17 @@ fn pick(frames: &[Frame], n: u64) -> &Frame {
     &frames[(n % frames.len() as u64) as usize]
 }
 
+/// The figures of each stage that there is.
+fn stages(times: &[Times]) -> BTreeMap<&'static str, Figures> {
+    let has = |stage: &Stage| *stage != Stage::Launch || times.iter().any(|time| time.launch > Duration::ZERO);
+    let figures = |stage: Stage| (stage.name(), Figures::of(times.iter().map(|time| time.of(stage))));
+    Stage::ALL.into_iter().filter(has).map(figures).collect()
+}
+
 /// What one frame took.
 struct Times {
+    /// Until the GPU had the work; 0 without one.
+    launch: Duration,
     preprocess: Duration,
     infer: Duration,
     postprocess: Duration,
@@ -142,6 +240,7 @@ struct Times {
 impl Times {
     fn of(&self, stage: Stage) -> Duration {
         match stage {
+            Stage::Launch => self.launch,
             Stage::Preprocess => self.preprocess,
             Stage::Infer => self.infer,
             Stage::Postprocess => self.postprocess,
@@ -176,7 +275,7 @@ impl Bench {
         let loaded = Instant::now();
         drop(range);
         let range = nvtx::range(c"engine");
-        self.detector.finish(flight).map_err(|error| fail(&error))?;
+        let timings = self.detector.finish(flight).map_err(|error| fail(&error))?;
         let inferred = Instant::now();
         drop(range);
         let range = nvtx::range(c"filter");
@@ -188,9 +287,13 @@ impl Bench {
         let message = Message::new(&self.camera, &self.facts, frame, Timings::default(), &self.found, label);
         std::hint::black_box(message.to_line());
         let end = Instant::now();
+        let us = Duration::from_micros;
+        // On the GPU both go on side by side with this thread: what they take the GPU tells.
+        let on_gpu = timings.launch_us > 0;
         Ok(Times {
-            preprocess: loaded - begin,
-            infer: inferred - loaded,
+            launch: us(timings.launch_us),
+            preprocess: if on_gpu { us(timings.preprocess_us) } else { loaded - begin },
+            infer: if on_gpu { us(timings.infer_us) } else { inferred - loaded },
             postprocess: found - inferred,
             message: end - found,
             total: end - begin,

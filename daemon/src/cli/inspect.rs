@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::{Value, json};
 use visiond_engine::card::{Card, CardError};
-use visiond_engine::engine::{Dim, TensorInfo};
+use visiond_engine::engine::{Dim, EngineError, TensorInfo};
 use visiond_engine::heads::{self, HeadGuess};
 use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::plan::{self, PlanError};
 
 use super::{CliError, print, print_json};
 use crate::config::units::format_size;
@@ -83,7 +84,13 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     if let Some(file) = engine::file(&args.model)? {
         return engine::run(&args, &file);
     }
-    let file = OnnxFile::read(&args.model).map_err(|error| CliError::new(Exit::Model, error))?;
+    let file = OnnxFile::read(&args.model).map_err(|error| match error {
+        EngineError::NotOnnx { path, .. } if plan::has_plan_name(&path) => {
+            let command = plan::rebuild_command(&path);
+            CliError::new(Exit::Model, PlanError::NotAPlan { path, command })
+        }
+        error => CliError::new(Exit::Model, error),
+    })?;
     let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     let card = CardFacts::of(card);

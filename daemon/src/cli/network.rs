@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorError, Limits};
-use visiond_engine::engine::Engine;
+use visiond_engine::engine::{Engine, EngineOptions};
 
 use visiond_kernels::cuda::Device;
 
@@ -28,7 +28,8 @@ impl Network {
     /// Loads a model as it is configured.
     pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, CliError> {
         let name = &model.name;
-        let engine = Engine::load(&model.path, &engine.options(&model.input_shapes))
+        let options = EngineOptions { sha256: model.sha256.clone(), ..engine.options(&model.input_shapes) };
+        let engine = Engine::load(&model.path, &options)
             .map_err(|error| CliError::new(Exit::Model, format!("model {name}: {error}")))?;
         let card = model.card.as_deref();
         let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())

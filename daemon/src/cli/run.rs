@@ -68,7 +68,8 @@ Examples:
   visiond -v run config/demo.toml              with more in the log
   visiond run --duration 1min --summary-json summary.json config/demo.toml";
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A duration above zero, for clap.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| "not a time with its unit, such as 10s or 5min".to_owned())
 }

@@ -40,10 +40,10 @@ prop_compose! {
     fn model()(
         path in path(), card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
         max_detections in of(1_usize..=100_000), classes in vec(text(), 0..3),
-        input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024,
+        input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024, sha256 in of(text()),
     ) -> ModelConfig {
         ModelConfig {
-            name: String::new(), path, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
+            name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
-use visiond_engine::engine::{Backend, EngineOptions};
+use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::color::{ColorMatrix, ColorRange};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
@@ -112,7 +112,9 @@ impl EngineConfig {
             onnxruntime_library: self.onnxruntime_library.clone(),
             threads: self.threads,
             input_shapes: input_shapes.clone(),
-            ..EngineOptions::default()
+            device: DeviceChoice::Index(self.gpu),
+            tensorrt_library: self.tensorrt_library.clone(),
+            sha256: None,
         }
     }
 }
@@ -146,6 +148,9 @@ section! {
         name: String as name() => required(r#""objects""#),
         /// The network's file.
         path: PathBuf as path() => required(r#""models/nanodet-g-416.onnx""#),
+        /// The SHA-256 that the network's file must have, as `sha256sum` prints it. A TensorRT engine can run code, so its file
+        /// is to be trusted as a program is. Without it any file is taken.
+        sha256: Option<String> as text() => optional(r#""c56a49a7981b...""#),
         /// The model card, which says how to feed and read the network. Without it: the TOML beside the network with the
         /// same stem, else what the network's own metadata tells.
         card: Option<PathBuf> as path() => optional(r#""models/nanodet-g-416.toml""#),

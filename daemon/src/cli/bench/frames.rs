@@ -23,22 +23,23 @@ pub struct Supply {
     name: String,
     stop: Stop,
     most: u64,
+    memory: Memory,
 }
 
 impl Supply {
-    /// Opens what the user named, for `frames` frames at most.
-    pub fn open(name: &str, frames: u64) -> Result<Self, CliError> {
+    /// Opens what the user named, for `frames` frames at most, to be kept in this memory.
+    pub fn open(name: &str, frames: u64, memory: Memory) -> Result<Self, CliError> {
         let most = frames.min(FRAMES);
         let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, error))?;
         let source = capture::open(&source(name, most), "bench", &Buffers::default()).map_err(input)?;
-        Ok(Self { source, name: name.to_owned(), stop, most })
+        Ok(Self { source, name: name.to_owned(), stop, most, memory })
     }
 
     /// The next frame, in a buffer of its own; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Frame>, CliError> {
         loop {
             match self.source.next(&self.stop).map_err(input)? {
-                Next::Frame(frame) => return kept(&frame, &self.name).map(Some),
+                Next::Frame(frame) => return kept(&frame, &self.name, &self.memory).map(Some),
                 Next::Lost { .. } => {}
                 Next::End | Next::Stopped => return Ok(None),
             }
@@ -63,9 +64,9 @@ fn input(error: SourceError) -> CliError {
 }
 
 /// A copy in a buffer of its own, so that the source gets its own back.
-fn kept(frame: &Frame, name: &str) -> Result<Frame, CliError> {
+fn kept(frame: &Frame, name: &str, memory: &Memory) -> Result<Frame, CliError> {
     let bytes = frame.layout.size_bytes();
-    let pool = FramePool::new(&Memory::host(), 1, bytes).map_err(|error| CliError::new(Exit::Failure, error))?;
+    let pool = FramePool::new(memory, 1, bytes).map_err(|error| CliError::new(Exit::Failure, error))?;
     let source = frame.buffer.as_slice().get(..bytes);
     let (Some(mut buffer), Some(source)) = (pool.take(), source) else {
         return Err(CliError::new(Exit::Input, format!("{name}: a frame was cut off")));
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn frames_are_kept_apart_from_the_sources_buffers() {
-        let mut supply = Supply::open("pattern", 6).unwrap();
+        let mut supply = Supply::open("pattern", 6, Memory::host()).unwrap();
         let first = supply.next().unwrap().unwrap();
         let frames = supply.rest(first).unwrap();
         assert_eq!(frames.len(), 6, "more than the source has buffers");

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::engine::EngineReport;
 use crate::capture::frame::Frame;
 use crate::pipeline::process;
 
 /// A part of the work on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The host, until the GPU has the frame's work; networks on the GPU alone.
+    Launch,
     /// Frame to tensor.
     Preprocess,
     /// The network.
@@ -29,12 +32,13 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, as the table has them.
-    pub const ALL: [Self; 6] =
-        [Self::Preprocess, Self::Infer, Self::Postprocess, Self::Message, Self::Total, Self::Rest];
+    pub const ALL: [Self; 7] =
+        [Self::Launch, Self::Preprocess, Self::Infer, Self::Postprocess, Self::Message, Self::Total, Self::Rest];
 
     /// Its key in the JSON.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Launch => "launch",
             Self::Preprocess => "preprocess",
             Self::Infer => "infer",
             Self::Postprocess => "postprocess",
@@ -66,6 +70,11 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// The middle one.
+    pub fn median(&self) -> f64 {
+        self.median
+    }
+
     /// Exact ones, of at least one duration: a percentile is the smallest value that so many do not exceed.
     pub fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut us: Vec<f64> = times.map(|time| (time.as_nanos() as f64 / 100.0).round() / 10.0).collect();
@@ -134,6 +143,11 @@ impl Memory {
     }
 }
 
+/// A line of the table.
+pub fn figures_row(title: &str, f: &Figures) -> String {
+    format!("{title:<16}{:>11.1}{:>11.1}{:>11.1}{:>11.1}{:>11.1}\n", f.median, f.p90, f.p99, f.min, f.max)
+}
+
 /// Everything.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -171,12 +185,16 @@ pub struct Report {
     pub first_detection_s: Option<f64>,
     /// Memory.
     pub memory: Option<Memory>,
+    /// The engine by itself, where TensorRT runs the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineReport>,
 }
 
 impl Report {
     /// For people.
     pub fn table(&self) -> String {
         let threads = match self.threads {
+            _ if self.engine.is_some() => "one frame a run".to_owned(),
             0 => "every core".to_owned(),
             1 => "1 thread".to_owned(),
             n => format!("{n} threads"),
@@ -200,28 +218,33 @@ impl Report {
             writeln!(out, "{:<16}{:>11}{:>11}{:>11}{:>11}{:>11}", "microseconds", "median", "p90", "p99", "min", "max");
         for stage in Stage::ALL {
             let Some(f) = self.stages_us.get(stage.name()) else { continue };
-            let _ = writeln!(
-                out,
-                "{:<16}{:>11.1}{:>11.1}{:>11.1}{:>11.1}{:>11.1}",
-                stage.title(),
-                f.median,
-                f.p90,
-                f.p99,
-                f.min,
-                f.max
-            );
+            out += &figures_row(stage.title(), f);
+        }
+        if let Some(engine) = &self.engine {
+            out += &engine.table();
         }
         let _ = write!(out, "\n{:.1} frames a second", self.frames_per_second);
         if let Some(share) = self.share_of_rest() {
             let _ = write!(out, "; all but the network takes {:.1} % of the network's time", share * 100.0);
         }
         let _ = writeln!(out, "; {:.1} detections a frame", self.detections_per_frame);
+        if let Some(engine) = &self.engine {
+            out += &engine.frame_lines();
+            let whole = self.stages_us.get(Stage::Total.name()).map_or(0.0, Figures::median);
+            if engine.floor_us() > 0.0 {
+                let _ =
+                    writeln!(out, "a whole frame takes {:.2} times the engine by itself", whole / engine.floor_us());
+            }
+        }
         if let Some(first) = self.first_detection_s {
             let _ = writeln!(out, "first detection {first:.2} s after the start");
         }
         if let Some(memory) = &self.memory {
             let [now, frames] = [memory.resident_bytes, memory.frames_bytes].map(|bytes| bytes / 1_000_000);
             let _ = writeln!(out, "{now} MB resident, {frames} MB of it the decoded frames");
+        }
+        if let Some(engine) = &self.engine {
+            out += &engine.layer_table();
         }
         out
     }
