@@ -13,21 +13,22 @@
 //! Nothing is allocated once every flight has run every number of frames that occurs and the frames' sizes are known.
 
 mod network;
+mod place;
 mod reader;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use visiond_kernels::cuda::{CudaError, CudaStream, Device, Event, Graph};
+use visiond_kernels::cuda::{CudaStream, Event};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::geometry::Mapping;
 use visiond_kernels::preprocess::PreprocessSpec;
-use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::tensor::TensorRef;
 
 use self::network::Network;
+use self::place::{Place, load, run};
 use self::reader::Reader;
 use super::error::DetectorError;
 use super::feed::Feed;
@@ -57,64 +58,11 @@ pub(super) struct CudaWay {
     aloft: VecDeque<usize>,
     /// Whether a run was finished.
     warm: bool,
+    /// What the last run took.
+    last: RunTimings,
     /// Whether recording works.
     recording: bool,
     counts: RunCounts,
-}
-
-/// What belongs to one flight.
-struct Place {
-    /// By the number of frames, from 1 on.
-    graphs: Vec<Graphs>,
-    preprocessor: CudaPreprocessor,
-    reader: Reader,
-    /// Before the preprocess, and behind it.
-    start: Event,
-    loaded: Event,
-    /// Before the network, where the preprocess was on the other stream.
-    ready: Event,
-    /// Behind it all.
-    end: Event,
-    /// Whether the preprocess of the run was on the other stream.
-    apart: bool,
-    launch_us: u64,
-    /// Frames of the run under way, or of the last.
-    begun: usize,
-    /// Whether that run is finished.
-    done: bool,
-}
-
-/// What was recorded for one number of frames.
-#[derive(Default)]
-struct Graphs {
-    /// Preprocess, network, filter.
-    whole: Option<Graph>,
-    /// Network, filter.
-    rest: Option<Graph>,
-}
-
-impl Graphs {
-    fn of(&mut self, apart: bool) -> &mut Option<Graph> {
-        if apart { &mut self.rest } else { &mut self.whole }
-    }
-}
-
-impl Place {
-    fn new(spec: &PreprocessSpec, device: &Arc<Device>, batch: usize, reader: Reader) -> Result<Self, DetectorError> {
-        Ok(Self {
-            graphs: (0..batch).map(|_| Graphs::default()).collect(),
-            preprocessor: CudaPreprocessor::new(spec, device, batch)?,
-            reader,
-            start: Event::new(device)?,
-            loaded: Event::new(device)?,
-            ready: Event::new(device)?,
-            end: Event::new(device)?,
-            apart: false,
-            launch_us: 0,
-            begun: 0,
-            done: false,
-        })
-    }
 }
 
 impl CudaWay {
@@ -149,6 +97,7 @@ impl CudaWay {
             filter,
             aloft: VecDeque::with_capacity(FLIGHTS),
             warm: false,
+            last: RunTimings::default(),
             recording: true,
             counts: RunCounts::default(),
         };
@@ -173,7 +122,8 @@ impl CudaWay {
     fn launch(&mut self, index: usize, frames: &[FrameView<'_>]) -> Result<(), DetectorError> {
         let (place, stream, count) = (&mut self.places[index], &self.stream, frames.len());
         // Frames that must be lent to a stream are lent to the one that everything comes past.
-        let apart = !self.aloft.is_empty() && !frames.iter().any(FrameView::needs_attaching);
+        let lent = frames.iter().any(FrameView::needs_attaching);
+        let apart = !self.aloft.is_empty() && !lent;
         place.apart = apart;
         if apart {
             place.start.record(&self.loader)?;
@@ -181,13 +131,10 @@ impl CudaWay {
             // `begin` has waited for the mark; `drop` waits for both streams before anything goes.
             unsafe { load(place, &self.network, index, count, &self.loader, Event::record) }?;
             stream.wait(&place.loaded)?;
-            place.ready.record(stream)?;
-        } else {
-            for frame in frames {
-                // SAFETY: `begin` holds the frames until the stream has come past the `detach` below.
-                unsafe { frame.attach(stream) }?;
-            }
-            place.start.record(stream)?;
+        }
+        for frame in frames.iter().filter(|_| lent) {
+            // SAFETY: `begin` holds the frames until the stream has come past the `detach` below.
+            unsafe { frame.attach(stream) }?;
         }
         let recorded = match place.graphs[count - 1].of(apart) {
             Some(graph) => {
@@ -199,39 +146,32 @@ impl CudaWay {
             }
             None => {
                 self.network.choose(count, stream)?;
-                if !apart {
-                    // SAFETY: as above.
-                    unsafe { load(place, &self.network, index, count, stream, Event::record) }?;
-                }
-                // SAFETY: the picture is written by then; for what it uses, as above.
-                unsafe { run(place, &mut self.network, index, count, stream) }?;
+                // SAFETY: as above.
+                unsafe { run(place, &mut self.network, index, count, stream, Event::record) }?;
                 self.counts.single_runs += 1;
                 false
             }
         };
-        if !apart {
+        if lent {
             for frame in frames {
                 frame.detach(stream)?;
             }
+            place.end.record(stream)?;
         }
-        place.end.record(stream)?;
         if !recorded && self.recording && self.warm && self.network.keeps_shapes() {
-            self.record(index, count, apart)?;
+            self.record(index, count)?;
         }
         Ok(())
     }
 
     /// Records the graph of a place, a number of frames and a kind, just after the same was queued call by call.
-    fn record(&mut self, index: usize, count: usize, apart: bool) -> Result<(), DetectorError> {
+    fn record(&mut self, index: usize, count: usize) -> Result<(), DetectorError> {
         let (place, network) = (&mut self.places[index], &mut self.network);
-        let recorded = self.stream.capture(|stream| {
-            if !apart {
-                // SAFETY: this only records, here and below; `launch` answers for each launch.
-                unsafe { load(place, network, index, count, stream, Event::record_external) }?;
-            }
-            // SAFETY: as above.
-            unsafe { run(place, network, index, count, stream) }
-        });
+        // SAFETY: this only records; `launch` answers for each launch.
+        let record = |stream: &CudaStream| unsafe { run(place, network, index, count, stream, Event::record_external) };
+        let recorded = self.stream.capture(record);
+        let place = &mut self.places[index];
+        let apart = place.apart;
         match recorded {
             Ok((graph, ())) => *place.graphs[count - 1].of(apart) = Some(graph),
             Err(error) if error.is_fatal() => return Err(error),
@@ -270,7 +210,7 @@ impl Way for CudaWay {
         place.launch_us = micros(began.elapsed());
         // Frames that were lent to the stream come back at the end of all that is on it.
         let lent = frames.iter().any(FrameView::needs_attaching);
-        if lent { place.end.wait() } else { place.loaded.wait() }?;
+        if lent { place.end.wait() } else { place.wait_for_load(&self.last) }?;
         self.counts.overlapped_runs += u64::from(!self.aloft.is_empty());
         self.aloft.push_back(index);
         Ok(Flight::new(index))
@@ -285,11 +225,12 @@ impl Way for CudaWay {
         place.end.wait()?;
         self.warm = true;
         place.done = true;
-        Ok(RunTimings {
+        self.last = RunTimings {
             launch_us: place.launch_us,
             preprocess_us: place.loaded.elapsed_us(&place.start)? as u64,
             infer_us: place.end.elapsed_us(if place.apart { &place.ready } else { &place.loaded })? as u64,
-        })
+        };
+        Ok(self.last)
     }
 
     fn mapping(&self, flight: Flight, slot: usize) -> Option<Mapping> {
@@ -335,45 +276,6 @@ impl Way for CudaWay {
     fn frames_run(&self) -> usize {
         0
     }
-}
-
-/// Queues the preprocess into the picture of a place, and the mark behind it.
-///
-/// # Safety
-/// The place's preprocessor has prepared at least `count` frames, which stay until the mark is reached; its last run is done;
-/// place and network outlive the run, and in a recording every launch of it.
-unsafe fn load(
-    place: &mut Place,
-    network: &Network,
-    index: usize,
-    count: usize,
-    stream: &CudaStream,
-    mark: impl FnOnce(&Event, &CudaStream) -> Result<(), CudaError>,
-) -> Result<(), DetectorError> {
-    // SAFETY: the picture's buffer has room for the whole batch; the rest is the caller's promise.
-    unsafe {
-        place.preprocessor.enqueue(network.picture(index), count, stream)?;
-        network.clear_from(index, count, stream)?;
-    }
-    Ok(mark(&place.loaded, stream)?)
-}
-
-/// Queues network, and filter or copies.
-///
-/// # Safety
-/// The picture of the place is written by then. Place and network outlive the run, and in a recording every launch of it; the
-/// stream is the one of all runs.
-unsafe fn run(
-    place: &mut Place,
-    network: &mut Network,
-    index: usize,
-    count: usize,
-    stream: &CudaStream,
-) -> Result<(), DetectorError> {
-    // SAFETY: the network owns its tensors; the caller keeps it.
-    unsafe { network.enqueue(index, count, stream) }?;
-    // SAFETY: the outputs were just written for `count` frames; the rest is the caller's promise.
-    unsafe { place.reader.enqueue(network, count, stream) }
 }
 
 impl Drop for CudaWay {
