@@ -324,23 +324,18 @@ impl Engine {
     }
 }
 
-/// Loads the ONNX model at `path`, which may have an engine's name.
+/// Loads the ONNX model at `path`. What has an engine's name and is none is refused: its owner expects the GPU.
 fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
-    let named_as_engine = plan::has_plan_name(path);
-    let command = || plan::rebuild_command(path);
-    let loaded = onnx::load(path, options).map_err(|error| match error {
-        EngineError::NotOnnx { path, .. } if named_as_engine => PlanError::NotAPlan { path, command: command() }.into(),
-        EngineError::Empty { path } if named_as_engine => PlanError::Empty { path, command: command() }.into(),
-        other => other,
-    })?;
-    if named_as_engine {
-        let (path, backend) = (path.display(), loaded.backend);
-        let command = command();
-        log::warn!(
-            "{path} is an ONNX model by another name: {backend} runs it; rename it, and `{command}` builds an engine"
-        );
+    if !plan::has_plan_name(path) {
+        return onnx::load(path, options);
     }
-    Ok(loaded)
+    let (path, command) = (path.to_owned(), plan::rebuild_command(path));
+    Err(match onnx::file::OnnxFile::read(&path) {
+        Ok(_) => PlanError::Onnx { path, command }.into(),
+        Err(EngineError::NotOnnx { .. }) => PlanError::NotAPlan { path, command }.into(),
+        Err(EngineError::Empty { .. }) => PlanError::Empty { path, command }.into(),
+        Err(other) => other,
+    })
 }
 
 impl fmt::Debug for Engine {

@@ -199,6 +199,17 @@ pub enum PlanError {
         /// What builds it.
         command: String,
     },
+    /// The file has an engine's name and is an ONNX model.
+    #[error(
+        "{path} is an ONNX model, not a TensorRT engine: rename it to {} to run it on the CPU, and build an engine of that with \
+         `{command}`", .path.with_extension("onnx").display()
+    )]
+    Onnx {
+        /// The file.
+        path: PathBuf,
+        /// What builds an engine.
+        command: String,
+    },
     /// The file holds nothing.
     #[error("{path} is an empty file, not a TensorRT engine: copy it again, or build it with `{command}`")]
     Empty {
@@ -292,10 +303,15 @@ fn said(reason: &str) -> String {
 /// The command that builds the engine at `path` anew: from the model and with the options of its sidecar, where it has one.
 pub fn rebuild_command(path: &Path) -> String {
     let sidecar = Sidecar::of(path).ok().flatten();
-    let (onnx, options) =
-        sidecar.map_or_else(|| (path.with_extension("onnx"), Vec::new()), |sidecar| (sidecar.onnx, sidecar.options));
+    let by_name = || match path.extension() {
+        // An engine by an ONNX model's name: where the model is, nobody knows.
+        Some(extension) if extension == "onnx" => PathBuf::from("MODEL.onnx"),
+        _ => path.with_extension("onnx"),
+    };
+    let (onnx, options) = sidecar.map_or_else(|| (by_name(), Vec::new()), |sidecar| (sidecar.onnx, sidecar.options));
+    let engine = if has_plan_name(path) { path.to_owned() } else { path.with_extension("engine") };
     let options: String = options.iter().map(|option| format!(" {option}")).collect();
-    format!("visiond build {} -o {}{options}", onnx.display(), path.display())
+    format!("visiond build {} -o {}{options}", onnx.display(), engine.display())
 }
 
 /// The command that builds an engine of the model at `onnx`.

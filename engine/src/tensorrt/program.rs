@@ -31,6 +31,9 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     options.check_sha256(&file)?;
     let (library, device) = place(path, &header, options)?;
     let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
+    if !plan::has_plan_name(path) {
+        log::info!("{} is a TensorRT engine, whatever its name", path.display());
+    }
     let sidecar = Sidecar::of(path).unwrap_or_else(|error| {
         log::warn!("{error}");
         None
