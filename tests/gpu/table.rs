@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::report::Failure;
 
-const HEADINGS: [&str; 5] = ["row", "figure", "wanted", "seen", ""];
+const HEADINGS: [&str; 5] = ["", "row", "figure", "wanted", "seen"];
 
 /// Prints the table of `path`. Whether every figure passed and there was one.
 pub fn print(path: &Path) -> Result<bool, Failure> {
@@ -25,15 +25,17 @@ pub fn print(path: &Path) -> Result<bool, Failure> {
         if let Some(kind) = kind {
             counts[kind] += 1;
         }
-        cells.push([field("row"), field("what"), field("wanted"), field("seen"), verdict.to_owned()]);
+        cells.push([verdict.to_owned(), field("row"), field("what"), field("wanted"), field("seen")]);
     }
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
     for (index, row) in cells.iter().enumerate() {
+        // The last one is not padded: lines are long enough.
+        let widths = widths[..4].iter().copied().chain([0]);
         let padded: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         println!("| {} |", padded.join(" | "));
         if index == 0 {
-            println!("|{}|", widths.map(|width| "-".repeat(width + 2)).join("|"));
+            println!("|{}|", ["---"; 5].join("|"));
         }
     }
     let [passed, failed, skipped] = counts;
