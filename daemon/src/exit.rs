@@ -40,6 +40,18 @@ Exit status:
      it again, as systemd does
   8  two networks that were compared do not agree (verify)";
 
+    /// What `main` returns; without a GPU to return to, the process ends here.
+    ///
+    /// What CUDA and TensorRT clean up at the end of a process would wait for a GPU that hangs, or crash over a context that
+    /// is lost, and the status with it.
+    pub fn leave(self) -> std::process::ExitCode {
+        if self == Self::Gpu {
+            // SAFETY: it ends the process, which runs no more of our code; sinks were closed and the log is not buffered.
+            unsafe { libc::_exit(self.code().into()) };
+        }
+        self.into()
+    }
+
     /// The number that the shell sees.
     pub const fn code(self) -> u8 {
         self as u8

@@ -141,7 +141,7 @@ pub fn main() -> ExitCode {
             if !error.message.is_empty() {
                 complain(&error.message);
             }
-            error.exit.into()
+            error.exit.leave()
         }
     }
 }
