@@ -133,7 +133,7 @@ impl CommandSource {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
         };
         let timestamp = clock::now(self.clock.as_ref());
-        Ok(Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None }))
+        Ok(Next::Frame(Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None }))
     }
 
     /// The stream's first line; the first run's makes the buffers, a later run's must fit them.

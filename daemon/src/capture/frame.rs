@@ -6,6 +6,7 @@ use std::time::Duration;
 use visiond_kernels::buffer::{BufferError, Memory, UnifiedBuffer};
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 
+use super::v4l2::Lent;
 use crate::pipeline::stop::Stop;
 
 /// How long a wait for a buffer lasts before stop is looked at again.
@@ -39,7 +40,7 @@ pub struct Frame {
     /// Pixel format, size, planes, colours.
     pub layout: FrameLayout,
     /// The bytes.
-    pub buffer: PooledBuffer,
+    pub buffer: FrameBytes,
     /// The driver's number, or the source's own count from 0; a gap is a frame that the source lost.
     pub sequence: u64,
     /// When it was taken.
@@ -51,10 +52,36 @@ pub struct Frame {
 impl Frame {
     /// The pixels.
     pub fn view(&self) -> Result<FrameView<'_>, FrameError> {
-        match &self.buffer.buffer {
-            Some(buffer) => self.layout.view_of(buffer),
-            None => self.layout.view(&[]),
+        match &self.buffer {
+            FrameBytes::Pooled(PooledBuffer { buffer: Some(buffer), .. }) => self.layout.view_of(buffer),
+            FrameBytes::Pooled(PooledBuffer { buffer: None, .. }) => self.layout.view(&[]),
+            FrameBytes::Driver(lent) => self.layout.view_at(lent.as_slice(), lent.device_address()),
         }
+    }
+}
+
+/// Where a frame's bytes are, until they go back to whoever fills them.
+#[derive(Debug)]
+pub enum FrameBytes {
+    /// In a buffer of a pool.
+    Pooled(PooledBuffer),
+    /// In a buffer of the camera driver's, which the GPU reads in place.
+    Driver(Lent),
+}
+
+impl FrameBytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Pooled(buffer) => buffer.as_slice(),
+            Self::Driver(lent) => lent.as_slice(),
+        }
+    }
+}
+
+impl From<PooledBuffer> for FrameBytes {
+    fn from(buffer: PooledBuffer) -> Self {
+        Self::Pooled(buffer)
     }
 }
 

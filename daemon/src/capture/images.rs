@@ -204,6 +204,10 @@ impl Source for ImagesSource {
         }
     }
 
+    fn copied_bytes(&self) -> u64 {
+        self.loader.copied_bytes()
+    }
+
     fn describe(&self) -> String {
         let path = self.config.path.display();
         let rate = self.config.fps.map_or(String::new(), |fps| format!(", {fps} a second"));

@@ -4,6 +4,8 @@ mod buffers;
 mod child;
 pub mod clock;
 mod command;
+#[cfg(test)]
+mod copies_tests;
 mod ffprobe;
 pub mod frame;
 pub mod images;

@@ -87,7 +87,7 @@ impl Source for PatternSource {
         };
         let timestamp = clock::now(self.clock.as_ref());
         self.painter.draw(sequence, buffer.as_mut_slice());
-        Ok(Next::Frame(Frame { layout: self.painter.layout, buffer, sequence, timestamp, name: None }))
+        Ok(Next::Frame(Frame { layout: self.painter.layout, buffer: buffer.into(), sequence, timestamp, name: None }))
     }
 
     fn describe(&self) -> String {

@@ -30,9 +30,9 @@ const MAX_FILE_BYTES: u64 = 512 << 20;
 /// What a decoder may allocate besides: the picture in its own format.
 const MAX_DECODER_BYTES: u64 = 8 * MAX_PIXELS;
 
-/// Reads one picture.
-pub fn load(path: &Path) -> Result<Frame, SourceError> {
-    let pool = FramePool::new(&Memory::host(), 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
+/// Reads one picture, into `memory`.
+pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
+    let pool = FramePool::new(memory, 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
     // The pool has one buffer, and it is free.
     let buffer = pool.take().ok_or_else(|| SourceError::transient("the picture's buffer is gone"))?;
     Loader::new().load(path, 0, buffer)
@@ -42,12 +42,18 @@ pub fn load(path: &Path) -> Result<Frame, SourceError> {
 pub struct Loader {
     jpeg: JpegDecoder,
     file: Vec<u8>,
+    copied_bytes: u64,
 }
 
 impl Loader {
     /// A loader.
     pub fn new() -> Self {
-        Self { jpeg: JpegDecoder::new(), file: Vec::new() }
+        Self { jpeg: JpegDecoder::new(), file: Vec::new(), copied_bytes: 0 }
+    }
+
+    /// Bytes of pictures so far that were decoded elsewhere and then copied: all but upright JPEG.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
     }
 
     /// Reads a picture into `buffer`, which grows where it must.
@@ -58,7 +64,7 @@ impl Loader {
         let timestamp = clock::now(&SystemClock);
         let layout = self.decode(&mut buffer).map_err(fail)?;
         let name = Some(Arc::from(path.to_string_lossy()));
-        Ok(Frame { layout, buffer, sequence, timestamp, name })
+        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, name })
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
@@ -106,6 +112,7 @@ impl Loader {
         let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())
             .map_err(|error| error.to_string())?;
         write_rgb(&decoded, &mut buffer.as_mut_slice()[..layout.size_bytes()])?;
+        self.copied_bytes += layout.size_bytes() as u64;
         Ok(layout)
     }
 }

@@ -10,6 +10,10 @@ use tempfile::TempDir;
 use super::*;
 
 /// 3x2, every pixel another one.
+fn load(path: &Path) -> Result<Frame, SourceError> {
+    super::load(path, &Memory::host())
+}
+
 fn picture() -> RgbImage {
     RgbImage::from_fn(3, 2, |x, y| Rgb([10 * x as u8, 100 * y as u8, 200]))
 }

@@ -43,6 +43,12 @@ pub trait Source: Send {
 
     /// One line for the log and `probe`: what was opened, size, format, rate, I/O.
     fn describe(&self) -> String;
+
+    /// Bytes of frames that were copied so far on their way from where they came (a driver's buffer, a decoder's picture)
+    /// into the frame's buffer. What comes through a pipe, or is decoded straight into the buffer, is not.
+    fn copied_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// A source cannot be opened, or ended other than at its end.

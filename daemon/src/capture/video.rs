@@ -162,7 +162,7 @@ impl VideoSource {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
         };
         let timestamp = clock::now(self.clock.as_ref());
-        Ok(Next::Frame(Frame { layout: running.frames.layout, buffer, sequence, timestamp, name: None }))
+        Ok(Next::Frame(Frame { layout: running.frames.layout, buffer: buffer.into(), sequence, timestamp, name: None }))
     }
 }
 

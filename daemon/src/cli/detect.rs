@@ -16,9 +16,10 @@ use visiond_engine::detector::{Detection, Detector};
 
 use super::network::Network;
 use super::{CliError, complain, default_model};
+use crate::capture::Buffers;
 use crate::capture::clock::{Clock, SystemClock};
 use crate::capture::frame::Frame;
-use crate::config::types::{BackendChoice, EngineConfig, ModelConfig};
+use crate::config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
 use crate::exit::Exit;
 use crate::logging::escape;
 use crate::pipeline::stop::Stop;
@@ -99,6 +100,8 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         ..ModelConfig::default()
     };
     let network = Network::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
+    let buffers =
+        Buffers::new(&BufferConfig::default(), network.device()).map_err(|error| CliError::new(Exit::Model, error))?;
     let detector = network.required_detector()?;
     let looker = Looker {
         model: Arc::new(network.facts()),
@@ -111,7 +114,7 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     };
 
     let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
-    let feeder = Feeder { every: args.every, max_frames: args.max_frames, stop: stop.clone() };
+    let feeder = Feeder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
     std::thread::scope(|scope| {
         // One frame is decoded ahead.
         let (sender, items) = sync_channel(1);

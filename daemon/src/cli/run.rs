@@ -167,7 +167,11 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
         seconds,
         first_message_s: first_message.get().copied().flatten().map(|age| age.as_secs_f64()),
         peak_resident_bytes: None,
-        models: views.iter().zip(&backends).map(|(view, backend)| ModelSummary::new(view, backend)).collect(),
+        models: views
+            .iter()
+            .zip(&backends)
+            .map(|(view, (backend, memory))| ModelSummary::new(view, backend, *memory))
+            .collect(),
         cameras: cameras.collect(),
         sinks: sink_summaries(config, &sinks),
     };

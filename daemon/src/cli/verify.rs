@@ -14,6 +14,7 @@ use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDiffer
 use super::detect::feed::{Feeder, Item};
 use super::progress::Progress;
 use super::{CliError, complain, print, print_json};
+use crate::capture::Buffers;
 use crate::capture::frame::Frame;
 use crate::capture::images::pictures_in;
 use crate::config::types::BackendChoice;
@@ -115,7 +116,8 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let mut comparison = Comparison::new(&subjects, threshold, floor)?;
 
     let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
-    let feeder = Feeder { every: args.every, max_frames: args.max_frames, stop: stop.clone() };
+    let buffers = Buffers::default();
+    let feeder = Feeder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
     std::thread::scope(|scope| {
         // One frame is decoded ahead.
         let (sender, items) = sync_channel(1);

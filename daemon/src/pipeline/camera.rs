@@ -191,10 +191,13 @@ impl Camera {
 
     fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
         let base = memory.next_sequence;
+        let mut copied_bytes = 0;
         let error = loop {
             let range = nvtx::range(c"capture");
             let next = source.next(&self.stop);
             drop(range);
+            let copied = source.copied_bytes();
+            self.metrics.count_copied(copied - std::mem::replace(&mut copied_bytes, copied));
             match next {
                 Ok(Next::Frame(mut frame)) => {
                     memory.said = None;

@@ -157,6 +157,7 @@ pub struct CameraMetrics {
     pub name: Arc<str>,
     phase: AtomicU8,
     captured: AtomicU64,
+    copied_bytes: AtomicU64,
     published: AtomicU64,
     detections: AtomicU64,
     restarts: AtomicU64,
@@ -182,6 +183,7 @@ impl CameraMetrics {
             name,
             phase: AtomicU8::new(Phase::Opening as u8),
             captured: AtomicU64::new(0),
+            copied_bytes: AtomicU64::new(0),
             published: AtomicU64::new(0),
             detections: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -205,6 +207,11 @@ impl CameraMetrics {
     /// A frame came.
     pub fn count_captured(&self) {
         self.captured.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes of frames were copied on their way into a buffer.
+    pub fn count_copied(&self, bytes: u64) {
+        self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Frames were lost.
@@ -254,6 +261,7 @@ impl CameraMetrics {
         CameraSnapshot {
             published: self.published(),
             captured: get(&self.captured),
+            copied_bytes: get(&self.copied_bytes),
             detections: get(&self.detections),
             restarts: get(&self.restarts),
             errors: get(&self.errors),
@@ -269,6 +277,8 @@ impl CameraMetrics {
 pub struct CameraSnapshot {
     /// Frames that came from the source.
     pub captured: u64,
+    /// Bytes of frames that were copied on their way into a buffer.
+    pub copied_bytes: u64,
     /// Messages that went out.
     pub published: u64,
     /// Things seen.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use visiond_kernels::buffer::MemoryKind;
 
 use super::metrics::{CameraSnapshot, DropCause, GpuSnapshot, Stage};
 use super::process::Resident;
@@ -38,6 +39,8 @@ pub struct ModelSummary {
     pub name: String,
     /// What ran it.
     pub backend: String,
+    /// The memory that its frames lived in.
+    pub memory: &'static str,
     /// Runs of the network.
     pub runs: u64,
     /// Frames and runs that failed.
@@ -58,6 +61,8 @@ pub struct CameraSummary {
     pub state: &'static str,
     /// Frames that came.
     pub captured: u64,
+    /// Bytes of frames that were copied between their source and the buffer that the network reads.
+    pub copied_bytes: u64,
     /// Messages that went out.
     pub published: u64,
     /// Messages a second.
@@ -121,11 +126,12 @@ pub struct SinkSummary {
 
 impl ModelSummary {
     /// Of a lane.
-    pub fn new(view: &LaneView, backend: &str) -> Self {
+    pub fn new(view: &LaneView, backend: &str, memory: MemoryKind) -> Self {
         let lane = &view.lane;
         Self {
             name: lane.name.to_string(),
             backend: backend.to_owned(),
+            memory: memory.name(),
             runs: lane.runs(),
             errors: lane.errors(),
             rebuilds: lane.rebuilds(),
@@ -149,6 +155,7 @@ impl CameraSummary {
             name: name.to_owned(),
             state,
             captured: total.captured,
+            copied_bytes: total.copied_bytes,
             published: total.published,
             frames_per_second: if seconds > 0.0 { total.published as f64 / seconds } else { 0.0 },
             dropped: DropCause::ALL.iter().map(|cause| cause.name()).zip(total.dropped).collect(),
@@ -291,6 +298,7 @@ mod tests {
             models: vec![ModelSummary {
                 name: "nanodet".into(),
                 backend: "rten (built in)".into(),
+                memory: "host",
                 runs: 2,
                 errors: 0,
                 rebuilds: 0,

@@ -27,7 +27,7 @@ fn frame(pool: &FramePool, sequence: u64) -> Frame {
     let mut buffer = pool.take().unwrap();
     buffer.as_mut_slice().fill(128);
     let timestamp = Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Marks::EndOfFrame };
-    Frame { layout, buffer, sequence, timestamp, name: None }
+    Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None }
 }
 
 fn pool() -> FramePool {

@@ -6,10 +6,16 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 use std::{io, mem, ptr, slice};
 
 use v4l::v4l_sys as sys;
 use v4l::v4l2::{self, vidioc};
+use visiond_kernels::buffer::RegisteredPages;
+use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 
 use super::fourcc::FourCc;
 
@@ -275,17 +281,53 @@ impl Filled {
     }
 }
 
+/// A driver's buffer on its way through the pipeline; it goes back to the stream when dropped.
+#[derive(Debug)]
+pub struct Lent {
+    mapping: Arc<Mapping>,
+    length: usize,
+    index: u32,
+    home: Sender<u32>,
+}
+
+impl Lent {
+    /// The picture's bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `length` is at most the mapping's, which is readable and lives as long as `self` holds it. The driver
+        // writes to a buffer only while it is queued; this one is queued when its number came home, which `drop` sends.
+        unsafe { slice::from_raw_parts(self.mapping.start.cast(), self.length) }
+    }
+
+    /// Where the GPU sees the first byte.
+    pub fn device_address(&self) -> Option<DeviceAddress> {
+        self.mapping.registered.as_ref().map(RegisteredPages::device_address)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // A stream that has ended wants no buffer back; the last one that holds the mapping unmaps it.
+        let _ = self.home.send(self.index);
+    }
+}
+
 /// A node that streams into buffers mapped here. Dropping it ends the stream and closes the node.
 #[derive(Debug)]
 pub struct Stream {
-    // Unmapped before the node is closed.
-    buffers: Vec<Mapping>,
+    // Unmapped before the node is closed, but for those that are lent.
+    buffers: Vec<Arc<Mapping>>,
     node: Node,
+    home: Sender<u32>,
+    returned: Receiver<u32>,
+    /// Buffers that are lent.
+    away: usize,
 }
 
 impl Stream {
-    /// Has the driver make about `count` buffers, gives it all of them, and starts.
-    pub fn start(node: Node, count: u32) -> io::Result<Self> {
+    /// Has the driver make about `count` buffers, maps them, and gives it all of them. They are filled from [`start`] on.
+    ///
+    /// [`start`]: Self::start
+    pub fn new(node: Node, count: u32) -> io::Result<Self> {
         // SAFETY: as in `Node::capabilities`.
         let mut request: sys::v4l2_requestbuffers = unsafe { mem::zeroed() };
         request.count = count;
@@ -293,20 +335,71 @@ impl Stream {
         request.memory = sys::v4l2_memory_V4L2_MEMORY_MMAP;
         // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers.
         unsafe { node.ioctl(vidioc::VIDIOC_REQBUFS, &mut request)? };
-        let mut stream = Self { buffers: Vec::new(), node };
+        let (home, returned) = channel();
+        let mut stream = Self { buffers: Vec::new(), node, home, returned, away: 0 };
         for index in 0..request.count {
             let mut buffer = describe(index);
             // SAFETY: QUERYBUF reads and writes a v4l2_buffer; MMAP buffers of one plane use no pointer in it.
             unsafe { stream.node.ioctl(vidioc::VIDIOC_QUERYBUF, &mut buffer)? };
             // SAFETY: the kernel wrote `offset`, since the memory is MMAP.
             let offset = unsafe { buffer.m.offset };
-            stream.buffers.push(Mapping::new(&stream.node, buffer.length as usize, offset)?);
+            stream.buffers.push(Arc::new(Mapping::new(&stream.node, buffer.length as usize, offset)?));
             stream.queue(index)?;
         }
+        Ok(stream)
+    }
+
+    /// Makes every buffer visible to the GPU, or none.
+    pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
+        for buffer in &mut self.buffers {
+            // Nobody else holds a mapping: none was lent yet.
+            let Some(mapping) = Arc::get_mut(buffer) else { continue };
+            let Some(start) = NonNull::new(mapping.start.cast()) else { continue };
+            // SAFETY: the range is the mapping, readable and writable; the registration is undone before it is unmapped
+            // (`Mapping::drop`). GPU work on it is over when a frame is dropped, and a `Lent` keeps the mapping.
+            match unsafe { RegisteredPages::new(device, start, mapping.length) } {
+                Ok(pages) => mapping.registered = Some(pages),
+                Err(error) => {
+                    self.buffers.iter_mut().filter_map(Arc::get_mut).for_each(|mapping| mapping.registered = None);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the driver begin.
+    pub fn start(&mut self) -> io::Result<()> {
         let mut kind = CAPTURE as libc::c_int;
         // SAFETY: STREAMON reads an int.
-        unsafe { stream.node.ioctl(vidioc::VIDIOC_STREAMON, &mut kind)? };
-        Ok(stream)
+        unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMON, &mut kind) }
+    }
+
+    /// Hands a buffer out, without a copy; it is queued again by [`reclaim`](Self::reclaim) after it was dropped.
+    pub fn lend(&mut self, filled: Filled) -> Option<Lent> {
+        let mapping = self.buffers.get(filled.index as usize)?;
+        let length = mapping.length.min(filled.used_bytes as usize);
+        self.away += 1;
+        Some(Lent { mapping: Arc::clone(mapping), length, index: filled.index, home: self.home.clone() })
+    }
+
+    /// Queues the buffers that came back. Where the driver has none, waits `patience` for one; `false`: it still has none.
+    pub fn reclaim(&mut self, patience: Duration) -> io::Result<bool> {
+        while let Ok(index) = self.returned.try_recv() {
+            self.away -= 1;
+            self.queue(index)?;
+        }
+        if self.away == 0 || self.away < self.buffers.len() {
+            return Ok(true);
+        }
+        match self.returned.recv_timeout(patience) {
+            Ok(index) => {
+                self.away -= 1;
+                self.queue(index)?;
+                Ok(true)
+            }
+            Err(_) => Ok(false),
+        }
     }
 
     /// Becomes readable with a filled buffer, and when the stream breaks.
@@ -393,10 +486,14 @@ fn describe(index: u32) -> sys::v4l2_buffer {
 struct Mapping {
     start: *mut libc::c_void,
     length: usize,
+    /// Set where the GPU reads it in place.
+    registered: Option<RegisteredPages>,
 }
 
 // SAFETY: memory that any thread may read; the pointer is this struct's alone.
 unsafe impl Send for Mapping {}
+// SAFETY: as above; shared access reads the pointer and the length only.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn new(node: &Node, length: usize, offset: u32) -> io::Result<Self> {
@@ -406,13 +503,14 @@ impl Mapping {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours; the result is checked.
         let start =
             unsafe { v4l2::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, fd, libc::off_t::from(offset))? };
-        Ok(Self { start, length })
+        Ok(Self { start, length, registered: None })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `new` made; whoever read it borrowed the stream that owns this.
+        self.registered = None;
+        // SAFETY: exactly the mapping that `new` made; whoever read it borrowed the stream or a `Lent` that holds this.
         if let Err(error) = unsafe { v4l2::munmap(self.start, self.length) } {
             log::warn!("a camera's buffer could not be unmapped: {error}");
         }

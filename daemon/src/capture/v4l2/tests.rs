@@ -84,11 +84,11 @@ fn damaged_and_short_buffers_are_no_frames() {
     let layout = FrameLayout::with_pitches(PixelFormat::Grey, 6, 4, &[8], ColorDescription::default()).unwrap();
     let bytes: Vec<u8> = (0..64).collect();
     let mut out = vec![0; layout.size_bytes()];
-    unpack(&bytes, 0, &layout, None, &mut out).unwrap();
+    assert_eq!(copy(&bytes, 0, &layout, &mut out).unwrap(), 32);
     assert_eq!(out, bytes[..32]);
-    unpack(&bytes[..30], 0, &layout, None, &mut out).unwrap();
-    assert!(unpack(&bytes[..29], 0, &layout, None, &mut out).unwrap_err().contains("29 bytes of 30"));
-    let damaged = unpack(&bytes, sys::V4L2_BUF_FLAG_ERROR, &layout, None, &mut out);
+    assert_eq!(copy(&bytes[..30], 0, &layout, &mut out).unwrap(), 30);
+    assert!(copy(&bytes[..29], 0, &layout, &mut out).unwrap_err().contains("29 bytes of 30"));
+    let damaged = copy(&bytes, sys::V4L2_BUF_FLAG_ERROR, &layout, &mut out);
     assert!(damaged.unwrap_err().contains("marks it"));
 }
 
@@ -100,11 +100,11 @@ fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
     let layout = |side| FrameLayout::packed(PixelFormat::Rgb, side, side, ColorDescription::default()).unwrap();
     let mut jpeg = JpegDecoder::new();
     let mut out = vec![0; layout(32).size_bytes()];
-    unpack(&bytes, 0, &layout(16), Some(&mut jpeg), &mut out).unwrap();
+    decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
     // A driver may leave zeros behind the picture.
     let padded = [&bytes[..], &[0; 100]].concat();
-    unpack(&padded, 0, &layout(16), Some(&mut jpeg), &mut out).unwrap();
-    assert!(unpack(&bytes[..bytes.len() / 2], 0, &layout(16), Some(&mut jpeg), &mut out).is_err());
-    assert!(unpack(&bytes, 0, &layout(32), Some(&mut jpeg), &mut out).unwrap_err().contains("16x16"));
+    decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
+    assert!(decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());
+    assert!(decode(&bytes, 0, &layout(32), &mut jpeg, &mut out).unwrap_err().contains("16x16"));
 }

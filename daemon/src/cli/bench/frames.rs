@@ -72,7 +72,7 @@ fn kept(frame: &Frame, name: &str, memory: &Memory) -> Result<Frame, CliError> {
         return Err(CliError::new(Exit::Input, format!("{name}: a frame was cut off")));
     };
     buffer.as_mut_slice().copy_from_slice(source);
-    Ok(Frame { buffer, name: frame.name.clone(), ..*frame })
+    Ok(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
 }
 
 /// What a name on the command line means.

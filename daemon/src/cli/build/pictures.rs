@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::build::ShapeProfile;
 use visiond_engine::tensorrt::build::calibration::CalibrationFeed;
+use visiond_kernels::buffer::Memory;
 use visiond_kernels::preprocess::Preprocessor;
 use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut};
@@ -77,7 +78,7 @@ impl Pictures {
     }
 
     fn fill(&mut self, path: &Path, out: &mut [u8]) -> Result<(), String> {
-        let frame = picture::load(path).map_err(|error| error.to_string())?;
+        let frame = picture::load(path, &Memory::host()).map_err(|error| error.to_string())?;
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let view = frame.view().map_err(|error| failed(&error))?;
         let shape = self.preprocessor.spec().shape();

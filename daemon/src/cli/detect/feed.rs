@@ -47,6 +47,8 @@ pub struct Feeder {
     pub every: u64,
     /// Frames of a video at most.
     pub max_frames: Option<u64>,
+    /// What frames live in.
+    pub buffers: Buffers,
     /// Ends it.
     pub stop: Stop,
 }
@@ -68,7 +70,7 @@ impl Feeder {
         let send = |item| out.send(item).map_err(|_| Gone);
         send(Item::Begun { file })?;
         match kind(path) {
-            Kind::Picture => match picture::load(path) {
+            Kind::Picture => match picture::load(path, &self.buffers.memory) {
                 Ok(frame) => send(Item::Frame { file, is_video: false, frame }),
                 Err(error) => send(Item::Failed { reason: escape(&error.message) }),
             },
@@ -87,7 +89,7 @@ impl Feeder {
         let url = path.to_string_lossy().into_owned();
         let name: Arc<str> = url.as_str().into();
         let video = VideoConfig { url, pace: Pace::Fastest, max_frames: self.max_frames, ..VideoConfig::default() };
-        let source = capture::open(&SourceConfig::Video(video), &name, &Buffers::default());
+        let source = capture::open(&SourceConfig::Video(video), &name, &self.buffers);
         let mut source = match source {
             Ok(source) => source,
             Err(error) => return Ok(Err(error)),

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use visiond_kernels::buffer::MemoryKind;
+
 use crate::annotate::annotator::Annotator;
 use crate::capture::{self, Buffers};
 use crate::cli::CliError;
@@ -16,8 +18,8 @@ use crate::pipeline::supervisor::{CameraPlan, LanePlan};
 pub struct Plan {
     /// A lane for each model that a camera names.
     pub lanes: Vec<LanePlan>,
-    /// What runs each lane's model.
-    pub backends: Vec<String>,
+    /// What runs each lane's model, and the memory that its frames live in.
+    pub backends: Vec<(String, MemoryKind)>,
     /// Cameras that pictures are drawn of.
     pub pictures: Vec<Pictures>,
 }
@@ -65,7 +67,7 @@ impl Plan {
             build: Box::new(move || Ok(Box::new(network.detector()?))),
             cameras,
         });
-        self.backends.push(backend);
+        self.backends.push((backend, buffers.memory.kind()));
         Ok(())
     }
 
