@@ -207,9 +207,9 @@ impl<C: Class> Object<C> {
     pub(crate) fn method<F: Copy>(self, method: &Method<C, F>) -> Result<Bound<F>, TensorRtError> {
         let missing = || TensorRtError::Missing { what: method.name, version: self.abi.version };
         let slot = method.slot(self.abi).ok_or_else(missing)?;
-        // SAFETY: the object lives (`from_raw`), and every public object that is no interface of the parser has both fields.
         let this = match C::VIRTUALS {
             Virtuals::OfObject => self.raw.as_ptr().cast::<Implementation>(),
+            // SAFETY: the object lives (`from_raw`), and one of such a class has both fields.
             Virtuals::OfImplementation => unsafe { (*self.raw.as_ptr()).implementation },
         };
         // SAFETY: `this` begins with the pointer to its virtuals, which has `slot` entries at least: the place is that of this
