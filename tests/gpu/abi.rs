@@ -4,12 +4,14 @@
 //! inspected. Of other libraries, lean or dispatch runtimes of TensorRT 10 and 11, a runtime is made and given files that are
 //! no engines: clear errors are wanted, and no crash.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use visiond_engine::engine::{Engine, EngineOptions, Session};
+use visiond_engine::tensorrt::build::{self, BuildOptions, Monitor};
 use visiond_engine::tensorrt::{Direction, Library, Scratch, TrtContext, TrtEngine};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
 use visiond_kernels::stream::Stream;
@@ -36,6 +38,7 @@ pub fn run(setup: &Setup, libraries: &Libraries, report: &mut Report) -> Result<
         Some(path) => engine(setup, path, report)?,
         None => report.skipped(ROW, "engine", "as the CPU", "there is no such engine"),
     }
+    dynamic(report)?;
     let Some(folder) = &libraries.abi_libraries else {
         report.skipped(ROW, "other libraries", "clear errors", "no folder of them was given (--abi-libraries)");
         return Ok(());
@@ -116,6 +119,51 @@ fn engine(setup: &Setup, path: &Path, report: &mut Report) -> Result<(), Failure
         worst < 0.01,
     );
     contexts(&engine, report)?;
+    Ok(())
+}
+
+/// A network with open sizes, a byte for an input and outputs of five types: built here with two profiles, against the CPU.
+fn dynamic(report: &mut Report) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let (onnx, path) = (folder.path().join("dynamic.onnx"), folder.path().join("dynamic.engine"));
+    fs::write(&onnx, include_bytes!("dynamic.onnx"))?;
+    let profile = |text| build::parse_profile(text).map_err(|error| Failure::Broken(error.to_string()));
+    let profiles = vec![profile("images=1x3x32x32..2x3x64x64..4x3x96x96")?, profile("images=8x3x32x32")?];
+    let options = BuildOptions { profiles, ..BuildOptions::default() };
+    fs::write(&path, build::build(&onnx, options, &Monitor::new())?.plan)?;
+    let (here, there) = (EngineOptions::default(), EngineOptions::default());
+    let (engine, cpu) = (Engine::load(&path, &here)?, Engine::load(&onnx, &there)?);
+    let tensors: Vec<String> = engine.inputs().iter().chain(engine.outputs()).map(ToString::to_string).collect();
+    report.note(ROW, "open sizes", tensors.join(", "));
+    for shape in [[1, 3, 64, 64], [4, 3, 64, 64], [3, 3, 64, 64], [2, 3, 96, 32], [8, 3, 32, 32]] {
+        let shapes = BTreeMap::from([("images".to_owned(), shape.to_vec())]);
+        let (mut a, mut b) = (engine.session_with_shapes(&shapes)?, cpu.session_with_shapes(&shapes)?);
+        for session in [&mut a, &mut b] {
+            Noise::new(7).fill(session.input_mut(0).bytes());
+            session.run(Stream::Host)?;
+        }
+        let (mut off, mut elements, mut same_shapes) = (0, 0, true);
+        for index in 0..engine.outputs().len() {
+            let (a, b) = (a.output(index)?, b.output(index)?);
+            same_shapes &= a.shape() == b.shape();
+            elements += b.len();
+            off += a.to_f32().iter().zip(b.to_f32().iter()).filter(|(a, b)| (*a - *b).abs() > 2e-3).count();
+        }
+        let seen = format!("{off} of {elements} differ{}", if same_shapes { "" } else { ", other shapes" });
+        // Where two channels are as good as equal, the best of them may be the other.
+        let pass = same_shapes && off * 1000 <= elements;
+        report.figure(ROW, &format!("u8 in, 5 types out, {shape:?}"), "as the CPU", seen, pass);
+    }
+    let shapes = BTreeMap::from([("images".to_owned(), vec![5, 3, 64, 64])]);
+    let said = engine.session_with_shapes(&shapes).and_then(|mut session| session.run(Stream::Host)).err();
+    let said = said.map_or_else(|| "it ran".to_owned(), |error| error.to_string());
+    report.figure(
+        ROW,
+        "a shape beyond the profiles",
+        "a sentence with the limits",
+        &said,
+        said.contains("[4, 3, 96, 96]"),
+    );
     Ok(())
 }
 

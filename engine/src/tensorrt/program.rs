@@ -1,7 +1,7 @@
 //! Engines as the backend of sessions: tensors in host memory, copied to the GPU and back around each run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
@@ -47,7 +47,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     let metadata = if metadata.is_empty() { sidecar_metadata(path) } else { metadata };
     let description = format!("{} on {}", library.description(), device.facts().label());
     Ok(Loaded {
-        program: Box::new(TensorRtProgram { engine }),
+        program: Box::new(TensorRtProgram { engine, path: path.to_owned() }),
         backend: Backend::TensorRt,
         description,
         file,
@@ -255,6 +255,7 @@ fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> Result<(), E
 /// An engine as sessions see it.
 struct TensorRtProgram {
     engine: Arc<TrtEngine>,
+    path: PathBuf,
 }
 
 impl Program for TensorRtProgram {
@@ -274,6 +275,7 @@ impl Program for TensorRtProgram {
             outputs: names(Direction::Output).map(Place::new).collect(),
             profile: 0,
             has_run: false,
+            path: self.path.clone(),
             context,
             stream,
         }))
@@ -288,6 +290,8 @@ struct TensorRtContext {
     outputs: Vec<Place>,
     profile: usize,
     has_run: bool,
+    /// The engine's file, for messages.
+    path: PathBuf,
     stream: CudaStream,
 }
 
@@ -352,11 +356,17 @@ impl TensorRtContext {
         if allows(self.profile) {
             return Ok(());
         }
-        // Where none does, TensorRT's own words about the first refused shape are the error.
         if let Some(profile) = (0..engine.profiles()).find(|profile| allows(*profile)) {
             self.context.set_profile(profile, &self.stream)?;
             self.profile = profile;
+            return Ok(());
         }
+        for (place, input) in self.inputs.iter().zip(inputs) {
+            if let Some(tensor) = engine.tensor(&place.name) {
+                check_shape(&self.path, tensor, input.shape())?;
+            }
+        }
+        // Each is within some profile and all are within none: TensorRT names the one that it refuses.
         Ok(())
     }
 }
