@@ -1,7 +1,6 @@
-// What a kernel needs of CUDA, in C++: threads one after the other, memory checked.
+// What a kernel needs of CUDA, in C++: numbers, and memory that is checked. together.hpp has the threads.
 //
-// A kernel compiled with this does what it does on a GPU, down to the rounding, as long as its threads do not talk to each
-// other. Every access is checked as compute-sanitizer would: within memory that the test has given, and aligned.
+// A kernel compiled with this does what it does on a GPU, down to the rounding. Every access is checked as compute-sanitizer would: within memory that the test has given, and aligned.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,12 +11,6 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __shared__ static
-#define SHARED_BYTES 2048
-// Every thread does all that its warp would share: there is nobody to wait for.
-#define FIRST_LANE 0
-#define LANE_STEP 1
-inline void __syncwarp() {}
 
 struct Index {
     unsigned x = 0, y = 0, z = 0;
@@ -61,21 +54,6 @@ inline T read(unsigned long long address) {
     }
     std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
     return value;
-}
-
-// Shared memory is the one block that the kernel has asked an address of.
-static Range shared_memory;
-
-inline unsigned long long address_of(const void* shared) {
-    uint64_t address = reinterpret_cast<uint64_t>(shared);
-    shared_memory = {address, address + SHARED_BYTES, nullptr};
-    return address;
-}
-
-template <class T>
-inline T read_anywhere(unsigned long long address) {
-    if (address < shared_memory.start || address + sizeof(T) > shared_memory.end) return read<T>(address);
-    return *reinterpret_cast<const T*>(address);
 }
 
 template <class T>
@@ -134,15 +112,4 @@ void forget_memory() {
 }
 void allow(uint64_t start, uint64_t bytes, uint8_t* writes) { ranges.push_back({start, start + bytes, writes}); }
 uint64_t fault_count() { return faults; }
-}
-
-// Runs `thread` for every thread of a launch.
-template <class Thread>
-inline void launch(unsigned blocks_x, unsigned blocks_y, unsigned threads, Thread thread) {
-    blockDim = {threads, 1, 1};
-    for (blockIdx.y = 0; blockIdx.y < blocks_y; ++blockIdx.y) {
-        for (blockIdx.x = 0; blockIdx.x < blocks_x; ++blockIdx.x) {
-            for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) thread();
-        }
-    }
 }

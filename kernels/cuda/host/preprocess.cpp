@@ -1,8 +1,11 @@
 // The preprocess kernel for the processor: kernels/src/preprocess/cuda/twin.rs compiles, runs and compares it.
-#include "device.hpp"
+#include "together.hpp"
 
 #include "../preprocess.cu"
 
-extern "C" void preprocess_on_host(const Job* job, unsigned blocks, unsigned frames, unsigned threads) {
-    launch(blocks, frames, threads, [&] { preprocess(*job); });
+static const Job* argument;
+
+extern "C" void preprocess_on_host(const Job* job, unsigned blocks, unsigned frames, bool last_first) {
+    argument = job;
+    launch_together(blocks, frames, THREADS, last_first, [] { preprocess(*argument); });
 }

@@ -11,7 +11,7 @@ use libloading::Library;
 
 use super::super::simd::Isa;
 use super::super::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use super::job::{Frame, Job, Planes, THREADS};
+use super::job::{Frame, Job, Planes};
 use super::tables;
 use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
@@ -23,7 +23,7 @@ use crate::tensor::{DType, TensorMut, TensorRef};
 /// The kernel as a library of this process. Its memory table is global: one test uses it.
 struct HostKernel(Library);
 
-type Run = unsafe extern "C" fn(*const Job, u32, u32, u32);
+type Run = unsafe extern "C" fn(*const Job, u32, u32, bool);
 
 impl HostKernel {
     fn compile() -> Self {
@@ -58,14 +58,15 @@ impl HostKernel {
         address
     }
 
-    /// Runs the kernel over all that was allowed since the last run; returns how many accesses were out of it.
-    fn run(&self, job: &Job, frames: u32) -> u64 {
+    /// Runs the kernel over all that was allowed since the last run, its threads first to last or last to first; returns how
+    /// many accesses were out of it.
+    fn run(&self, job: &Job, frames: u32, last_first: bool) -> u64 {
         let run: Run = self.symbol(c"preprocess_on_host");
         let faults: unsafe extern "C" fn() -> u64 = self.symbol(c"fault_count");
         let forget: unsafe extern "C" fn() = self.symbol(c"forget_memory");
         // SAFETY: `job` outlives the call; every access of the kernel is checked against what was allowed, which lives.
         unsafe {
-            run(job, job.blocks(), frames, THREADS);
+            run(job, job.blocks(), frames, last_first);
             let count = faults();
             forget();
             count
@@ -132,11 +133,15 @@ impl Picture {
 
 fn spec(random: &mut Random, fit: Fit, dtype: DType, layout: TensorLayout, sampling: Sampling) -> PreprocessSpec {
     let plain = random.below(2) == 0;
-    // Every fourth is a multiple of 4 wide and so stored in whole groups.
-    let width = if random.below(2) == 0 { 4 * (1 + random.below(12)) } else { 1 + random.below(50) };
+    // Some stored in whole groups, some wide enough for several warps.
+    let width = match random.below(8) {
+        0 => 16 * (1 + random.below(20)),
+        1..4 => 4 * (1 + random.below(12)),
+        _ => 1 + random.below(50),
+    };
     PreprocessSpec {
         width: width as u32,
-        height: 1 + random.below(50) as u32,
+        height: 1 + random.below(if width > 50 { 8 } else { 40 }) as u32,
         fit,
         sampling,
         pad: random.below(256) as f32,
@@ -157,10 +162,12 @@ fn spec(random: &mut Random, fit: Fit, dtype: DType, layout: TensorLayout, sampl
 /// Sizes with whole scales (one tap), odd and even, upscales, slivers.
 fn size(random: &mut Random, spec: &PreprocessSpec) -> (u32, u32) {
     let any = |random: &mut Random| 1 + random.below(90) as u32;
-    match random.below(4) {
+    match random.below(5) {
         0 => (spec.width * 3, spec.height * 3),
         1 => (spec.width * random.one(&[1, 2]), any(random)),
-        2 => (any(random), 1 + random.below(3) as u32),
+        // More of a row than a warp has room for.
+        2 => (spec.width * random.one(&[5, 17]), any(random)),
+        3 => (any(random), 1 + random.below(3) as u32),
         _ => (any(random), any(random)),
     }
 }
@@ -211,7 +218,7 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture
     let mut writes = vec![0; size];
     let address = DeviceAddress(kernel.allow(out, Some(&mut writes)));
     let job = Job::new(spec).at(address, DeviceAddress(described.as_ptr() as u64));
-    let faults = kernel.run(&job, pictures.len() as u32);
+    let faults = kernel.run(&job, pictures.len() as u32, spec.height.is_multiple_of(2));
     assert_eq!(faults, 0, "accesses outside of the frame, the tables or the tensor: {spec:?}");
     assert!(writes.iter().all(|&count| count == 1), "every byte is written once: {spec:?}");
     out.to_vec()
