@@ -241,7 +241,7 @@ fn times(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
         let rows = if case.outputs[0].1[2] > 1000 { 8400 } else { 3549 };
         let one_in = (rows * case.classes / passing) as u64;
         let mut noise = Noise::new(5);
-        let value = || if noise.number() % one_in == 0 { 0.9 } else { 0.05 };
+        let value = || if noise.number().is_multiple_of(one_in) { 0.9 } else { 0.05 };
         let outputs = Outputs::new(device, &case, dtype, value)?;
         let mut head = head_of(&case, &outputs)?;
         let mut filter = filter_of(device, &case, head.as_ref(), &outputs)?;
