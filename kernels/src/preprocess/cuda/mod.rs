@@ -39,8 +39,8 @@ pub struct CudaPreprocessor {
     pinned: Memory,
     /// Descriptions of the batch's frames, written by the host.
     described: UnifiedBuffer,
-    /// Their copy in the GPU's memory; an integrated GPU reads them in place.
-    descriptions: Option<DeviceBuffer>,
+    /// Their copy in the GPU's memory: every warp reads its frame's, and pinned memory is not cached on all GPUs.
+    descriptions: DeviceBuffer,
     mappings: Vec<Mapping>,
     sizes: Sizes,
     staging: UnifiedBuffer,
@@ -53,14 +53,13 @@ impl CudaPreprocessor {
         spec.check()?;
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
         let bytes = max_batch * FRAME_BYTES;
-        let descriptions = if device.facts().integrated { None } else { Some(DeviceBuffer::new(device, bytes)?) };
         Ok(Self {
             spec: spec.clone(),
             kernel: Kernel::of(device)?,
             job: Job::new(spec),
             max_batch,
             described: pinned.allocate(bytes)?,
-            descriptions,
+            descriptions: DeviceBuffer::new(device, bytes)?,
             mappings: Vec::with_capacity(max_batch),
             sizes: Sizes::new(spec, device, max_batch.max(KEPT_SIZES))?,
             staging: pinned.allocate(0)?,
@@ -121,7 +120,7 @@ impl CudaPreprocessor {
 
     /// Queues the run of `frames` frames into the tensor at `out`, frame after frame; returns without waiting.
     ///
-    /// A copy of 200 bytes a frame (none on an integrated GPU) and one launch. Reads of each frame the rows and columns
+    /// A copy of 200 bytes a frame and one launch. Reads of each frame the rows and columns
     /// that are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB.
     ///
     /// # Safety
@@ -133,17 +132,10 @@ impl CudaPreprocessor {
             return Ok(());
         }
         let frames = frames.min(self.max_batch);
-        let described = match &self.descriptions {
-            Some(copy) => {
-                let bytes = &self.described.as_slice()[..frames * FRAME_BYTES];
-                // SAFETY: `copy` has room for `max_batch` descriptions; both stay as they are (the caller's promise).
-                unsafe { stream.copy_to_device(bytes, copy.address()) }?;
-                copy.address()
-            }
-            // Mapped memory has an address.
-            None => self.described.device_address().unwrap_or_default(),
-        };
-        let mut job = self.job.at(out, described);
+        let bytes = &self.described.as_slice()[..frames * FRAME_BYTES];
+        // SAFETY: the copy has room for `max_batch` descriptions; both stay as they are (the caller's promise).
+        unsafe { stream.copy_to_device(bytes, self.descriptions.address()) }?;
+        let mut job = self.job.at(out, self.descriptions.address());
         let mut arguments = [(&raw mut job).cast::<c_void>()];
         // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which live in `self`, and the
         // frames; it writes `frames` tensors from `out` on. All of that stays (the caller's promise).
