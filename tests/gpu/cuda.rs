@@ -144,6 +144,7 @@ pub fn run(setup: &Setup, report: &mut Report, fault: bool) -> Result<(), Failur
     registered(&kit, report)?;
     events(&kit, report)?;
     graphs(&kit, report)?;
+    across_graphs(&kit, report)?;
     modules(&kit, report)?;
     flat(&kit, report)?;
     sticky(report)
@@ -296,6 +297,43 @@ fn graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let told = matches!(&refused, Some(error) if !error.is_sticky()) && own.err() == Some(own_error());
     let seen = refused.map_or_else(|| "no error".to_owned(), |error| error.to_string());
     report.figure(ROW, "an allocation within a recording", "an error, the stream usable", seen, told && usable);
+    Ok(())
+}
+
+/// A graph on one stream waits for an event inside a graph on another, at every launch anew.
+fn across_graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
+    let other = CudaStream::new(&kit.device)?;
+    let (middle, end) = (Event::new(&kit.device)?, Event::new(&kit.device)?);
+    let there = DeviceBuffer::new(&kit.device, BYTES)?;
+    let (mut first, ()) = kit.stream.capture(|stream| {
+        kit.spin(stream, SLOW_NS / 4)?;
+        middle.record_external(stream)
+    })?;
+    let (mut second, ()) = other.capture(|stream| {
+        stream.wait_external(&middle)?;
+        kit.add_one(stream, there.address(), there.address())?;
+        end.record_external(stream)
+    })?;
+    let mut shortest = Duration::MAX;
+    for _ in 0..3 {
+        let launched = Instant::now();
+        // SAFETY: events and buffer live until both streams were waited for, below.
+        unsafe { first.launch(&kit.stream) }?;
+        // SAFETY: as above.
+        unsafe { second.launch(&other) }?;
+        end.wait()?;
+        shortest = shortest.min(launched.elapsed());
+        other.synchronize()?;
+        kit.stream.synchronize()?;
+    }
+    let held = shortest >= Duration::from_nanos(SLOW_NS / 5);
+    report.figure(
+        ROW,
+        "a graph that waits for an event in another",
+        ">= 20 ms of its 25",
+        format!("{shortest:?}"),
+        held,
+    );
     Ok(())
 }
 

@@ -1,11 +1,15 @@
 //! A GPU, its primary context and the facts about it.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_uint};
 use std::fmt;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::driver::{Driver, Handle, Ordinal, flags};
+use cudarc::driver::sys::{CUcontext, CUdevice};
+
+use super::driver::{Driver, flags};
 use super::error::{CudaError, DeviceError};
 
 /// The primary context of one GPU: the one that CUDA's runtime API, and so TensorRT, uses too.
@@ -13,9 +17,16 @@ use super::error::{CudaError, DeviceError};
 /// Made with blocking synchronisation, so that a waiting thread sleeps. Everything made on a device holds it alive.
 pub struct Device {
     pub(super) driver: &'static Driver,
-    ordinal: Ordinal,
-    context: Handle,
+    ordinal: CUdevice,
+    context: CUcontext,
+    /// Different for every device that was ever opened.
+    number: u64,
     facts: DeviceFacts,
+}
+
+thread_local! {
+    /// The device whose context this thread made current last; 0 before any.
+    static BOUND: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What does not change while the driver is loaded.
@@ -113,7 +124,9 @@ impl Device {
         let mut context = ptr::null_mut();
         // SAFETY: `context` outlives the call; released once, in `drop`.
         unsafe { driver.primary_retain(&mut context, ordinal) }?;
-        let device = Self { driver, ordinal, context, facts };
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let device = Self { driver, ordinal, context, number, facts };
         device.bind()?;
         Ok(device)
     }
@@ -123,10 +136,16 @@ impl Device {
         &self.facts
     }
 
-    /// Makes the context current on the calling thread. Everything made on this device does so itself.
+    /// Makes the context current on the calling thread. Everything made on this device does so itself, so it is cheap where it
+    /// is current already: no other part of visiond changes a thread's context, and TensorRT stays in the primary one.
     pub fn bind(&self) -> Result<(), CudaError> {
+        if BOUND.get() == self.number {
+            return Ok(());
+        }
         // SAFETY: `context` is retained until `self` is dropped.
-        unsafe { self.driver.set_current(self.context) }
+        unsafe { self.driver.set_current(self.context) }?;
+        BOUND.set(self.number);
+        Ok(())
     }
 
     /// Memory that is free now; on an integrated GPU the machine's available memory, which counts what the kernel would
@@ -160,7 +179,7 @@ impl Drop for Device {
     }
 }
 
-fn read_facts(driver: &Driver, index: u32, ordinal: Ordinal) -> Result<DeviceFacts, CudaError> {
+fn read_facts(driver: &Driver, index: u32, ordinal: CUdevice) -> Result<DeviceFacts, CudaError> {
     let attribute = |which: c_uint| -> Result<u32, CudaError> {
         let mut value = 0;
         // SAFETY: `value` outlives the call.
@@ -179,22 +198,19 @@ fn read_facts(driver: &Driver, index: u32, ordinal: Ordinal) -> Result<DeviceFac
         index,
         // SAFETY: zeroed before the call and so ended by a NUL whatever the driver wrote short of the last byte.
         name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
-        sm: (
-            attribute(flags::ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(flags::ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        ),
-        integrated: attribute(flags::ATTRIBUTE_INTEGRATED)? != 0,
+        sm: (attribute(flags::SM_MAJOR)?, attribute(flags::SM_MINOR)?),
+        integrated: attribute(flags::INTEGRATED)? != 0,
         memory_bytes: memory_bytes as u64,
         driver_version: driver.version()?.max(0).unsigned_abs(),
-        multiprocessors: attribute(flags::ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        l2_bytes: u64::from(hint(flags::ATTRIBUTE_L2_CACHE_SIZE)),
-        memory_clock_khz: hint(flags::ATTRIBUTE_MEMORY_CLOCK_RATE),
-        memory_bus_bits: hint(flags::ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
-        can_map_host_memory: attribute(flags::ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
-        managed_memory: attribute(flags::ATTRIBUTE_MANAGED_MEMORY)? != 0,
-        concurrent_managed_access: attribute(flags::ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)? != 0,
-        host_register_supported: hint(flags::ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0,
-        can_use_host_pointer_for_registered_mem: hint(flags::ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0,
+        multiprocessors: attribute(flags::MULTIPROCESSOR_COUNT)?,
+        l2_bytes: u64::from(hint(flags::L2_CACHE_SIZE)),
+        memory_clock_khz: hint(flags::MEMORY_CLOCK_RATE),
+        memory_bus_bits: hint(flags::MEMORY_BUS_WIDTH),
+        can_map_host_memory: attribute(flags::CAN_MAP_HOST_MEMORY)? != 0,
+        managed_memory: attribute(flags::MANAGED_MEMORY)? != 0,
+        concurrent_managed_access: attribute(flags::CONCURRENT_MANAGED_ACCESS)? != 0,
+        host_register_supported: hint(flags::HOST_REGISTER_SUPPORTED) != 0,
+        can_use_host_pointer_for_registered_mem: hint(flags::HOST_POINTER_FOR_REGISTERED_MEM) != 0,
     })
 }
 

@@ -1,12 +1,16 @@
 //! libcuda.so.1: the functions we call, looked up by name when first needed.
 //!
-//! A table of our own rather than a binding crate's: results stay plain numbers, because a newer driver returns some that
-//! no enum of today knows, and a missing symbol is an error instead of a panic. Signatures and values are those of
-//! CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
+//! A table of our own rather than cudarc's functions: results stay plain numbers, because a newer driver returns some that
+//! no enum of today knows, and a missing symbol is an error instead of a panic. Handles, flags and results are cudarc's,
+//! generated from CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
 use std::sync::OnceLock;
+
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+};
 
 use super::error::{CudaError, DeviceError, code};
 
@@ -16,42 +20,42 @@ const LIBRARY: &str = "libcuda.so.1";
 /// CUDA 11.4, as `cuDriverGetVersion` writes it.
 const OLDEST_VERSION: c_int = 11_040;
 
-/// `CUdevice`.
-pub(super) type Ordinal = c_int;
-/// `CUdeviceptr`.
-pub(super) type Address = c_ulonglong;
-/// Every handle: `CUcontext`, `CUstream`, `CUevent`, `CUgraph`, `CUgraphExec`, `CUmodule`, `CUfunction`.
-pub(super) type Handle = *mut c_void;
-
-/// Flags and attributes, as cuda.h numbers them.
-#[allow(missing_docs)]
+/// Flags, attributes and options of cuda.h, as the numbers that the functions take.
 pub(super) mod flags {
-    pub const CTX_SCHED_BLOCKING_SYNC: u32 = 4;
-    pub const STREAM_NON_BLOCKING: u32 = 1;
-    pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: u32 = 1;
-    pub const EVENT_BLOCKING_SYNC: u32 = 1;
-    pub const EVENT_RECORD_EXTERNAL: u32 = 1;
-    pub const MEMHOSTALLOC_PORTABLE: u32 = 1;
-    pub const MEMHOSTALLOC_DEVICEMAP: u32 = 2;
-    pub const MEMHOSTREGISTER_PORTABLE: u32 = 1;
-    pub const MEMHOSTREGISTER_DEVICEMAP: u32 = 2;
-    pub const MEM_ATTACH_GLOBAL: u32 = 1;
-    pub const MEM_ATTACH_HOST: u32 = 2;
-    pub const MEM_ATTACH_SINGLE: u32 = 4;
-    pub const ATTRIBUTE_MULTIPROCESSOR_COUNT: u32 = 16;
-    pub const ATTRIBUTE_INTEGRATED: u32 = 18;
-    pub const ATTRIBUTE_CAN_MAP_HOST_MEMORY: u32 = 19;
-    pub const ATTRIBUTE_MEMORY_CLOCK_RATE: u32 = 36;
-    pub const ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: u32 = 37;
-    pub const ATTRIBUTE_L2_CACHE_SIZE: u32 = 38;
-    pub const ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: u32 = 75;
-    pub const ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: u32 = 76;
-    pub const ATTRIBUTE_MANAGED_MEMORY: u32 = 83;
-    pub const ATTRIBUTE_CONCURRENT_MANAGED_ACCESS: u32 = 89;
-    pub const ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: u32 = 91;
-    pub const ATTRIBUTE_HOST_REGISTER_SUPPORTED: u32 = 99;
-    pub const JIT_ERROR_LOG_BUFFER: u32 = 5;
-    pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
+    use cudarc::driver::sys;
+
+    pub const CTX_SCHED_BLOCKING_SYNC: u32 = sys::CUctx_flags_enum::CU_CTX_SCHED_BLOCKING_SYNC as u32;
+    pub const STREAM_NON_BLOCKING: u32 = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+    pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: u32 =
+        sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
+    pub const EVENT_BLOCKING_SYNC: u32 = sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
+    pub const EVENT_RECORD_EXTERNAL: u32 = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
+    pub const EVENT_WAIT_EXTERNAL: u32 = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_EXTERNAL as u32;
+    pub const MEM_ATTACH_GLOBAL: u32 = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL as u32;
+    pub const MEM_ATTACH_HOST: u32 = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_HOST as u32;
+    pub const MEM_ATTACH_SINGLE: u32 = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_SINGLE as u32;
+    pub const MULTIPROCESSOR_COUNT: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as u32;
+    pub const INTEGRATED: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_INTEGRATED as u32;
+    pub const CAN_MAP_HOST_MEMORY: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY as u32;
+    pub const MEMORY_CLOCK_RATE: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE as u32;
+    pub const MEMORY_BUS_WIDTH: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH as u32;
+    pub const L2_CACHE_SIZE: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE as u32;
+    pub const SM_MAJOR: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as u32;
+    pub const SM_MINOR: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as u32;
+    pub const MANAGED_MEMORY: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY as u32;
+    pub const CONCURRENT_MANAGED_ACCESS: u32 =
+        sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS as u32;
+    pub const HOST_POINTER_FOR_REGISTERED_MEM: u32 =
+        sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM as u32;
+    pub const HOST_REGISTER_SUPPORTED: u32 =
+        sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED as u32;
+    pub const JIT_ERROR_LOG_BUFFER: u32 = sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER as u32;
+    pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: u32 = sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32;
+    pub use sys::{
+        CU_MEMHOSTALLOC_DEVICEMAP as MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE as MEMHOSTALLOC_PORTABLE,
+        CU_MEMHOSTREGISTER_DEVICEMAP as MEMHOSTREGISTER_DEVICEMAP,
+        CU_MEMHOSTREGISTER_PORTABLE as MEMHOSTREGISTER_PORTABLE,
+    };
 }
 
 /// Declares the table: a field a function, loaded by name, and a method that turns its result into a [`CudaError`].
@@ -96,53 +100,53 @@ driver! {
     init = cuInit(flags: c_uint);
     driver_version = cuDriverGetVersion(version: *mut c_int);
     device_count = cuDeviceGetCount(count: *mut c_int);
-    device_get = cuDeviceGet(device: *mut Ordinal, index: c_int);
-    device_name = cuDeviceGetName(name: *mut c_char, len: c_int, device: Ordinal);
-    device_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: Ordinal);
-    device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: Ordinal);
-    primary_flags = cuDevicePrimaryCtxSetFlags_v2(device: Ordinal, flags: c_uint);
-    primary_retain = cuDevicePrimaryCtxRetain(context: *mut Handle, device: Ordinal);
-    primary_release = cuDevicePrimaryCtxRelease_v2(device: Ordinal);
-    set_current = cuCtxSetCurrent(context: Handle);
+    device_get = cuDeviceGet(device: *mut CUdevice, index: c_int);
+    device_name = cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice);
+    device_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice);
+    device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
+    primary_flags = cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint);
+    primary_retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+    primary_release = cuDevicePrimaryCtxRelease_v2(device: CUdevice);
+    set_current = cuCtxSetCurrent(context: CUcontext);
     memory_info = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
-    alloc = cuMemAlloc_v2(address: *mut Address, bytes: usize);
-    alloc_managed = cuMemAllocManaged(address: *mut Address, bytes: usize, flags: c_uint);
-    free = cuMemFree_v2(address: Address);
+    alloc = cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
+    alloc_managed = cuMemAllocManaged(address: *mut CUdeviceptr, bytes: usize, flags: c_uint);
+    free = cuMemFree_v2(address: CUdeviceptr);
     alloc_host = cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, flags: c_uint);
     free_host = cuMemFreeHost(start: *mut c_void);
-    host_address = cuMemHostGetDevicePointer_v2(address: *mut Address, start: *mut c_void, flags: c_uint);
+    host_address = cuMemHostGetDevicePointer_v2(address: *mut CUdeviceptr, start: *mut c_void, flags: c_uint);
     register = cuMemHostRegister_v2(start: *mut c_void, bytes: usize, flags: c_uint);
     unregister = cuMemHostUnregister(start: *mut c_void);
-    copy_to_device = cuMemcpyHtoDAsync_v2(to: Address, from: *const c_void, bytes: usize, stream: Handle);
-    copy_to_host = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: Address, bytes: usize, stream: Handle);
-    copy_on_device = cuMemcpyDtoDAsync_v2(to: Address, from: Address, bytes: usize, stream: Handle);
-    fill = cuMemsetD8Async(to: Address, value: u8, bytes: usize, stream: Handle);
-    stream_create = cuStreamCreate(stream: *mut Handle, flags: c_uint);
-    stream_destroy = cuStreamDestroy_v2(stream: Handle);
-    stream_synchronize = cuStreamSynchronize(stream: Handle);
-    stream_wait_event = cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint);
-    stream_attach = cuStreamAttachMemAsync(stream: Handle, address: Address, bytes: usize, flags: c_uint);
-    capture_begin = cuStreamBeginCapture_v2(stream: Handle, mode: c_uint);
-    capture_end = cuStreamEndCapture(stream: Handle, graph: *mut Handle);
-    graph_instantiate = cuGraphInstantiateWithFlags(runnable: *mut Handle, graph: Handle, flags: c_ulonglong);
-    graph_destroy = cuGraphDestroy(graph: Handle);
-    graph_runnable_destroy = cuGraphExecDestroy(runnable: Handle);
-    graph_launch = cuGraphLaunch(runnable: Handle, stream: Handle);
-    event_create = cuEventCreate(event: *mut Handle, flags: c_uint);
-    event_destroy = cuEventDestroy_v2(event: Handle);
-    event_record = cuEventRecord(event: Handle, stream: Handle);
-    event_record_with_flags = cuEventRecordWithFlags(event: Handle, stream: Handle, flags: c_uint);
-    event_synchronize = cuEventSynchronize(event: Handle);
-    event_query = cuEventQuery(event: Handle);
-    event_elapsed = cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle);
+    copy_to_device = cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+    copy_to_host = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    copy_on_device = cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+    fill = cuMemsetD8Async(to: CUdeviceptr, value: u8, bytes: usize, stream: CUstream);
+    stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    stream_destroy = cuStreamDestroy_v2(stream: CUstream);
+    stream_synchronize = cuStreamSynchronize(stream: CUstream);
+    stream_wait_event = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+    stream_attach = cuStreamAttachMemAsync(stream: CUstream, address: CUdeviceptr, bytes: usize, flags: c_uint);
+    capture_begin = cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint);
+    capture_end = cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+    graph_instantiate = cuGraphInstantiateWithFlags(runnable: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong);
+    graph_destroy = cuGraphDestroy(graph: CUgraph);
+    graph_runnable_destroy = cuGraphExecDestroy(runnable: CUgraphExec);
+    graph_launch = cuGraphLaunch(runnable: CUgraphExec, stream: CUstream);
+    event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
+    event_destroy = cuEventDestroy_v2(event: CUevent);
+    event_record = cuEventRecord(event: CUevent, stream: CUstream);
+    event_record_with_flags = cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: c_uint);
+    event_synchronize = cuEventSynchronize(event: CUevent);
+    event_query = cuEventQuery(event: CUevent);
+    event_elapsed = cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
     module_load = cuModuleLoadDataEx(
-        module: *mut Handle, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void
     );
-    module_unload = cuModuleUnload(module: Handle);
-    module_function = cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char);
+    module_unload = cuModuleUnload(module: CUmodule);
+    module_function = cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     launch = cuLaunchKernel(
-        function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
-        block_z: c_uint, shared_bytes: c_uint, stream: Handle, arguments: *mut *mut c_void, extra: *mut *mut c_void
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared_bytes: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void
     );
 }
 

@@ -39,28 +39,31 @@ impl CudaError {
 
 /// Results of cuda.h that mean something to us.
 pub(super) mod code {
-    pub const OUT_OF_MEMORY: u32 = 2;
-    pub const STUB_LIBRARY: u32 = 34;
-    pub const NO_DEVICE: u32 = 100;
-    pub const NO_BINARY_FOR_GPU: u32 = 209;
-    pub const ECC_UNCORRECTABLE: u32 = 214;
-    pub const INVALID_PTX: u32 = 218;
-    pub const NVLINK_UNCORRECTABLE: u32 = 220;
-    pub const JIT_COMPILER_NOT_FOUND: u32 = 221;
-    pub const UNSUPPORTED_PTX_VERSION: u32 = 222;
+    use cudarc::driver::sys::CUresult;
+
+    pub const OUT_OF_MEMORY: u32 = CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
+    pub const STUB_LIBRARY: u32 = CUresult::CUDA_ERROR_STUB_LIBRARY as u32;
+    pub const NO_DEVICE: u32 = CUresult::CUDA_ERROR_NO_DEVICE as u32;
+    pub const NO_BINARY_FOR_GPU: u32 = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32;
+    pub const ECC_UNCORRECTABLE: u32 = CUresult::CUDA_ERROR_ECC_UNCORRECTABLE as u32;
+    pub const INVALID_PTX: u32 = CUresult::CUDA_ERROR_INVALID_PTX as u32;
+    pub const NVLINK_UNCORRECTABLE: u32 = CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE as u32;
+    pub const JIT_COMPILER_NOT_FOUND: u32 = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND as u32;
+    pub const UNSUPPORTED_PTX_VERSION: u32 = CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as u32;
+    pub const NOT_READY: u32 = CUresult::CUDA_ERROR_NOT_READY as u32;
+    pub const ILLEGAL_ADDRESS: u32 = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as u32;
+    pub const LAUNCH_TIMEOUT: u32 = CUresult::CUDA_ERROR_LAUNCH_TIMEOUT as u32;
+    pub const CONTEXT_IS_DESTROYED: u32 = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED as u32;
+    pub const ASSERT: u32 = CUresult::CUDA_ERROR_ASSERT as u32;
+    pub const HARDWARE_STACK_ERROR: u32 = CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR as u32;
+    pub const LAUNCH_FAILED: u32 = CUresult::CUDA_ERROR_LAUNCH_FAILED as u32;
+    pub const SYSTEM_DRIVER_MISMATCH: u32 = CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH as u32;
+    pub const UNKNOWN: u32 = CUresult::CUDA_ERROR_UNKNOWN as u32;
+    // Newer than the header that the others are from.
     pub const CONTAINED: u32 = 226;
-    pub const NOT_READY: u32 = 600;
-    pub const ILLEGAL_ADDRESS: u32 = 700;
-    pub const LAUNCH_TIMEOUT: u32 = 702;
-    pub const CONTEXT_IS_DESTROYED: u32 = 709;
-    pub const ASSERT: u32 = 710;
-    pub const HARDWARE_STACK_ERROR: u32 = 714;
-    pub const LAUNCH_FAILED: u32 = 719;
     pub const TENSOR_MEMORY_LEAK: u32 = 721;
-    pub const SYSTEM_DRIVER_MISMATCH: u32 = 803;
     pub const MPS_CLIENT_TERMINATED: u32 = 810;
     pub const EXTERNAL_DEVICE: u32 = 911;
-    pub const UNKNOWN: u32 = 999;
 }
 
 /// What to do about a result, where we know.

@@ -4,14 +4,16 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use super::driver::{Handle, flags};
+use cudarc::driver::sys::CUevent;
+
+use super::driver::flags;
 use super::error::code;
 use super::{CudaError, CudaStream, Device};
 
 /// A mark in a stream's work, to wait for (asleep) and to measure by.
 pub struct Event {
     device: Arc<Device>,
-    handle: Handle,
+    handle: CUevent,
 }
 
 // SAFETY: the driver allows an event on any thread and locks it.
@@ -33,7 +35,7 @@ impl Event {
     pub fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: both are alive and of this context.
-        unsafe { self.device.driver.event_record(self.handle, stream.raw()) }
+        unsafe { self.device.driver.event_record(self.handle, stream.handle()) }
     }
 
     /// As [`record`](Self::record), within a capture: every launch of the graph records the event, for whoever waits
@@ -43,7 +45,9 @@ impl Event {
     pub fn record_external(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
-        unsafe { self.device.driver.event_record_with_flags(self.handle, stream.raw(), flags::EVENT_RECORD_EXTERNAL) }
+        unsafe {
+            self.device.driver.event_record_with_flags(self.handle, stream.handle(), flags::EVENT_RECORD_EXTERNAL)
+        }
     }
 
     /// Waits, asleep, until the marked work is done.
@@ -73,7 +77,7 @@ impl Event {
         Ok(f64::from(milliseconds) * 1000.0)
     }
 
-    pub(super) fn raw(&self) -> Handle {
+    pub(super) fn handle(&self) -> CUevent {
         self.handle
     }
 }

@@ -4,13 +4,15 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use super::driver::{Handle, flags};
+use cudarc::driver::sys::{CUgraph, CUgraphExec};
+
+use super::driver::flags;
 use super::{CudaError, CudaStream, Device};
 
 /// Recorded work, ready to be launched: one call for what took many.
 pub struct Graph {
     device: Arc<Device>,
-    runnable: Handle,
+    runnable: CUgraphExec,
 }
 
 // SAFETY: a graph may be launched on any thread; `launch` takes `&mut self`, so never on two at once.
@@ -25,7 +27,7 @@ impl CudaStream {
         let device = self.device();
         device.bind()?;
         // SAFETY: the stream is alive; the context is current. `recording` ends the capture on every way out.
-        unsafe { device.driver.capture_begin(self.raw(), flags::STREAM_CAPTURE_MODE_THREAD_LOCAL) }?;
+        unsafe { device.driver.capture_begin(self.handle(), flags::STREAM_CAPTURE_MODE_THREAD_LOCAL) }?;
         let recording = Recording { stream: self, open: true };
         let out = body(self)?;
         let graph = recording.finish()?;
@@ -48,7 +50,7 @@ impl Graph {
     pub unsafe fn launch(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: graph and stream are alive and of this context; the rest is the caller's promise.
-        unsafe { self.device.driver.graph_launch(self.runnable, stream.raw()) }
+        unsafe { self.device.driver.graph_launch(self.runnable, stream.handle()) }
     }
 }
 
@@ -78,18 +80,18 @@ struct Recording<'a> {
 
 impl Recording<'_> {
     /// Ends the capture and hands out what was recorded, which the caller destroys.
-    fn finish(mut self) -> Result<Handle, CudaError> {
+    fn finish(mut self) -> Result<CUgraph, CudaError> {
         self.open = false;
         self.end()
     }
 
-    fn end(&self) -> Result<Handle, CudaError> {
+    fn end(&self) -> Result<CUgraph, CudaError> {
         let device = self.stream.device();
         device.bind()?;
         let mut graph = ptr::null_mut();
         // SAFETY: `graph` outlives the call; this thread began the capture on this stream. A capture that CUDA has
         // invalidated is ended by this call too, with an error and a null graph.
-        unsafe { device.driver.capture_end(self.stream.raw(), &mut graph) }?;
+        unsafe { device.driver.capture_end(self.stream.handle(), &mut graph) }?;
         Ok(graph)
     }
 }
@@ -106,7 +108,7 @@ impl Drop for Recording<'_> {
     }
 }
 
-fn destroy_template(device: &Device, graph: Handle) {
+fn destroy_template(device: &Device, graph: CUgraph) {
     if graph.is_null() {
         return;
     }

@@ -5,13 +5,15 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::driver::{Address, flags};
+use cudarc::driver::sys::CUdeviceptr;
+
+use super::driver::flags;
 use super::{CudaError, CudaStream, Device, DeviceAddress};
 
 /// Memory that only the GPU reaches.
 pub struct DeviceBuffer {
     device: Arc<Device>,
-    address: Address,
+    address: CUdeviceptr,
     len_bytes: usize,
 }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::driver::{Handle, flags};
+use cudarc::driver::sys::{CUfunction, CUmodule};
+
+use super::driver::flags;
 use super::{CudaError, CudaStream, Device, ModuleError};
 
 /// Room for what the driver's compiler has to say.
@@ -20,7 +22,7 @@ pub struct Module {
 /// The module proper; functions hold it too.
 struct Loaded {
     device: Arc<Device>,
-    handle: Handle,
+    handle: CUmodule,
     name: &'static str,
 }
 
@@ -33,7 +35,7 @@ unsafe impl Sync for Loaded {}
 #[derive(Clone)]
 pub struct Function {
     loaded: Arc<Loaded>,
-    handle: Handle,
+    handle: CUfunction,
 }
 
 // SAFETY: as the module's; the handle lives as long as it.
@@ -129,7 +131,7 @@ impl Function {
                 block[1],
                 block[2],
                 shared_bytes,
-                stream.raw(),
+                stream.handle(),
                 args.as_mut_ptr(),
                 ptr::null_mut(),
             )

@@ -5,13 +5,15 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use super::driver::{Handle, flags};
+use cudarc::driver::sys::CUstream;
+
+use super::driver::flags;
 use super::{CudaError, Device, DeviceAddress, Event};
 
 /// A queue of work: what is put on it runs in order, beside other streams. It does not wait for the legacy default stream.
 pub struct CudaStream {
     device: Arc<Device>,
-    handle: Handle,
+    handle: CUstream,
 }
 
 // SAFETY: the driver allows a stream on any thread and locks it.
@@ -36,6 +38,10 @@ impl CudaStream {
 
     /// The `CUstream`, which is CUDA runtime's `cudaStream_t` too.
     pub fn raw(&self) -> *mut c_void {
+        self.handle.cast()
+    }
+
+    pub(super) fn handle(&self) -> CUstream {
         self.handle
     }
 
@@ -50,7 +56,17 @@ impl CudaStream {
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: both are alive; the driver keeps what it needs of the event.
-        unsafe { self.device.driver.stream_wait_event(self.handle, event.raw(), 0) }
+        unsafe { self.device.driver.stream_wait_event(self.handle, event.handle(), 0) }
+    }
+
+    /// As [`wait`](Self::wait), within a capture: every launch of the graph waits for what `event` last recorded outside it, or in
+    /// another graph by [`Event::record_external`].
+    ///
+    /// The event must outlive the graph; [`Graph::launch`](super::Graph::launch) makes that the caller's promise.
+    pub fn wait_external(&self, event: &Event) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
+        unsafe { self.device.driver.stream_wait_event(self.handle, event.handle(), flags::EVENT_WAIT_EXTERNAL) }
     }
 
     /// Queues a copy from the host; returns without waiting where `from` is pinned memory.
