@@ -128,7 +128,7 @@ fn dynamic(report: &mut Report) -> Result<(), Failure> {
     let (onnx, path) = (folder.path().join("dynamic.onnx"), folder.path().join("dynamic.engine"));
     fs::write(&onnx, include_bytes!("dynamic.onnx"))?;
     let profile = |text| build::parse_profile(text).map_err(|error| Failure::Broken(error.to_string()));
-    let profiles = vec![profile("images=1x3x32x32..2x3x64x64..4x3x96x96")?, profile("images=8x3x32x32")?];
+    let profiles = vec![profile("images=1x3x32x32,2x3x64x64,4x3x96x96")?, profile("images=8x3x32x32")?];
     let options = BuildOptions { profiles, ..BuildOptions::default() };
     fs::write(&path, build::build(&onnx, options, &Monitor::new())?.plan)?;
     let (here, there) = (EngineOptions::default(), EngineOptions::default());

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use super::super::abi::runtime::Runtime;
 use super::super::abi::{Owned, call};
+use super::super::build::{self, BuildOptions, Monitor};
 use super::super::error::TensorRtError;
 use super::super::library::Library;
+use super::super::plan::PlanHeader;
 use super::super::recorder::{Recorder, Reported};
 use super::super::{engine, logger};
 
@@ -83,6 +85,37 @@ fn files_that_are_no_engines_are_refused_with_reasons() {
         }
         let first = reported(library, &garbage)[0].plain();
         assert!(first.contains("incompatible serialization version"), "{first}");
+    }
+}
+
+#[test]
+fn an_engine_is_built_without_a_gpu_and_refused_for_want_of_one() {
+    let onnx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/gpu/dynamic.onnx");
+    for library in rtx() {
+        let profiles = ["images=1x3x32x32,2x3x64x64,4x3x96x96", "images=8x3x32x32"];
+        let options = BuildOptions {
+            library: Some(library.path().to_owned()),
+            profiles: profiles.iter().map(|text| build::parse_profile(text).unwrap()).collect(),
+            ..BuildOptions::default()
+        };
+        let plan = build::build(&onnx, options, &Monitor::new()).unwrap().plan;
+        let header = PlanHeader::parse(&plan).unwrap();
+        assert_eq!(header.version(), library.version());
+        assert!(matches!(header, PlanHeader::Rtx { size_bytes, .. } if size_bytes == plan.len() as u64));
+        if has_gpu() {
+            continue;
+        }
+        // Built for no GPU in particular, which leaves Turing out.
+        assert_eq!(
+            (header.is_for((7, 5)), header.is_for((8, 9)), header.is_for((9, 0))),
+            (Some(false), Some(true), None)
+        );
+        let said = reported(library, &plan)[0].plain();
+        assert_eq!(
+            said,
+            "IRuntime::deserializeCudaEngine: Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient for \
+             CUDA runtime version)"
+        );
     }
 }
 
