@@ -58,6 +58,10 @@ pub struct Args {
     #[arg(long, help_heading = "Precision")]
     bf16: bool,
 
+    /// Let products of FP32 round their factors to 10 bits (TF32): faster from Orin and Ampere on, moves scores by some hundredths
+    #[arg(long, help_heading = "Precision")]
+    tf32: bool,
+
     /// Compute in 8-bit integers: a network with QuantizeLinear and DequantizeLinear, or with --calibrate
     #[arg(long, help_heading = "Precision")]
     int8: bool,
@@ -174,6 +178,7 @@ impl Args {
         let flags = [
             (self.fp16, "--fp16"),
             (self.bf16, "--bf16"),
+            (self.tf32, "--tf32"),
             (self.int8, "--int8"),
             (self.half_io, "--half-io"),
             (self.version_compatible, "--version-compatible"),
@@ -264,6 +269,7 @@ fn options(args: &Args, file: &OnnxFile, card: Option<&Card>) -> Result<BuildOpt
         half,
         rules: args.precision.clone(),
         half_io: args.half_io,
+        tf32: args.tf32,
         int8: args.int8,
         calibration,
         profiles,

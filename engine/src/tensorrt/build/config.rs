@@ -60,6 +60,12 @@ pub(super) fn apply(builder: Object<Builder>, config: Object<Config>, settings: 
             unsafe { call!(config, Config::SET_FLAG(number)) }?;
         }
     }
+    if !options.tf32
+        && let Some(number) = Flag::Tf32.number(config.abi().layout)
+    {
+        // SAFETY: the configuration lives; the flag is one of this layout.
+        unsafe { call!(config, Config::CLEAR_FLAG(number)) }?;
+    }
     // SAFETY: the configuration lives; the numbers of both enumerations are the same in every version.
     unsafe { call!(config, Config::SET_PROFILING_VERBOSITY(DETAILED)) }?;
     if let Some(bytes) = options.workspace_bytes {

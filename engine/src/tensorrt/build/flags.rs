@@ -9,6 +9,7 @@ pub(super) enum Flag {
     Bf16,
     Int8,
     GpuFallback,
+    Tf32,
     PreferPrecisionConstraints,
     DirectIo,
     VersionCompatible,
@@ -19,6 +20,9 @@ impl Flag {
     pub(super) const fn number(self, layout: Layout) -> Option<i32> {
         match (self, layout) {
             (Self::GpuFallback, _) => Some(3),
+            // The only one that is set from the start.
+            (Self::Tf32, Layout::V8) => Some(7),
+            (Self::Tf32, _) => Some(6),
             // From 11 on every network says its types itself.
             (Self::Fp16, Layout::V8 | Layout::V10) => Some(0),
             (Self::Int8, Layout::V8 | Layout::V10) => Some(1),

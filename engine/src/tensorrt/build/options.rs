@@ -22,6 +22,9 @@ pub struct BuildOptions {
     pub rules: Vec<Rule>,
     /// Whether inputs and outputs become half precision too.
     pub half_io: bool,
+    /// Whether products of 32-bit floats may round their factors to 10 bits (TF32): faster from Ampere on, and off unless
+    /// asked for, because it moves scores by some hundredths.
+    pub tf32: bool,
     /// Whether layers of 8-bit integers are wanted.
     pub int8: bool,
     /// How to find their ranges, where the network does not hold them.
