@@ -4,7 +4,8 @@
 // share of a row's scores, the best is found through shared memory, and most blocks end there. Of what passes, boxes and
 // points are decoded by as many threads as there are numbers. A block reserves room for all of its candidates at once.
 // The last block to finish tells the host how many there are and clears the counters for the next launch, so that a
-// launch is all that a frame needs.
+// launch is all that a frame needs. Candidates and finished blocks of a frame are counted in the two halves of one number:
+// its changes are seen in one order by all, so that no fence is needed.
 //
 // Every branch on `Filter` is the same for the whole launch. Operations and their order are those of the heads in Rust.
 #include "types.cuh"
@@ -23,6 +24,8 @@ INLINE float half_number(u16 bits) {
 
 #define THREADS 256
 #define TABLES 8
+#define STAGED 1024
+#define ONE_BLOCK (1ull << 32)
 #define NONE 0xffffffffu
 
 enum Number { F32, F16, U8, I8, I32, I64, BOOLEAN };
@@ -66,7 +69,7 @@ struct Filter {
     Table tables[TABLES];
     u64 results;      // Of each frame: the count, padded to 16 bytes; `capacity` records; their points.
     u64 frame_bytes;  // From one frame's results to the next one's.
-    u64 state;        // Of each frame a State, all 0 between launches.
+    u64 state;        // Of each frame the candidates so far and, from bit 32 on, the blocks; 0 between launches.
     u32 table_count;
     u32 capacity;
     u32 lanes;
@@ -97,11 +100,6 @@ struct Filter {
     u32 unused;
 };
 static_assert(sizeof(Table) == 256 && sizeof(Filter) == TABLES * 256 + 136, "as filter/argument.rs says");
-
-struct State {
-    u32 found;
-    u32 blocks_done;
-};
 
 struct alignas(16) Record {
     float box[4];
@@ -168,18 +166,18 @@ __noinline__ float exponential(float x) { return expf(x); }
 
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// The expected bin of logits that begin at `column`.
-INLINE float expected_bin(const Values& v, u32 frame, u32 row, u32 column, u32 bins) {
+// The expected bin of a distribution given as logits.
+INLINE float expected_bin(const float* logits, u32 bins) {
     float top = minus_infinity();
 #pragma unroll 1
     for (u32 bin = 0; bin < bins; ++bin) {
-        float logit = number(v, frame, row, column + bin);
+        float logit = logits[bin];
         top = logit > top ? logit : top;
     }
     float sum = 0.0f, weighted = 0.0f;
 #pragma unroll 1
     for (u32 bin = 0; bin < bins; ++bin) {
-        float weight = exponential(number(v, frame, row, column + bin) - top);
+        float weight = exponential(logits[bin] - top);
         sum += weight;
         weighted += weight * (float)bin;
     }
@@ -210,9 +208,8 @@ INLINE u32 class_of(const Filter& f, float label) {
     return class_id;
 }
 
-// Number `k` of what a box is made of.
+// Number `k` of what a box is made of; not of DISTANCES.
 INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32 k) {
-    if (f.box_code == DISTANCES) return expected_bin(t.boxes, frame, row, k * f.bins, f.bins) * t.stride;
     if (k >= 2 && (f.box_code == PEAK || f.box_code == FACE)) {
         return t.offsets.address == 0 ? 0.5f : number(t.offsets, frame, row, k - 2);
     }
@@ -308,6 +305,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     __shared__ u32 row_passes[THREADS];
     __shared__ float row_top[THREADS], row_sum[THREADS];
     __shared__ Candidate list[THREADS];
+    // Logits of a few candidates' distances.
+    __shared__ float staged[STAGED];
     __shared__ u32 any, listed, kept, base;
 
     u32 thread = threadIdx.x, frame = blockIdx.y;
@@ -449,15 +448,29 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
             candidate.slot = NONE;
         }
         __syncthreads();
+        u32 logits = 4 * f.bins;
+        for (u32 start = 0; f.box_code == DISTANCES && start < listed; start += STAGED / logits) {
+            u32 count = listed - start < STAGED / logits ? listed - start : STAGED / logits;
 #pragma unroll 1
-        for (u32 item = thread; item < listed * 4; item += THREADS) {
+            for (u32 item = thread; item < count * logits; item += THREADS) {
+                staged[item] = number(t.boxes, frame, list[start + item / logits].row, item % logits);
+            }
+            __syncthreads();
+            for (u32 item = thread; item < count * 4; item += THREADS) {
+                float distance = expected_bin(staged + item * f.bins, f.bins) * t.stride;
+                list[start + item / 4].numbers[item % 4] = distance;
+            }
+            __syncthreads();
+        }
+#pragma unroll 1
+        for (u32 item = thread; f.box_code != DISTANCES && item < listed * 4; item += THREADS) {
             list[item / 4].numbers[item % 4] = box_number(f, t, frame, list[item / 4].row, item % 4);
         }
         __syncthreads();
         // Points that are not finite are left to the reader, which drops the candidate.
         if (thread < listed && make_box(f, t, list[thread])) list[thread].slot = atomicAdd(&kept, 1u);
         __syncthreads();
-        if (thread == 0 && kept > 0) base = atomicAdd(&((State*)f.state)[frame].found, kept);
+        if (thread == 0 && kept > 0) base = (u32)atomicAdd((u64*)f.state + frame, (u64)kept);
         __syncthreads();
         u64 records = f.results + frame * f.frame_bytes + 16;
         u64 points = records + (u64)f.capacity * sizeof(Record);
@@ -484,13 +497,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     }
 
     if (thread == 0) {
-        State* state = (State*)f.state + frame;
-        __threadfence();
-        if (atomicAdd(&state->blocks_done, 1u) == gridDim.x - 1) {
-            __threadfence();
-            write(f.results + frame * f.frame_bytes, atomicAdd(&state->found, 0u));
-            state->found = 0;
-            state->blocks_done = 0;
+        u64 before = atomicAdd((u64*)f.state + frame, ONE_BLOCK);
+        if (before >> 32 == gridDim.x - 1) {
+            write(f.results + frame * f.frame_bytes, (u32)before);
+            write(f.state + frame * sizeof(u64), 0ull);
         }
     }
 }

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use visiond_kernels::filter::{
-    BoxCode, Choice, Corners, FilterSpec, Filtered, Grid, LabelCode, PointCode, Points, ScoreCode, Table, Values,
+    BoxCode, Choice, Corners, FilterSpec, Filtered, Grid, LabelCode, PointCode, Points, Record, ScoreCode, Table,
+    Values,
 };
 
 use super::roles::Chosen;
@@ -144,10 +145,11 @@ impl Decoded {
         let Filtered { records, points, values_per_record, points_scored, keep_best, .. } = *found;
         let mut order = std::mem::take(&mut self.order);
         order.clear();
-        order.extend(0..records.len() as u32);
         // The filter's blocks write as they finish.
-        order.sort_unstable_by_key(|&index| (records[index as usize].row, records[index as usize].class_id));
-        for &index in &order {
+        let place = |(index, record): (usize, &Record)| (record.row, record.class_id, index as u32);
+        order.extend(records.iter().enumerate().map(place));
+        order.sort_unstable();
+        for &(_, _, index) in &order {
             let index = index as usize;
             let record = &records[index];
             let candidate = Candidate {

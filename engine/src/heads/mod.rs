@@ -84,8 +84,8 @@ pub struct Decoded {
     keypoints_per_row: usize,
     /// Candidates that the GPU's filter found and had no room for; 0 from [`Head::decode`].
     pub lost: usize,
-    /// The filter's records in order, reused.
-    order: Vec<u32>,
+    /// Row, class and index of the filter's records, in order; reused.
+    order: Vec<(u32, u32, u32)>,
 }
 
 impl Decoded {

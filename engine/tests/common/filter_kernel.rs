@@ -79,6 +79,7 @@ pub fn run(spec: &FilterSpec, outputs: &[Output<'_>], last_first: bool) -> Resul
     // What was never written is a candidate that no head gives.
     let mut memory = vec![u128::MAX; launch.results_bytes(FRAMES) / 16];
     let mut writes = vec![0_u8; launch.results_bytes(FRAMES)];
+    let mut state_writes = vec![0_u8; Launch::state_bytes(FRAMES)];
     let mut state = vec![0_u64; Launch::state_bytes(FRAMES) / 8];
     launch.set_memory(memory.as_mut_ptr() as u64, state.as_mut_ptr() as u64);
     launch.set_outputs(inputs.iter().map(|(memory, _, dtype)| (memory.as_ptr() as u64, *dtype)));
@@ -92,6 +93,7 @@ pub fn run(spec: &FilterSpec, outputs: &[Output<'_>], last_first: bool) -> Resul
         for (memory, len, _) in &inputs {
             allow(memory.as_ptr() as u64, *len as u64, std::ptr::null_mut());
         }
+        allow(state.as_mut_ptr() as u64, Launch::state_bytes(FRAMES) as u64, state_writes.as_mut_ptr());
         allow(memory.as_mut_ptr() as u64, writes.len() as u64, writes.as_mut_ptr());
         let run = library.get::<Run>(b"filter_on_host\0").unwrap();
         run(launch.argument(), launch.blocks(), FRAMES as u32, last_first);

@@ -29,7 +29,6 @@ static unsigned running;
 static void (*body)();
 
 inline void __syncthreads() { swapcontext(&fibres[running].context, &scheduler); }
-inline void __threadfence() {}
 
 // As good as a barrier of the block: every lane of a warp passes the same ones.
 inline void __syncwarp() { __syncthreads(); }
@@ -45,8 +44,9 @@ inline T read_anywhere(unsigned long long address) {
     return is_shared ? *reinterpret_cast<const T*>(address) : read<T>(address);
 }
 
-inline unsigned atomicAdd(unsigned* at, unsigned value) {
-    unsigned old = *at;
+template <class T>
+inline T atomicAdd(T* at, T value) {
+    T old = *at;
     *at += value;
     return old;
 }

@@ -6,6 +6,9 @@
 /// Tables of one spec at most: the description travels as one launch's argument.
 pub const MAX_TABLES: usize = 8;
 
+/// Bins of a distance's distribution at most.
+const MAX_BINS: usize = 256;
+
 /// Candidates of one frame that there is room for, unless the outputs cannot give so many.
 ///
 /// A hundred objects of a network with several boxes an object give about a thousand.
@@ -327,6 +330,9 @@ impl FilterSpec {
             }
             if self.boxes == BoxCode::Face && table.offsets.is_none() {
                 return Err(Contradiction("faces without offsets"));
+            }
+            if matches!(self.boxes, BoxCode::Distances { bins } if bins == 0 || bins > MAX_BINS) {
+                return Err(Contradiction("distributions of no bins, or more than 256"));
             }
             if grid.columns == 0 || grid.rows_per_cell == 0 {
                 return Err(Contradiction("a grid without cells"));
