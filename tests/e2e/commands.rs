@@ -39,6 +39,44 @@ fn inspect_tells_what_a_network_is() {
 }
 
 #[test]
+fn inspect_tells_what_an_engine_is_where_nothing_can_run_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = folder.path().join("net.engine");
+    let mut bytes = vec![0; 256];
+    bytes[..4].copy_from_slice(b"ftrt");
+    bytes[24..28].copy_from_slice(&[8, 6, 2, 3]);
+    let notes = br#"{"author": "Ultralytics", "task": "detect", "names": {"0": "gate"}, "stride": 32}"#;
+    let wrapped = [&(notes.len() as u32).to_le_bytes()[..], notes, &bytes].concat();
+    std::fs::write(&engine, &wrapped).unwrap();
+    let output = run([OsStr::new("inspect"), engine.as_os_str()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["built by TensorRT 8.6.2", "metadata   task = detect", "runs here  no: ", "sidecar    none"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    let output = run([OsStr::new("inspect"), OsStr::new("--json"), engine.as_os_str()]);
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&facts["built_by"], &facts["loaded"]), (&Value::from("TensorRT 8.6.2"), &Value::Null));
+
+    std::fs::write(&engine, "an engine by name alone").unwrap();
+    let output = run([OsStr::new("inspect"), engine.as_os_str()]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("is no TensorRT engine"), "{}", stderr(&output));
+}
+
+#[test]
+fn bench_by_time_ends_in_time_and_layers_are_an_engines() {
+    let output = run(["bench", "--json", "--duration", "300ms", "--warmup", "0", "--backend", "rten"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["frames"].as_u64().unwrap() >= 1 && report.get("engine").is_none());
+    let output = run(["bench", "--layers", "--frames", "1", "--warmup", "0", "--backend", "rten"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("`visiond build` makes one"), "{}", stderr(&output));
+    assert_eq!(run(["bench", "--memory", "fast"]).status.code(), Some(2));
+}
+
+#[test]
 fn probe_answers_in_text_and_json() {
     assert!(run(["probe"]).status.success());
     let output = run(["probe", "--json"]);

@@ -1,6 +1,5 @@
 //! Engines as the backend of sessions: tensors in host memory, copied to the GPU and back around each run.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,7 +43,6 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
         metadata = sidecar.metadata;
     }
     let (inputs, outputs) = declared(path, &engine, options)?;
-    let metadata = if metadata.is_empty() { sidecar_metadata(path) } else { metadata };
     let description = format!("{} on {}", library.description(), device.facts().label());
     Ok(Loaded {
         program: Box::new(TensorRtProgram { engine, path: path.to_owned() }),
@@ -55,17 +53,6 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
         inputs,
         outputs,
     })
-}
-
-/// The notes of the network that the engine was built from, which its sidecar keeps: they may be its card.
-fn sidecar_metadata(path: &Path) -> BTreeMap<String, String> {
-    match Sidecar::of(path) {
-        Ok(sidecar) => sidecar.map(|sidecar| sidecar.metadata).unwrap_or_default(),
-        Err(error) => {
-            log::warn!("{error}");
-            BTreeMap::new()
-        }
-    }
 }
 
 /// The library and the GPU for an engine; whatever of the header speaks against them, before anything is loaded.

@@ -95,7 +95,8 @@ pub fn run(args: &Args, file: &PlanFile) -> Result<Exit, CliError> {
 
     let (inputs, outputs) = engine.as_ref().map_or((&[][..], &[][..]), |e| (e.inputs(), e.outputs()));
     let mut metadata = file.plan.metadata.clone();
-    if let (true, Some(sidecar)) = (metadata.is_empty(), &sidecar) {
+    let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine_sha256 == file.file.sha256);
+    if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
         metadata.clone_from(&sidecar.metadata);
     }
     let guesses = heads::fitting(outputs, inputs, &metadata);
