@@ -11,6 +11,7 @@ mod abi;
 mod bare;
 mod boxes;
 mod camera;
+mod copies;
 mod cuda;
 mod device;
 mod filter;
@@ -60,6 +61,8 @@ enum RowCommand {
         #[arg(long, hide = true)]
         fault: bool,
     },
+    /// What the daemon copies, in each kind of memory.
+    Copies,
     /// The engine's boxes against the CPU's.
     Boxes,
     /// The candidate filter against the heads on the CPU; what it and suppression take.
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
     let outcome = match cli.row {
         RowCommand::Device => device::run(&setup, &mut report),
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
+        RowCommand::Copies => copies::run(&setup, &mut report),
         RowCommand::Boxes => boxes::run(&setup, &mut report),
         RowCommand::Flights => flights::run(&setup, &mut report),
         RowCommand::Filter => filter::run(&setup, &mut report),

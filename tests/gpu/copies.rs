@@ -1,0 +1,77 @@
+//! Row "Copies": the daemon runs the engine over a program's frames, in each kind of memory; what it copied it tells itself.
+//!
+//! A frame is read out of the program's pipe into the buffer that the preprocess kernel reads: no copy between, but for host
+//! memory, where each frame is copied once for the GPU.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::report::{Failure, Report};
+use crate::setup::Setup;
+
+const ROW: &str = "Copies";
+
+/// 1280x720 NV12.
+const FRAME_BYTES: u64 = 1280 * 720 * 3 / 2;
+const FRAMES: u64 = 100;
+
+/// Takes the row.
+pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
+    let engine = setup.engine()?;
+    let card = setup.arguments.model.with_extension("toml");
+    let folder = std::env::temp_dir().join(format!("visiond-gpu-copies-{}", std::process::id()));
+    fs::create_dir(&folder)?;
+    let folder = Folder(folder);
+    let (config, summary) = (folder.0.join("copies.toml"), folder.0.join("summary.json"));
+    for memory in ["auto", "mapped", "managed", "host"] {
+        let frames = format!(
+            "[buffers]\nmemory = \"{memory}\"\n[[model]]\nname = \"objects\"\npath = {engine:?}\ncard = {card:?}\n\
+             [[camera]]\nname = \"program\"\n[camera.source]\ntype = \"command\"\n\
+             command = [\"head\", \"-c\", \"{}\", \"/dev/zero\"]\ncontainer = \"raw\"\nformat = \"nv12\"\n\
+             width = 1280\nheight = 720\npace = \"fastest\"\nrepeat = false\n",
+            FRAME_BYTES * FRAMES
+        );
+        fs::write(&config, frames)?;
+        let output = Command::new(setup.visiond()?)
+            .arg("run")
+            .arg("--summary-json")
+            .args([&summary, &config])
+            .stdin(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or_default();
+            report.figure(ROW, memory, "exit status 0", format!("{}: {last}", output.status), false);
+            continue;
+        }
+        let told: Value = serde_json::from_slice(&fs::read(&summary)?)?;
+        judge(memory, &told, report);
+    }
+    Ok(())
+}
+
+fn judge(memory: &str, told: &Value, report: &mut Report) {
+    let (model, camera) = (&told["models"][0], &told["cameras"][0]);
+    let kind = model["memory"].as_str().unwrap_or("?");
+    let published = camera["published"].as_u64().unwrap_or(0);
+    let copied = (camera["copied_bytes"].as_u64(), model["gpu"]["copied_bytes"].as_u64());
+    let for_gpu = if kind == "host" { FRAME_BYTES * FRAMES } else { 0 };
+    let named = memory == "auto" || memory == kind;
+    let what = format!("{FRAMES} frames of a program, memory {memory}");
+    let wanted = format!("{FRAMES} looked at; copied 0 by the source, {for_gpu} bytes for the GPU");
+    let seen = format!("{kind}, {published} looked at; copied {:?}, {:?}", copied.0, copied.1);
+    let pass = named && published == FRAMES && copied == (Some(0), Some(for_gpu));
+    report.figure(ROW, &what, wanted, seen, pass);
+}
+
+/// Removed when dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
