@@ -217,7 +217,7 @@ pub enum EngineError {
     TensorRt(#[from] TensorRtError),
     /// An engine's file is no engine, or not for what is here.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(Box<PlanError>),
     /// A call of CUDA's failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
@@ -237,6 +237,12 @@ pub enum EngineError {
     /// No memory for a tensor.
     #[error(transparent)]
     Buffer(#[from] BufferError),
+}
+
+impl From<PlanError> for EngineError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(Box::new(error))
+    }
 }
 
 impl EngineError {

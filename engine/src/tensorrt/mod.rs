@@ -9,6 +9,7 @@ mod bare;
 pub mod build;
 pub(crate) mod callback;
 mod context;
+mod declared;
 mod engine;
 pub mod error;
 mod file;

@@ -8,15 +8,15 @@ use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::TensorRef;
 
 use super::context::TrtContext;
-use super::engine::{Direction, Scratch, TrtEngine, TrtTensor};
+use super::declared::{check_shape, declared};
+use super::engine::{Direction, Scratch, TrtEngine};
 use super::file::PlanBytes;
 use super::library::Library;
 use super::plan::{self, Plan, PlanError, PlanHeader, rebuild_command};
 use super::recorder::Reported;
 use super::sidecar::Sidecar;
 use super::{TensorRtError, Version};
-use crate::engine::{Backend, Context, Dim, EngineError, EngineOptions, InputTensor, Loaded, Program, TensorInfo};
-use crate::onnx;
+use crate::engine::{Backend, Context, EngineError, EngineOptions, InputTensor, Loaded, Program};
 
 /// Loads the engine at `path`.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
@@ -138,105 +138,6 @@ fn explained(
     }
     let reason = if reason.is_empty() { "it gives no reason".to_owned() } else { reason };
     PlanError::Refused { path, built, installed, reason, command }.into()
-}
-
-/// The engine's tensors as a session declares them: what the shapes asked for or the profile fix is fixed, and of what
-/// stays open only the number of frames is left so; other open sizes are those that the engine was tuned for.
-fn declared(
-    path: &Path,
-    engine: &Arc<TrtEngine>,
-    options: &EngineOptions,
-) -> Result<(Vec<TensorInfo>, Vec<TensorInfo>), EngineError> {
-    let of = |direction| engine.tensors().iter().filter(move |tensor| tensor.direction == direction);
-    let mut inputs = Vec::new();
-    for tensor in of(Direction::Input) {
-        let limits = &tensor.limits[0];
-        let asked = options.input_shapes.get(&tensor.name);
-        if let Some(asked) = asked {
-            check_shape(path, tensor, asked)?;
-        }
-        let dim = |axis: usize, size: Option<usize>| match (size, asked) {
-            (_, Some(asked)) => Dim::Fixed(asked[axis]),
-            (Some(size), _) => Dim::Fixed(size),
-            (None, _) => match (limits.min.get(axis), limits.opt.get(axis), limits.max.get(axis)) {
-                (Some(min), _, Some(max)) if min == max => Dim::Fixed(*min),
-                // Sessions run any number of frames from 1 on, or one number alone.
-                (Some(min), Some(opt), _) if (axis > 0 || *min > 1) && !tensor.on_host => Dim::Fixed(*opt),
-                _ => Dim::Dynamic(String::new()),
-            },
-        };
-        let shape = tensor.shape.iter().enumerate().map(|(axis, size)| dim(axis, *size)).collect();
-        inputs.push(TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(shape) });
-    }
-    for name in options.input_shapes.keys() {
-        if !inputs.iter().any(|info| info.name == *name) {
-            return Err(onnx::no_such_input(path, name, &inputs));
-        }
-    }
-    let outputs: Vec<TensorInfo> = of(Direction::Output).map(open).collect();
-    let beyond_frames = |tensor: &TrtTensor| tensor.shape.iter().skip(1).any(Option::is_none);
-    if of(Direction::Output).any(beyond_frames) && !engine.tensors().iter().any(|tensor| tensor.on_host) {
-        let inferred = inferred(engine, &inputs)?;
-        return Ok((inputs, inferred));
-    }
-    Ok((inputs, outputs))
-}
-
-/// A tensor as the engine declares it.
-fn open(tensor: &TrtTensor) -> TensorInfo {
-    let dim = |size: &Option<usize>| size.map_or_else(|| Dim::Dynamic(String::new()), Dim::Fixed);
-    TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(tensor.shape.iter().map(dim).collect()) }
-}
-
-/// The outputs' shapes for these of the inputs, which only a context tells. It is asked with two numbers of frames, so that
-/// what follows from that number stays open.
-fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<TensorInfo>, EngineError> {
-    let mut context = engine.context(Scratch::Own)?;
-    let mut shapes_with = |frames: fn(&super::ShapeLimits) -> &[usize]| -> Result<Vec<Vec<usize>>, EngineError> {
-        for info in inputs {
-            let limits = engine.tensor(&info.name).and_then(|tensor| tensor.limits.first());
-            let open = |axis: usize| limits.and_then(|limits| frames(limits).get(axis)).copied().unwrap_or(1);
-            let dims = info.shape.iter().flatten().enumerate();
-            let shape: Vec<usize> = dims.map(|(axis, dim)| dim.fixed().unwrap_or_else(|| open(axis))).collect();
-            context.set_input_shape(&info.name, &shape)?;
-        }
-        context.infer_shapes()?;
-        let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);
-        outputs.map(|tensor| context.output_shape(&tensor.name)).collect()
-    };
-    let (few, many) = (shapes_with(|limits| &limits.min)?, shapes_with(|limits| &limits.max)?);
-    let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);
-    let info = |(tensor, (few, many)): (&TrtTensor, (Vec<usize>, Vec<usize>))| {
-        let dim = |(few, many)| if few == many { Dim::Fixed(few) } else { Dim::Dynamic(String::new()) };
-        let shape = few.into_iter().zip(many).map(dim).collect();
-        TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(shape) }
-    };
-    Ok(outputs.zip(few.into_iter().zip(many)).map(info).collect())
-}
-
-/// Refuses a shape that no profile allows.
-fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> Result<(), EngineError> {
-    let info = open(tensor);
-    if asked.len() != tensor.shape.len() {
-        return Err(EngineError::shape(&info, asked, "the number of dimensions differs"));
-    }
-    let within = |limits: &super::ShapeLimits| {
-        let fits = |axis: usize| limits.min.get(axis).zip(limits.max.get(axis));
-        asked.iter().enumerate().all(|(axis, size)| fits(axis).is_none_or(|(min, max)| min <= size && size <= max))
-    };
-    if tensor.on_host || tensor.limits.iter().any(within) {
-        return Ok(());
-    }
-    let limits = &tensor.limits[0];
-    let text = |shape: &[usize]| visiond_kernels::tensor::ShapeText(shape).to_string();
-    let command = rebuild_command(path);
-    let reason = if limits.min == limits.max {
-        format!("the engine was built for {} alone, build it with the shape you need: `{command}`", text(&limits.max))
-    } else {
-        let (min, max) = (text(&limits.min), text(&limits.max));
-        format!("the engine was built for {min} to {max}, build it with the shapes you need: `{command}`")
-    };
-    Err(EngineError::shape(&info, asked, reason))
 }
 
 /// An engine as sessions see it.
