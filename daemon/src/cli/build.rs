@@ -19,7 +19,6 @@ use visiond_engine::tensorrt::build::{
 
 use super::{CliError, print, print_json};
 use crate::cache;
-use crate::config::units::format_size;
 use crate::exit::Exit;
 use beside::Beside;
 use pictures::Pictures;
@@ -364,10 +363,11 @@ fn precision_text(built: &Built, args: &Args) -> String {
 }
 
 fn summary(built: &Built, output: &Path, precision: &str, began: Instant) -> String {
-    let size = format_size(built.plan.len() as u64);
-    let device = built.device.as_ref().map_or_else(|| "no GPU".to_owned(), |facts| facts.label());
+    let size = format!("{:.1} MB", built.plan.len() as f64 / 1e6);
+    let device =
+        built.device.as_ref().map_or_else(|| ", without a GPU".to_owned(), |facts| format!(" on {}", facts.label()));
     let mut text = format!(
-        "engine     {} ({size}), built in {:.1} s\nbuilt by   {} on {device}\nprecision  {precision}\n",
+        "engine     {} ({size}), built in {:.1} s\nbuilt by   {}{device}\nprecision  {precision}\n",
         output.display(),
         began.elapsed().as_secs_f64(),
         built.version,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use visiond_engine::engine::Dim;
 use visiond_engine::tensorrt::build::{BuildError, Built};
 use visiond_engine::tensorrt::sidecar::Sidecar;
 use visiond_engine::tensorrt::store::store_whole;
@@ -105,7 +106,10 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
     let facts = built.device.as_ref();
     let capability = |number: &u32| format!("{}.{}", number / 10, number % 10);
     let text = |shape: &[usize]| shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
-    let fixed = built.fixed_shapes.iter().map(|(name, shape)| (name.clone(), text(shape)));
+    let fixed = built.onnx.inputs.iter().filter_map(|input| {
+        let shape: Option<Vec<usize>> = input.shape.as_ref()?.iter().map(Dim::fixed).collect();
+        Some((input.name.clone(), text(&shape?)))
+    });
     let ranged = built
         .profiles
         .iter()

@@ -20,6 +20,7 @@ mod tensor;
 mod types;
 mod weave;
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +137,16 @@ impl From<WireError> for PrecisionError {
     fn from(_: WireError) -> Self {
         Self::Malformed
     }
+}
+
+/// Whether a convolution of the model gets its numbers from 8-bit integers. A model that cannot be read has none.
+pub(crate) fn quantises_convolutions(bytes: &[u8]) -> bool {
+    let Ok(model) = Model::read(bytes) else { return false };
+    let nodes = &model.graph.nodes;
+    let floats_again: HashSet<&String> =
+        nodes.iter().filter(|node| node.op == "DequantizeLinear").flat_map(|node| &node.outputs).collect();
+    let convolves = |node: &&graph::Node<'_>| matches!(node.op.as_str(), "Conv" | "ConvTranspose");
+    nodes.iter().filter(convolves).any(|node| node.inputs.iter().take(2).any(|input| floats_again.contains(input)))
 }
 
 /// The model `bytes` in half precision; `directory` is where its files with weights lie.

@@ -41,7 +41,10 @@ pub enum BuildError {
         error: PrecisionError,
     },
     /// TensorRT's parser does not take the network.
-    #[error("{version} cannot read {path}: {}", list(.faults))]
+    #[error(
+        "{version} cannot read {path}: {}{}", list(.faults),
+        if *.resized { " (it was given other shapes than its own, which many networks do not allow: try it without)" } else { "" }
+    )]
     Parser {
         /// The version.
         version: Version,
@@ -49,6 +52,8 @@ pub enum BuildError {
         path: PathBuf,
         /// What it says.
         faults: Vec<ParserFault>,
+        /// Whether its inputs were given other sizes than it fixes.
+        resized: bool,
     },
     /// What is asked for does not exist here.
     #[error("{version} cannot build with {option}: {reason}")]

@@ -35,7 +35,7 @@ use super::library::Library;
 use super::recorder::Recorder;
 use crate::onnx;
 use crate::onnx::file::OnnxFile;
-use crate::onnx::precision::{PrecisionOptions, Rewritten, rewrite};
+use crate::onnx::precision::{PrecisionOptions, Rewritten, quantises_convolutions, rewrite};
 use calibration::Upload;
 use calibrator::Calibrator;
 pub use error::{BuildError, ParserFault};
@@ -90,12 +90,19 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
         Err(error) => return Err(BuildError::NoDevice { version: library.version(), error }),
     };
     let typing = refusals::check(abi, &file, &options)?;
+    if library.is_rtx() && quantises_convolutions(&bytes) {
+        let (version, option) = (library.version(), "convolutions of 8-bit integers");
+        let reason =
+            "it has them in floating point alone; build the network as it was before it was quantised, with --fp16";
+        return Err(BuildError::Unavailable { version, option, reason: reason.to_owned() });
+    }
     let plan = shapes::plan(onnx, &file.inputs, &options.profiles)?;
     let (fixed_shapes, profiles) = match plan {
         ShapePlan::AsDeclared => Default::default(),
         ShapePlan::Fixed(shapes) => (shapes, Vec::new()),
         ShapePlan::Ranges(profiles) => (BTreeMap::new(), profiles),
     };
+    let resizes = is_resized(&file, &fixed_shapes);
     let (file, bytes) = onnx::reshaped(onnx, file, bytes, &fixed_shapes)?;
     let rewritten = match options.half {
         Some(half) if typing == Typing::Strong => {
@@ -110,7 +117,12 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let bytes = rewritten.as_ref().map_or(&bytes, |rewritten| &rewritten.bytes);
     let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
     let work = Work { library, device: device.as_ref(), typing, monitor, onnx };
-    let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities)?;
+    let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities).map_err(|error| match error {
+        BuildError::Parser { version, path, faults, .. } => {
+            BuildError::Parser { version, path, faults, resized: resizes }
+        }
+        other => other,
+    })?;
     Ok(Built {
         sha256: Sha256::digest(&plan).iter().map(|byte| format!("{byte:02x}")).collect(),
         plan,
@@ -122,6 +134,14 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
         profiles,
         fixed_shapes,
         compute_capabilities: capabilities,
+    })
+}
+
+/// Whether a shape contradicts what the file fixes.
+fn is_resized(file: &OnnxFile, shapes: &BTreeMap<String, Vec<usize>>) -> bool {
+    file.inputs.iter().any(|input| {
+        let (Some(dims), Some(shape)) = (&input.shape, shapes.get(&input.name)) else { return false };
+        dims.iter().zip(shape).any(|(dim, size)| dim.fixed().is_some_and(|fixed| fixed != *size))
     })
 }
 

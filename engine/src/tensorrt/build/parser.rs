@@ -37,7 +37,7 @@ pub(super) unsafe fn parse(
     let count = unsafe { call!(parser, Parser::ERRORS()) }?;
     let faults =
         (0..count.clamp(0, MOST_FAULTS)).map(|index| fault(parser, index, bytes)).collect::<Result<Vec<_>, _>>()?;
-    Err(BuildError::Parser { version, path: path.to_owned(), faults })
+    Err(BuildError::Parser { version, path: path.to_owned(), faults, resized: false })
 }
 
 fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<ParserFault, TensorRtError> {
