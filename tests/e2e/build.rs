@@ -96,7 +96,7 @@ fn half_precision_makes_a_smaller_engine_and_says_what_stayed() {
 fn what_cannot_be_had_is_one_sentence_and_leaves_nothing() {
     let Some(bench) = Bench::new() else { return };
     for (args, exit, expected) in [
-        (&["--fp16", "--precision", "conv_1=fp32"][..], 4, "no layer is called `conv_1`: near are `conv_1",
+        (&["--fp16", "--precision", "conv_1=fp32"][..], 4, "no layer is called `conv_1`: near are `conv_1"),
         (&["--fp16", "--precision", "type:Softmx=fp32"], 4, "near are `type:"),
         (&["--precision", "type:Conv=fp32"], 2, "add --fp16 or --bf16"),
         (&["--int8"], 2, "the network holds no ranges"),
