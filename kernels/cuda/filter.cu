@@ -27,6 +27,8 @@ INLINE float half_number(u16 bits) {
 #define STAGED 1024
 #define ONE_BLOCK (1ull << 32)
 #define NONE 0xffffffffu
+#define OBJECTNESS 1u
+#define VALID_ROWS 2u
 
 enum Number { F32, F16, U8, I8, I32, I64, BOOLEAN };
 enum Score { PLAIN_SCORE, SIGMOID, SOFTMAX };
@@ -47,16 +49,18 @@ struct Values {
     u32 unused;
 };
 
+// What every block needs comes first here and in Filter: a launch's argument is fetched 64 bytes at a time, and most blocks
+// read nothing else of it.
 struct Table {
-    u32 first_block;
     u32 first_row;
     u32 rows;
+    Values scores;
     u32 columns;  // Of the grid.
     u32 lines;
     u32 rows_per_cell;
     float stride;
     float offset;
-    Values scores;
+    u32 has;  // OBJECTNESS, VALID_ROWS.
     Values objectness;
     Values labels;
     Values valid_rows;
@@ -66,19 +70,21 @@ struct Table {
 };
 
 struct Filter {
-    Table tables[TABLES];
-    u64 results;      // Of each frame: the count, padded to 16 bytes; `capacity` records; their points.
-    u64 frame_bytes;  // From one frame's results to the next one's.
-    u64 state;        // Of each frame the candidates so far and, from bit 32 on, the blocks; 0 between launches.
+    u32 first_block[TABLES];
     u32 table_count;
-    u32 capacity;
     u32 lanes;
     u32 turned;  // Whether a column's numbers, not a row's, lie side by side.
-    u32 score_columns;
     u32 first_class;
     u32 end_class;
     u32 score_code;
     u32 choice;
+    float threshold;
+    float floor;
+    u32 score_columns;
+    u64 state;        // Of each frame the candidates so far and, from bit 32 on, the blocks; 0 between launches.
+    u64 results;      // Of each frame: the count, padded to 16 bytes; `capacity` records; their points.
+    u64 frame_bytes;  // From one frame's results to the next one's.
+    u32 capacity;
     u32 peaks;
     u32 class_row_step;
     u32 label_code;
@@ -89,17 +95,16 @@ struct Filter {
     u32 point_count;
     u32 point_code;
     u32 point_values;  // Numbers of one point.
-    float threshold;
-    float floor;
     float scale_x;
     float scale_y;
     float point_scale_x;
     float point_scale_y;
     float input_width;
     float input_height;
-    u32 unused;
+    u32 unused[7];
+    Table tables[TABLES];
 };
-static_assert(sizeof(Table) == 256 && sizeof(Filter) == TABLES * 256 + 136, "as filter/argument.rs says");
+static_assert(sizeof(Table) == 256 && sizeof(Filter) == 192 + TABLES * 256, "as filter/launch.rs says");
 
 struct alignas(16) Record {
     float box[4];
@@ -311,17 +316,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
 
     u32 thread = threadIdx.x, frame = blockIdx.y;
     u32 at = 0;
-    while (at + 1 < f.table_count && blockIdx.x >= f.tables[at + 1].first_block) ++at;
+    while (at + 1 < f.table_count && blockIdx.x >= f.first_block[at + 1]) ++at;
     const Table& t = f.tables[at];
     u32 rows = THREADS / f.lanes;
-    u32 first = (blockIdx.x - t.first_block) * rows;
+    u32 first = (blockIdx.x - f.first_block[at]) * rows;
     u32 local = f.turned ? thread % rows : thread / f.lanes;
     u32 lane = f.turned ? thread / rows : thread % f.lanes;
 
     if (thread == 0) any = 0;
     // A row's objectness alone must pass: a score cannot be more.
     bool worth = first + local < t.rows;
-    if (worth && t.objectness.address != 0) worth = number(t.objectness, frame, first + local, 0) >= f.threshold;
+    if (worth && (t.has & OBJECTNESS) != 0) worth = number(t.objectness, frame, first + local, 0) >= f.threshold;
     float best = minus_infinity();
     u32 best_column = NONE;
     if (worth) {
@@ -367,7 +372,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
         float top = best, sum = 0.0f;
         if (f.score_code == PLAIN_SCORE) {
             score = best;
-            if (t.objectness.address != 0) {
+            if ((t.has & OBJECTNESS) != 0) {
                 float objectness = number(t.objectness, frame, row, 0);
                 score = objectness >= f.threshold && best >= 0.0f ? objectness * best : minus_infinity();
             }
@@ -389,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
                 sum += exponential(number(t.scores, frame, row, column) - top);
             }
         }
-        if (t.valid_rows.address != 0) passes = passes && (float)row < number(t.valid_rows, frame, 0, 0);
+        if ((t.has & VALID_ROWS) != 0) passes = passes && (float)row < number(t.valid_rows, frame, 0, 0);
         if (passes && f.choice == BEST_SCORE && f.score_code != PLAIN_SCORE) {
             score = minus_infinity();
             best_column = NONE;

@@ -32,15 +32,15 @@ struct ValuesArgument {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct TableArgument {
-    first_block: u32,
     first_row: u32,
     rows: u32,
+    scores: ValuesArgument,
     columns: u32,
     lines: u32,
     rows_per_cell: u32,
     stride: f32,
     offset: f32,
-    scores: ValuesArgument,
+    has: u32,
     objectness: ValuesArgument,
     labels: ValuesArgument,
     valid_rows: ValuesArgument,
@@ -49,23 +49,29 @@ struct TableArgument {
     points: ValuesArgument,
 }
 
+/// Bits of `has`.
+const OBJECTNESS: u32 = 1;
+const VALID_ROWS: u32 = 2;
+
 /// `Filter` of cuda/filter.cu.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct Argument {
-    tables: [TableArgument; MAX_TABLES],
-    results: u64,
-    frame_bytes: u64,
-    state: u64,
+    first_block: [u32; MAX_TABLES],
     table_count: u32,
-    capacity: u32,
     lanes: u32,
     turned: u32,
-    score_columns: u32,
     first_class: u32,
     end_class: u32,
     score_code: u32,
     choice: u32,
+    threshold: f32,
+    floor: f32,
+    score_columns: u32,
+    state: u64,
+    results: u64,
+    frame_bytes: u64,
+    capacity: u32,
     peaks: u32,
     class_row_step: u32,
     label_code: u32,
@@ -76,16 +82,15 @@ struct Argument {
     point_count: u32,
     point_code: u32,
     point_values: u32,
-    threshold: f32,
-    floor: f32,
     scale: [f32; 2],
     point_scale: [f32; 2],
     input_size: [f32; 2],
-    unused: u32,
+    unused: [u32; 7],
+    tables: [TableArgument; MAX_TABLES],
 }
 
 // What the kernel asserts of its side.
-const _: () = assert!(size_of::<TableArgument>() == 256 && size_of::<Argument>() == MAX_TABLES * 256 + 136);
+const _: () = assert!(size_of::<TableArgument>() == 256 && size_of::<Argument>() == 192 + MAX_TABLES * 256);
 const _: () = assert!(size_of::<Record>() == 32);
 
 /// What one launch of the filter's kernel is given.
@@ -163,10 +168,12 @@ impl Launch {
         let rows_per_block = THREADS / a.lanes;
         let mut blocks = 0;
         let mut outputs = Vec::new();
-        for (table, from) in a.tables.iter_mut().zip(&spec.tables) {
+        for ((table, first_block), from) in a.tables.iter_mut().zip(&mut a.first_block).zip(&spec.tables) {
             let grid = from.grid;
+            *first_block = blocks;
+            let has = |values: Option<Values>, bit: u32| if values.is_some() { bit } else { 0 };
             *table = TableArgument {
-                first_block: blocks,
+                has: has(from.objectness, OBJECTNESS) | has(from.valid_rows, VALID_ROWS),
                 first_row: narrow(from.first_row),
                 rows: narrow(from.rows),
                 columns: narrow(grid.columns),
