@@ -13,10 +13,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_engine::detector::DetectorError;
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
 
-use super::network::Network;
+use super::network::{Network, run_exit};
 use super::progress::Progress;
 use super::{CliError, default_model, print, print_json};
 use crate::capture::Buffers;
@@ -62,7 +63,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
 
-    /// What runs the network
+    /// What runs an .onnx network: auto, onnxruntime or rten
     #[arg(long, default_value = "auto", value_parser = super::backend)]
     backend: BackendChoice,
 
@@ -80,12 +81,14 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The figures are microseconds of one frame; decoding is left out. A message is what a sink gets, as JSON.
+The figures are microseconds of one frame; decoding is left out. A message is what a sink
+gets, as JSON.
 
-Of a TensorRT engine also, without anything around it, by calls and as one CUDA graph: what handing a run over
-costs the CPU (enqueue), the run on the GPU, until it is known to be done, the same with inputs and outputs copied,
-and runs a second; whole frames a second with one run and with two under way. launch, preprocess and network are
-then the CPU's time until the GPU has the work and the GPU's times. Nsight Systems shows the stages as NVTX ranges.
+Of a TensorRT engine also, without anything around it, by calls and as one CUDA graph: what
+handing a run over costs the CPU (enqueue), the run on the GPU, the time until it is known to
+be done, the same with inputs and outputs copied, and runs a second; and whole frames a second
+with one run and with two under way. launch is then the CPU's time until the GPU has the work,
+preprocess and network are the GPU's times. Nsight Systems shows the stages as NVTX ranges.
 
 Examples:
   visiond bench
@@ -139,6 +142,11 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let model = ModelConfig { name, path, card: args.card, ..ModelConfig::default() };
     let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
     let network = Network::load(&model, &engine)?;
+    if args.layers && network.engine.tensorrt().is_none() {
+        let message =
+            "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
+        return Err(CliError::new(Exit::Usage, message));
+    }
     let amount = Amount { frames: args.frames, warmup: args.warmup, duration: args.duration };
     let mut bench = Bench::new(&network)?;
 
@@ -176,11 +184,6 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
             report.copied_bytes = counts.copied_bytes;
             report.frames_in = buffers.describe();
             Some(report)
-        }
-        None if args.layers => {
-            let message =
-                "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
-            return Err(CliError::new(Exit::Usage, message));
         }
         None => None,
     };
@@ -266,20 +269,20 @@ impl Bench {
     }
 
     fn look(&mut self, frame: &Frame) -> Result<Times, CliError> {
-        let fail =
-            |error: &dyn std::fmt::Display| CliError::new(Exit::Model, format!("model {}: {error}", self.facts.name));
         let begin = Instant::now();
         let range = nvtx::range(c"preprocess");
-        let view = frame.view().map_err(|error| fail(&error))?;
-        let flight = self.detector.begin(&[view]).map_err(|error| fail(&error))?;
+        let name = &self.facts.name;
+        let view = frame.view().map_err(|error| CliError::new(Exit::Input, format!("{name}: {error}")))?;
+        let failed = |error: DetectorError| CliError::new(run_exit(&error), format!("model {name}: {error}"));
+        let flight = self.detector.begin(&[view]).map_err(failed)?;
         let loaded = Instant::now();
         drop(range);
         let range = nvtx::range(c"engine");
-        let timings = self.detector.finish(flight).map_err(|error| fail(&error))?;
+        let timings = self.detector.finish(flight).map_err(failed)?;
         let inferred = Instant::now();
         drop(range);
         let range = nvtx::range(c"filter");
-        self.detector.detections(flight, 0, &mut self.found).map_err(|error| fail(&error))?;
+        self.detector.detections(flight, 0, &mut self.found).map_err(failed)?;
         let found = Instant::now();
         drop(range);
         let _range = nvtx::range(c"publish");

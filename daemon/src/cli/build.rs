@@ -158,13 +158,13 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-An engine runs with the TensorRT that built it, on the kind of GPU that it was built on, unless built otherwise. Building
-takes from seconds to an hour and gigabytes of memory; Ctrl-C ends it and leaves nothing behind. TensorRT's own messages:
-visiond -vv build ...
+An engine runs with the TensorRT that built it, on the kind of GPU that it was built on, unless
+built otherwise. Building takes from seconds to an hour and gigabytes of memory; Ctrl-C ends it
+and leaves nothing behind. TensorRT's own messages: visiond -vv build ...
 
 Examples:
   visiond build yolo11n.onnx --fp16
-  visiond build yolo11n.onnx -o door.engine --fp16 --precision 'type:Softmax=fp32' --precision '/model.22/*=fp32'
+  visiond build yolo11n.onnx -o door.engine --fp16 --precision '/model.22/*=fp32'
   visiond build yolo11n.onnx --fp16 --shape images=1x3x480x640
   visiond build yolo11n.onnx --fp16 --profile images=1x3x640x640,2x3x640x640,4x3x640x640
   visiond build yolo11n.onnx --int8 --fp16 --calibrate pictures/     TensorRT 8 and 10

@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
     classes: Vec<String>,
 
-    /// What runs the network
+    /// What runs an .onnx network: auto, onnxruntime or rten
     #[arg(long, default_value = "auto", value_parser = super::backend)]
     backend: BackendChoice,
 

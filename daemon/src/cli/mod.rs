@@ -69,6 +69,7 @@ Examples:
   visiond detect photo.jpg                     what is on a photo
   visiond detect --annotate out street.mp4     pictures with boxes, from a video
   visiond probe                                what this machine has
+  visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
   visiond check /etc/visiond/visiond.toml      every error of a configuration
   visiond run /etc/visiond/visiond.toml        the daemon";
 

@@ -66,9 +66,15 @@ impl Network {
     }
 }
 
+/// The exit status for a run that failed.
+pub fn run_exit(error: &DetectorError) -> Exit {
+    if error.is_fatal() { Exit::Gpu } else { Exit::Model }
+}
+
 /// Why a network cannot detect, with its exit status.
 pub fn detector_error(name: &dyn std::fmt::Display, error: &DetectorError) -> CliError {
     let exit = match error {
+        error if error.is_fatal() => Exit::Gpu,
         DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
         // Card or limits ask for what the network has not.
         _ => Exit::Config,

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
 
 use super::detect::feed::{Feeder, Item};
+use super::network::run_exit;
 use super::progress::Progress;
 use super::{CliError, complain, print, print_json};
 use crate::capture::Buffers;
@@ -60,11 +61,11 @@ pub struct Args {
     #[arg(short, long)]
     card: Option<PathBuf>,
 
-    /// What runs the first
+    /// What runs the first, where it is an .onnx file: auto, onnxruntime or rten
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = super::backend)]
     backend_a: BackendChoice,
 
-    /// What runs the second
+    /// What runs the second, where it is an .onnx file
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = super::backend)]
     backend_b: BackendChoice,
 
@@ -239,7 +240,7 @@ impl Comparison {
             }
         };
         for side in &mut self.sides {
-            side.look(&view).map_err(|error| CliError::new(Exit::Model, format!("{name}: {error}")))?;
+            side.look(&view).map_err(|error| CliError::new(run_exit(&error), format!("{name}: {error}")))?;
         }
         let picture = self.pictures.len();
         let [first, second] = &self.sides;

@@ -23,7 +23,7 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// The path is a directory.
-    #[error("{path} is a directory: name the .onnx file in it")]
+    #[error("{path} is a directory: name the .onnx or .engine file in it")]
     Directory {
         /// The directory.
         path: PathBuf,
