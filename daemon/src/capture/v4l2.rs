@@ -10,6 +10,7 @@ mod device;
 pub mod fourcc;
 mod negotiate;
 mod sequence;
+mod stream;
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,10 +22,11 @@ use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::jpeg::JpegDecoder;
 
-pub use self::device::Lent;
-use self::device::{Capabilities, Filled, Node, Stream};
+use self::device::{Capabilities, Node};
 use self::negotiate::Agreed;
 use self::sequence::{Place, Sequence};
+pub use self::stream::Lent;
+use self::stream::{Filled, Stream};
 use super::buffers::Buffers;
 use super::clock::{self, Clock};
 use super::frame::{Frame, FrameBytes, FramePool, Instant, Timestamp};

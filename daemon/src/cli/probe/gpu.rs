@@ -64,7 +64,7 @@ impl Gpus {
             reason,
             driver: fs::read_to_string(MODULE_VERSION).ok().as_deref().and_then(module_version),
             cuda: devices.first().map(|device| device.facts().cuda_version()),
-            devices: devices.iter().map(|device| Gpu::new(device)).collect(),
+            devices: devices.iter().map(Gpu::new).collect(),
         }
     }
 
