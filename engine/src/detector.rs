@@ -96,7 +96,7 @@ pub struct RunTimings {
     pub launch_us: u64,
     /// Frames to tensors.
     pub preprocess_us: u64,
-    /// The network; on the GPU with its candidate filter.
+    /// The network; on the GPU with its candidate filter, unless that went beside another run.
     pub infer_us: u64,
 }
 

@@ -1,9 +1,9 @@
 //! The way on the GPU: preprocess, network and candidate filter, without the host in between.
 //!
-//! A run that finds the GPU free is one CUDA graph on one stream. While another run is under way, the preprocess goes on a
-//! stream of its own, so that it runs beside the other's network and the frames are free sooner; the graph of the rest waits
-//! for both. Networks run one after the other: contexts, scratch memory and outputs exist once, and so does whatever no
-//! flight changes; the picture, the frames' descriptions, the candidates and the events exist once a flight.
+//! A run that finds the GPU free is one CUDA graph on one stream. While another run is under way, preprocess and filter go on
+//! streams of their own, so that they run beside the other's network and the frames are free sooner; only the network waits
+//! its turn. Networks run one after the other: contexts and scratch memory exist once, and so do inputs that no flight
+//! changes; the picture, the outputs, the frames' descriptions, the candidates and the events exist once a flight.
 //!
 //! The first run of each flight, number of frames and kind is queued call by call; behind it the same calls are recorded as
 //! the graph that every later run launches. Where CUDA or TensorRT refuses the recording, runs go on call by call. The very
@@ -28,7 +28,7 @@ use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
 
 use self::network::Network;
-use self::place::{Place, load, run};
+use self::place::{Place, load, read, run};
 use self::reader::Reader;
 use super::error::DetectorError;
 use super::feed::Feed;
@@ -51,6 +51,8 @@ pub(super) struct CudaWay {
     stream: CudaStream,
     /// Of a preprocess beside another run's network.
     loader: CudaStream,
+    /// Of a filter beside another run's network.
+    unloader: CudaStream,
     spec: PreprocessSpec,
     /// How candidates are found; `None` where the outputs are copied whole.
     filter: Option<FilterSpec>,
@@ -93,6 +95,7 @@ impl CudaWay {
             network,
             stream,
             loader: CudaStream::new(device)?,
+            unloader: CudaStream::new(device)?,
             spec: feed.spec.clone(),
             filter,
             aloft: VecDeque::with_capacity(FLIGHTS),
@@ -128,7 +131,7 @@ impl CudaWay {
         if apart {
             place.start.record(&self.loader)?;
             // SAFETY: the place's last run is done, so the picture is free; this run's frames were prepared, and stay until
-            // `begin` has waited for the mark; `drop` waits for both streams before anything goes.
+            // `begin` has waited for the mark; `drop` waits for the streams before anything goes.
             unsafe { load(place, &self.network, index, count, &self.loader, Event::record) }?;
             stream.wait(&place.loaded)?;
         }
@@ -139,7 +142,7 @@ impl CudaWay {
         let recorded = match place.graphs[count - 1].of(apart) {
             Some(graph) => {
                 // SAFETY: the graph was recorded by `record` with what this place, the network and the stream own, and
-                // `drop` waits for the stream before any of it goes; for the frames, as above.
+                // `drop` waits for the streams before any of it goes; for the frames, as above.
                 unsafe { graph.launch(stream) }?;
                 self.counts.graph_runs += 1;
                 true
@@ -152,7 +155,12 @@ impl CudaWay {
                 false
             }
         };
-        if lent {
+        if apart {
+            place.ran.record(stream)?;
+            self.unloader.wait(&place.ran)?;
+            // SAFETY: as above; the stream waits for the outputs, which are this place's own.
+            unsafe { read(place, &self.network, index, count, &self.unloader, Event::record) }?;
+        } else if lent {
             for frame in frames {
                 frame.detach(stream)?;
             }
@@ -204,6 +212,7 @@ impl Way for CudaWay {
             // Whatever was queued must not read the frames, or write to the place, once this has returned.
             self.loader.synchronize()?;
             self.stream.synchronize()?;
+            self.unloader.synchronize()?;
             return Err(error);
         }
         let place = &mut self.places[index];
@@ -225,10 +234,15 @@ impl Way for CudaWay {
         place.end.wait()?;
         self.warm = true;
         place.done = true;
+        // A run apart has its filter beside another's network, which says nothing of what it takes.
+        let network_us = match place.apart {
+            true => place.ran.elapsed_us(&place.ready)?,
+            false => place.end.elapsed_us(&place.loaded)?,
+        };
         self.last = RunTimings {
             launch_us: place.launch_us,
             preprocess_us: place.loaded.elapsed_us(&place.start)? as u64,
-            infer_us: place.end.elapsed_us(if place.apart { &place.ready } else { &place.loaded })? as u64,
+            infer_us: network_us as u64,
         };
         Ok(self.last)
     }
@@ -280,7 +294,7 @@ impl Way for CudaWay {
 
 impl Drop for CudaWay {
     fn drop(&mut self) {
-        for stream in [&self.loader, &self.stream] {
+        for stream in [&self.loader, &self.stream, &self.unloader] {
             if let Err(error) = stream.synchronize() {
                 log::debug!("{error}");
             }

@@ -25,8 +25,8 @@ pub(super) struct Network {
     /// One a flight.
     pictures: Vec<DeviceBuffer>,
     outputs: Vec<Output>,
-    /// Where each output is, and its type, as the filter takes them.
-    addresses: Vec<(DeviceAddress, DType)>,
+    /// By flight: where each output is, and its type, as the filter takes them.
+    addresses: Vec<Vec<(DeviceAddress, DType)>>,
     declared: Vec<TensorInfo>,
     /// Names, shapes for the whole batch, and whether the first dimension follows the number of frames.
     shapes: Vec<(String, Vec<usize>, bool)>,
@@ -44,12 +44,13 @@ pub(super) struct Output {
     pub(super) shape: Vec<usize>,
     /// Of one frame.
     pub(super) len_bytes: usize,
-    buffer: DeviceBuffer,
+    /// One a flight.
+    buffers: Vec<DeviceBuffer>,
 }
 
 impl Output {
-    pub(super) fn address(&self) -> DeviceAddress {
-        self.buffer.address()
+    pub(super) fn address(&self, flight: usize) -> DeviceAddress {
+        self.buffers[flight].address()
     }
 }
 
@@ -102,7 +103,7 @@ impl Network {
             inputs,
             pictures,
             outputs: Vec::new(),
-            addresses: Vec::new(),
+            addresses: vec![Vec::new(); flights],
             declared: engine.outputs().to_vec(),
             shapes,
             picture: feed.picture,
@@ -122,12 +123,16 @@ impl Network {
                 shape[0] = 1;
             }
             let len_bytes = bytes_of(&shape, info.dtype);
-            let buffer = DeviceBuffer::new(device, len_bytes * frames)?;
             let (name, dtype) = (info.name.clone(), info.dtype);
-            network.addresses.push((buffer.address(), dtype));
-            network.outputs.push(Output { name, dtype, shape, len_bytes, buffer });
+            let mut buffers = Vec::with_capacity(flights);
+            for addresses in &mut network.addresses {
+                let buffer = DeviceBuffer::new(device, len_bytes * frames)?;
+                addresses.push((buffer.address(), dtype));
+                buffers.push(buffer);
+            }
+            network.outputs.push(Output { name, dtype, shape, len_bytes, buffers });
         }
-        network.keep(context, feed.batch)?;
+        network.keep(context, feed.batch);
         Ok(network)
     }
 
@@ -156,9 +161,9 @@ impl Network {
         &self.outputs
     }
 
-    /// Where each output is, and its type.
-    pub(super) fn addresses(&self) -> &[(DeviceAddress, DType)] {
-        &self.addresses
+    /// Where each output of a flight is, and its type.
+    pub(super) fn addresses(&self, flight: usize) -> &[(DeviceAddress, DType)] {
+        &self.addresses[flight]
     }
 
     /// Where a flight's picture goes.
@@ -189,17 +194,15 @@ impl Network {
             None => {
                 let mut context = self.program.context(self.scratch.clone())?;
                 self.shape(&mut context, frames, stream)?;
-                self.keep(context, frames)
+                self.keep(context, frames);
             }
             Some(mut context) if !self.keeps_shapes() && self.chosen != frames => {
                 self.shape(&mut context, frames, stream)?;
-                self.keep(context, frames)
+                self.keep(context, frames);
             }
-            context => {
-                self.contexts[place] = context;
-                Ok(())
-            }
+            context => self.contexts[place] = context,
         }
+        Ok(())
     }
 
     fn follows_frames(&self) -> bool {
@@ -220,7 +223,10 @@ impl Network {
         let place = self.place(frames);
         let context = self.contexts[place].as_mut().ok_or(DetectorError::NotUnderWay)?;
         context.set_address(&self.shapes[self.picture].0, address)?;
-        // SAFETY: shapes and addresses of every tensor were set by `context` and `keep`, with buffers for the whole batch.
+        for output in &self.outputs {
+            context.set_address(&output.name, output.address(flight))?;
+        }
+        // SAFETY: shapes and addresses of every tensor were set by `shape` and here, with buffers for the whole batch.
         Ok(unsafe { context.enqueue(stream) }?)
     }
 
@@ -261,15 +267,11 @@ impl Network {
         Ok(context.infer_shapes()?)
     }
 
-    /// Keeps a context, with the outputs' addresses.
-    fn keep(&mut self, mut context: TrtContext, frames: usize) -> Result<(), DetectorError> {
-        for output in &self.outputs {
-            context.set_address(&output.name, output.address())?;
-        }
+    /// Keeps a context that has the shapes for so many frames.
+    fn keep(&mut self, context: TrtContext, frames: usize) {
         self.chosen = frames;
         let place = self.place(frames);
         self.contexts[place] = Some(context);
-        Ok(())
     }
 }
 

@@ -12,7 +12,9 @@ use super::reader::Reader;
 use crate::detector::RunTimings;
 use crate::detector::error::DetectorError;
 
-/// A run that is not over when a nap is.
+/// Naps before a wait.
+const NAPS: usize = 2;
+/// A run that is not over when naps are.
 const LONG_RUN_US: u64 = 200;
 
 /// What belongs to one flight.
@@ -24,11 +26,12 @@ pub(super) struct Place {
     /// Before the preprocess, and behind it.
     pub(super) start: Event,
     pub(super) loaded: Event,
-    /// Before the network, where the preprocess was on the other stream.
+    /// Before the network and behind it, where they are apart from the rest.
     pub(super) ready: Event,
+    pub(super) ran: Event,
     /// Behind it all.
     pub(super) end: Event,
-    /// Whether the preprocess of the run was on the other stream.
+    /// Whether preprocess and filter of the run were beside another run's network.
     pub(super) apart: bool,
     pub(super) launch_us: u64,
     /// Frames of the run under way, or of the last.
@@ -42,13 +45,13 @@ pub(super) struct Place {
 pub(super) struct Graphs {
     /// Preprocess, network, filter.
     whole: Option<Graph>,
-    /// Network, filter.
-    rest: Option<Graph>,
+    /// Network.
+    network: Option<Graph>,
 }
 
 impl Graphs {
     pub(super) fn of(&mut self, apart: bool) -> &mut Option<Graph> {
-        if apart { &mut self.rest } else { &mut self.whole }
+        if apart { &mut self.network } else { &mut self.whole }
     }
 }
 
@@ -67,6 +70,7 @@ impl Place {
             start: Event::new(device)?,
             loaded: Event::new(device)?,
             ready: Event::new(device)?,
+            ran: Event::new(device)?,
             end: Event::new(device)?,
             apart: false,
             launch_us: 0,
@@ -82,9 +86,11 @@ impl Place {
     /// goes on for longer.
     pub(super) fn wait_for_load(&self, last: &RunTimings) -> Result<(), CudaError> {
         if last.infer_us >= LONG_RUN_US && last.preprocess_us < last.infer_us / 2 {
-            std::thread::sleep(Duration::from_micros(last.preprocess_us));
-            if self.loaded.is_done()? {
-                return Ok(());
+            for _ in 0..NAPS {
+                std::thread::sleep(Duration::from_micros(last.preprocess_us));
+                if self.loaded.is_done()? {
+                    return Ok(());
+                }
             }
         }
         self.loaded.wait()
@@ -115,10 +121,10 @@ pub(super) unsafe fn load(
     Ok(mark(&place.loaded, stream)?)
 }
 
-/// Queues network, and filter or copies; before them the preprocess, unless that was done apart.
+/// Queues a run: preprocess, network, filter or copies, and the marks; of a run apart, the network.
 ///
 /// # Safety
-/// As for [`load`]; a preprocess apart is done by then. The stream is the one of all runs.
+/// As for [`load`]; a preprocess apart is done by then. The stream is the one of all networks.
 pub(super) unsafe fn run(
     place: &mut Place,
     network: &mut Network,
@@ -129,15 +135,31 @@ pub(super) unsafe fn run(
 ) -> Result<(), DetectorError> {
     if place.apart {
         mark(&place.ready, stream)?;
-    } else {
-        mark(&place.start, stream)?;
-        // SAFETY: the caller's promise.
-        unsafe { load(place, network, index, count, stream, mark) }?;
+        // SAFETY: the network owns its tensors, and its outputs are for `count` frames; the rest is the caller's promise.
+        return unsafe { network.enqueue(index, count, stream) };
     }
-    // SAFETY: the network owns its tensors, and its outputs are for `count` frames; the rest is the caller's promise.
+    mark(&place.start, stream)?;
+    // SAFETY: as above.
     unsafe {
+        load(place, network, index, count, stream, mark)?;
         network.enqueue(index, count, stream)?;
-        place.reader.enqueue(network, count, stream)?;
+        read(place, network, index, count, stream, mark)
     }
+}
+
+/// Queues filter or copies of a place's outputs, and the mark at the end.
+///
+/// # Safety
+/// As for [`load`]; the outputs are written by then.
+pub(super) unsafe fn read(
+    place: &mut Place,
+    network: &Network,
+    index: usize,
+    count: usize,
+    stream: &CudaStream,
+    mark: Mark,
+) -> Result<(), DetectorError> {
+    // SAFETY: the caller's promise.
+    unsafe { place.reader.enqueue(network, index, count, stream) }?;
     Ok(mark(&place.end, stream)?)
 }

@@ -36,7 +36,7 @@ impl Reader {
         Ok(Self::Outputs(copies.collect::<Result<_, _>>()?))
     }
 
-    /// Queues what brings the results of so many frames to the CPU.
+    /// Queues what brings the results of so many frames of a flight to the CPU.
     ///
     /// # Safety
     /// What is queued before has written the outputs of `frames` frames. `self` and the network outlive the run, and in a
@@ -44,19 +44,20 @@ impl Reader {
     pub(super) unsafe fn enqueue(
         &mut self,
         network: &Network,
+        flight: usize,
         frames: usize,
         stream: &CudaStream,
     ) -> Result<(), DetectorError> {
         match self {
             Self::Candidates(filter) => {
                 // SAFETY: the caller's promise; the spec was made of these outputs' shapes and types.
-                unsafe { filter.enqueue(network.addresses(), frames, stream) }?;
+                unsafe { filter.enqueue(network.addresses(flight), frames, stream) }?;
             }
             Self::Outputs(copies) => {
                 for (output, copy) in network.tensors().iter().zip(copies) {
                     let bytes = &mut copy.as_mut_slice()[..output.len_bytes * frames];
                     // SAFETY: output and copy both hold the whole batch; the rest is the caller's promise.
-                    unsafe { stream.copy_to_host(output.address(), bytes) }?;
+                    unsafe { stream.copy_to_host(output.address(flight), bytes) }?;
                 }
             }
         }
