@@ -25,6 +25,7 @@ INLINE float half_number(u16 bits) {
 #define THREADS 256
 #define TABLES 8
 #define STAGED 1024
+#define TOGETHER 5  // Of 80 classes, what a thread has (see `way_of_reading`).
 #define ONE_BLOCK (1ull << 32)
 #define NONE 0xffffffffu
 #define OBJECTNESS 1u
@@ -150,14 +151,26 @@ INLINE float value_of(float raw) { return raw; }
 INLINE float value_of(u16 raw) { return half_number(raw); }
 
 // The first of the greatest numbers among every `step`th column; not-a-numbers are passed over.
+//
+// TOGETHER loads are under way at once, the last of them over again where there are fewer: waiting for memory is most of
+// what a block does.
 template <typename T>
 INLINE void best_of(u64 row, u32 column_step, u32 column, u32 end, u32 step, float& best, u32& best_column) {
-#pragma unroll 4
-    for (; column < end; column += step) {
-        float value = value_of(read<T>(row + (u64)(column * column_step) * sizeof(T)));
-        if (value > best || (value == best && best_column == NONE)) {
-            best = value;
-            best_column = column;
+#pragma unroll 1
+    for (; column < end; column += TOGETHER * step) {
+        float values[TOGETHER];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k) {
+            u32 at = column + k * step < end ? column + k * step : end - 1;
+            values[k] = value_of(read<T>(row + (u64)(at * column_step) * sizeof(T)));
+        }
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k) {
+            u32 at = column + k * step;
+            if (at < end && (values[k] > best || (values[k] == best && best_column == NONE))) {
+                best = values[k];
+                best_column = at;
+            }
         }
     }
 }
@@ -360,7 +373,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     if (mine) {
         best = partial_value[thread];
         best_column = partial_column[thread];
-#pragma unroll 1
+#pragma unroll 4
         for (u32 other = 1; other < f.lanes; ++other) {
             float value = partial_value[other * rows + thread];
             u32 column = partial_column[other * rows + thread];

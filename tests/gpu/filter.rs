@@ -396,7 +396,7 @@ fn cases() -> Vec<Case> {
         case("every class, sigmoid", ssd(Activation::Sigmoid), pair(3000, 21), 320, 20, (-8.0, 6.0), 0.995),
         case("detr", HeadSpec::Detr(DetrSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),
         case("blazeface", HeadSpec::Blazeface(BlazefaceSpec::default()), faces, 128, 1, (-4.0, 4.0), 0.9),
-        of_512(case("peaks", map(HeatmapStyle::CenterNet), maps(20), 0, 20, (-8.0, 3.0), 0.945)),
+        of_512(case("peaks", map(HeatmapStyle::CenterNet), maps(20), 0, 20, (-8.0, 3.0), 0.948)),
         of_512(case("faces", map(HeatmapStyle::CenterFace), maps(1), 0, 1, (-8.0, 3.0), 0.9)),
     ]
 }
