@@ -3,12 +3,18 @@
 //!
 //! Frames of the sample video, each looked at alone first, call by call; then by graph, then two at a time. The buffer of
 //! every frame is overwritten with noise as soon as `begin` returns: were it too soon, the boxes would differ.
+//!
+//! Then runs of several frames, of changing number, through a network that tells each slot's brightness.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::path::Path;
 
-use visiond_engine::detector::{Detection, Detector, Flight};
+use visiond_engine::card::Card;
+use visiond_engine::detector::{Detection, Detector, Flight, Limits};
+use visiond_engine::engine::{Engine, EngineOptions};
+use visiond_engine::tensorrt::build::{self, BuildOptions, Monitor};
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -24,9 +30,16 @@ const THRESHOLD: f32 = 0.1;
 const FRAMES: usize = 16;
 const ROUNDS: usize = 20;
 
+/// How the network that tells brightness is fed and read. The padding is black, so that it sees half of a wide picture.
+const CARD: &str = "[input]\nfit = \"letterbox\"\npad = 0\n[head]\nfamily = \"ssd\"\nunit = \"pixels\"\n\
+    [detect]\nscore_threshold = 0.1\n[classes]\nnames = [\"lamp\", \"candle\"]\n";
+
 /// Takes the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
+    let open = include_bytes!("brightness-open.onnx");
+    batches(&Memory::on(&device, MemoryKind::Mapped)?, open, Some("x=1x3x4x4,4x3x4x4,4x3x4x4"), report)?;
+    batches(&Memory::on(&device, MemoryKind::Mapped)?, include_bytes!("brightness-fixed.onnx"), None, report)?;
     let Some(path) = &setup.arguments.frames else {
         report.skipped(ROW, "frames", "the sample video", "neither ffmpeg nor Python's cv2 is here to decode it");
         return Ok(());
@@ -83,6 +96,57 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
             );
         }
     }
+    Ok(())
+}
+
+/// Runs of 1 to all frames through the network that tells brightness, two under way.
+fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Report) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let (model, path) = (folder.path().join("brightness.onnx"), folder.path().join("brightness.engine"));
+    fs::write(&model, onnx)?;
+    let parse = |text| build::parse_profile(text).map_err(|error| Failure::Broken(error.to_string()));
+    let profiles = profile.map(parse).transpose()?.into_iter().collect();
+    let options = BuildOptions { profiles, ..BuildOptions::default() };
+    fs::write(&path, build::build(&model, options, &Monitor::new())?.plan)?;
+    let engine = Engine::load(&path, &EngineOptions::default())?;
+    let card = Card::from_toml(CARD, Path::new("brightness.toml"))?;
+    let mut detector = Detector::new(&engine, &card, &Limits { max_batch: 4, ..Limits::default() })?;
+    let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default())?;
+    let mut noise = Noise::new(5);
+    let (mut wrong, mut frames) = (0, 0);
+    let mut under_way: VecDeque<(Vec<u8>, Flight)> = VecDeque::new();
+    for number in 0..400 {
+        let shades: Vec<u8> = (0..number % detector.batch() + 1).map(|_| 110 + (noise.number() % 146) as u8).collect();
+        let mut buffers = Vec::new();
+        for &shade in &shades {
+            let mut buffer = memory.allocate(layout.size_bytes())?;
+            buffer.as_mut_slice().fill(shade);
+            buffers.push(buffer);
+        }
+        let views: Vec<_> = buffers.iter().map(|buffer| layout.view_of(buffer)).collect::<Result<_, _>>()?;
+        under_way.push_back((shades, detector.begin(&views)?));
+        while under_way.len() == 2 || (number == 399 && !under_way.is_empty()) {
+            let Some((shades, flight)) = under_way.pop_front() else { break };
+            detector.finish(flight)?;
+            for (slot, &shade) in shades.iter().enumerate() {
+                let mut seen = Vec::new();
+                detector.detections(flight, slot, &mut seen)?;
+                let wanted = f32::from(shade) / 255.0 / 2.0;
+                let score = seen.first().map_or(0.0, |best| best.score);
+                wrong += usize::from((score - wanted).abs() > 2e-3 || seen.len() != 2);
+                frames += 1;
+            }
+        }
+    }
+    let counts = detector.counts();
+    let what =
+        if profile.is_some() { "runs of 1 to 4 frames, open batch" } else { "runs of 1 to 3 frames, batch of 3" };
+    let seen = format!(
+        "{wrong} of {frames} frames differ; {} runs by graph, {} call by call, {} overlapped",
+        counts.graph_runs, counts.single_runs, counts.overlapped_runs
+    );
+    let as_meant = counts.graph_runs > counts.single_runs && counts.overlapped_runs > 0;
+    report.figure(ROW, what, "no frame differs", seen, wrong == 0 && as_meant);
     Ok(())
 }
 
