@@ -1,8 +1,8 @@
 // Pixels of one row of a frame, as words whose low three bytes are the components: Y Cb Cr, or R G B, or grey alone.
 //
-// A warp first copies the part of the row that its pixels need into shared memory, 16 bytes a lane side by side, so that each
-// byte is read once and in full lines: pinned memory of a Jetson is not cached for its GPU. Where that part is too long, or
-// rows may not be read so, every lane reads its own pixels.
+// Where STAGED, a warp first copies the part of the row that its pixels need into shared memory, 16 bytes a lane side by side,
+// so that each byte is read once and in full lines: pinned memory of a Jetson is not cached for its GPU. Where that part is
+// too long, or rows may not be read so, and where not STAGED, every lane reads its own pixels: less to wait for.
 #pragma once
 #include "preprocess_job.cuh"
 
@@ -95,32 +95,37 @@ INLINE Row staged(const Frame& frame, u32 y, u32 first, u32 last, uint4* room) {
     return row;
 }
 
+template <class T>
+INLINE T read_row(u64 address) {
+    return STAGED ? read_anywhere<T>(address) : read<T>(address);
+}
+
 INLINE void fetch(const Frame& frame, const Row& row, const Taps& taps, u32 (&words)[PIXELS]) {
     const Component *first = &frame.components[0], *second = first + 1, *third = first + 2;
     if (frame.source == SOURCE_WORDS) {
         u32 even = frame.selectors[0], odd = frame.selectors[1];
 #pragma unroll
-        for (u32 i = 0; i < PIXELS; ++i) words[i] = read_anywhere<u32>(row.starts[0] + unit_of(*first, taps.positions[i]));
+        for (u32 i = 0; i < PIXELS; ++i) words[i] = read_row<u32>(row.starts[0] + unit_of(*first, taps.positions[i]));
 #pragma unroll
         for (u32 i = 0; i < PIXELS; ++i) words[i] = __byte_perm(words[i], 0, taps.positions[i] & 1 ? odd : even);
         return;
     }
 #pragma unroll
-    for (u32 i = 0; i < PIXELS; ++i) words[i] = read_anywhere<u8>(row.starts[0] + unit_of(*first, taps.positions[i]));
+    for (u32 i = 0; i < PIXELS; ++i) words[i] = read_row<u8>(row.starts[0] + unit_of(*first, taps.positions[i]));
     if (frame.colour == COLOUR_GREY) return;
     if (frame.source == SOURCE_SEMIPLANAR) {
         u32 selector = frame.selectors[0];
 #pragma unroll
         for (u32 i = 0; i < PIXELS; ++i) {
-            u32 chroma = read_anywhere<u16>(row.starts[1] + unit_of(*second, taps.positions[i]));
+            u32 chroma = read_row<u16>(row.starts[1] + unit_of(*second, taps.positions[i]));
             words[i] = __byte_perm(words[i], chroma, selector);
         }
         return;
     }
 #pragma unroll
     for (u32 i = 0; i < PIXELS; ++i) {
-        u32 low = read_anywhere<u8>(row.starts[1] + unit_of(*second, taps.positions[i]));
-        u32 high = read_anywhere<u8>(row.starts[2] + unit_of(*third, taps.positions[i]));
+        u32 low = read_row<u8>(row.starts[1] + unit_of(*second, taps.positions[i]));
+        u32 high = read_row<u8>(row.starts[2] + unit_of(*third, taps.positions[i]));
         words[i] |= low << 8 | high << 16;
     }
 }

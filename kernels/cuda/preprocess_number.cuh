@@ -51,6 +51,7 @@ struct Fixed {
     static __forceinline__ Wide add_column(Wide sum, Wide channel, Wide weight) { return sum + channel * weight; }
     static __forceinline__ Wide add_row(Wide sum, Wide columns, Wide weight) { return sum + (((columns >> 4) * weight) >> 16); }
     static __forceinline__ float value(Wide sum) { return small_float(u32(sum + 2) >> 2); }
+    static __forceinline__ float channel(Wide value) { return small_float(u32(value)); }
 
     static __forceinline__ Wide sample(u32 raw, float gain) { return rounded(fminf(float(raw) * gain, 255.0f)); }
     static __forceinline__ Wide half(Wide sum) { return (sum + 1) >> 1; }
@@ -87,6 +88,7 @@ struct Exact {
     static __forceinline__ Wide add_column(Wide sum, Wide channel, Wide weight) { return fmaf(channel, weight, sum); }
     static __forceinline__ Wide add_row(Wide sum, Wide columns, Wide weight) { return fmaf(columns, weight, sum); }
     static __forceinline__ float value(Wide sum) { return sum; }
+    static __forceinline__ float channel(Wide value) { return value; }
 
     static __forceinline__ Wide sample(u32 raw, float gain) { return fminf(float(raw) * gain, 255.0f); }
     static __forceinline__ Wide half(Wide sum) { return 0.5f * sum; }

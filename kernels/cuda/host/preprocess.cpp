@@ -1,7 +1,8 @@
-// The preprocess kernel for the processor: kernels/src/preprocess/cuda/twin.rs compiles, runs and compares it.
+// The preprocess kernel for the processor: kernels/src/preprocess/cuda/twin.rs compiles, runs and compares it. KERNEL is the
+// source's name.
 #include "together.hpp"
 
-#include "../preprocess.cu"
+#include KERNEL
 
 static const Job* argument;
 

@@ -14,6 +14,8 @@
 #define __shared__ static __attribute__((section("shared")))
 
 extern "C" uint8_t __start_shared[], __stop_shared[];
+// A kernel may have no shared memory; the section is there all the same.
+static uint8_t shared_byte __attribute__((section("shared"), used));
 
 static Index gridDim;
 

@@ -17,8 +17,25 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Fu
 use crate::frame::FrameView;
 use crate::geometry::Mapping;
 
-/// The compiled kernel, as PTX.
-const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
+/// The compiled kernels, as PTX.
+const DIRECT: &str = include_str!("../../../ptx/preprocess.ptx");
+const STAGED: &str = include_str!("../../../ptx/preprocess_staged.ptx");
+
+/// How the kernel reads frames. The tensors are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// Every thread its own pixels: the shortest way where the GPU caches.
+    Direct,
+    /// A warp together, every byte once: where the GPU does not cache frames, as an integrated one does not pinned memory.
+    Staged,
+}
+
+impl Reading {
+    /// What suits a GPU.
+    pub fn of(device: &Device) -> Self {
+        if device.facts().integrated { Self::Staged } else { Self::Direct }
+    }
+}
 
 /// Frame sizes whose tables are kept, at least.
 const KEPT_SIZES: usize = 8;
@@ -50,12 +67,22 @@ pub struct CudaPreprocessor {
 impl CudaPreprocessor {
     /// Checks a spec and makes its preprocessor for up to `max_batch` frames at once.
     pub fn new(spec: &PreprocessSpec, device: &Arc<Device>, max_batch: usize) -> Result<Self, PreprocessError> {
+        Self::with_reading(spec, device, max_batch, Reading::of(device))
+    }
+
+    /// As [`new`](Self::new), with a way of reading that was chosen.
+    pub fn with_reading(
+        spec: &PreprocessSpec,
+        device: &Arc<Device>,
+        max_batch: usize,
+        reading: Reading,
+    ) -> Result<Self, PreprocessError> {
         spec.check()?;
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
         let bytes = max_batch * FRAME_BYTES;
         Ok(Self {
             spec: spec.clone(),
-            kernel: Kernel::of(device)?,
+            kernel: Kernel::of(device, reading)?,
             job: Job::new(spec),
             max_batch,
             described: pinned.allocate(bytes)?,
@@ -196,19 +223,24 @@ fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &mut usize) -
 struct Kernel {
     module: Module,
     function: Function,
+    reading: Reading,
 }
 
 impl Kernel {
-    fn of(device: &Arc<Device>) -> Result<Arc<Self>, PreprocessError> {
+    fn of(device: &Arc<Device>, reading: Reading) -> Result<Arc<Self>, PreprocessError> {
         static LOADED: Mutex<Vec<Weak<Kernel>>> = Mutex::new(Vec::new());
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.retain(|kernel| kernel.strong_count() > 0);
-        let of_device = |kernel: &Arc<Self>| Arc::ptr_eq(kernel.module.device(), device);
+        let of_device = |kernel: &Arc<Self>| kernel.reading == reading && Arc::ptr_eq(kernel.module.device(), device);
         if let Some(kernel) = loaded.iter().filter_map(Weak::upgrade).find(of_device) {
             return Ok(kernel);
         }
-        let module = Module::load(device, "preprocess", PTX)?;
-        let kernel = Arc::new(Self { function: module.function("preprocess")?, module });
+        let (name, ptx) = match reading {
+            Reading::Direct => ("preprocess", DIRECT),
+            Reading::Staged => ("preprocess_staged", STAGED),
+        };
+        let module = Module::load(device, name, ptx)?;
+        let kernel = Arc::new(Self { function: module.function("preprocess")?, module, reading });
         loaded.push(Arc::downgrade(&kernel));
         Ok(kernel)
     }
