@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
-use visiond_engine::detector::{Detection, Detector};
+use visiond_engine::detector::{Detection, Detector, DetectorError};
 
-use super::network::Network;
+use super::network::{Network, run_exit};
 use super::{CliError, complain, default_model};
 use crate::capture::Buffers;
 use crate::capture::clock::{Clock, SystemClock};
@@ -160,7 +160,7 @@ impl Looker {
 
     fn look_at(&mut self, file: usize, is_video: bool, frame: &Frame) -> Result<(), CliError> {
         let name = frame.name.as_deref().unwrap_or_default();
-        let failed = |error: &dyn std::fmt::Display| CliError::new(Exit::Model, format!("{}: {error}", escape(name)));
+        let failed = |error: DetectorError| CliError::new(run_exit(&error), format!("{}: {error}", escape(name)));
         let taken_ns = SystemClock.monotonic_ns();
         let age = |now_ns: u64| now_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000;
         let view = match frame.view() {
@@ -170,10 +170,10 @@ impl Looker {
                 return Ok(());
             }
         };
-        let flight = self.detector.begin(&[view]).map_err(|error| failed(&error))?;
-        let run = self.detector.finish(flight).map_err(|error| failed(&error))?;
+        let flight = self.detector.begin(&[view]).map_err(failed)?;
+        let run = self.detector.finish(flight).map_err(failed)?;
         let inferred = Instant::now();
-        self.detector.detections(flight, 0, &mut self.found).map_err(|error| failed(&error))?;
+        self.detector.detections(flight, 0, &mut self.found).map_err(failed)?;
         let timings = Timings {
             capture: age(taken_ns),
             queue: 0,

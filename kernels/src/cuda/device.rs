@@ -106,6 +106,7 @@ impl Device {
 
     fn new(index: u32) -> Result<Self, DeviceError> {
         let driver = Driver::get()?;
+        make_cache_folder();
         let count = Self::count()?;
         if count == 0 {
             return Err(DeviceError::NoDevice);
@@ -176,6 +177,16 @@ impl Drop for Device {
         if let Err(error) = unsafe { self.driver.primary_release(self.ordinal) } {
             log::warn!("{error}");
         }
+    }
+}
+
+/// Makes the folder that CUDA_CACHE_PATH names; the driver keeps compiled kernels there and does without where it cannot.
+fn make_cache_folder() {
+    if let Some(folder) = std::env::var_os("CUDA_CACHE_PATH")
+        && let Err(error) = std::fs::create_dir_all(&folder)
+    {
+        let folder = folder.display();
+        log::debug!("kernels are compiled at every start, because the cache {folder} cannot be made: {error}");
     }
 }
 

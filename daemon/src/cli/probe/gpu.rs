@@ -9,6 +9,8 @@ use visiond_kernels::cuda::{Device, DeviceError};
 
 /// What the kernel tells of NVIDIA's module.
 const MODULE_VERSION: &str = "/proc/driver/nvidia/version";
+/// What a Jetson's system tells of itself; the driver is part of it.
+const TEGRA: &str = "/etc/nv_tegra_release";
 
 /// All of them.
 #[derive(Debug, Serialize)]
@@ -17,7 +19,7 @@ pub struct Gpus {
     pub available: bool,
     /// Why not, in one line.
     pub reason: Option<String>,
-    /// Version of NVIDIA's kernel module; a Jetson's may not tell.
+    /// Version of NVIDIA's kernel module, on a Jetson whose module does not tell `L4T` and the system's.
     pub driver: Option<String>,
     /// Newest CUDA that the driver runs.
     pub cuda: Option<String>,
@@ -62,7 +64,10 @@ impl Gpus {
         Self {
             available: !devices.is_empty(),
             reason,
-            driver: fs::read_to_string(MODULE_VERSION).ok().as_deref().and_then(module_version),
+            driver: read(MODULE_VERSION)
+                .as_deref()
+                .and_then(module_version)
+                .or_else(|| read(TEGRA).as_deref().and_then(l4t)),
             cuda: devices.first().map(|device| device.facts().cuda_version()),
             devices: devices.iter().map(Gpu::new).collect(),
         }
@@ -116,6 +121,17 @@ fn module_version(text: &str) -> Option<String> {
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
+/// `L4T 35.4.1` of "# R35 (release), REVISION: 4.1, GCID: ...".
+fn l4t(text: &str) -> Option<String> {
+    let (release, rest) = text.trim_start().strip_prefix("# R")?.split_once(' ')?;
+    let revision = rest.split_once("REVISION: ")?.1.split(',').next()?;
+    Some(format!("L4T {release}.{revision}"))
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +169,13 @@ mod tests {
         assert_eq!(module_version(closed).as_deref(), Some("535.183.01"));
         assert_eq!(module_version(open).as_deref(), Some("540.4.0"));
         assert_eq!(module_version("nothing"), None);
+    }
+
+    #[test]
+    fn a_jetsons_system_tells_its_version() {
+        let text =
+            "# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref, EABI: aarch64, DATE: Tue Aug  1 2023\n";
+        assert_eq!(l4t(text).as_deref(), Some("L4T 35.4.1"));
+        assert_eq!(l4t(""), None);
     }
 }
