@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use visiond_kernels::cuda::CudaStream;
 use visiond_kernels::tensor::ShapeText;
 
 use super::engine::{Direction, Scratch, ShapeLimits, TrtEngine, TrtTensor};
@@ -62,13 +63,23 @@ fn open(tensor: &TrtTensor) -> TensorInfo {
 /// what follows from that number stays open.
 fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<TensorInfo>, EngineError> {
     let mut context = engine.context(Scratch::Own)?;
+    let stream = CudaStream::new(engine.device())?;
+    let mut profile = 0;
     let mut shapes_with = |frames: fn(&ShapeLimits) -> &[usize]| -> Result<Vec<Vec<usize>>, EngineError> {
-        for info in inputs {
+        let shape = |info: &TensorInfo| -> Vec<usize> {
             let limits = engine.tensor(&info.name).and_then(|tensor| tensor.limits.first());
             let open = |axis: usize| limits.and_then(|limits| frames(limits).get(axis)).copied().unwrap_or(1);
             let dims = info.shape.iter().flatten().enumerate();
-            let shape: Vec<usize> = dims.map(|(axis, dim)| dim.fixed().unwrap_or_else(|| open(axis))).collect();
-            context.set_input_shape(&info.name, &shape)?;
+            dims.map(|(axis, dim)| dim.fixed().unwrap_or_else(|| open(axis))).collect()
+        };
+        let shapes: Vec<_> = inputs.iter().map(|info| (info.name.as_str(), shape(info))).collect();
+        let wanted: Vec<_> = shapes.iter().map(|(name, shape)| (*name, shape.as_slice())).collect();
+        if let Some(other) = engine.profile_for(&wanted).filter(|other| *other != profile) {
+            context.set_profile(other, &stream)?;
+            profile = other;
+        }
+        for (name, shape) in wanted {
+            context.set_input_shape(name, shape)?;
         }
         context.infer_shapes()?;
         let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);
@@ -90,21 +101,15 @@ pub(super) fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> R
     if asked.len() != tensor.shape.len() {
         return Err(EngineError::shape(&info, asked, "the number of dimensions differs"));
     }
-    let within = |limits: &ShapeLimits| {
-        let fits = |axis: usize| limits.min.get(axis).zip(limits.max.get(axis));
-        asked.iter().enumerate().all(|(axis, size)| fits(axis).is_none_or(|(min, max)| min <= size && size <= max))
-    };
-    if tensor.on_host || tensor.limits.iter().any(within) {
+    if tensor.on_host || tensor.limits.iter().any(|limits| limits.allow(asked)) {
         return Ok(());
     }
-    let limits = &tensor.limits[0];
     let text = |shape: &[usize]| ShapeText(shape).to_string();
-    let command = rebuild_command(path);
-    let reason = if limits.min == limits.max {
-        format!("the engine was built for {} alone, build it with the shape you need: `{command}`", text(&limits.max))
-    } else {
-        let (min, max) = (text(&limits.min), text(&limits.max));
-        format!("the engine was built for {min} to {max}, build it with the shapes you need: `{command}`")
-    };
+    let built = tensor.limits.iter().map(|limits| match limits.min == limits.max {
+        true => text(&limits.max),
+        false => format!("{} to {}", text(&limits.min), text(&limits.max)),
+    });
+    let (built, command) = (built.collect::<Vec<_>>().join(" and "), rebuild_command(path));
+    let reason = format!("the engine was built for {built}, build it with the shapes you need: `{command}`");
     Err(EngineError::shape(&info, asked, reason))
 }

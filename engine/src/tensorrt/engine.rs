@@ -55,6 +55,14 @@ pub struct ShapeLimits {
     pub max: Vec<usize>,
 }
 
+impl ShapeLimits {
+    /// Whether a shape is within them.
+    pub fn allow(&self, shape: &[usize]) -> bool {
+        let mut sizes = shape.iter().zip(self.min.iter().zip(&self.max));
+        sizes.all(|(size, (min, max))| (min..=max).contains(&size))
+    }
+}
+
 /// Where a context keeps what it computes on the way.
 #[derive(Debug, Clone)]
 pub enum Scratch {
@@ -267,6 +275,16 @@ impl TrtEngine {
     /// How many profiles it has, at least 1.
     pub fn profiles(&self) -> usize {
         self.profiles
+    }
+
+    /// The first profile that allows these shapes, by name of input.
+    pub fn profile_for(&self, shapes: &[(&str, &[usize])]) -> Option<usize> {
+        (0..self.profiles).find(|profile| {
+            shapes.iter().all(|(name, shape)| {
+                let limits = self.tensor(name).and_then(|tensor| tensor.limits.get(*profile));
+                limits.is_none_or(|limits| limits.allow(shape))
+            })
+        })
     }
 
     /// How many layers were left after fusing.

@@ -229,24 +229,17 @@ impl TensorRtContext {
         Ok(())
     }
 
-    /// The first profile that allows the inputs' shapes; the current one where it does.
+    /// Changes to the first profile that allows the inputs' shapes.
     fn choose_profile(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         let engine = self.context.engine().clone();
-        let allows = |profile: usize| {
-            self.inputs.iter().zip(inputs).all(|(place, input)| {
-                let limits = engine.tensor(&place.name).and_then(|tensor| tensor.limits.get(profile));
-                limits.is_none_or(|limits| {
-                    let sizes = limits.min.iter().zip(&limits.max).zip(input.shape());
-                    sizes.into_iter().all(|((min, max), size)| min <= size && size <= max)
-                })
-            })
-        };
-        if allows(self.profile) {
-            return Ok(());
-        }
-        if let Some(profile) = (0..engine.profiles()).find(|profile| allows(*profile)) {
-            self.context.set_profile(profile, &self.stream)?;
-            self.profile = profile;
+        let of = |(place, input): (&Place, &InputTensor)| (place.name.clone(), input.shape().to_vec());
+        let shapes: Vec<_> = self.inputs.iter().zip(inputs).map(of).collect();
+        let shapes: Vec<_> = shapes.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+        if let Some(profile) = engine.profile_for(&shapes) {
+            if profile != self.profile {
+                self.context.set_profile(profile, &self.stream)?;
+                self.profile = profile;
+            }
             return Ok(());
         }
         for (place, input) in self.inputs.iter().zip(inputs) {
