@@ -167,7 +167,7 @@ fn outputs_of_no_known_shape_have_no_filter() {
         shape: Some(vec![Dim::Fixed(1), Dim::Fixed(84), Dim::Dynamic("n".to_owned())]),
         ..tensor("o", &[])
     };
-    let head = build(&V8, &[unknown.clone()], (640, 640), 80).unwrap_or_else(|error| panic!("{error}"));
+    let head = build(&V8, std::slice::from_ref(&unknown), (640, 640), 80).unwrap_or_else(|error| panic!("{error}"));
     assert!(head.filter(&[unknown], (640, 640), 0.3).is_none());
     assert!(head.filter(&[tensor("o", &[1, 84, 8400])], (640, 640), 0.3).is_some());
     assert!(head.filter(&[tensor("o", &[1, 85, 8400])], (640, 640), 0.3).is_none());

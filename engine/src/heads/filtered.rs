@@ -1,6 +1,6 @@
 //! Heads on the GPU: what the candidate filter is told of a network's outputs, and its list as [`Decoded`].
 //!
-//! The families say with [`Decoder::filter`] what their `decode` does, number by number; a test holds the two against each
+//! The families say with `Decoder::filter` what their `decode` does, number by number; a test holds the two against each
 //! other.
 
 use std::ops::Range;
