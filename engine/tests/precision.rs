@@ -53,7 +53,7 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 fn the_sample_network_runs_in_half_precision_and_agrees() {
     let bytes = std::fs::read(sample()).unwrap();
     let rewritten = half(&bytes, &[]);
-    assert_eq!((rewritten.half_layers, rewritten.full_layers), (83, 17));
+    assert_eq!((rewritten.half_layers, rewritten.full_layers), (80, 20));
     assert_eq!((rewritten.clamped, rewritten.vanished), (0, 0));
     let Some(judge) = judge() else { return };
     assert!(difference(&outcome(&bytes, judge), &outcome(&rewritten.bytes, judge)) < 2e-3);
@@ -71,11 +71,11 @@ fn a_detector_with_all_that_is_awkward_runs_and_agrees() {
     assert!(rewritten.half_layers >= 10 && rewritten.full_layers >= 10, "{rewritten:?}");
     assert_eq!(rewritten.clamped, 2, "both bounds are beyond FP16");
     assert!(["least", "most"].contains(&rewritten.clamped_in.as_deref().unwrap()));
-    assert!(rewritten.vanished > 0, "the tiny weights are below FP16's least number");
     let Some(judge) = judge() else { return };
     let full = outcome(&bytes, judge);
     let kept = difference(&full, &outcome(&rewritten.bytes, judge));
     let all = half(&bytes, &["*=half"]);
+    assert!(all.vanished > rewritten.vanished, "the tiny weights are below FP16's least number");
     assert!(all.full_layers == 0 && all.half_layers > rewritten.half_layers);
     let lost = difference(&full, &outcome(&all.bytes, judge));
     assert!(kept < 1e-3 && lost < 1e-2, "kept {kept}, lost {lost}");

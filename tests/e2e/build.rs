@@ -86,7 +86,7 @@ fn half_precision_makes_a_smaller_engine_and_says_what_stayed() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(size("half.engine") * 4 < size("full.engine") * 3);
     let sidecar: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(sidecar["precision"], "83 layers in fp16, 17 in fp32");
+    assert_eq!(sidecar["precision"], "80 layers in fp16, 20 in fp32");
     assert_eq!(sidecar["compute_capabilities"], serde_json::json!(["8.6", "8.9"]));
     let output = bench.build(&model(), &["-o", "bf16.engine", "--bf16", "--precision", "type:Conv=fp32"]);
     assert!(output.status.success(), "{}", stderr(&output));

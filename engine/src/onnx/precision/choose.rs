@@ -80,7 +80,8 @@ fn fixed_values<'g>(graph: &'g Graph<'_>, elements: &HashMap<String, i64>) -> Ha
     fixed
 }
 
-/// For each node, whether no heavy one comes behind it and it is none itself; none in a network that has no heavy ones.
+/// For each node, whether no heavy one comes behind it: the last convolutions and matrix products, and all that follows from
+/// them. None in a network that would have no other heavy ones.
 fn tail(graph: &Graph<'_>) -> Vec<bool> {
     let sizes: HashMap<&str, usize> =
         graph.weights.iter().map(|weights| (weights.name.as_str(), weights.message.len())).collect();
@@ -90,13 +91,16 @@ fn tail(graph: &Graph<'_>) -> Vec<bool> {
     };
     let mut leads_on: HashSet<&str> = HashSet::new();
     let mut tail = vec![false; graph.nodes.len()];
+    let mut others = 0;
     for (node, tail) in graph.nodes.iter().zip(&mut tail).rev() {
-        *tail = !is_heavy(node) && !node.outputs.iter().any(|output| leads_on.contains(output.as_str()));
-        if !*tail {
+        *tail = !node.outputs.iter().any(|output| leads_on.contains(output.as_str()));
+        let heavy = is_heavy(node);
+        others += usize::from(heavy && !*tail);
+        if heavy || !*tail {
             leads_on.extend(node.inputs.iter().chain(&node.captures).map(String::as_str));
         }
     }
-    if tail.iter().all(|&tail| tail) {
+    if others == 0 {
         tail.fill(false);
     }
     tail

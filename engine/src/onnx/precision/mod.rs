@@ -8,7 +8,8 @@
 //! - operators that do not exist in half precision, and whole graphs inside `If`, `Loop` and `Scan`;
 //! - sizes and indices: what is computed from integers and constants alone, `Resize`'s scales;
 //! - what overflows or loses its use in half precision: powers, sums and means, norms, `TopK`, `GridSample`;
-//! - the tail behind the last convolution or matrix product, which decodes boxes: FP16 has steps of half a pixel above 512.
+//! - the last convolutions or matrix products and the tail behind them, which decodes boxes: FP16 has steps of half a pixel
+//!   above 512.
 //!
 //! Rules by layer or operator override all but the first two.
 

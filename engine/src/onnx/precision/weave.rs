@@ -71,6 +71,9 @@ enum Constant {
     Node(usize),
 }
 
+/// A constant's shape and its numbers.
+type Numbers = (Vec<u64>, Vec<f32>);
+
 /// The graph while it is written anew.
 struct Loom<'g, 'a> {
     graph: &'g mut Graph<'a>,
@@ -167,7 +170,7 @@ impl<'a> Loom<'_, 'a> {
     }
 
     /// Shape and numbers of a constant of floating point.
-    fn numbers(&self, name: &str) -> Result<Option<(Vec<u64>, Vec<f32>)>, PrecisionError> {
+    fn numbers(&self, name: &str) -> Result<Option<Numbers>, PrecisionError> {
         let message = match self.constants.get(name) {
             Some(Constant::Weight(index)) => Some(&*self.graph.weights[*index].message),
             Some(Constant::Node(index)) => self.written[*index].tensor("value"),
