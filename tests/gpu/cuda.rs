@@ -23,7 +23,7 @@ const BYTES: usize = 64 * 1024;
 /// Nanoseconds of a kernel that takes its time.
 const SLOW_NS: u64 = 100_000_000;
 
-/// `add_one(from, to, n)`: to[i] = from[i] + 1. `spin(ns)`: returns after so long. `fault()`: writes where nothing is.
+/// `add_one(from, to, n)`: `to[i] = from[i] + 1`. `spin(ns)`: returns after so long. `fault()`: writes where nothing is.
 const PTX: &str = r#"
 .version 7.4
 .target sm_72
