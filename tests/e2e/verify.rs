@@ -120,7 +120,7 @@ fn a_network_that_sees_otherwise_is_told_by_the_exit_status_and_the_reason() {
     assert!(text.contains("they do not agree:") && text.contains("differ by"), "{text}");
     assert!(text.contains("output output has a cosine of 0.9"), "{text}");
     // What is allowed is the user's choice.
-    let lax = ["--min-iou", "0.5", "--max-score-difference", "0.5", "--max-unmatched", "1", "--images", &media()];
+    let lax = ["--min-iou", "0.5", "--max-score-difference", "0.5", "--max-outside", "1", "--images", &media()];
     assert!(verify(&model(), &slightly, &lax).status.success());
     let broken = perturbed(folder.path(), 0);
     let output = verify(&model(), &broken, &["--images", &media(), "--json"]);

@@ -9,7 +9,7 @@ mod side;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
+use visiond_engine::compare::{self, Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
 
 use super::detect::feed::{Feeder, Item};
 use super::network::run_exit;
@@ -73,19 +73,21 @@ pub struct Args {
     #[arg(short, long, value_name = "SCORE", value_parser = super::fraction)]
     score_threshold: Option<f64>,
 
-    /// Allowed: the least overlap of two boxes of one thing
+    /// The least overlap of two boxes of one thing
     #[arg(long, value_name = "IOU", default_value_t = 0.98, value_parser = super::fraction, help_heading = "Allowed")]
     min_iou: f64,
 
-    /// Allowed: the greatest difference of two scores of one thing
+    /// The greatest difference of two scores of one thing
     #[arg(long, value_name = "SCORE", default_value_t = 0.02, value_parser = super::fraction, help_heading = "Allowed")]
     max_score_difference: f64,
 
-    /// Allowed: things that only one of the two sees, as a part of all, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = super::fraction, help_heading = "Allowed")]
-    max_unmatched: f64,
+    /// Things that differ by more than that, or that only one of the two sees, as a part of all, 0 to 1
+    ///
+    /// Not 0, because of two boxes of one thing that score nearly the same, the least rounding may decide which is kept.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = super::fraction, help_heading = "Allowed")]
+    max_outside: f64,
 
-    /// Allowed: the least cosine of each raw output; without it raw outputs are shown and not judged
+    /// The least cosine of each raw output; without it raw outputs are shown and not judged
     #[arg(long, value_name = "COSINE", value_parser = super::fraction, help_heading = "Allowed")]
     min_cosine: Option<f64>,
 
@@ -97,8 +99,8 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Two boxes of a class are of one thing from an IoU of 0.5 on, matched best score first.
 What to allow: FP32 the defaults; FP16 --min-iou 0.95 --max-score-difference 0.05
---max-unmatched 0.01; INT8 what your use bears, often --min-iou 0.8
---max-score-difference 0.15 --max-unmatched 0.05. Use pictures of the place that the
+--max-outside 0.01; INT8 what your use bears, often --min-iou 0.8
+--max-score-difference 0.15 --max-outside 0.05. Use pictures of the place that the
 network will look at: some hundred tell enough.
 
 Examples:
@@ -114,7 +116,9 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let threshold = args.score_threshold.unwrap_or_else(of_card);
     // A thing at the threshold of one may score less in the other, and still be worth a pair.
     let floor = (threshold - 2.0 * args.max_score_difference).max(LEAST_SCORE).min(threshold);
-    let mut comparison = Comparison::new(&subjects, threshold, floor)?;
+    let pair = compare::Limits { min_iou: args.min_iou, max_score_difference: args.max_score_difference };
+    let agreement = Agreement::within(threshold as f32, pair);
+    let mut comparison = Comparison::new(&subjects, agreement, floor)?;
 
     let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
     let buffers = Buffers::default();
@@ -141,7 +145,7 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         score_threshold: threshold,
         min_iou: args.min_iou,
         max_score_difference: args.max_score_difference,
-        max_unmatched: args.max_unmatched,
+        max_outside: args.max_outside,
         min_cosine: args.min_cosine,
     };
     let report = Report::new(&comparison, limits);
@@ -190,7 +194,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn new(subjects: &[Subject; 2], threshold: f64, floor: f64) -> Result<Self, CliError> {
+    fn new(subjects: &[Subject; 2], agreement: Agreement, floor: f64) -> Result<Self, CliError> {
         let [a, b] = subjects.each_ref().map(|subject| subject.card.head.family().name());
         if a != b {
             let message = format!(
@@ -209,7 +213,7 @@ impl Comparison {
             sides: [first, second],
             pairs,
             tensors,
-            agreement: Agreement::new(threshold as f32),
+            agreement,
             pictures: Vec::new(),
             progress: Progress::new(),
             exit: Exit::Success,

@@ -3,6 +3,9 @@
 //! Each thing that the first network sees, best first, takes the thing of its class in the second's that overlaps it most, from
 //! an IoU of 0.5. A thing counts when one of the two scores reaches the threshold; so that a score that falls just
 //! below it in one of the two is a difference of scores and not a thing missing, both are to be asked for lower scores too.
+//!
+//! Of two boxes of one thing whose scores are nearly the same, suppression keeps one: the least rounding may decide which. Such a
+//! pair then overlaps little though nothing is wrong, so pairs outside of the limits are counted, to be judged by their share.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +38,8 @@ impl Worst {
 pub struct ClassAgreement {
     /// Things that both see.
     pub matched: u64,
+    /// Of them, those whose boxes or scores differ by more than the limits allow.
+    pub outside: u64,
     /// Things that the first sees and the second does not.
     pub missing: u64,
     /// Things that the second sees and the first does not.
@@ -57,21 +62,28 @@ impl ClassAgreement {
         (self.boxes > 0).then(|| self.sum_iou / self.boxes as f64)
     }
 
-    /// Missing and extra things, as a part of all.
-    pub fn unmatched_share(&self) -> f64 {
-        let unmatched = self.missing + self.extra;
-        unmatched as f64 / (self.matched + unmatched).max(1) as f64
+    /// Things that one of the two sees.
+    pub fn things(&self) -> u64 {
+        self.matched + self.missing + self.extra
     }
 
-    fn add_pair(&mut self, picture: usize, a: &Detection, b: &Detection) {
+    /// Things outside of the limits, missing and extra ones among them, as a part of all.
+    pub fn outside_share(&self) -> f64 {
+        (self.outside + self.missing + self.extra) as f64 / self.things().max(1) as f64
+    }
+
+    fn add_pair(&mut self, picture: usize, a: &Detection, b: &Detection, limits: &Limits) {
         self.matched += 1;
+        let mut inside = true;
         if let (Some(a), Some(b)) = (a.box_in_source, b.box_in_source) {
             let overlap = f64::from(iou(a, b));
             self.sum_iou += overlap;
             self.boxes += 1;
+            inside = overlap >= limits.min_iou;
             Worst::keep(&mut self.min_iou, overlap, picture, |new, old| new < old);
         }
         let difference = f64::from((a.score - b.score).abs());
+        self.outside += u64::from(!inside || difference > limits.max_score_difference);
         Worst::keep(&mut self.max_score_difference, difference, picture, |new, old| new > old);
         for (a, b) in a.keypoints.iter().zip(&b.keypoints) {
             let distance = f64::from((a.x - b.x).hypot(a.y - b.y));
@@ -85,6 +97,15 @@ impl ClassAgreement {
     }
 }
 
+/// What a pair of boxes may differ by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Overlap at least.
+    pub min_iou: f64,
+    /// Difference of scores at most.
+    pub max_score_difference: f64,
+}
+
 /// How far two networks agree on what is on pictures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agreement {
@@ -93,18 +114,24 @@ pub struct Agreement {
     /// By class.
     pub classes: BTreeMap<u32, ClassAgreement>,
     threshold: f32,
+    limits: Limits,
     taken: Vec<bool>,
 }
 
 impl Agreement {
     /// Of things that score `threshold` or more in one of the two.
     pub fn new(threshold: f32) -> Self {
-        Self { all: ClassAgreement::default(), classes: BTreeMap::new(), threshold, taken: Vec::new() }
+        Self::within(threshold, Limits { min_iou: 0.0, max_score_difference: f64::INFINITY })
+    }
+
+    /// The same, with pairs counted that are outside of `limits`.
+    pub fn within(threshold: f32, limits: Limits) -> Self {
+        Self { all: ClassAgreement::default(), classes: BTreeMap::new(), threshold, limits, taken: Vec::new() }
     }
 
     /// Adds what both networks see on a picture, each best first.
     pub fn add(&mut self, picture: usize, first: &[Detection], second: &[Detection]) {
-        let Self { all, classes, threshold, taken } = self;
+        let Self { all, classes, threshold, limits, taken } = self;
         taken.clear();
         taken.resize(second.len(), false);
         for a in first {
@@ -113,8 +140,8 @@ impl Agreement {
                     taken[index] = true;
                     let b = &second[index];
                     if a.score.max(b.score) >= *threshold {
-                        all.add_pair(picture, a, b);
-                        classes.entry(a.class_id).or_default().add_pair(picture, a, b);
+                        all.add_pair(picture, a, b, limits);
+                        classes.entry(a.class_id).or_default().add_pair(picture, a, b, limits);
                     }
                 }
                 None if a.score >= *threshold => {

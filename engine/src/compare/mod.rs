@@ -7,7 +7,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-pub use detections::{Agreement, ClassAgreement, Worst};
+pub use detections::{Agreement, ClassAgreement, Limits, Worst};
 pub use tensors::{OutputPairs, TensorDifference, pair_outputs};
 
 use visiond_kernels::preprocess::PreprocessSpec;

@@ -8,6 +8,8 @@ use super::*;
 use crate::detector::Detection;
 use crate::engine::{Dim, TensorInfo};
 
+const LIMITS: Limits = Limits { min_iou: 0.98, max_score_difference: 0.02 };
+
 fn seen(class_id: u32, score: f32, x: f32) -> Detection {
     Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), keypoints: Vec::new() }
 }
@@ -75,7 +77,7 @@ fn differences_are_added_over_pictures() {
 
 #[test]
 fn things_are_matched_best_first_in_their_class() {
-    let mut agreement = Agreement::new(0.5);
+    let mut agreement = Agreement::within(0.5, LIMITS);
     agreement.add(
         3,
         &[seen(0, 0.9, 0.0), seen(0, 0.8, 3.0)],
@@ -87,12 +89,13 @@ fn things_are_matched_best_first_in_their_class() {
     assert!((all.min_iou.unwrap().value - 9.0 / 11.0).abs() < 1e-6);
     assert!((all.max_score_difference.unwrap().value - 0.05).abs() < 1e-6);
     assert_eq!(agreement.classes[&1].extra, 1);
-    assert_eq!(agreement.classes[&0].unmatched_share(), 0.0);
+    // One of the two pairs is outside of the limits, by box and score.
+    assert_eq!((all.outside, agreement.classes[&0].outside_share(), all.outside_share()), (1, 0.5, 2.0 / 3.0));
 }
 
 #[test]
 fn a_score_that_falls_below_the_threshold_is_a_difference_and_not_a_thing_missing() {
-    let mut agreement = Agreement::new(0.5);
+    let mut agreement = Agreement::within(0.5, LIMITS);
     agreement.add(0, &[seen(0, 0.51, 0.0)], &[seen(0, 0.49, 0.0)]);
     agreement.add(1, &[seen(0, 0.48, 0.0)], &[seen(0, 0.47, 0.0)]);
     agreement.add(2, &[seen(0, 0.48, 0.0)], &[]);
@@ -106,7 +109,7 @@ fn a_score_that_falls_below_the_threshold_is_a_difference_and_not_a_thing_missin
 #[test]
 fn a_classifier_is_compared_by_class() {
     let class = |class_id, score| Detection { class_id, score, box_in_source: None, keypoints: Vec::new() };
-    let mut agreement = Agreement::new(0.1);
+    let mut agreement = Agreement::within(0.1, LIMITS);
     agreement.add(0, &[class(3, 0.7), class(1, 0.2)], &[class(3, 0.69), class(2, 0.2)]);
     let all = &agreement.all;
     assert_eq!((all.matched, all.missing, all.extra, all.mean_iou()), (1, 1, 1, None));

@@ -19,8 +19,8 @@ pub struct Limits {
     pub min_iou: f64,
     /// Difference of scores at most.
     pub max_score_difference: f64,
-    /// Part of things that only one sees at most.
-    pub max_unmatched: f64,
+    /// Part of things outside of that, or that only one sees, at most.
+    pub max_outside: f64,
     /// Cosine of each raw output at least, where it is judged.
     pub min_cosine: Option<f64>,
 }
@@ -62,6 +62,8 @@ struct ClassFacts {
     class_id: Option<u32>,
     label: String,
     matched: u64,
+    /// Of them, those whose boxes or scores differ by more than is allowed.
+    outside: u64,
     missing: u64,
     extra: u64,
     min_iou: Option<WorstFacts>,
@@ -105,6 +107,7 @@ impl Report {
             class_id,
             label,
             matched: facts.matched,
+            outside: facts.outside,
             missing: facts.missing,
             extra: facts.extra,
             min_iou: worst(facts.min_iou),
@@ -188,8 +191,8 @@ impl Report {
         let labels = self.classes.iter().map(|c| c.label.chars().count()).max().unwrap_or(0).clamp(5, 30);
         let _ = writeln!(
             out,
-            "\n{:labels$} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}  WORST PICTURE",
-            "CLASS", "MATCHED", "MISSING", "EXTRA", "MIN IOU", "MEAN IOU", "MAX SCORE"
+            "\n{:labels$} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}  WORST PICTURE",
+            "CLASS", "MATCHED", "OUTSIDE", "MISSING", "EXTRA", "MIN IOU", "MEAN IOU", "MAX SCORE"
         );
         for c in self.classes.iter().chain([&self.detections]) {
             let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
@@ -197,9 +200,10 @@ impl Report {
             let worst = c.unmatched_picture.as_deref();
             let worst = worst.or(c.min_iou.as_ref().or(worst_score).map(|w| w.picture.as_str()));
             let row = format!(
-                "{:labels$} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}  {}",
+                "{:labels$} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}  {}",
                 escape(&c.label),
                 c.matched,
+                c.outside,
                 c.missing,
                 c.extra,
                 number(c.min_iou.as_ref().map(|w| w.value)),
@@ -228,20 +232,26 @@ fn short(value: f64) -> String {
 /// Why they do not agree.
 fn reasons(all: &ClassAgreement, outputs: &[TensorFacts], limits: &Limits) -> Vec<String> {
     let mut reasons = Vec::new();
-    if let Some(iou) = all.min_iou.filter(|iou| iou.value < limits.min_iou) {
-        reasons.push(format!("boxes of one thing overlap by only {:.4}, allowed is {}", iou.value, limits.min_iou));
-    }
-    if let Some(score) = all.max_score_difference.filter(|score| score.value > limits.max_score_difference) {
-        let allowed = limits.max_score_difference;
-        reasons.push(format!("scores of one thing differ by {:.4}, allowed is {allowed}", score.value));
-    }
-    let share = all.unmatched_share();
-    if share > limits.max_unmatched {
-        let (missing, extra) = (all.missing, all.extra);
-        reasons.push(format!(
-            "{missing} things are missing and {extra} are extra in the second, {share:.4} of all, allowed is {}",
-            limits.max_unmatched
-        ));
+    let share = all.outside_share();
+    if share > limits.max_outside {
+        let mut parts = Vec::new();
+        if all.outside > 0 {
+            let value = |worst: Option<Worst>| worst.map_or_else(|| "-".to_owned(), |w| format!("{:.4}", w.value));
+            let (iou, score) = (value(all.min_iou), value(all.max_score_difference));
+            let (least, most) = (limits.min_iou, limits.max_score_difference);
+            parts.push(format!(
+                "{} differ by more than IoU {least} or score {most} allow (least IoU {iou}, scores differ by up to {score})",
+                all.outside
+            ));
+        }
+        if all.missing > 0 {
+            parts.push(format!("{} are missing in the second", all.missing));
+        }
+        if all.extra > 0 {
+            parts.push(format!("{} are in the second alone", all.extra));
+        }
+        let (parts, things, allowed) = (parts.join(", "), all.things(), limits.max_outside);
+        reasons.push(format!("of {things} things {parts}: {share:.4} of all, allowed is {allowed}"));
     }
     for output in outputs {
         if output.not_finite > 0 {
