@@ -28,6 +28,7 @@ use crate::exit::Exit;
 use crate::logging::clear_live_line;
 use crate::pipeline::process;
 use crate::publish::message::{Message, Timings};
+use engine::{EngineReport, WholeFrames};
 use frames::Supply;
 use report::{Figures, Machine, Memory, Report, Stage};
 
@@ -171,19 +172,14 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         detections += bench.found.len();
         progress.tell(|| format!("whole frames: {}", times.len()));
     }
+    let Bench { mut detector, facts, .. } = bench;
+    let input = detector.input_size();
     let engine = match network.engine.tensorrt() {
         Some(engine) => {
-            let mut report = engine::measure(&network, engine, &amount, args.layers)?;
-            let amount = amount.part(4);
-            for flights in 1..=bench.detector.flights() {
-                let rate = engine::throughput(&mut bench.detector, &frames, flights, &amount)?;
-                report.frames_per_second_by_flights.push(rate);
-            }
-            let counts = bench.detector.counts();
-            (report.graph_runs, report.single_runs) = (counts.graph_runs, counts.single_runs);
-            report.copied_bytes = counts.copied_bytes;
-            report.frames_in = buffers.describe();
-            Some(report)
+            let whole = WholeFrames::measure(&mut detector, &frames, &amount, buffers.describe())?;
+            // TensorRT 8 lets one context use a profile, and the engine by itself needs one.
+            drop(detector);
+            Some(EngineReport::measure(&network, engine, &amount, args.layers, whole)?)
         }
         None => None,
     };
@@ -193,13 +189,13 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let report = Report {
         visiond: env!("CARGO_PKG_VERSION"),
         machine: Machine::this(),
-        model: bench.facts.name.clone(),
-        sha256: bench.facts.sha256.clone(),
+        model: facts.name.clone(),
+        sha256: facts.sha256.clone(),
         backend: network.engine.backend_description().to_owned(),
         threads: args.threads,
         source: args.source,
         frame: format!("{}x{} {}", layout.width(), layout.height(), layout.format()),
-        input: bench.detector.input_size(),
+        input,
         distinct_frames: frames.len(),
         frames: times.len() as u64,
         warmup: args.warmup,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use visiond_engine::detector::{Detection, Detector};
+use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::EngineError;
 use visiond_engine::tensorrt::{BareEngine, Launch, RunTime, TrtEngine};
 
 use super::report::{Figures, figures_row};
 use crate::capture::frame::Frame;
-use crate::cli::network::Network;
+use crate::cli::network::{Network, run_exit};
 use crate::cli::progress::Progress;
 use crate::cli::{CliError, bench::Amount};
 use crate::exit::Exit;
@@ -38,16 +38,44 @@ pub struct EngineReport {
     output_bytes: usize,
     /// Each layer's mean, in order.
     layers: Vec<LayerReport>,
-    /// Whole frames a second by the number of runs under way at once, from 1 on.
-    pub frames_per_second_by_flights: Vec<f64>,
+    whole_frames: WholeFrames,
+}
+
+/// What is worth knowing of whole frames on the GPU.
+#[derive(Debug, Serialize)]
+pub struct WholeFrames {
+    /// Frames a second by the number of runs under way at once, from 1 on.
+    per_second_by_flights: Vec<f64>,
     /// Where the frames lived.
-    pub frames_in: String,
-    /// Runs of whole frames that went as one graph, and call by call.
-    pub graph_runs: u64,
-    /// Call by call.
-    pub single_runs: u64,
+    memory: String,
+    /// Runs that went as one graph.
+    graph_runs: u64,
+    /// Runs that went call by call.
+    single_runs: u64,
     /// Bytes of frames that had to be copied first.
-    pub copied_bytes: u64,
+    copied_bytes: u64,
+}
+
+impl WholeFrames {
+    /// Measures every number of runs under way that `detector` can.
+    pub fn measure(
+        detector: &mut Detector,
+        frames: &[Frame],
+        amount: &Amount,
+        memory: String,
+    ) -> Result<Self, CliError> {
+        let amount = amount.part(SHARE_OF_TIME);
+        let flights = 1..=detector.flights();
+        let rates = flights.map(|flights| throughput(detector, frames, flights, &amount)).collect::<Result<_, _>>()?;
+        let counts = detector.counts();
+        Ok(Self {
+            per_second_by_flights: rates,
+            memory,
+            graph_runs: counts.graph_runs,
+            single_runs: counts.single_runs,
+            copied_bytes: counts.copied_bytes,
+        })
+    }
 }
 
 /// One way of running.
@@ -74,40 +102,34 @@ struct LayerReport {
     share: f64,
 }
 
-/// Measures the engine, where the network is one.
-pub fn measure(
-    network: &Network,
-    engine: &Arc<TrtEngine>,
-    amount: &Amount,
-    with_layers: bool,
-) -> Result<EngineReport, CliError> {
-    let fail = |error: &dyn std::fmt::Display| CliError::new(Exit::Model, error);
-    let shapes = Detector::input_shapes(&network.engine, &network.card, 1).map_err(|error| fail(&error))?;
-    let mut bare = BareEngine::new(engine, &shapes).map_err(|error| fail(&error))?;
-    let amount = amount.part(SHARE_OF_TIME);
-    let mut progress = Progress::new();
-    let by_calls = way(&mut bare, Launch::Calls, &amount, &mut progress).map_err(|error| fail(&error))?;
-    let recorded = bare.record();
-    let as_graph = match &recorded {
-        Ok(()) => Some(way(&mut bare, Launch::Graph, &amount, &mut progress).map_err(|error| fail(&error))?),
-        Err(error) if error.is_fatal() => return Err(CliError::new(Exit::Gpu, error)),
-        Err(_) => None,
-    };
-    let layers = if with_layers { layers(&mut bare).map_err(|error| fail(&error))? } else { Vec::new() };
-    let (input_bytes, output_bytes) = bare.tensor_bytes();
-    Ok(EngineReport {
-        by_calls,
-        as_graph,
-        graph_refused: recorded.err().map(|error| error.to_string()),
-        input_bytes,
-        output_bytes,
-        layers,
-        frames_per_second_by_flights: Vec::new(),
-        frames_in: String::new(),
-        graph_runs: 0,
-        single_runs: 0,
-        copied_bytes: 0,
-    })
+impl EngineReport {
+    /// Measures the engine by itself.
+    pub fn measure(
+        network: &Network,
+        engine: &Arc<TrtEngine>,
+        amount: &Amount,
+        with_layers: bool,
+        whole_frames: WholeFrames,
+    ) -> Result<Self, CliError> {
+        let fail = |error: EngineError| {
+            let exit = if error.is_fatal() { Exit::Gpu } else { Exit::Model };
+            CliError::new(exit, error)
+        };
+        let shapes = Detector::input_shapes(&network.engine, &network.card, 1)
+            .map_err(|error| CliError::new(Exit::Model, error))?;
+        let mut bare = BareEngine::new(engine, &shapes).map_err(fail)?;
+        let amount = amount.part(SHARE_OF_TIME);
+        let mut progress = Progress::new();
+        let by_calls = way(&mut bare, Launch::Calls, &amount, &mut progress).map_err(fail)?;
+        let (as_graph, graph_refused) = match bare.record() {
+            Ok(()) => (Some(way(&mut bare, Launch::Graph, &amount, &mut progress).map_err(fail)?), None),
+            Err(error) if error.is_fatal() => return Err(fail(error)),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let layers = if with_layers { layers(&mut bare).map_err(fail)? } else { Vec::new() };
+        let (input_bytes, output_bytes) = bare.tensor_bytes();
+        Ok(Self { by_calls, as_graph, graph_refused, input_bytes, output_bytes, layers, whole_frames })
+    }
 }
 
 fn way(
@@ -170,7 +192,7 @@ fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
 
 /// Whole frames a second with so many runs under way at once, over every frame in turn.
 pub fn throughput(detector: &mut Detector, frames: &[Frame], flights: usize, amount: &Amount) -> Result<f64, CliError> {
-    let fail = |error: &dyn std::fmt::Display| CliError::new(Exit::Model, error);
+    let fail = |error: DetectorError| CliError::new(run_exit(&error), error);
     let mut found: Vec<Detection> = Vec::new();
     let mut aloft = VecDeque::with_capacity(flights);
     let (mut begun, mut done) = (0, 0_u64);
@@ -178,14 +200,14 @@ pub fn throughput(detector: &mut Detector, frames: &[Frame], flights: usize, amo
     loop {
         let more = amount.goes_on(begun, began);
         if more && aloft.len() < flights {
-            let view = super::pick(frames, begun).view().map_err(|error| fail(&error))?;
-            aloft.push_back(detector.begin(&[view]).map_err(|error| fail(&error))?);
+            let view = super::pick(frames, begun).view().map_err(|error| CliError::new(Exit::Input, error))?;
+            aloft.push_back(detector.begin(&[view]).map_err(fail)?);
             begun += 1;
             continue;
         }
         let Some(flight) = aloft.pop_front() else { break };
-        detector.finish(flight).map_err(|error| fail(&error))?;
-        detector.detections(flight, 0, &mut found).map_err(|error| fail(&error))?;
+        detector.finish(flight).map_err(fail)?;
+        detector.detections(flight, 0, &mut found).map_err(fail)?;
         done += 1;
     }
     Ok(done as f64 / began.elapsed().as_secs_f64().max(1e-9))
@@ -227,16 +249,17 @@ impl EngineReport {
 
     /// What is worth saying of whole frames.
     pub fn frame_lines(&self) -> String {
+        let whole = &self.whole_frames;
         let rates: Vec<String> = (1..)
-            .zip(&self.frames_per_second_by_flights)
+            .zip(&whole.per_second_by_flights)
             .map(|(flights, rate)| format!("{rate:.1} with {flights} under way"))
             .collect();
         let mut out = format!("whole frames a second, without messages: {}\n", rates.join(", "));
-        let runs = match (self.graph_runs, self.single_runs) {
+        let runs = match (whole.graph_runs, whole.single_runs) {
             (graph, single) if graph > 0 => format!("{graph} runs as a graph, {single} by calls"),
             (_, single) => format!("{single} runs by calls"),
         };
-        let _ = writeln!(out, "frames in {}, {} bytes of them copied; {runs}", self.frames_in, self.copied_bytes);
+        let _ = writeln!(out, "frames in {}, {} bytes of them copied; {runs}", whole.memory, whole.copied_bytes);
         out
     }
 }
