@@ -15,7 +15,7 @@ const HEADER_BYTES: usize = 16;
 /// Bytes of the kernel's counters of one frame, all 0 between launches.
 const STATE_BYTES: usize = 8;
 
-/// `Values` of cuda/filter.cu.
+/// `Values` of cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct ValuesArgument {
@@ -28,7 +28,7 @@ struct ValuesArgument {
     unused: u32,
 }
 
-/// `Table` of cuda/filter.cu.
+/// `Table` of cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct TableArgument {
@@ -53,7 +53,7 @@ struct TableArgument {
 const OBJECTNESS: u32 = 1;
 const VALID_ROWS: u32 = 2;
 
-/// `Filter` of cuda/filter.cu.
+/// `Filter` of cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct Argument {
@@ -310,7 +310,7 @@ fn each_values(table: &mut TableArgument) -> [&mut ValuesArgument; 7] {
     ]
 }
 
-/// `Number` of cuda/filter.cu.
+/// `Number` of cuda/filter_argument.cuh.
 const fn number_of(dtype: DType) -> u32 {
     match dtype {
         DType::F32 => 0,

@@ -1,0 +1,91 @@
+// What the candidate filter is given, and what it writes: filter/launch.rs has the same for Rust.
+#pragma once
+#include "types.cuh"
+
+#define TABLES 8
+#define OBJECTNESS 1u
+#define VALID_ROWS 2u
+
+enum Number { F32, F16, U8, I8, I32, I64, BOOLEAN };
+enum Score { PLAIN_SCORE, SIGMOID, SOFTMAX };
+enum Choice { BEST_RAW, BEST_SCORE, EVERY };
+enum Label { PLAIN_LABEL, FROM_ONE, BELOW };
+enum Box { PLAIN_BOX, DISTANCES, CELL_EXP, ANCHOR, PEAK, FACE };
+enum Corners { XYXY, YXYX, CXCYWH, XYWH };
+enum Point { PLAIN_POINT, ANCHOR_POINT, FACE_POINT };
+
+// Rows and columns of numbers in one output; distances in elements.
+struct Values {
+    u64 address;  // 0 where there are none.
+    u32 dtype;
+    u32 offset;
+    u32 row_step;
+    u32 column_step;
+    u32 frame_len;
+    u32 unused;
+};
+
+// What every block needs comes first here and in Filter: a launch's argument is fetched 64 bytes at a time, and most blocks
+// read nothing else of it.
+struct Table {
+    u32 first_row;
+    u32 rows;
+    Values scores;
+    u32 columns;  // Of the grid.
+    u32 lines;
+    u32 rows_per_cell;
+    float stride;
+    float offset;
+    u32 has;  // OBJECTNESS, VALID_ROWS.
+    Values objectness;
+    Values labels;
+    Values valid_rows;
+    Values boxes;
+    Values offsets;
+    Values points;
+};
+
+struct Filter {
+    u32 first_block[TABLES];
+    u32 table_count;
+    u32 lanes;
+    u32 turned;  // Whether a column's numbers, not a row's, lie side by side.
+    u32 first_class;
+    u32 end_class;
+    u32 score_code;
+    u32 choice;
+    float threshold;
+    float floor;
+    u32 score_columns;
+    u64 state;        // Of each frame the candidates so far and, from bit 32 on, the blocks; 0 between launches.
+    u64 results;      // Of each frame: the count, padded to 16 bytes; `capacity` records; their points.
+    u64 frame_bytes;  // From one frame's results to the next one's.
+    u32 capacity;
+    u32 peaks;
+    u32 class_row_step;
+    u32 label_code;
+    u32 label_limit;
+    u32 box_code;
+    u32 corners;
+    u32 bins;
+    u32 point_count;
+    u32 point_code;
+    u32 point_values;  // Numbers of one point.
+    float scale_x;
+    float scale_y;
+    float point_scale_x;
+    float point_scale_y;
+    float input_width;
+    float input_height;
+    u32 unused[7];
+    Table tables[TABLES];
+};
+static_assert(sizeof(Table) == 256 && sizeof(Filter) == 192 + TABLES * 256, "as filter/launch.rs says");
+
+struct alignas(16) Record {
+    float box[4];
+    float score;
+    u32 class_id;
+    u32 row;
+    u32 unused;
+};
