@@ -1,3 +1,127 @@
-// The preprocess for frames in memory that the GPU caches: every thread reads its own pixels.
-constexpr bool STAGED = false;
-#include "preprocess_kernel.cuh"
+// Frames into a network's input: every format, fit, sampling, layout and type, a batch of frames at once.
+//
+// What it computes is said at the head of kernels/src/preprocess/mod.rs; this follows that code step by step. A thread makes
+// PIXELS adjacent pixels of the tensor, padding included; a launch has a thread for each such group of a frame, and blocks
+// of the second dimension for each frame. What differs between frames is read from memory (`Job::frames`), so that a
+// captured launch serves whatever comes; what differs between networks is an argument. All branches but those at edges are
+// the same for a whole warp.
+#include "preprocess_fetch.cuh"
+#include "preprocess_mosaic.cuh"
+#include "preprocess_number.cuh"
+#include "preprocess_store.cuh"
+
+// Adds the group's source pixels of one row and one column tap.
+template <class N, class Taps>
+INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps, typename N::Wide (&sums)[3][PIXELS]) {
+    typedef typename N::Wide Wide;
+    if (frame.source == SOURCE_MOSAIC) {
+        // One pixel after the other: unrolled, this would be half of the kernel.
+#pragma unroll 1
+        for (u32 i = 0; i < PIXELS; ++i) {
+            u32 x = taps.position(0);
+            auto weight = taps.weight(0);
+#pragma unroll
+            for (u32 k = 1; k < PIXELS; ++k) {
+                x = i == k ? taps.position(k) : x;
+                weight = i == k ? taps.weight(k) : weight;
+            }
+            Channels<N> pixel = demosaic<N>(frame, x, y);
+            if (job.luma) pixel.rgb[0] = N::luma(pixel.rgb);
+#pragma unroll
+            for (u32 k = 0; k < PIXELS; ++k) {
+#pragma unroll
+                for (u32 channel = 0; channel < 3; ++channel) {
+                    Wide sum = N::add_column(sums[channel][k], pixel.rgb[channel], weight);
+                    sums[channel][k] = i == k ? sum : sums[channel][k];
+                }
+            }
+        }
+        return;
+    }
+    u32 words[PIXELS];
+    fetch(frame, y, taps, words);
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) {
+        Wide rgb[3];
+        if (frame.colour == COLOUR_YUV) {
+            N::convert(frame, words[i], rgb);
+        } else if (frame.colour == COLOUR_RGB) {
+            rgb[0] = N::wide(byte_of(words[i], 0));
+            rgb[1] = N::wide(byte_of(words[i], 1));
+            rgb[2] = N::wide(byte_of(words[i], 2));
+        } else {
+            rgb[0] = rgb[1] = rgb[2] = N::grey(frame, words[i]);
+        }
+        if (job.luma && frame.colour != COLOUR_GREY) rgb[0] = N::luma(rgb);
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) {
+            sums[channel][i] = N::add_column(sums[channel][i], rgb[channel], taps.weight(i));
+        }
+    }
+}
+
+// The group's pixels, 0 to 255.
+template <class N>
+INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
+    typedef typename N::Wide Wide;
+    Wide sums[3][PIXELS] = {};
+#pragma unroll 1
+    for (u32 row_tap = 0; row_tap < 2; ++row_tap) {
+        u32 source_y;
+        decltype(typename N::Taps().weight(0)) row_weight;
+        // Without weight, as all upper taps of an odd whole scale are, a row is not read.
+        if (!N::row(frame.rows, row_tap, y, source_y, row_weight) && row_tap == 1) break;
+        Wide columns[3][PIXELS] = {};
+#pragma unroll 1
+        for (u32 tap = 0; tap < frame.columns.taps; ++tap) {
+            add_tap<N>(job, frame, source_y, N::columns(frame.columns, tap, x), columns);
+        }
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) {
+                sums[channel][i] = N::add_row(sums[channel][i], columns[channel][i], row_weight);
+            }
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < PIXELS; ++i) {
+#pragma unroll
+        for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = N::value(sums[channel][i]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
+    u32 group = blockIdx.x * blockDim.x + threadIdx.x;
+    u32 y = group / job.groups;
+    u32 x = (group - y * job.groups) * PIXELS;
+    if (y >= job.height) return;
+    const Frame& frame = reinterpret_cast<const Frame*>(job.frames)[blockIdx.y];
+
+    float values[3][PIXELS];
+#pragma unroll
+    for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
+    }
+    u32 left = frame.placed_x, right = left + frame.placed_width;
+    if (y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left) {
+        float picture[3][PIXELS];
+        if (job.exact) {
+            resample<Exact>(job, frame, x, y, picture);
+        } else {
+            resample<Fixed>(job, frame, x, y, picture);
+        }
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            bool inside = x + i >= left && x + i < right;
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) {
+                float value = job.reversed ? picture[2 - channel][i] : picture[channel][i];
+                value = fmaf(value, job.gain[channel], job.bias[channel]);
+                values[channel][i] = inside ? value : values[channel][i];
+            }
+        }
+    }
+    store(job, blockIdx.y, x, y, values);
+}

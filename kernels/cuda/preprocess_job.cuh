@@ -18,15 +18,13 @@ enum Colour : u32 { COLOUR_YUV, COLOUR_RGB, COLOUR_GREY };
 
 enum DType : u32 { DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I8 };
 
-// One component: that of pixel (x, y) stands at
-// address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes + offset_bytes; the address is its plane's.
+// One component: that of pixel (x, y) stands at address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes.
 struct Component {
     u64 address;
     u32 pitch_bytes;
-    u32 offset_bytes;
     u32 step_bytes;
-    u16 x_shift;
-    u16 y_shift;
+    u32 x_shift;
+    u32 y_shift;
 };
 
 // Which source pixels make a pixel of the tensor, for all its columns or rows: `stride` entries for the lower taps, as many
@@ -51,22 +49,19 @@ struct Frame {
     u32 selectors[2];
     // YUV's or grey's way to RGB: see Fixed::convert and Exact::convert.
     u32 coefficients[8];
-    // Of a mosaic: size in pixels, column and row of the first red one, 255 / white, bytes of a sample.
+    // Of a mosaic: size in pixels, column and row of the first red one, 255 / white, bytes of a sample (0: two, not aligned).
     u32 width, height;
     u32 red_x, red_y;
     float sample_gain;
     u32 sample_bytes;
-    // Planes, the first components', whose rows may be read 16 bytes at a time; 0 where some may not.
-    u32 planes;
-    u32 padding;
 };
 
 struct Job {
     u64 out;
     u64 frames;
     u32 width, height;
-    // Warps for a row.
-    u32 warps;
+    // Groups of PIXELS pixels in a row.
+    u32 groups;
     u32 exact;
     DType dtype;
     u32 planar;
@@ -81,9 +76,7 @@ struct Job {
     float gain[3], bias[3], pad[3];
 };
 
-static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 200 && sizeof(Job) == 96, "see job.rs");
+static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 192 && sizeof(Job) == 96, "see job.rs");
 
-// Adjacent pixels of the tensor that one thread makes; threads of a warp and of a block.
+// Adjacent pixels of the tensor that one thread makes.
 constexpr u32 PIXELS = 4;
-constexpr u32 LANES = 32;
-constexpr u32 THREADS = 128;

@@ -24,11 +24,28 @@ INLINE float clamped(float value, float low, float high) {
 
 // OpenCV's cvtColor and resize on bytes: a byte comes out of each step.
 struct Fixed {
-    // A channel, and what sums are made of.
     typedef i32 Wide;
 
-    static __forceinline__ Wide of(u32 bits) { return i32(bits); }
-    static __forceinline__ u32 bits(Wide value) { return u32(value); }
+    // Position and weight of a tap; the entry holds both.
+    struct Taps {
+        u32 entries[PIXELS];
+
+        __forceinline__ u32 position(u32 i) const { return entries[i] & 0xffff; }
+        __forceinline__ u32 weight(u32 i) const { return entries[i] >> 16; }
+    };
+
+    static __forceinline__ Taps columns(const Axis& axis, u32 tap, u32 x) {
+        uint4 read4 = read<uint4>(axis.entries + 4ull * (tap * axis.stride + x));
+        return {{read4.x, read4.y, read4.z, read4.w}};
+    }
+
+    // One row's position and weight; false where it has none.
+    static __forceinline__ bool row(const Axis& axis, u32 tap, u32 y, u32& position, u32& weight) {
+        u32 entry = read<u32>(axis.entries + 4ull * (tap * axis.stride + y));
+        position = entry & 0xffff;
+        weight = entry >> 16;
+        return weight != 0;
+    }
 
     // Coefficients: y_offset, y_gain, r_cr, g_cb, g_cr, b_cb, times 2^20.
     static __forceinline__ void convert(const Frame& frame, u32 word, Wide (&rgb)[3]) {
@@ -48,49 +65,67 @@ struct Fixed {
         return (rgb[0] * 9798 + rgb[1] * 19235 + rgb[2] * 3735 + (1 << 14)) >> 15;
     }
 
-    static __forceinline__ Wide add_column(Wide sum, Wide channel, Wide weight) { return sum + channel * weight; }
-    static __forceinline__ Wide add_row(Wide sum, Wide columns, Wide weight) { return sum + (((columns >> 4) * weight) >> 16); }
+    static __forceinline__ Wide add_column(Wide sum, Wide channel, u32 weight) { return sum + channel * i32(weight); }
+    static __forceinline__ Wide add_row(Wide sum, Wide columns, u32 weight) { return sum + (((columns >> 4) * i32(weight)) >> 16); }
     static __forceinline__ float value(Wide sum) { return small_float(u32(sum + 2) >> 2); }
-    static __forceinline__ float channel(Wide value) { return small_float(u32(value)); }
 
     static __forceinline__ Wide sample(u32 raw, float gain) { return rounded(fminf(float(raw) * gain, 255.0f)); }
-    static __forceinline__ Wide half(Wide sum) { return (sum + 1) >> 1; }
-    static __forceinline__ Wide quarter(Wide sum) { return (sum + 2) >> 2; }
+    static __forceinline__ Wide mean(Wide a, Wide b) { return (a + b + 1) >> 1; }
+    static __forceinline__ Wide mean(Wide a, Wide b, Wide c, Wide d) { return (a + b + c + d + 2) >> 2; }
 };
 
 // No rounding but that of float.
 struct Exact {
     typedef float Wide;
 
-    static __forceinline__ Wide of(u32 bits) { return __uint_as_float(bits); }
-    static __forceinline__ u32 bits(Wide value) { return __float_as_uint(value); }
+    struct Taps {
+        u32 positions[PIXELS];
+        float weights[PIXELS];
+
+        __forceinline__ u32 position(u32 i) const { return positions[i]; }
+        __forceinline__ float weight(u32 i) const { return weights[i]; }
+    };
+
+    static __forceinline__ Taps columns(const Axis& axis, u32 tap, u32 x) {
+        u64 entry = axis.entries + 4ull * (tap * axis.stride + x);
+        uint4 positions = read<uint4>(entry);
+        float4 weights = read<float4>(entry + 8ull * axis.stride);
+        return {{positions.x, positions.y, positions.z, positions.w}, {weights.x, weights.y, weights.z, weights.w}};
+    }
+
+    static __forceinline__ bool row(const Axis& axis, u32 tap, u32 y, u32& position, float& weight) {
+        u64 entry = axis.entries + 4ull * (tap * axis.stride + y);
+        position = read<u32>(entry);
+        weight = read<float>(entry + 8ull * axis.stride);
+        return weight != 0.0f;
+    }
 
     // Coefficients: y_gain, r_cr, g_cb, g_cr, b_cb, and what is added to red, green and blue.
     static __forceinline__ void convert(const Frame& frame, u32 word, Wide (&rgb)[3]) {
         const u32* k = frame.coefficients;
         float y = wide(byte_of(word, 0)), cb = wide(byte_of(word, 1)), cr = wide(byte_of(word, 2));
-        float red = fmaf(of(k[1]), cr, of(k[5]));
-        float green = fmaf(of(k[2]), cb, fmaf(of(k[3]), cr, of(k[6])));
-        float blue = fmaf(of(k[4]), cb, of(k[7]));
-        rgb[0] = clamped(fmaf(of(k[0]), y, red), 0.0f, 255.0f);
-        rgb[1] = clamped(fmaf(of(k[0]), y, green), 0.0f, 255.0f);
-        rgb[2] = clamped(fmaf(of(k[0]), y, blue), 0.0f, 255.0f);
+        float red = fmaf(coefficient(k[1]), cr, coefficient(k[5]));
+        float green = fmaf(coefficient(k[2]), cb, fmaf(coefficient(k[3]), cr, coefficient(k[6])));
+        float blue = fmaf(coefficient(k[4]), cb, coefficient(k[7]));
+        rgb[0] = clamped(fmaf(coefficient(k[0]), y, red), 0.0f, 255.0f);
+        rgb[1] = clamped(fmaf(coefficient(k[0]), y, green), 0.0f, 255.0f);
+        rgb[2] = clamped(fmaf(coefficient(k[0]), y, blue), 0.0f, 255.0f);
     }
 
+    static __forceinline__ float coefficient(u32 bits) { return __uint_as_float(bits); }
     static __forceinline__ Wide wide(u32 byte) { return small_float(byte); }
     // Coefficients: gain, bias.
     static __forceinline__ Wide grey(const Frame& frame, u32 word) {
-        float value = fmaf(of(frame.coefficients[0]), wide(byte_of(word, 0)), of(frame.coefficients[1]));
+        float value = fmaf(coefficient(frame.coefficients[0]), wide(byte_of(word, 0)), coefficient(frame.coefficients[1]));
         return clamped(value, 0.0f, 255.0f);
     }
     static __forceinline__ Wide luma(const Wide (&rgb)[3]) { return fmaf(0.299f, rgb[0], fmaf(0.587f, rgb[1], 0.114f * rgb[2])); }
 
-    static __forceinline__ Wide add_column(Wide sum, Wide channel, Wide weight) { return fmaf(channel, weight, sum); }
-    static __forceinline__ Wide add_row(Wide sum, Wide columns, Wide weight) { return fmaf(columns, weight, sum); }
+    static __forceinline__ Wide add_column(Wide sum, Wide channel, float weight) { return fmaf(channel, weight, sum); }
+    static __forceinline__ Wide add_row(Wide sum, Wide columns, float weight) { return fmaf(columns, weight, sum); }
     static __forceinline__ float value(Wide sum) { return sum; }
-    static __forceinline__ float channel(Wide value) { return value; }
 
     static __forceinline__ Wide sample(u32 raw, float gain) { return fminf(float(raw) * gain, 255.0f); }
-    static __forceinline__ Wide half(Wide sum) { return 0.5f * sum; }
-    static __forceinline__ Wide quarter(Wide sum) { return 0.25f * sum; }
+    static __forceinline__ Wide mean(Wide a, Wide b) { return 0.5f * (a + b); }
+    static __forceinline__ Wide mean(Wide a, Wide b, Wide c, Wide d) { return 0.25f * ((a + b) + (c + d)); }
 };

@@ -18,25 +18,10 @@ INLINE T read(u64 address) {
     return __ldg(reinterpret_cast<const T*>(address));
 }
 
-// Memory of any kind.
-template <class T>
-INLINE T read_anywhere(u64 address) {
-    return *reinterpret_cast<const T*>(address);
-}
-
-// Shared memory's address among all memory.
-INLINE u64 address_of(const void* shared) {
-    return reinterpret_cast<u64>(shared);
-}
-
 template <class T>
 INLINE void write(u64 address, T value) {
     *reinterpret_cast<T*>(address) = value;
 }
-
-// Work that a warp shares goes to its lanes in turn.
-#define FIRST_LANE (threadIdx.x % 32)
-#define LANE_STEP 32
 
 // The nearest half, ties to even, as bits.
 INLINE u16 half_bits(float value) {

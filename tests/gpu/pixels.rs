@@ -9,7 +9,7 @@ use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Graph};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 use visiond_kernels::geometry::Fit;
-use visiond_kernels::preprocess::cuda::{CudaPreprocessor, Reading};
+use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
@@ -225,9 +225,7 @@ fn compare(
     // Every second spec not aligned, so that single elements are stored.
     let shift = if spec.height.is_multiple_of(2) { 0 } else { spec.dtype.size_bytes() };
     let target = out.address().offset(GUARD + shift);
-    // Both ways of reading, whatever suits this GPU.
-    let reading = if spec.width.is_multiple_of(3) { Reading::Staged } else { Reading::Direct };
-    let mut preprocessor = CudaPreprocessor::with_reading(spec, device, frames, reading)?;
+    let mut preprocessor = CudaPreprocessor::new(spec, device, frames)?;
     let mut twin = Preprocessor::new(spec.clone())?;
     let mut graph: Option<Graph> = None;
     let mut copied = 0;

@@ -32,20 +32,6 @@ static void (*body)();
 
 inline void __syncthreads() { swapcontext(&fibres[running].context, &scheduler); }
 
-// As good as a barrier of the block: every lane of a warp passes the same ones.
-inline void __syncwarp() { __syncthreads(); }
-
-#define FIRST_LANE (threadIdx.x % 32)
-#define LANE_STEP 32
-
-inline unsigned long long address_of(const void* shared) { return reinterpret_cast<uint64_t>(shared); }
-
-template <class T>
-inline T read_anywhere(unsigned long long address) {
-    bool is_shared = address >= address_of(__start_shared) && address + sizeof(T) <= address_of(__stop_shared);
-    return is_shared ? *reinterpret_cast<const T*>(address) : read<T>(address);
-}
-
 template <class T>
 inline T atomicAdd(T* at, T value) {
     T old = *at;

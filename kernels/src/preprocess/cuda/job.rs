@@ -12,10 +12,6 @@ use crate::tensor::DType;
 /// Adjacent pixels that a thread makes: `PIXELS` of the kernel.
 pub(super) const PIXELS: u32 = 4;
 
-/// Threads of a block, and of a warp: `THREADS` and `LANES` of the kernel.
-pub(super) const THREADS: u32 = 128;
-const LANES: u32 = 32;
-
 const SOURCE_WORDS: u32 = 0;
 const SOURCE_SEMIPLANAR: u32 = 1;
 const SOURCE_BYTES: u32 = 2;
@@ -31,10 +27,9 @@ const COLOR_GREY: u32 = 2;
 struct Component {
     address: u64,
     pitch_bytes: u32,
-    offset_bytes: u32,
     step_bytes: u32,
-    x_shift: u16,
-    y_shift: u16,
+    x_shift: u32,
+    y_shift: u32,
 }
 
 /// A table of source positions: see [`super::tables`].
@@ -64,9 +59,6 @@ pub(super) struct Frame {
     red_y: u32,
     sample_gain: f32,
     sample_bytes: u32,
-    planes: u32,
-    /// The size is a multiple of 8.
-    _padding: u32,
 }
 
 /// What a launch is told beside its frames.
@@ -77,7 +69,7 @@ pub(super) struct Job {
     frames: u64,
     width: u32,
     height: u32,
-    warps: u32,
+    groups: u32,
     exact: u32,
     dtype: u32,
     planar: u32,
@@ -97,7 +89,7 @@ const _: () = assert!(size_of::<Component>() == 24 && size_of::<Axis>() == 16);
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
 
 /// Bytes of a frame's description.
-pub(super) const FRAME_BYTES: usize = 200;
+pub(super) const FRAME_BYTES: usize = 192;
 
 /// Where the GPU sees a frame's planes.
 pub(super) type Planes = [(DeviceAddress, usize); 3];
@@ -138,13 +130,12 @@ impl Frame {
 
     /// How this format's pixels are read.
     fn read_from(mut self, format: PixelFormat, planes: &Planes) -> Self {
-        let component = |plane: usize, offset_bytes: u32, step_bytes: u32, shifts: (u16, u16)| {
+        let component = |plane: usize, offset: u32, step_bytes: u32, shifts: (u32, u32)| {
             let (address, pitch_bytes) = planes[plane];
+            // Pitches are checked to fit.
             Component {
-                address: address.0,
-                // Pitches are checked to fit.
+                address: address.0 + u64::from(offset),
                 pitch_bytes: pitch_bytes as u32,
-                offset_bytes,
                 step_bytes,
                 x_shift: shifts.0,
                 y_shift: shifts.1,
@@ -154,10 +145,6 @@ impl Frame {
             let (address, pitch_bytes) = planes[plane];
             (address.0 | pitch_bytes as u64).is_multiple_of(to)
         };
-        let whole_chunks = |plane: usize| aligned(plane, 16) && format.row_bytes(plane, self.width).is_multiple_of(16);
-        if !matches!(format, PixelFormat::Bayer(..)) && (0..format.plane_count()).all(whole_chunks) {
-            self.planes = format.plane_count() as u32;
-        }
         let words = words(format);
         let [first, second, third] = [words.first, words.second, words.third].map(|bits| bits / 8);
         let none = Component::default();
@@ -199,7 +186,11 @@ impl Frame {
                     BayerOrder::Bggr => (1, 1),
                 };
                 self.sample_gain = depth.full_scale_gain();
-                self.sample_bytes = depth.sample_bytes() as u32;
+                self.sample_bytes = match depth.sample_bytes() {
+                    1 => 1,
+                    _ if aligned(0, 2) => 2,
+                    _ => 0,
+                };
                 (SOURCE_MOSAIC, [component(0, 0, 0, (0, 0)), none, none])
             }
         };
@@ -229,7 +220,7 @@ impl Job {
             frames: 0,
             width: spec.width,
             height: spec.height,
-            warps: spec.width.div_ceil(PIXELS * LANES),
+            groups: spec.width.div_ceil(PIXELS),
             exact: u32::from(spec.sampling == Sampling::Exact),
             // The spec was checked to have one of these.
             dtype: match spec.dtype {
@@ -256,8 +247,8 @@ impl Job {
         Self { out: out.0, frames: frames.0, aligned: u32::from(aligned), ..*self }
     }
 
-    /// Blocks for a frame.
-    pub(super) fn blocks(&self) -> u32 {
-        (self.warps * self.height).div_ceil(THREADS / LANES)
+    /// Threads for a frame.
+    pub(super) fn threads(&self) -> u32 {
+        self.groups * self.height
     }
 }

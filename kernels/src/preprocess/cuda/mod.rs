@@ -9,7 +9,7 @@ mod tables;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use self::job::{FRAME_BYTES, Frame, Job, Planes, THREADS};
+use self::job::{FRAME_BYTES, Frame, Job, Planes};
 use self::tables::Shape;
 use super::{PreprocessError, PreprocessSpec, Sampling};
 use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
@@ -17,25 +17,11 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Fu
 use crate::frame::FrameView;
 use crate::geometry::Mapping;
 
-/// The compiled kernels, as PTX.
-const DIRECT: &str = include_str!("../../../ptx/preprocess.ptx");
-const STAGED: &str = include_str!("../../../ptx/preprocess_staged.ptx");
+/// The compiled kernel, as PTX.
+const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
 
-/// How the kernel reads frames. The tensors are the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
-    /// Every thread its own pixels: the shortest way where the GPU caches.
-    Direct,
-    /// A warp together, every byte once: where the GPU does not cache frames, as an integrated one does not pinned memory.
-    Staged,
-}
-
-impl Reading {
-    /// What suits a GPU.
-    pub fn of(device: &Device) -> Self {
-        if device.facts().integrated { Self::Staged } else { Self::Direct }
-    }
-}
+/// Threads of a block; the kernel declares as many.
+const BLOCK_THREADS: u32 = 128;
 
 /// Frame sizes whose tables are kept, at least.
 const KEPT_SIZES: usize = 8;
@@ -67,22 +53,12 @@ pub struct CudaPreprocessor {
 impl CudaPreprocessor {
     /// Checks a spec and makes its preprocessor for up to `max_batch` frames at once.
     pub fn new(spec: &PreprocessSpec, device: &Arc<Device>, max_batch: usize) -> Result<Self, PreprocessError> {
-        Self::with_reading(spec, device, max_batch, Reading::of(device))
-    }
-
-    /// As [`new`](Self::new), with a way of reading that was chosen.
-    pub fn with_reading(
-        spec: &PreprocessSpec,
-        device: &Arc<Device>,
-        max_batch: usize,
-        reading: Reading,
-    ) -> Result<Self, PreprocessError> {
         spec.check()?;
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
         let bytes = max_batch * FRAME_BYTES;
         Ok(Self {
             spec: spec.clone(),
-            kernel: Kernel::of(device, reading)?,
+            kernel: Kernel::of(device)?,
             job: Job::new(spec),
             max_batch,
             described: pinned.allocate(bytes)?,
@@ -147,7 +123,7 @@ impl CudaPreprocessor {
 
     /// Queues the run of `frames` frames into the tensor at `out`, frame after frame; returns without waiting.
     ///
-    /// A copy of 200 bytes a frame and one launch. Reads of each frame the rows and columns
+    /// A copy of 192 bytes a frame and one launch. Reads of each frame the rows and columns
     /// that are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB.
     ///
     /// # Safety
@@ -163,11 +139,12 @@ impl CudaPreprocessor {
         // SAFETY: the copy has room for `max_batch` descriptions; both stay as they are (the caller's promise).
         unsafe { stream.copy_to_device(bytes, self.descriptions.address()) }?;
         let mut job = self.job.at(out, self.descriptions.address());
+        let blocks = job.threads().div_ceil(BLOCK_THREADS);
         let mut arguments = [(&raw mut job).cast::<c_void>()];
         // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which live in `self`, and the
         // frames; it writes `frames` tensors from `out` on. All of that stays (the caller's promise).
         unsafe {
-            self.kernel.function.launch([job.blocks(), frames as u32, 1], [THREADS, 1, 1], 0, stream, &mut arguments)
+            self.kernel.function.launch([blocks, frames as u32, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments)
         }
     }
 
@@ -223,24 +200,19 @@ fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &mut usize) -
 struct Kernel {
     module: Module,
     function: Function,
-    reading: Reading,
 }
 
 impl Kernel {
-    fn of(device: &Arc<Device>, reading: Reading) -> Result<Arc<Self>, PreprocessError> {
+    fn of(device: &Arc<Device>) -> Result<Arc<Self>, PreprocessError> {
         static LOADED: Mutex<Vec<Weak<Kernel>>> = Mutex::new(Vec::new());
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.retain(|kernel| kernel.strong_count() > 0);
-        let of_device = |kernel: &Arc<Self>| kernel.reading == reading && Arc::ptr_eq(kernel.module.device(), device);
+        let of_device = |kernel: &Arc<Self>| Arc::ptr_eq(kernel.module.device(), device);
         if let Some(kernel) = loaded.iter().filter_map(Weak::upgrade).find(of_device) {
             return Ok(kernel);
         }
-        let (name, ptx) = match reading {
-            Reading::Direct => ("preprocess", DIRECT),
-            Reading::Staged => ("preprocess_staged", STAGED),
-        };
-        let module = Module::load(device, name, ptx)?;
-        let kernel = Arc::new(Self { function: module.function("preprocess")?, module, reading });
+        let module = Module::load(device, "preprocess", PTX)?;
+        let kernel = Arc::new(Self { function: module.function("preprocess")?, module });
         loaded.push(Arc::downgrade(&kernel));
         Ok(kernel)
     }
