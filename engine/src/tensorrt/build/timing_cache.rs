@@ -133,6 +133,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::tensorrt::abi::builder::Builder;
 
     #[test]
     fn the_file_s_name_tells_version_and_gpu() {
@@ -156,5 +157,32 @@ mod tests {
         let folder = TimingCacheChoice::Folder("/c".into());
         let path = folder.path(Version::decode(100_300), &facts).unwrap();
         assert_eq!(path, Path::new("/c/10.3.0-sm87-orin--nvgpu-.timing"));
+    }
+
+    /// TensorRT for RTX has the same objects and needs no GPU for them, though its builder times nothing.
+    #[test]
+    fn a_cache_is_made_kept_and_merged_with_what_is_there() {
+        let Some(libraries) = std::env::var_os("VISIOND_TEST_TENSORRT") else {
+            eprintln!("not tested: VISIOND_TEST_TENSORRT names no folder of libraries");
+            return;
+        };
+        let library = Path::new(&libraries).join("rtx-1.6.1/libtensorrt_rtx.so.1");
+        let library = crate::tensorrt::Library::get(Some(&library)).unwrap();
+        let builder = library.create_builder().unwrap();
+        // SAFETY: the builder lives and outlives its configuration.
+        let config = unsafe {
+            let raw = call!(builder.get(), Builder::CREATE_CONFIG()).unwrap();
+            Owned::<Config>::from_raw(raw, builder.get().abi()).unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/times");
+        if let Some(kept) = Kept::open(config.get(), path.clone()).unwrap() {
+            kept.save(config.get()).unwrap();
+            let first = fs::read(&path).unwrap();
+            assert!(!first.is_empty());
+            kept.save(config.get()).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), first, "merged with itself it is the same");
+            drop(config);
+        }
     }
 }
