@@ -125,3 +125,10 @@ extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
     }
     store(job, blockIdx.y, x, y, values);
 }
+
+// Fetches the frames' descriptions from pinned memory, a word a thread, in the order of the stream: less time than a copy,
+// which another engine of the GPU does and both sides wait for.
+extern "C" __global__ void __launch_bounds__(128) describe(const u32* from, u32* to, u32 words) {
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < words) to[i] = from[i];
+}

@@ -141,13 +141,18 @@ impl Twins {
     fn add(&mut self, of: &[Detection], others: &[Detection], bounds: &Bounds) {
         for candidate in of.iter().filter(|candidate| candidate.score >= COUNTS_FROM) {
             self.candidates += 1;
+            // Rows next to each other see the same thing alike: of those that overlap enough, the nearest score is the twin.
             let same_class = others.iter().filter(|other| other.class_id == candidate.class_id);
-            let twin = same_class.map(|other| (overlap(candidate, other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((overlap, twin)) = twin else {
+            let difference = |other: &Detection| f64::from((candidate.score - other.score).abs());
+            let rank = |other: &&Detection| {
+                let overlap = overlap(candidate, other);
+                if overlap < bounds.iou { 2.0 - overlap } else { difference(other).min(1.0) }
+            };
+            let Some(twin) = same_class.min_by(|a, b| rank(a).total_cmp(&rank(b))) else {
                 self.beyond += 1;
                 continue;
             };
-            let difference = f64::from((candidate.score - twin.score).abs());
+            let (overlap, difference) = (overlap(candidate, twin), difference(twin));
             self.beyond += usize::from(overlap < bounds.iou || difference > bounds.score);
             self.least_iou = Some(self.least_iou.unwrap_or(1.0).min(overlap));
             self.score = self.score.max(difference);

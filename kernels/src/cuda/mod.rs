@@ -29,6 +29,7 @@ pub(crate) use memory::SharedPages;
 
 /// A byte's address as the GPU sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
 pub struct DeviceAddress(pub u64);
 
 impl DeviceAddress {
