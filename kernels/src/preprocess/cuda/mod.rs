@@ -225,7 +225,8 @@ impl Kernel {
             return Ok(kernel);
         }
         let module = Module::load(device, "preprocess", PTX)?;
-        let kernel = Arc::new(Self { function: module.function("preprocess")?, describe: module.function("describe")?, module });
+        let kernel =
+            Arc::new(Self { function: module.function("preprocess")?, describe: module.function("describe")?, module });
         loaded.push(Arc::downgrade(&kernel));
         Ok(kernel)
     }
