@@ -71,3 +71,31 @@ fn the_card_gives_the_size_that_the_network_leaves_open() {
     card.input.size = None;
     assert_eq!(shape_of_card(&planes, &card), None);
 }
+
+#[test]
+fn calibration_feeds_pictures_as_the_card_says() {
+    use visiond_engine::tensorrt::build::calibration::CalibrationFeed;
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let model = root.join("config/models/nanodet-g-416.onnx");
+    let line = format!(
+        "{} --int8 --calibrate {} --calibration-pictures 2",
+        model.display(),
+        root.join("tests/media").display()
+    );
+    let args = args(&line).unwrap();
+    let mut pictures = Pictures::open(&args, args.calibrate.as_deref().unwrap(), &[]).unwrap();
+    assert_eq!(pictures.count(), 2);
+    let tensor = pictures.next().unwrap().unwrap();
+    assert_eq!(tensor.len(), 3 * 416 * 416 * 4);
+    let numbers: Vec<f32> = tensor.as_chunks::<4>().0.iter().map(|chunk| f32::from_ne_bytes(*chunk)).collect();
+    // NanoDet's mean and standard deviation: a pixel's 0 to 255 is about -2 to 2.7.
+    assert!(numbers.iter().all(|number| (-2.2..2.8).contains(number)) && numbers.iter().any(|number| *number > 0.5));
+    pictures.next().unwrap().unwrap();
+    assert_eq!(pictures.next().unwrap(), None);
+    let file = OnnxFile::read(&model).unwrap();
+    let cache = pictures.cache_file(&args, &file).unwrap();
+    assert!(
+        cache.to_string_lossy().contains("c56a49a7981b") && cache.to_string_lossy().ends_with("-entropy.calibration")
+    );
+}
