@@ -133,6 +133,8 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
 struct Twins {
     candidates: usize,
     beyond: usize,
+    /// Of another class, by a tie.
+    ties: usize,
     least_iou: Option<f64>,
     score: f64,
 }
@@ -142,27 +144,33 @@ impl Twins {
         for candidate in of.iter().filter(|candidate| candidate.score >= COUNTS_FROM) {
             self.candidates += 1;
             // Rows next to each other see the same thing alike: of those that overlap enough, the nearest score is the twin.
+            // A row has the class of its highest score; where two score as good as equal, rounding decides which.
             let same_class = others.iter().filter(|other| other.class_id == candidate.class_id);
             let difference = |other: &Detection| f64::from((candidate.score - other.score).abs());
             let rank = |other: &&Detection| {
                 let overlap = overlap(candidate, other);
                 if overlap < bounds.iou { 2.0 - overlap } else { difference(other).min(1.0) }
             };
-            let Some(twin) = same_class.min_by(|a, b| rank(a).total_cmp(&rank(b))) else {
-                self.beyond += 1;
+            let twin = same_class.min_by(|a, b| rank(a).total_cmp(&rank(b)));
+            let Some(twin) = twin.filter(|twin| bounds.hold(candidate, twin)) else {
+                let tied = others.iter().any(|other| bounds.hold_but_class(candidate, other));
+                self.ties += usize::from(tied);
+                self.beyond += usize::from(!tied);
                 continue;
             };
             let (overlap, difference) = (overlap(candidate, twin), difference(twin));
-            self.beyond += usize::from(overlap < bounds.iou || difference > bounds.score);
             self.least_iou = Some(self.least_iou.unwrap_or(1.0).min(overlap));
             self.score = self.score.max(difference);
         }
     }
 
     fn told(&self) -> String {
-        let Self { candidates, beyond, least_iou, score } = self;
+        let Self { candidates, beyond, ties, least_iou, score } = self;
         let iou = least_iou.unwrap_or(0.0);
-        format!("{candidates} candidates of both, {beyond} beyond that; IoU >= {iou:.4}, score within {score:.4}")
+        format!(
+            "{candidates} candidates of both, {beyond} beyond that, {ties} of another class by a tie; the rest IoU >= \
+             {iou:.4}, score within {score:.4}"
+        )
     }
 }
 
@@ -199,7 +207,11 @@ impl Spread {
 
 impl Bounds {
     fn hold(&self, a: &Detection, b: &Detection) -> bool {
-        a.class_id == b.class_id && overlap(a, b) >= self.iou && f64::from((a.score - b.score).abs()) <= self.score
+        a.class_id == b.class_id && self.hold_but_class(a, b)
+    }
+
+    fn hold_but_class(&self, a: &Detection, b: &Detection) -> bool {
+        overlap(a, b) >= self.iou && f64::from((a.score - b.score).abs()) <= self.score
     }
 }
 

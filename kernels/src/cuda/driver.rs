@@ -28,6 +28,7 @@ pub(super) mod flags {
     pub const STREAM_NON_BLOCKING: u32 = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
     pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: u32 =
         sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
+    pub const EVENT_DEFAULT: u32 = sys::CUevent_flags_enum::CU_EVENT_DEFAULT as u32;
     pub const EVENT_BLOCKING_SYNC: u32 = sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
     pub const EVENT_RECORD_EXTERNAL: u32 = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
     pub const EVENT_WAIT_EXTERNAL: u32 = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_EXTERNAL as u32;

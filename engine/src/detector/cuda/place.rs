@@ -1,7 +1,7 @@
 //! What belongs to one flight, and what is queued for a run of it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, Event, Graph};
 use visiond_kernels::preprocess::PreprocessSpec;
@@ -12,10 +12,10 @@ use super::reader::Reader;
 use crate::detector::RunTimings;
 use crate::detector::error::DetectorError;
 
-/// Naps before a wait.
-const NAPS: usize = 2;
-/// A run that is not over when naps are.
+/// A run that is not over when a nap is.
 const LONG_RUN_US: u64 = 200;
+/// How long the mark behind the preprocess of a shorter run is looked at before the first nap, and the first nap at most.
+const LOOK: Duration = Duration::from_micros(25);
 
 /// What belongs to one flight.
 pub(super) struct Place {
@@ -67,10 +67,10 @@ impl Place {
             graphs: (0..batch).map(|_| Graphs::default()).collect(),
             preprocessor: CudaPreprocessor::new(spec, device, batch)?,
             reader,
-            start: Event::new(device)?,
-            loaded: Event::new(device)?,
-            ready: Event::new(device)?,
-            ran: Event::new(device)?,
+            start: Event::silent(device)?,
+            loaded: Event::silent(device)?,
+            ready: Event::silent(device)?,
+            ran: Event::silent(device)?,
             end: Event::new(device)?,
             apart: false,
             launch_us: 0,
@@ -83,14 +83,16 @@ impl Place {
     ///
     /// Waiting for an event asleep costs several times the CPU time of a nap, most of it inside the driver. A nap takes some
     /// 60 us however short it was meant, which does not matter to frames that come every few milliseconds, nor to a run that
-    /// goes on for longer.
+    /// goes on for longer; of a shorter one the mark is looked at for a moment first.
     pub(super) fn wait_for_load(&self, last: &RunTimings) -> Result<(), CudaError> {
-        if last.infer_us >= LONG_RUN_US && last.preprocess_us < last.infer_us / 2 {
-            for _ in 0..NAPS {
-                std::thread::sleep(Duration::from_micros(last.preprocess_us));
-                if self.loaded.is_done()? {
-                    return Ok(());
-                }
+        if last.infer_us >= LONG_RUN_US {
+            std::thread::sleep(Duration::from_micros(last.preprocess_us).min(LOOK));
+            return self.loaded.wait();
+        }
+        let began = Instant::now();
+        while began.elapsed() < LOOK {
+            if self.loaded.is_done()? {
+                return Ok(());
             }
         }
         self.loaded.wait()
