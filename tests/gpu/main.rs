@@ -22,7 +22,6 @@ mod network;
 mod overhead;
 mod pixels;
 mod preprocess;
-mod preprocess_speed;
 mod report;
 mod setup;
 mod start;
@@ -73,8 +72,6 @@ enum RowCommand {
     Preprocess(preprocess::Peers),
     /// The CUDA preprocess against the CPU twin.
     Pixels,
-    /// How long the CUDA preprocess takes.
-    PreprocessSpeed,
     /// The pipeline's time a frame, and the CPU's, against the bare engine.
     Overhead,
     /// Frames a second against the bare engine.
@@ -121,7 +118,6 @@ fn main() -> ExitCode {
         RowCommand::Filter => filter::run(&setup, &mut report),
         RowCommand::Preprocess(peers) => preprocess::run(&setup, &peers, &mut report),
         RowCommand::Pixels => pixels::run(&setup, &mut report),
-        RowCommand::PreprocessSpeed => preprocess_speed::run(&setup, &mut report),
         RowCommand::Overhead => overhead::run(&setup, &mut report),
         RowCommand::Throughput => throughput::run(&setup, &mut report),
         RowCommand::Memory => memory::run(&setup, &mut report),

@@ -148,7 +148,7 @@ impl CudaPreprocessor {
 
     /// Queues the fetching of the descriptions.
     fn describe(&mut self, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
-        // The preprocessor's memory is mapped, so it has an address; were it not so, CUDA would say so at address 0.
+        // `pinned` is mapped memory, and every block of that has an address.
         let mut from = self.described.device_address().unwrap_or_default();
         let mut to = self.descriptions.address();
         let mut words = (frames * FRAME_BYTES / size_of::<u32>()) as u32;
