@@ -162,6 +162,32 @@ fn an_interrupted_build_leaves_nothing_half_written() {
 }
 
 #[test]
+fn a_disk_that_cannot_take_the_engine_is_left_as_it_was() {
+    let Some(bench) = Bench::new() else { return };
+    // No file may have more than 2 MB: there is room for sidecar and card, and none for the engine.
+    let cramped = |args: &[&str]| {
+        let command = bench.command(&model(), args);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$@\"", "sh"]);
+        shell.arg(command.get_program()).args(command.get_args()).current_dir(bench.folder.path());
+        shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+        shell.output().unwrap()
+    };
+    let output = cramped(&["-o", "net.engine"]);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    assert!(stderr(&output).contains("net.engine cannot be written"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
+    assert!(bench.files().is_empty(), "{:?}", bench.files());
+
+    // What --force would have replaced is whole, with its own sidecar.
+    assert!(bench.build(&model(), &["-o", "net.engine"]).status.success());
+    let kept = ["net.engine", "net.engine.json", "net.toml"].map(|name| std::fs::read(bench.path(name)).unwrap());
+    assert_eq!(cramped(&["-o", "net.engine", "--force", "--fp16"]).status.code(), Some(6));
+    assert_eq!(bench.files(), ["net.engine", "net.engine.json", "net.toml"]);
+    assert!(["net.engine", "net.engine.json", "net.toml"].map(|name| std::fs::read(bench.path(name)).unwrap()) == kept);
+}
+
+#[test]
 fn without_tensorrt_it_says_what_to_install() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(visiond());

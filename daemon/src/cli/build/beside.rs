@@ -1,8 +1,8 @@
 //! What is written: the engine, its sidecar, and the card, so that the engine's file can be named wherever the model was.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use visiond_engine::engine::Dim;
 use visiond_engine::tensorrt::build::{BuildError, Built};
@@ -47,15 +47,18 @@ impl Beside {
     /// Writes everything; the engine's own name comes last.
     pub fn write(&self, built: &Built, args: &Args, took: Duration) -> Result<Sidecar, CliError> {
         let sidecar = sidecar(built, args, took);
-        let failed = |path: &Path, error| failure(&BuildError::Write { path: path.to_owned(), error });
-        sidecar.write(&self.engine).map_err(|error| failed(&Sidecar::path_of(&self.engine), error))?;
-        if let Some((source, target)) = &self.card {
-            copy_card(source, target)?;
-        }
-        if let Err(error) = store_whole(&self.engine, &built.plan) {
-            // A sidecar without its engine would be taken for another's.
-            let _ = fs::remove_file(Sidecar::path_of(&self.engine));
-            return Err(failed(&self.engine, error));
+        let path = Sidecar::path_of(&self.engine);
+        let before = fs::read(&path).ok();
+        let mut made = Vec::new();
+        if let Err(error) = self.write_all(&sidecar, &built.plan, &mut made) {
+            // An engine that --force would have replaced has its sidecar again; what has no engine goes. Neither can be
+            // helped where it fails: the disk that would not take the engine says so above.
+            let _ = match before {
+                Some(before) => store_whole(&path, &before),
+                None => fs::remove_file(&path),
+            };
+            made.iter().for_each(|file| drop(fs::remove_file(file)));
+            return Err(error);
         }
         if let Some(rewritten) = &built.rewritten
             && rewritten.clamped > 0
@@ -71,13 +74,28 @@ impl Beside {
     }
 }
 
+impl Beside {
+    /// Writes one after the other, and says in `made` what of the card was not there before.
+    fn write_all(&self, sidecar: &Sidecar, plan: &[u8], made: &mut Vec<PathBuf>) -> Result<(), CliError> {
+        sidecar.write(&self.engine).map_err(|error| failed(&Sidecar::path_of(&self.engine), error))?;
+        if let Some((source, target)) = &self.card {
+            copy_card(source, target, made)?;
+        }
+        store_whole(&self.engine, plan).map_err(|error| failed(&self.engine, error))
+    }
+}
+
+fn failed(path: &Path, error: io::Error) -> CliError {
+    failure(&BuildError::Write { path: path.to_owned(), error })
+}
+
 fn same(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
-/// Copies the card, and the file of class names that it has in its own folder. What is there already is the user's.
-fn copy_card(source: &Path, target: &Path) -> Result<(), CliError> {
-    let failed = |path: &Path, error| failure(&BuildError::Write { path: path.to_owned(), error });
+/// Copies the card, and the file of class names that it has in its own folder; `made` gets both. What is there already is
+/// the user's.
+fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<(), CliError> {
     let text = fs::read_to_string(source)
         .map_err(|error| CliError::new(Exit::Config, format!("cannot read {}: {error}", source.display())))?;
     if target.exists() {
@@ -94,9 +112,11 @@ fn copy_card(source: &Path, target: &Path) -> Result<(), CliError> {
         let (from, to) = (from.join(&names), to.join(&names));
         if !to.exists() {
             let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
+            made.push(to.clone());
             folder.and_then(|()| fs::copy(&from, &to)).map_err(|error| failed(&to, error))?;
         }
     }
+    made.push(target.to_owned());
     store_whole(target, text.as_bytes()).map_err(|error| failed(target, error))?;
     log::info!("the card {} is copied to {}", source.display(), target.display());
     Ok(())

@@ -84,7 +84,7 @@ pub enum BuildError {
         reason: String,
     },
     /// A file cannot be written.
-    #[error("{path} cannot be written: {error}")]
+    #[error("{path} cannot be written: {error}; {}", write_remedy(error))]
     Write {
         /// The file.
         path: PathBuf,
@@ -119,5 +119,18 @@ fn list(faults: &[ParserFault]) -> String {
     match faults {
         [] => "the parser gives no reason; `visiond --log-level debug build` shows its messages".to_owned(),
         _ => faults.iter().map(ParserFault::to_string).collect::<Vec<_>>().join("; "),
+    }
+}
+
+/// What to do about a file that cannot be written.
+fn write_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room there, or name a file on another disk with -o"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "name a file in a folder that you may write to with -o"
+        }
+        _ => "look after that disk, or name a file elsewhere with -o",
     }
 }
