@@ -20,6 +20,7 @@ use super::backoff::Backoff;
 use super::inbox::{Inbox, Put};
 use super::lane::Arrival;
 use super::metrics::{CameraMetrics, DropCause, Phase};
+use super::process::CpuWatch;
 use super::stop::Stop;
 use crate::capture::clock::Clock;
 use crate::capture::frame::Frame;
@@ -192,12 +193,15 @@ impl Camera {
     fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
         let base = memory.next_sequence;
         let mut copied_bytes = 0;
+        let mut cpu = CpuWatch::start();
         let error = loop {
             let range = nvtx::range(c"capture");
             let next = source.next(&self.stop);
             drop(range);
             let copied = source.copied_bytes();
             self.metrics.count_copied(copied - std::mem::replace(&mut copied_bytes, copied));
+            // Of the wait for this frame and of what delivering the one before cost.
+            self.metrics.count_capture_cpu(cpu.lap_ns());
             match next {
                 Ok(Next::Frame(mut frame)) => {
                     memory.said = None;

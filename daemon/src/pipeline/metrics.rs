@@ -139,6 +139,7 @@ pub struct CameraMetrics {
     phase: AtomicU8,
     captured: AtomicU64,
     copied_bytes: AtomicU64,
+    capture_cpu_ns: AtomicU64,
     published: AtomicU64,
     detections: AtomicU64,
     restarts: AtomicU64,
@@ -165,6 +166,7 @@ impl CameraMetrics {
             phase: AtomicU8::new(Phase::Opening as u8),
             captured: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
+            capture_cpu_ns: AtomicU64::new(0),
             published: AtomicU64::new(0),
             detections: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
@@ -193,6 +195,11 @@ impl CameraMetrics {
     /// Bytes of frames were copied on their way into a buffer.
     pub fn count_copied(&self, bytes: u64) {
         self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The camera's thread used so much CPU time while it streamed.
+    pub fn count_capture_cpu(&self, ns: u64) {
+        self.capture_cpu_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// Frames were lost.
@@ -243,6 +250,7 @@ impl CameraMetrics {
             published: self.published(),
             captured: get(&self.captured),
             copied_bytes: get(&self.copied_bytes),
+            capture_cpu_ns: get(&self.capture_cpu_ns),
             detections: get(&self.detections),
             restarts: get(&self.restarts),
             errors: get(&self.errors),
@@ -260,6 +268,8 @@ pub struct CameraSnapshot {
     pub captured: u64,
     /// Bytes of frames that were copied on their way into a buffer.
     pub copied_bytes: u64,
+    /// CPU time of the camera's thread while it streamed.
+    pub capture_cpu_ns: u64,
     /// Messages that went out.
     pub published: u64,
     /// Things seen.
@@ -280,6 +290,11 @@ impl CameraSnapshot {
     /// Frames lost, whatever the cause.
     pub fn dropped_in_all(&self) -> u64 {
         self.dropped.iter().sum()
+    }
+
+    /// CPU time of the camera's thread for each frame that came, in microseconds.
+    pub fn capture_cpu_us(&self) -> f64 {
+        if self.captured == 0 { 0.0 } else { self.capture_cpu_ns as f64 / 1e3 / self.captured as f64 }
     }
 
     /// Durations of a stage.

@@ -1,4 +1,4 @@
-//! What the system tells of this process: its age and its memory.
+//! What the system tells of this process: its age, its memory, and the CPU time of a thread.
 
 use std::fs;
 use std::time::Duration;
@@ -40,6 +40,33 @@ fn resident_from(status: &str) -> Option<Resident> {
     Some(Resident { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }
 
+/// CPU time of the calling thread since its last look.
+#[derive(Debug)]
+pub struct CpuWatch {
+    seen_ns: u64,
+}
+
+impl CpuWatch {
+    /// From now on.
+    pub fn start() -> Self {
+        Self { seen_ns: thread_cpu_ns() }
+    }
+
+    /// Nanoseconds of CPU time, user and system, since the start or the last call. To be called by the same thread.
+    pub fn lap_ns(&mut self) -> u64 {
+        let now_ns = thread_cpu_ns();
+        now_ns.saturating_sub(std::mem::replace(&mut self.seen_ns, now_ns))
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write; every Linux has this clock for the calling thread, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    // It counts up from the thread's start, so neither part is negative.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -58,5 +85,20 @@ mod tests {
         let resident = resident().unwrap();
         assert!(resident.peak >= 1 << 20 && resident.now >= 1 << 20);
         assert_eq!(resident_from("VmHWM:\t  10 kB\nVmRSS:\t   8 kB\n"), Some(Resident { now: 8192, peak: 10240 }));
+    }
+
+    #[test]
+    fn work_costs_this_thread_cpu_time_and_sleep_does_not() {
+        let mut watch = CpuWatch::start();
+        std::thread::sleep(Duration::from_millis(50));
+        let asleep_ns = watch.lap_ns();
+        let began = std::time::Instant::now();
+        let mut sum = 0_u64;
+        while began.elapsed() < Duration::from_millis(50) {
+            sum = std::hint::black_box(sum.wrapping_mul(31) + 7);
+        }
+        let awake_ns = watch.lap_ns();
+        assert!(asleep_ns < 5_000_000, "{asleep_ns} ns asleep");
+        assert!((5_000_000..=50_500_000).contains(&awake_ns), "{awake_ns} ns awake");
     }
 }
