@@ -6,24 +6,24 @@
 //! JPEG is decoded out of the driver's buffer into one of ours.
 
 mod color;
-mod device;
+pub mod device;
+mod errors;
 pub mod fourcc;
-mod negotiate;
+pub mod negotiate;
+pub mod open;
 mod sequence;
 mod stream;
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
 
 use v4l::v4l_sys as sys;
-use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::jpeg::JpegDecoder;
 
-use self::device::{Capabilities, Node};
-use self::negotiate::Agreed;
+use self::errors::gone;
+use self::open::Opened;
 use self::sequence::{Place, Sequence};
 pub use self::stream::Lent;
 use self::stream::{Filled, Stream};
@@ -31,12 +31,8 @@ use super::buffers::Buffers;
 use super::clock::{self, Clock};
 use super::frame::{Frame, FrameBytes, FramePool, Instant, Timestamp};
 use super::source::{LossCause, Next, Source, SourceError};
-use crate::config::types::{CameraFormat, V4l2Config};
+use crate::config::types::V4l2Config;
 use crate::pipeline::stop::{Stop, Wake};
-
-/// Buffers asked of the driver: one being filled, one being copied, and two for when this thread comes late. Where frames
-/// stay in them, as many more as a pool would have.
-const DRIVER_BUFFERS: u32 = 4;
 
 /// How long a wait for a buffer from the pipeline lasts before stop is looked at again.
 const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -75,50 +71,7 @@ impl V4l2Source {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let label = format!("camera {name}");
-        let device = config.device.display();
-        let node = Node::open(&config.device).map_err(|error| unopened(config, &error))?;
-        let capabilities = node.capabilities().map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => gone(config, &error),
-            _ => SourceError::permanent(format!(
-                "{device} is no V4L2 device (QUERYCAP: {error}): `visiond probe` lists the cameras, correct `device`"
-            )),
-        })?;
-        check(config, &capabilities)?;
-        let Agreed { format, layout, fps } = negotiate::negotiate(&node, config, &label)?;
-        let is_jpeg = format == CameraFormat::Mjpeg;
-        let gpu = buffers.memory.device().filter(|_| !is_jpeg && buffers.memory.kind() != MemoryKind::Host);
-        let lent = gpu.map_or(0, |_| buffers.count as u32);
-        let mut stream = Stream::new(node, DRIVER_BUFFERS + lent).map_err(|error| unstarted(config, &error))?;
-        let registered = gpu.map(|gpu| stream.register(gpu));
-        stream.start().map_err(|error| unstarted(config, &error))?;
-        if !is_jpeg && stream.buffer_bytes() < least_bytes(&layout) {
-            return Err(SourceError::permanent(format!(
-                "{device}: the driver's buffers have {} bytes, a frame of its own description has {}",
-                stream.buffer_bytes(),
-                least_bytes(&layout)
-            )));
-        }
-        let (way, told) = match registered {
-            Some(Ok(())) => (Way::InPlace, "read in place by the GPU".to_owned()),
-            Some(Err(error)) => (
-                Way::Copied(buffers.pool(layout.size_bytes())?),
-                format!("one copy, as they cannot be registered: {error}"),
-            ),
-            None if is_jpeg => {
-                (Way::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), "decoded".to_owned())
-            }
-            None => (Way::Copied(buffers.pool(layout.size_bytes())?), "one copy".to_owned()),
-        };
-        let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
-        let description = format!(
-            "{device} ({}, {}): {}x{} {}{rate}, MMAP, {} buffers, {told}",
-            capabilities.card,
-            capabilities.bus,
-            layout.width(),
-            layout.height(),
-            fourcc::word(format),
-            stream.buffer_count()
-        );
+        let Opened { stream, layout, way, description } = open::open(config, &label, buffers)?;
         Ok(Self {
             config: config.clone(),
             label,
@@ -137,7 +90,7 @@ impl V4l2Source {
     fn wait(&mut self, stop: &Stop) -> Result<Option<Filled>, SourceError> {
         let until = Moment::now() + self.config.timeout;
         loop {
-            if !self.stream.reclaim(STOP_CHECK).map_err(|error| gone(&self.config, &error))? {
+            if !self.stream.reclaim(STOP_CHECK).map_err(|error| gone(&self.config.device, &error))? {
                 // Every buffer is with the lane, which is not the camera's fault.
                 if stop.is_raised() {
                     return Ok(None);
@@ -145,7 +98,10 @@ impl V4l2Source {
                 continue;
             }
             let left = until.saturating_duration_since(Moment::now());
-            match stop.wait_readable(self.stream.as_fd(), Some(left)).map_err(|error| gone(&self.config, &error))? {
+            match stop
+                .wait_readable(self.stream.as_fd(), Some(left))
+                .map_err(|error| gone(&self.config.device, &error))?
+            {
                 Wake::Stopped => return Ok(None),
                 Wake::Ready => {}
                 Wake::TimedOut => {
@@ -156,7 +112,7 @@ impl V4l2Source {
                     )));
                 }
             }
-            if let Some(filled) = self.stream.take().map_err(|error| gone(&self.config, &error))? {
+            if let Some(filled) = self.stream.take().map_err(|error| gone(&self.config.device, &error))? {
                 return Ok(Some(filled));
             }
         }
@@ -197,7 +153,7 @@ impl V4l2Source {
             }),
             Way::Decoded(pool, jpeg) => fill(pool, |out| decode(bytes, flags, &self.layout, jpeg, out)),
         };
-        self.stream.give_back(filled).map_err(|error| gone(&self.config, &error))?;
+        self.stream.give_back(filled).map_err(|error| gone(&self.config.device, &error))?;
         Ok(taken)
     }
 }
@@ -283,70 +239,6 @@ fn stamp(filled: &Filled, clock: &dyn Clock) -> Timestamp {
         _ => Instant::EndOfFrame,
     };
     clock::at_monotonic(clock, filled.timestamp_ns, instant)
-}
-
-/// Whether the node can do what is done here.
-fn check(config: &V4l2Config, capabilities: &Capabilities) -> Result<(), SourceError> {
-    let device = config.device.display();
-    let Capabilities { card, driver, flags, .. } = capabilities;
-    let has = |flag: u32| flags & flag != 0;
-    if !has(sys::V4L2_CAP_VIDEO_CAPTURE) {
-        return Err(SourceError::permanent(if has(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE) {
-            format!(
-                "{device} ({card}, driver {driver}) has V4L2's multi-planar API alone, which is not read: use a program \
-                 that does, such as GStreamer's v4l2src, by `type = \"command\"`"
-            )
-        } else {
-            format!(
-                "{device} ({card}, driver {driver}) hands out no pictures, it is another of the device's nodes: `visiond \
-                 probe` lists those that do, correct `device`"
-            )
-        }));
-    }
-    if !has(sys::V4L2_CAP_STREAMING) {
-        return Err(SourceError::permanent(format!(
-            "{device} ({card}, driver {driver}) has no streaming I/O, only read(): use a program that reads it, by `type = \
-             \"command\"`"
-        )));
-    }
-    Ok(())
-}
-
-/// The node could not be opened. All of these may pass: udev makes a node before it sets who may open it.
-fn unopened(config: &V4l2Config, error: &io::Error) -> SourceError {
-    let device = config.device.display();
-    SourceError::transient(match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
-            format!(
-                "{device} is not there: plug the camera in, or correct `device` (`visiond probe` lists the cameras)"
-            )
-        }
-        Some(libc::EACCES | libc::EPERM) => {
-            format!("{device} may not be opened by this user: add the user to the group `video`")
-        }
-        Some(libc::EBUSY) => format!("{device} is in use: another program has it, end that"),
-        _ => format!("cannot open {device}: {error}"),
-    })
-}
-
-/// The stream did not start.
-fn unstarted(config: &V4l2Config, error: &io::Error) -> SourceError {
-    let device = config.device.display();
-    SourceError::transient(match error.raw_os_error() {
-        Some(libc::EBUSY) => format!("{device} is in use: another program streams from it, end that"),
-        Some(libc::ENOLINK | libc::ENOLCK) => format!("{device} has no signal at its input: check the cable"),
-        Some(libc::ENOSPC) => format!(
-            "{device} does not start: the USB bus has no bandwidth left for it; use \"mjpeg\", a smaller size or \
-             rate, or another port"
-        ),
-        Some(libc::ENOMEM) => format!("{device} does not start: the driver has no memory for its buffers"),
-        _ => format!("{device} does not start: {error}"),
-    })
-}
-
-/// The stream broke.
-fn gone(config: &V4l2Config, error: &io::Error) -> SourceError {
-    SourceError::transient(format!("{} went away (unplugged?): {error}", config.device.display()))
 }
 
 #[cfg(test)]

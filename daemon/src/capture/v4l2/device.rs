@@ -13,10 +13,36 @@ use v4l::v4l2::{self, vidioc};
 
 use super::fourcc::FourCc;
 
-pub(super) const CAPTURE: u32 = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE;
+/// Which of V4L2's two ways to describe a picture a node speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// A picture is one piece of memory.
+    Single,
+    /// A picture is one or more pieces of memory, one for each of its planes.
+    Multi,
+}
+
+impl Api {
+    /// The `V4L2_BUF_TYPE_*` that every call about pictures carries.
+    pub fn buffer_type(self) -> u32 {
+        match self {
+            Self::Single => sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
+            Self::Multi => sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE,
+        }
+    }
+}
+
+/// A node could not be opened as a V4L2 device.
+#[derive(Debug)]
+pub enum NodeError {
+    /// The system does not open it.
+    Unopened(io::Error),
+    /// It does not say what it is (QUERYCAP).
+    Unknown(io::Error),
+}
 
 /// Who and what a node is.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub struct Capabilities {
     /// "uvcvideo".
     pub driver: String,
@@ -26,6 +52,19 @@ pub struct Capabilities {
     pub bus: String,
     /// `V4L2_CAP_*` of this node.
     pub flags: u32,
+}
+
+impl Capabilities {
+    /// The API by which it hands out pictures, the single-planar one where it has both; `None`: it hands out none.
+    pub fn api(&self) -> Option<Api> {
+        if self.flags & sys::V4L2_CAP_VIDEO_CAPTURE != 0 {
+            Some(Api::Single)
+        } else if self.flags & sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE != 0 {
+            Some(Api::Multi)
+        } else {
+            None
+        }
+    }
 }
 
 /// A picture's format, as `v4l2_pix_format` has it.
@@ -39,16 +78,35 @@ pub struct PixFormat {
     pub fourcc: FourCc,
     /// `V4L2_FIELD_*`.
     pub field: u32,
-    /// From one row of the first plane to the next.
-    pub pitch_bytes: u32,
-    /// Bytes of a picture at most.
-    pub size_bytes: u32,
+    /// The pieces of memory that a picture comes in; one of the single-planar API.
+    pub memories: [MemoryFormat; MAX_MEMORIES],
+    /// How many of them are used.
+    pub memory_count: usize,
     /// `V4L2_COLORSPACE_*`.
     pub colorspace: u32,
     /// `V4L2_YCBCR_ENC_*`.
     pub ycbcr_encoding: u32,
     /// `V4L2_QUANTIZATION_*`.
     pub quantization: u32,
+}
+
+/// The most pieces of memory that a picture of a format we read comes in.
+pub const MAX_MEMORIES: usize = 3;
+
+/// A piece of memory of a picture.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryFormat {
+    /// From one row of its first plane to the next.
+    pub pitch_bytes: u32,
+    /// Its bytes at most.
+    pub size_bytes: u32,
+}
+
+impl PixFormat {
+    /// The pieces of memory that a picture comes in.
+    pub fn memories(&self) -> &[MemoryFormat] {
+        &self.memories[..self.memory_count.min(MAX_MEMORIES)]
+    }
 }
 
 /// Seconds from one frame to the next.
@@ -64,17 +122,33 @@ pub struct Interval {
 #[derive(Debug)]
 pub struct Node {
     pub(super) file: File,
+    capabilities: Capabilities,
+    api: Api,
 }
 
 impl Node {
-    /// Opens it so that no call waits. Programs started later do not inherit it.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        Ok(Self { file })
+    /// Opens it so that no call waits, and asks what it is. Programs started later do not inherit it.
+    pub fn open(path: &Path) -> Result<Self, NodeError> {
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = opened.map_err(NodeError::Unopened)?;
+        let mut node = Self { file, capabilities: Capabilities::default(), api: Api::Single };
+        node.capabilities = node.ask().map_err(NodeError::Unknown)?;
+        // Nobody asks a node for pictures that hands out none.
+        node.api = node.capabilities.api().unwrap_or(Api::Single);
+        Ok(node)
     }
 
     /// Who it is and what it does.
-    pub fn capabilities(&self) -> io::Result<Capabilities> {
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// How it describes pictures.
+    pub fn api(&self) -> Api {
+        self.api
+    }
+
+    fn ask(&self) -> io::Result<Capabilities> {
         // SAFETY: a struct of integers and arrays of them, for which zeros are values.
         let mut raw: sys::v4l2_capability = unsafe { mem::zeroed() };
         // SAFETY: QUERYCAP writes a v4l2_capability.
@@ -92,11 +166,11 @@ impl Node {
     pub fn formats(&self) -> io::Result<Vec<FourCc>> {
         let mut formats = Vec::new();
         loop {
-            // SAFETY: as in `capabilities`.
+            // SAFETY: as in `ask`.
             let mut raw: sys::v4l2_fmtdesc = unsafe { mem::zeroed() };
             // No driver has so many formats that the number does not fit.
             raw.index = formats.len() as u32;
-            raw.type_ = CAPTURE;
+            raw.type_ = self.api.buffer_type();
             // SAFETY: ENUM_FMT reads and writes a v4l2_fmtdesc.
             match unsafe { self.ioctl(vidioc::VIDIOC_ENUM_FMT, &mut raw) } {
                 Ok(()) => formats.push(raw.pixelformat.to_le_bytes()),
@@ -111,7 +185,7 @@ impl Node {
     pub fn highest_rate(&self, fourcc: FourCc, width: u32, height: u32) -> Option<f64> {
         let mut highest: Option<f64> = None;
         for index in 0.. {
-            // SAFETY: as in `capabilities`.
+            // SAFETY: as in `ask`.
             let mut raw: sys::v4l2_frmivalenum = unsafe { mem::zeroed() };
             raw.index = index;
             raw.pixel_format = u32::from_le_bytes(fourcc);
@@ -150,39 +224,20 @@ impl Node {
     }
 
     fn format_call(&self, request: vidioc::_IOC_TYPE, wanted: &PixFormat) -> io::Result<PixFormat> {
-        // SAFETY: a union of structs of integers, and of pointers that VIDEO_CAPTURE does not use; zeros are values of all.
+        // SAFETY: a union of structs of integers, and of pointers that captured pictures do not use; zeros are values of all.
         let mut raw: sys::v4l2_format = unsafe { mem::zeroed() };
-        raw.type_ = CAPTURE;
-        raw.fmt.pix = sys::v4l2_pix_format {
-            width: wanted.width,
-            height: wanted.height,
-            pixelformat: u32::from_le_bytes(wanted.fourcc),
-            field: wanted.field,
-            bytesperline: wanted.pitch_bytes,
-            sizeimage: wanted.size_bytes,
-            colorspace: wanted.colorspace,
-            // Says that the fields behind it are meant.
-            priv_: sys::V4L2_PIX_FMT_PRIV_MAGIC,
-            flags: 0,
-            __bindgen_anon_1: sys::v4l2_pix_format__bindgen_ty_1 { ycbcr_enc: wanted.ycbcr_encoding },
-            quantization: wanted.quantization,
-            xfer_func: 0,
-        };
+        raw.type_ = self.api.buffer_type();
+        match self.api {
+            Api::Single => raw.fmt.pix = single(wanted),
+            Api::Multi => raw.fmt.pix_mp = multi(wanted),
+        }
         // SAFETY: G_FMT, TRY_FMT and S_FMT, which alone are passed here, read and write a v4l2_format.
         unsafe { self.ioctl(request, &mut raw)? };
-        // SAFETY: of a format of type VIDEO_CAPTURE `pix` is what the kernel wrote.
-        let pix = unsafe { raw.fmt.pix };
-        Ok(PixFormat {
-            width: pix.width,
-            height: pix.height,
-            fourcc: pix.pixelformat.to_le_bytes(),
-            field: pix.field,
-            pitch_bytes: pix.bytesperline,
-            size_bytes: pix.sizeimage,
-            colorspace: pix.colorspace,
-            // SAFETY: both fields of the union are the same integer.
-            ycbcr_encoding: unsafe { pix.__bindgen_anon_1.ycbcr_enc },
-            quantization: pix.quantization,
+        Ok(match self.api {
+            // SAFETY: of a format of type VIDEO_CAPTURE `pix` is what the kernel wrote.
+            Api::Single => of_single(unsafe { raw.fmt.pix }),
+            // SAFETY: of a format of type VIDEO_CAPTURE_MPLANE `pix_mp` is what the kernel wrote.
+            Api::Multi => of_multi(unsafe { raw.fmt.pix_mp }),
         })
     }
 
@@ -205,7 +260,7 @@ impl Node {
     }
 
     fn parameters(&self) -> io::Result<sys::v4l2_captureparm> {
-        // SAFETY: as in `capabilities`.
+        // SAFETY: as in `ask`.
         self.parameters_call(vidioc::VIDIOC_G_PARM, unsafe { mem::zeroed() })
     }
 
@@ -216,7 +271,7 @@ impl Node {
     ) -> io::Result<sys::v4l2_captureparm> {
         // SAFETY: a union of structs of integers and bytes; zeros are values of all.
         let mut raw: sys::v4l2_streamparm = unsafe { mem::zeroed() };
-        raw.type_ = CAPTURE;
+        raw.type_ = self.api.buffer_type();
         raw.parm.capture = capture;
         // SAFETY: G_PARM and S_PARM, which alone are passed here, read and write a v4l2_streamparm.
         unsafe { self.ioctl(request, &mut raw)? };
@@ -244,7 +299,7 @@ impl Node {
 impl Node {
     /// A file in a node's place.
     pub(super) fn of(file: File) -> Self {
-        Self { file }
+        Self { file, capabilities: Capabilities::default(), api: Api::Single }
     }
 }
 
@@ -252,6 +307,79 @@ impl Interval {
     /// Frames per second; `None` of a time that is none.
     pub fn rate(self) -> Option<f64> {
         (self.numerator > 0 && self.denominator > 0).then(|| f64::from(self.denominator) / f64::from(self.numerator))
+    }
+}
+
+fn single(wanted: &PixFormat) -> sys::v4l2_pix_format {
+    sys::v4l2_pix_format {
+        width: wanted.width,
+        height: wanted.height,
+        pixelformat: u32::from_le_bytes(wanted.fourcc),
+        field: wanted.field,
+        bytesperline: wanted.memories[0].pitch_bytes,
+        sizeimage: wanted.memories[0].size_bytes,
+        colorspace: wanted.colorspace,
+        // Says that the fields behind it are meant.
+        priv_: sys::V4L2_PIX_FMT_PRIV_MAGIC,
+        flags: 0,
+        __bindgen_anon_1: sys::v4l2_pix_format__bindgen_ty_1 { ycbcr_enc: wanted.ycbcr_encoding },
+        quantization: wanted.quantization,
+        xfer_func: 0,
+    }
+}
+
+fn of_single(pix: sys::v4l2_pix_format) -> PixFormat {
+    let mut memories = [MemoryFormat::default(); MAX_MEMORIES];
+    memories[0] = MemoryFormat { pitch_bytes: pix.bytesperline, size_bytes: pix.sizeimage };
+    PixFormat {
+        width: pix.width,
+        height: pix.height,
+        fourcc: pix.pixelformat.to_le_bytes(),
+        field: pix.field,
+        memories,
+        memory_count: 1,
+        colorspace: pix.colorspace,
+        // SAFETY: both fields of the union are the same integer.
+        ycbcr_encoding: unsafe { pix.__bindgen_anon_1.ycbcr_enc },
+        quantization: pix.quantization,
+    }
+}
+
+fn multi(wanted: &PixFormat) -> sys::v4l2_pix_format_mplane {
+    // SAFETY: a packed struct of integers, for which zeros are values.
+    let mut pix: sys::v4l2_pix_format_mplane = unsafe { mem::zeroed() };
+    (pix.width, pix.height) = (wanted.width, wanted.height);
+    pix.pixelformat = u32::from_le_bytes(wanted.fourcc);
+    pix.field = wanted.field;
+    pix.colorspace = wanted.colorspace;
+    for (plane, memory) in wanted.memories().iter().enumerate() {
+        pix.plane_fmt[plane].bytesperline = memory.pitch_bytes;
+        pix.plane_fmt[plane].sizeimage = memory.size_bytes;
+    }
+    // At most MAX_MEMORIES.
+    pix.num_planes = wanted.memories().len() as u8;
+    // The low byte is the field; its values fit.
+    pix.__bindgen_anon_1.ycbcr_enc = wanted.ycbcr_encoding as u8;
+    pix.quantization = wanted.quantization as u8;
+    pix
+}
+
+fn of_multi(pix: sys::v4l2_pix_format_mplane) -> PixFormat {
+    let planes = pix.plane_fmt;
+    PixFormat {
+        width: pix.width,
+        height: pix.height,
+        fourcc: pix.pixelformat.to_le_bytes(),
+        field: pix.field,
+        memories: std::array::from_fn(|plane| MemoryFormat {
+            pitch_bytes: planes[plane].bytesperline,
+            size_bytes: planes[plane].sizeimage,
+        }),
+        memory_count: usize::from(pix.num_planes),
+        colorspace: pix.colorspace,
+        // SAFETY: both fields of the union are the same byte.
+        ycbcr_encoding: u32::from(unsafe { pix.__bindgen_anon_1.ycbcr_enc }),
+        quantization: u32::from(pix.quantization),
     }
 }
 

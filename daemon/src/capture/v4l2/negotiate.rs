@@ -26,9 +26,21 @@ pub struct Agreed {
     pub fps: Option<f64>,
 }
 
-/// Sets `node` as configured. `label` is for the log: what the driver made otherwise is a warning there.
-pub fn negotiate(node: &Node, config: &V4l2Config, label: &str) -> Result<Agreed, SourceError> {
-    let device = config.device.display();
+/// What is asked of a camera.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The driver's name of the format.
+    pub fourcc: FourCc,
+    /// Ours.
+    pub format: CameraFormat,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+}
+
+/// What is asked of `node`, by what is configured and what it offers. Changes nothing.
+pub fn choose(node: &Node, config: &V4l2Config) -> Result<Choice, SourceError> {
     let failed = |what: &str, error: &io::Error| refused(config, what, error);
     let offered = node.formats().map_err(|error| failed("tell its formats (ENUM_FMT)", &error))?;
     let current = node.format().map_err(|error| failed("tell its format (G_FMT)", &error))?;
@@ -36,26 +48,35 @@ pub fn negotiate(node: &Node, config: &V4l2Config, label: &str) -> Result<Agreed
     if candidates.is_empty() {
         return Err(SourceError::permanent(no_format(config, &offered)));
     }
-
-    let wanted_size = (config.width.unwrap_or(current.width), config.height.unwrap_or(current.height));
-    let request = |code: FourCc| PixFormat {
-        width: wanted_size.0,
-        height: wanted_size.1,
-        fourcc: code,
-        field: sys::v4l2_field_V4L2_FIELD_NONE,
-        ..PixFormat::default()
-    };
-    let has = |&&(code, _): &&(FourCc, CameraFormat)| {
-        let tried = node.try_format(&request(code));
-        let has_size = tried.is_ok_and(|pix| pix.fourcc == code && (pix.width, pix.height) == wanted_size);
-        let rate = config.fps.and_then(|fps| Some((fps, node.highest_rate(code, wanted_size.0, wanted_size.1)?)));
+    let (width, height) = (config.width.unwrap_or(current.width), config.height.unwrap_or(current.height));
+    let choice = |&(fourcc, format): &(FourCc, CameraFormat)| Choice { fourcc, format, width, height };
+    let has = |choice: &Choice| {
+        let tried = node.try_format(&request(choice));
+        let has_size = tried.is_ok_and(|pix| pix.fourcc == choice.fourcc && (pix.width, pix.height) == (width, height));
+        let rate = config.fps.and_then(|fps| Some((fps, node.highest_rate(choice.fourcc, width, height)?)));
         has_size && rate.is_none_or(|(fps, highest)| highest >= fps * (1.0 - RATE_TOLERANCE))
     };
     // A webcam has its larger sizes and higher rates in MJPEG alone. Where no format has what is wanted, the first is as
     // good as any.
-    let &(code, format) = candidates.iter().find(has).unwrap_or(&candidates[0]);
+    let best = candidates.iter().map(choice).find(has);
+    Ok(best.unwrap_or_else(|| choice(&candidates[0])))
+}
 
-    let set = node.set_format(&request(code)).map_err(|error| failed("set its format (S_FMT)", &error))?;
+fn request(choice: &Choice) -> PixFormat {
+    PixFormat {
+        width: choice.width,
+        height: choice.height,
+        fourcc: choice.fourcc,
+        field: sys::v4l2_field_V4L2_FIELD_NONE,
+        ..PixFormat::default()
+    }
+}
+
+/// Sets `node` as chosen. `label` is for the log: what the driver made otherwise is a warning there.
+pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Result<Agreed, SourceError> {
+    let device = config.device.display();
+    let Choice { fourcc: code, format, width, height } = choice;
+    let set = node.set_format(&request(&choice)).map_err(|error| refused(config, "set its format (S_FMT)", &error))?;
     if set.fourcc != code {
         let (given, wanted) = (fourcc::text(set.fourcc), fourcc::text(code));
         return Err(SourceError::permanent(format!(
@@ -69,9 +90,9 @@ pub fn negotiate(node: &Node, config: &V4l2Config, label: &str) -> Result<Agreed
              or let a program deinterlace them and read it by `type = \"command\"`"
         )));
     }
-    if (set.width, set.height) != wanted_size && (config.width.is_some() || config.height.is_some()) {
-        let ((w, h), word) = (wanted_size, fourcc::word(format));
-        log::warn!("{label}: the driver has no {w}x{h} in {word}, it gives {}x{}", set.width, set.height);
+    if (set.width, set.height) != (width, height) && (config.width.is_some() || config.height.is_some()) {
+        let word = fourcc::word(format);
+        log::warn!("{label}: the driver has no {width}x{height} in {word}, it gives {}x{}", set.width, set.height);
     }
     let fps = set_rate(node, config.fps, label);
     let layout = layout(&set, format, config).map_err(|error| {
@@ -118,11 +139,17 @@ fn layout(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<
         matrix: config.color_matrix.unwrap_or(said.matrix),
         range: config.color_range.unwrap_or(said.range),
     };
-    if pix.pitch_bytes == 0 {
+    if pix.memories[0].pitch_bytes == 0 {
         // An old driver that leaves the field out has no padding.
         return FrameLayout::packed(format, pix.width, pix.height, color);
     }
-    FrameLayout::with_pitches(format, pix.width, pix.height, &pitches(format, pix.pitch_bytes as usize), color)
+    FrameLayout::with_pitches(
+        format,
+        pix.width,
+        pix.height,
+        &pitches(format, pix.memories[0].pitch_bytes as usize),
+        color,
+    )
 }
 
 /// The pitches of all planes, of the first one's: V4L2 has one field for all planes in one buffer. Interleaved chroma has
@@ -186,9 +213,11 @@ mod tests {
     use visiond_kernels::color::{ColorMatrix, ColorRange};
 
     use super::*;
+    use crate::capture::v4l2::device::MemoryFormat;
 
     fn pix(width: u32, height: u32, pitch_bytes: u32) -> PixFormat {
-        PixFormat { width, height, pitch_bytes, ..PixFormat::default() }
+        let memory = MemoryFormat { pitch_bytes, size_bytes: 0 };
+        PixFormat { width, height, memories: [memory; 3], memory_count: 1, ..PixFormat::default() }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use v4l::v4l2::{self, vidioc};
 use visiond_kernels::buffer::RegisteredPages;
 use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 
-use super::device::{CAPTURE, Node};
+use super::device::Node;
 
 /// A buffer that the driver filled, out of its hands until [`Stream::give_back`].
 #[derive(Debug)]
@@ -86,14 +86,14 @@ impl Stream {
         // SAFETY: as in `Node::capabilities`.
         let mut request: sys::v4l2_requestbuffers = unsafe { mem::zeroed() };
         request.count = count;
-        request.type_ = CAPTURE;
+        request.type_ = node.api().buffer_type();
         request.memory = sys::v4l2_memory_V4L2_MEMORY_MMAP;
         // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers.
         unsafe { node.ioctl(vidioc::VIDIOC_REQBUFS, &mut request)? };
         let (home, returned) = channel();
         let mut stream = Self { buffers: Vec::new(), node, home, returned, away: 0 };
         for index in 0..request.count {
-            let mut buffer = describe(index);
+            let mut buffer = describe(&stream.node, index);
             // SAFETY: QUERYBUF reads and writes a v4l2_buffer; MMAP buffers of one plane use no pointer in it.
             unsafe { stream.node.ioctl(vidioc::VIDIOC_QUERYBUF, &mut buffer)? };
             // SAFETY: the kernel wrote `offset`, since the memory is MMAP.
@@ -125,7 +125,7 @@ impl Stream {
 
     /// Has the driver begin.
     pub fn start(&mut self) -> io::Result<()> {
-        let mut kind = CAPTURE as libc::c_int;
+        let mut kind = self.node.api().buffer_type() as libc::c_int;
         // SAFETY: STREAMON reads an int.
         unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMON, &mut kind) }
     }
@@ -174,7 +174,7 @@ impl Stream {
 
     /// Takes a filled buffer; `None` while there is none.
     pub fn take(&mut self) -> io::Result<Option<Filled>> {
-        let mut buffer = describe(0);
+        let mut buffer = describe(&self.node, 0);
         // SAFETY: DQBUF reads and writes a v4l2_buffer; MMAP buffers of one plane use no pointer in it.
         match unsafe { self.node.ioctl(vidioc::VIDIOC_DQBUF, &mut buffer) } {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -207,7 +207,7 @@ impl Stream {
     }
 
     fn queue(&mut self, index: u32) -> io::Result<()> {
-        let mut buffer = describe(index);
+        let mut buffer = describe(&self.node, index);
         // SAFETY: QBUF reads and writes a v4l2_buffer; MMAP buffers of one plane use no pointer in it.
         unsafe { self.node.ioctl(vidioc::VIDIOC_QBUF, &mut buffer) }
     }
@@ -215,7 +215,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut kind = CAPTURE as libc::c_int;
+        let mut kind = self.node.api().buffer_type() as libc::c_int;
         // SAFETY: STREAMOFF reads an int.
         match unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMOFF, &mut kind) } {
             Ok(()) => {}
@@ -227,11 +227,11 @@ impl Drop for Stream {
 }
 
 /// A v4l2_buffer that names a buffer of ours.
-fn describe(index: u32) -> sys::v4l2_buffer {
+fn describe(node: &Node, index: u32) -> sys::v4l2_buffer {
     // SAFETY: integers, and unions of integers with a raw pointer; zeros are values of all.
     let mut buffer: sys::v4l2_buffer = unsafe { mem::zeroed() };
     buffer.index = index;
-    buffer.type_ = CAPTURE;
+    buffer.type_ = node.api().buffer_type();
     buffer.memory = sys::v4l2_memory_V4L2_MEMORY_MMAP;
     buffer
 }

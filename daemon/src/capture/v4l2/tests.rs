@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use visiond_kernels::color::ColorDescription;
@@ -34,15 +35,15 @@ fn a_file_is_no_camera() {
 
 #[test]
 fn a_user_who_may_not_is_told_the_group() {
-    let error = unopened(&at("/dev/video0"), &io::Error::from_raw_os_error(libc::EACCES));
+    let error = errors::unopened(Path::new("/dev/video0"), &io::Error::from_raw_os_error(libc::EACCES));
     assert!(error.to_string().contains("group `video`") && error.retry, "{error}");
 }
 
 #[test]
 fn nodes_of_another_kind_are_refused_with_what_to_do() {
     let of = |flags| {
-        let capabilities = Capabilities { driver: "d".into(), card: "c".into(), bus: "b".into(), flags };
-        check(&at("/dev/video0"), &capabilities)
+        let capabilities = device::Capabilities { driver: "d".into(), card: "c".into(), bus: "b".into(), flags };
+        open::check(Path::new("/dev/video0"), &capabilities)
     };
     assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE | sys::V4L2_CAP_STREAMING).is_ok());
     let refused = |flags| {
