@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod cameras;
+mod capture;
 mod check;
 mod completions;
 mod detect;
@@ -69,6 +70,7 @@ Examples:
   visiond detect photo.jpg                     what is on a photo
   visiond detect --annotate out street.mp4     pictures with boxes, from a video
   visiond probe                                what this machine has
+  visiond capture --camera /dev/video0         a picture of a camera
   visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
   visiond check /etc/visiond/visiond.toml      every error of a configuration
   visiond run /etc/visiond/visiond.toml        the daemon";
@@ -79,6 +81,7 @@ enum Command {
     Detect(detect::Args),
     Check(check::Args),
     Probe(probe::Args),
+    Capture(Box<capture::Args>),
     Build(Box<build::Args>),
     Inspect(inspect::Args),
     Bench(bench::Args),
@@ -155,6 +158,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Detect(args)) => detect::run(args),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Probe(args)) => probe::run(args),
+        Some(Command::Capture(args)) => capture::run(*args),
         Some(Command::Build(args)) => build::run(*args),
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Bench(args)) => bench::run(args),

@@ -201,7 +201,7 @@ impl BoxMessage {
 }
 
 /// RFC 3339 in UTC with nine decimals.
-fn rfc3339(timestamp: Timestamp) -> String {
+pub fn rfc3339(timestamp: Timestamp) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(timestamp.realtime_ns)) {
         Ok(instant) => format!("{instant:.9}"),
         // u64 nanoseconds end in 2554, jiff's instants in 9999.

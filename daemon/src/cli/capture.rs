@@ -1,0 +1,278 @@
+//! `visiond capture`: frames of a camera as pictures, as `run` would get them.
+//!
+//! The same sources, opened the same way; no network. One thread takes frames, another converts and writes them, so that a
+//! few dozen frames in a row have no gap.
+
+mod footprint;
+mod shots;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::{CliError, config_path};
+use crate::capture::source::{LossCause, Next, Source, SourceError};
+use crate::capture::{self, Buffers};
+use crate::config::parse_word;
+use crate::config::types::{CameraFormat, Config, SourceConfig, V4l2Config};
+use crate::exit::Exit;
+use crate::pipeline::stop::Stop;
+use footprint::Footprint;
+use shots::{Event, Shots, Teller};
+
+/// Save frames of a camera as PNG
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The camera: whatever `device` of a configuration takes; with --config the name of one of its cameras
+    #[arg(short, long, value_name = "CAMERA", required_unless_present = "config")]
+    camera: Option<String>,
+
+    /// A configuration whose camera is opened as it stands there; its only one where --camera is left out
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How many frames
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    frames: u64,
+
+    /// Let so many frames go by first, until exposure and white balance have settled
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+
+    /// Write the pictures into this folder: CAMERA-NUMBER.png
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+
+    /// Pixel format, or mjpeg
+    #[arg(long, value_parser = parse_word::<CameraFormat>, help_heading = "Camera")]
+    format: Option<CameraFormat>,
+
+    /// Width in pixels
+    #[arg(long, value_name = "PIXELS", help_heading = "Camera")]
+    width: Option<u32>,
+
+    /// Height in pixels
+    #[arg(long, value_name = "PIXELS", help_heading = "Camera")]
+    height: Option<u32>,
+
+    /// Frames per second
+    #[arg(long, help_heading = "Camera")]
+    fps: Option<f64>,
+
+    /// Open the camera, take the frames and close it so many times over, and tell what memory and descriptors that costs;
+    /// no pictures are written
+    #[arg(long, value_name = "N", conflicts_with = "output", value_parser = clap::value_parser!(u64).range(1..))]
+    cycles: Option<u64>,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond capture --camera /dev/video0
+  visiond capture -c /dev/video0 -n 10 -o pictures --format yuyv --width 1280 --height 720
+  visiond capture --config /etc/visiond/visiond.toml --camera door --skip 30
+  visiond capture -c /dev/video0 --cycles 100  open and close it, and see that nothing grows
+
+The pictures are what a network would get. What the driver lost or damaged is told, not saved.";
+
+/// Takes the frames.
+pub fn run(args: Args) -> Result<Exit, CliError> {
+    let (name, source) = chosen(&args)?;
+    let teller = Teller::new(args.json);
+    let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
+    let session = Session { name: &name, source: &source, frames: args.frames, skip: args.skip, stop: &stop };
+    match args.cycles {
+        Some(cycles) => session.cycles(cycles, &teller)?,
+        None => session.pictures(&args.output, &teller)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The camera's name and source.
+fn chosen(args: &Args) -> Result<(String, SourceConfig), CliError> {
+    let (name, mut source) = match (&args.config, &args.camera) {
+        (Some(file), wanted) => of_config(file, wanted.as_deref())?,
+        (None, camera) => {
+            let device = camera.as_deref().unwrap_or_default();
+            let source = V4l2Config { device: device.into(), ..V4l2Config::default() };
+            (stem(device), SourceConfig::V4l2(source))
+        }
+    };
+    match &mut source {
+        SourceConfig::V4l2(v4l2) => {
+            v4l2.format = args.format.or(v4l2.format);
+            v4l2.width = args.width.or(v4l2.width);
+            v4l2.height = args.height.or(v4l2.height);
+            v4l2.fps = args.fps.or(v4l2.fps);
+        }
+        _ if args.format.is_some() || args.width.is_some() || args.height.is_some() || args.fps.is_some() => {
+            return Err(CliError::new(
+                Exit::Usage,
+                format!(
+                    "camera {name} is not behind V4L2: --format, --width, --height and --fps are for those that are"
+                ),
+            ));
+        }
+        _ => {}
+    }
+    Ok((name, source))
+}
+
+fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig), CliError> {
+    let config =
+        Config::load(&config_path(Some(file.to_owned()))?).map_err(|error| CliError::new(Exit::Config, error))?;
+    let names: Vec<_> = config.cameras.iter().map(|camera| camera.name.as_str()).collect();
+    let found = match (wanted, names.as_slice()) {
+        (Some(wanted), _) => names.iter().position(|name| *name == wanted),
+        (None, [_]) => Some(0),
+        (None, _) => None,
+    };
+    match found.and_then(|index| config.cameras.get(index)) {
+        Some(camera) => Ok((camera.name.clone(), camera.source.clone())),
+        None if names.is_empty() => {
+            Err(CliError::new(Exit::Config, format!("{} has no camera: add a `[[camera]]`", file.display())))
+        }
+        None => {
+            let asked = wanted.map_or("several cameras".to_owned(), |wanted| format!("no camera {wanted}"));
+            let names = names.join(", ");
+            Err(CliError::new(Exit::Usage, format!("{} has {asked}: name one of {names} by --camera", file.display())))
+        }
+    }
+}
+
+/// What pictures of a camera are called: the last part of a path, of another name what a file name can hold.
+fn stem(device: &str) -> String {
+    let last = device.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let stem: String = last.chars().map(|c| if fits(c) { c } else { '-' }).collect();
+    if stem.is_empty() { "camera".to_owned() } else { stem }
+}
+
+/// What is to be taken of which camera.
+struct Session<'a> {
+    name: &'a str,
+    source: &'a SourceConfig,
+    frames: u64,
+    skip: u64,
+    stop: &'a Stop,
+}
+
+impl Session<'_> {
+    /// Opens, takes, writes.
+    fn pictures(&self, folder: &Path, teller: &Teller) -> Result<(), CliError> {
+        let shots = Shots::open(folder, self.name)?;
+        let mut source = self.open()?;
+        teller.tell(&Event::Opened { camera: self.name, description: source.describe() })?;
+        std::thread::scope(|scope| {
+            let (sender, writer) = shots.start(scope, teller)?;
+            let taken = self.take(source.as_mut(), |next| sender.send(next).is_ok());
+            drop(sender);
+            // What was taken is written, whatever ended the taking.
+            writer.join().unwrap_or_else(|_| Err(CliError { message: String::new(), exit: Exit::Failure }))?;
+            taken.and_then(|taken| teller.tell(&taken.event(source.copied_bytes())))
+        })
+    }
+
+    /// Opens, takes, closes, again and again.
+    fn cycles(&self, cycles: u64, teller: &Teller) -> Result<(), CliError> {
+        teller.tell(&Event::Footprint { cycle: 0, footprint: Footprint::now() })?;
+        for cycle in 1..=cycles {
+            let failed = |error: CliError| CliError { message: format!("cycle {cycle}: {}", error.message), ..error };
+            let mut source = self.open().map_err(failed)?;
+            if cycle == 1 {
+                teller.tell(&Event::Opened { camera: self.name, description: source.describe() })?;
+            }
+            self.take(source.as_mut(), |_| true).map_err(failed)?;
+            drop(source);
+            // After the first, what is made once and kept is there.
+            if cycle == 1 || cycle == cycles {
+                teller.tell(&Event::Footprint { cycle, footprint: Footprint::now() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Box<dyn Source>, CliError> {
+        capture::open(self.source, self.name, &Buffers::default()).map_err(|error| unread(&error))
+    }
+
+    /// Takes the frames and hands them and what was lost to `out`, until it wants no more.
+    fn take(&self, source: &mut dyn Source, mut out: impl FnMut(Next) -> bool) -> Result<Taken, CliError> {
+        let mut taken = Taken { begun: Instant::now(), frames: 0, driver: 0, corrupt: 0, overload: 0 };
+        let mut skipped = 0;
+        while taken.frames < self.frames {
+            let next = source.next(self.stop).map_err(|error| unread(&error))?;
+            match &next {
+                Next::Frame(_) if skipped < self.skip => {
+                    skipped += 1;
+                    taken.begun = Instant::now();
+                    continue;
+                }
+                Next::Frame(_) => taken.frames += 1,
+                Next::Lost { frames, cause } => taken.lose(*cause, *frames),
+                Next::End | Next::Stopped => {
+                    let message = format!("camera {} is at its end after {} frames", self.name, taken.frames);
+                    return Err(CliError::new(Exit::Input, message));
+                }
+            }
+            if !out(next) {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+}
+
+fn unread(error: &SourceError) -> CliError {
+    CliError::new(Exit::Input, &error.message)
+}
+
+/// What came of it.
+struct Taken {
+    begun: Instant,
+    frames: u64,
+    driver: u64,
+    corrupt: u64,
+    overload: u64,
+}
+
+impl Taken {
+    fn lose(&mut self, cause: LossCause, frames: u64) {
+        match cause {
+            LossCause::Driver => self.driver += frames,
+            LossCause::Corrupt => self.corrupt += frames,
+            LossCause::Overload => self.overload += frames,
+        }
+    }
+
+    fn event(&self, copied_bytes: u64) -> Event<'static> {
+        Event::End {
+            frames: self.frames,
+            seconds: self.begun.elapsed().as_secs_f64(),
+            driver: self.driver,
+            corrupt: self.corrupt,
+            overload: self.overload,
+            copied_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_called_after_the_camera() {
+        assert_eq!(stem("/dev/video0"), "video0");
+        assert_eq!(
+            stem("/dev/v4l/by-path/pci-0000:00:14.0-usb-0:1:1.0-video-index0"),
+            "pci-0000-00-14-0-usb-0-1-1-0-video-index0"
+        );
+        assert_eq!(stem("046d:0825"), "046d-0825");
+        assert_eq!(stem("HD Webcam (front)"), "HD-Webcam--front-");
+        assert_eq!(stem("/"), "camera");
+    }
+}

@@ -1,0 +1,51 @@
+//! What this process holds of the system.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// Memory, descriptors, threads, mappings; 0 where /proc does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// Memory in RAM.
+    pub resident_bytes: u64,
+    /// Open file descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Ranges of the address space.
+    pub mappings: usize,
+}
+
+impl Footprint {
+    /// As it is.
+    pub fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        let entries = |path| fs::read_dir(path).map_or(0, Iterator::count);
+        Self {
+            resident_bytes: resident.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024,
+            // Without the one that lists them.
+            descriptors: entries("/proc/self/fd").saturating_sub(1),
+            threads: entries("/proc/self/task"),
+            mappings: fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn memory_that_is_touched_is_seen() {
+        let before = Footprint::now();
+        let memory = vec![1_u8; 64 << 20];
+        let with = Footprint::now();
+        assert!(with.resident_bytes >= before.resident_bytes + (60 << 20), "{before:?} {with:?}");
+        assert!(before.descriptors >= 3 && before.threads >= 1 && before.mappings > 10, "{before:?}");
+        assert!(std::hint::black_box(memory).len() > 1);
+    }
+}
