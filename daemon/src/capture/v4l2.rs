@@ -9,12 +9,15 @@ mod color;
 pub mod device;
 mod errors;
 pub mod fourcc;
+pub mod identity;
 pub mod negotiate;
 pub mod open;
+mod reserved;
 mod sequence;
 mod stream;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
 
@@ -40,6 +43,7 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// The source of `type = "v4l2"`.
 pub struct V4l2Source {
     config: V4l2Config,
+    device: PathBuf,
     label: String,
     description: String,
     stream: Stream,
@@ -71,9 +75,11 @@ impl V4l2Source {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let label = format!("camera {name}");
-        let Opened { stream, layout, way, description } = open::open(config, &label, buffers)?;
+        let found = identity::find(&config.device, None).map_err(|error| SourceError::transient(error.to_string()))?;
+        let Opened { stream, layout, way, description } = open::open(&found.node, config, &label, buffers)?;
         Ok(Self {
             config: config.clone(),
+            device: found.node,
             label,
             description,
             stream,
@@ -90,7 +96,7 @@ impl V4l2Source {
     fn wait(&mut self, stop: &Stop) -> Result<Option<Filled>, SourceError> {
         let until = Moment::now() + self.config.timeout;
         loop {
-            if !self.stream.reclaim(STOP_CHECK).map_err(|error| gone(&self.config.device, &error))? {
+            if !self.stream.reclaim(STOP_CHECK).map_err(|error| gone(&self.device, &error))? {
                 // Every buffer is with the lane, which is not the camera's fault.
                 if stop.is_raised() {
                     return Ok(None);
@@ -98,21 +104,18 @@ impl V4l2Source {
                 continue;
             }
             let left = until.saturating_duration_since(Moment::now());
-            match stop
-                .wait_readable(self.stream.as_fd(), Some(left))
-                .map_err(|error| gone(&self.config.device, &error))?
-            {
+            match stop.wait_readable(self.stream.as_fd(), Some(left)).map_err(|error| gone(&self.device, &error))? {
                 Wake::Stopped => return Ok(None),
                 Wake::Ready => {}
                 Wake::TimedOut => {
                     return Err(SourceError::transient(format!(
                         "no frame of {} for {} s: it may be stuck or have no signal",
-                        self.config.device.display(),
+                        self.device.display(),
                         self.config.timeout.as_secs_f64()
                     )));
                 }
             }
-            if let Some(filled) = self.stream.take().map_err(|error| gone(&self.config.device, &error))? {
+            if let Some(filled) = self.stream.take().map_err(|error| gone(&self.device, &error))? {
                 return Ok(Some(filled));
             }
         }
@@ -153,7 +156,7 @@ impl V4l2Source {
             }),
             Way::Decoded(pool, jpeg) => fill(pool, |out| decode(bytes, flags, &self.layout, jpeg, out)),
         };
-        self.stream.give_back(filled).map_err(|error| gone(&self.config.device, &error))?;
+        self.stream.give_back(filled).map_err(|error| gone(&self.device, &error))?;
         Ok(taken)
     }
 }

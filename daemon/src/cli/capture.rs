@@ -97,7 +97,8 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), CliError> {
         (Some(file), wanted) => of_config(file, wanted.as_deref())?,
         (None, camera) => {
             let device = camera.as_deref().unwrap_or_default();
-            let source = V4l2Config { device: device.into(), ..V4l2Config::default() };
+            let camera = device.parse().map_err(|error| CliError::new(Exit::Usage, format!("--camera is {error}")))?;
+            let source = V4l2Config { device: camera, ..V4l2Config::default() };
             (stem(device), SourceConfig::V4l2(source))
         }
     };

@@ -152,7 +152,8 @@ mod tests {
                 (
                     6,
                     warning,
-                    "no-device is not there: is the camera plugged in? `visiond probe` shows those that are".into()
+                    "no-device is not there: plug the camera in, or correct `device` (`visiond probe` lists the cameras)"
+                        .into()
                 ),
                 (
                     9,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::network::Network;
+use crate::capture::v4l2::identity;
 use crate::config::is_url;
 use crate::config::report::Report;
 use crate::config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig};
@@ -68,11 +69,10 @@ fn check_model(model: &ModelConfig, config: &Config, place: &Place<'_, '_>, repo
 fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Report) {
     let at = |key| place.span(&["source", key]);
     match &camera.source {
-        SourceConfig::V4l2(v4l2) if !v4l2.device.exists() => {
-            let device = v4l2.device.display();
-            let message =
-                format!("{device} is not there: is the camera plugged in? `visiond probe` shows those that are");
-            report.warning(at("device"), message);
+        SourceConfig::V4l2(v4l2) => {
+            if let Err(error) = identity::find(&v4l2.device, None) {
+                report.warning(at("device"), error.to_string());
+            }
         }
         SourceConfig::Video(video) => {
             if !is_url(&video.url) && !Path::new(&video.url).exists() {
@@ -88,7 +88,7 @@ fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Repor
         SourceConfig::Images(images) if !images.path.exists() => {
             report.warning(at("path"), format!("{} is not there", images.path.display()));
         }
-        SourceConfig::V4l2(_) | SourceConfig::Images(_) | SourceConfig::Pattern(_) => {}
+        SourceConfig::Images(_) | SourceConfig::Pattern(_) => {}
     }
     if let Some(annotate) = &camera.annotate {
         // The folder is made when missing, in the nearest one that is there.

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
-use super::kinds::resolve;
+use super::kinds::{CameraName, camera_in, resolve};
 use super::report::{Report, nearest};
 use super::schema::Item;
 
@@ -189,22 +189,30 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
 
 /// A path without its `.`s, to compare.
 fn place(base: &Path, text: &str) -> PathBuf {
-    resolve(base, text).components().filter(|part| *part != Component::CurDir).collect()
+    without_dots(&resolve(base, text))
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 /// Two cameras cannot stream from one device.
 fn same_device(cameras: &[Found<'_, '_>], base: &Path, report: &mut Report) {
-    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut seen: Vec<CameraName> = Vec::new();
     for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
         let source = camera.inner("source").filter(|source| source.is("type", "v4l2"));
         let Some((device, span)) = source.and_then(|source| source.text("device")) else { continue };
-        let path = place(base, device);
-        if seen.contains(&path) {
+        let Ok(name) = camera_in(base, device) else { continue };
+        let name = match name {
+            CameraName::Node(path) => CameraName::Node(without_dots(&path)),
+            name => name,
+        };
+        if seen.contains(&name) {
             let message = "another camera has this device already, which only one can open: \
                            name another, or set `enabled = false`";
             report.error(span, message, None);
         }
-        seen.push(path);
+        seen.push(name);
     }
 }
 

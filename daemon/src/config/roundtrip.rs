@@ -48,9 +48,21 @@ prop_compose! {
     }
 }
 
+fn camera_name() -> impl Strategy<Value = CameraName> {
+    prop_oneof![
+        path().prop_map(CameraName::Node),
+        (any::<u16>(), any::<u16>(), of(text())).prop_map(|(vendor, product, serial)| CameraName::Usb {
+            vendor,
+            product,
+            serial
+        }),
+        text().prop_map(|text| CameraName::Card(format!("Cam {text}"))),
+    ]
+}
+
 prop_compose! {
     fn v4l2()(
-        device in path(), format in of(word()), width in of(1_u32..=16_384), height in of(1_u32..=16_384),
+        device in camera_name(), format in of(word()), width in of(1_u32..=16_384), height in of(1_u32..=16_384),
         fps in of(0.01..=1000.0_f64), color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
     ) -> V4l2Config {
         V4l2Config { device, format, width, height, fps, color_matrix, color_range, timeout }
@@ -165,7 +177,11 @@ prop_compose! {
                 camera.model = Some(models[model % models.len()].name.clone());
             }
             if let SourceConfig::V4l2(v4l2) = &mut camera.source {
-                numbered(&mut v4l2.device, i);
+                match &mut v4l2.device {
+                    CameraName::Node(path) => numbered(path, i),
+                    CameraName::Usb { product, .. } => *product = i as u16,
+                    CameraName::Card(card) => card.push_str(&i.to_string()),
+                }
             }
             all_cameras.push(camera);
         }

@@ -15,9 +15,10 @@ use visiond_kernels::color::{ColorMatrix, ColorRange};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
 use super::declare::{section, union};
+pub use super::kinds::CameraName;
 use super::kinds::{
-    Words, by_name, command_line, duration, flag, fraction, list, location, mode, name, path, program, real, size,
-    text, whole, word,
+    Words, by_name, camera, command_line, duration, flag, fraction, list, location, mode, name, path, program, real,
+    size, text, whole, word,
 };
 use super::schema::{table, tables, union_table};
 
@@ -211,8 +212,10 @@ impl Default for SourceConfig {
 section! {
     /// A camera behind V4L2.
     pub struct V4l2Config {
-        /// Device node, or a link to it, which stays the same when devices come up in another order.
-        device: PathBuf as path() => required(r#""/dev/v4l/by-id/usb-046d_HD_Webcam-video-index0""#),
+        /// The camera: a device node or a link to it, the USB ids `lsusb` shows ("046d:0825"; with the serial number
+        /// "046d:0825:SERIAL"), or the name that the driver gives its card. `visiond probe` shows all of them. A camera named by a
+        /// node is found again under another one when it comes back.
+        device: CameraName as camera() => required(r#""/dev/v4l/by-id/usb-046d_HD_Webcam-video-index0""#),
         /// Pixel format, or "mjpeg". Without it what costs least of what the camera offers.
         format: Option<CameraFormat> as word() => optional(r#""yuyv""#),
         /// Width in pixels. Without it the driver's.

@@ -28,9 +28,8 @@ pub(super) struct Opened {
     pub description: String,
 }
 
-/// Opens the camera, sets it as configured, and starts its stream.
-pub(super) fn open(config: &V4l2Config, label: &str, buffers: &Buffers) -> Result<Opened, SourceError> {
-    let path = config.device.as_path();
+/// Opens the camera behind a node, sets it as configured, and starts its stream.
+pub(super) fn open(path: &Path, config: &V4l2Config, label: &str, buffers: &Buffers) -> Result<Opened, SourceError> {
     let node = node(path)?;
     let choice = negotiate::choose(&node, config)?;
     let agreed = negotiate::set(&node, config, choice, label)?;

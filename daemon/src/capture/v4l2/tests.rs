@@ -9,9 +9,10 @@ use visiond_kernels::frame::PixelFormat;
 
 use super::*;
 use crate::capture::clock::simulated::SimulatedClock;
+use crate::config::types::CameraName;
 
 fn at(path: impl Into<PathBuf>) -> V4l2Config {
-    V4l2Config { device: path.into(), ..V4l2Config::default() }
+    V4l2Config { device: CameraName::Node(path.into()), ..V4l2Config::default() }
 }
 
 fn refusal(config: &V4l2Config) -> SourceError {

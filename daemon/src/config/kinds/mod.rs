@@ -3,8 +3,10 @@
 //! - `plain`: flags, numbers, words.
 //! - `text`: strings, names, paths, URLs, command lines.
 //! - `quantity`: what has a unit or a radix: times, sizes, permissions.
+//! - `camera`: a camera's name.
 //! - `lists`: many values of one kind.
 
+mod camera;
 mod lists;
 mod plain;
 mod quantity;
@@ -14,6 +16,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::schema::{At, Item, Kind, Reader, Shape, TableWriter};
 
+pub use camera::{CameraName, camera, camera_in};
 pub use lists::{by_name, list};
 pub use plain::{Word, Words, flag, fraction, parse_word, real, whole, word};
 pub use quantity::{duration, mode, size};

@@ -6,7 +6,7 @@ use super::{Inline, list, quote, show};
 use crate::config::schema::{At, Item, Reader};
 
 /// The text of a string that is not empty. No path, name or argument of a program can hold a NUL.
-fn filled<'a>(item: &'a Item<'_>) -> Option<&'a str> {
+pub(super) fn filled<'a>(item: &'a Item<'_>) -> Option<&'a str> {
     item.get_ref().as_str().filter(|text| !text.is_empty() && !text.contains('\0'))
 }
 
@@ -125,7 +125,7 @@ pub fn resolve(base: &Path, text: &str) -> PathBuf {
     base.join(text.strip_prefix("./").filter(|rest| !rest.is_empty() && !base.as_os_str().is_empty()).unwrap_or(text))
 }
 
-fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<()> {
+pub(super) fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<()> {
     if text == "~" || text.starts_with("~/") {
         reader.wrong(item, at, "begins with `~`, which is not expanded here: write the whole path");
         return None;
