@@ -10,6 +10,7 @@ mod logging;
 mod pipeline;
 mod publish;
 mod systemd;
+mod thermal;
 
 use std::process::ExitCode;
 

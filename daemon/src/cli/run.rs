@@ -26,6 +26,7 @@ use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary, Summary
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
 use crate::publish::{Publisher, SinkCounts};
 use crate::systemd::{Notifier, Watchdog};
+use crate::thermal::Thermals;
 use plan::Plan;
 use signals::Signals;
 
@@ -122,6 +123,7 @@ fn system(error: std::io::Error) -> CliError {
 fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome, CliError> {
     let stop = Stop::new().map_err(system)?;
     let notifier = Notifier::from_environment();
+    let thermals = Thermals::start(&stop);
     notifier.status("loading the networks");
     let Plan { lanes, backends, pictures } = Plan::new(config)?;
     let publisher = Publisher::start(&config.sinks, &stop).map_err(|error| CliError::new(Exit::Output, error))?;
@@ -142,8 +144,9 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
     let began = Instant::now();
     let pipeline = Pipeline::start(lanes, &around).map_err(system)?;
 
-    let end = Waiting { config, stop: &stop, signals, notifier: &notifier, pipeline: &pipeline }
-        .wait(limits.duration.map(|duration| began + duration));
+    let end =
+        Waiting { config, stop: &stop, signals, notifier: &notifier, pipeline: &pipeline, thermals: thermals.as_ref() }
+            .wait(limits.duration.map(|duration| began + duration));
     let seconds = began.elapsed().as_secs_f64();
     notifier.stopping();
     logging::clear_live_line();
@@ -167,6 +170,7 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
         seconds,
         first_message_s: first_message.get().copied().flatten().map(|age| age.as_secs_f64()),
         peak_resident_bytes: None,
+        jetson: thermals.as_ref().map(Thermals::summary),
         models: views
             .iter()
             .zip(&backends)
@@ -197,6 +201,7 @@ struct Waiting<'a> {
     signals: &'a Signals,
     notifier: &'a Notifier,
     pipeline: &'a Pipeline,
+    thermals: Option<&'a Thermals>,
 }
 
 impl Waiting<'_> {
@@ -240,13 +245,15 @@ impl Waiting<'_> {
                 };
             }
             if is_due(live_due) {
-                let line = live.line();
+                let mut line = live.line();
+                line.extend(self.thermals.map(|thermals| format!(" | {}", thermals.short())));
                 logging::live_line(&line);
                 self.notifier.status(&line);
                 live_due = Some(now + status.interval);
             }
             if is_due(log_due) {
                 logged.lines().iter().for_each(|line| log::info!("{line}"));
+                self.thermals.into_iter().for_each(|thermals| log::info!("{}", thermals.line()));
                 log_due = Some(now + status.log_interval);
             }
             if let Some(watchdog) = &mut watchdog

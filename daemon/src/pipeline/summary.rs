@@ -14,6 +14,7 @@ use super::supervisor::LaneView;
 use crate::annotate::annotator::AnnotateCounts;
 use crate::config::types::{SinkConfig, SinkKind};
 use crate::publish::SinkCounts;
+use crate::thermal::JetsonSummary;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
@@ -24,6 +25,9 @@ pub struct Summary {
     pub first_message_s: Option<f64>,
     /// Resident memory at most.
     pub peak_resident_bytes: Option<u64>,
+    /// The Jetson that it ran on; absent elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jetson: Option<JetsonSummary>,
     /// Each model.
     pub models: Vec<ModelSummary>,
     /// Each camera.
@@ -261,6 +265,7 @@ impl Summary {
             let lost = if sink.lost > 0 { format!(", {} lost", sink.lost) } else { String::new() };
             out.push(format!("sink {}: {} messages to {}{lost}", sink.name, sink.written, sink.to));
         }
+        out.extend(self.jetson.as_ref().map(JetsonSummary::line));
         let mut last = format!("{:.1} s", self.seconds);
         if let Some(first) = self.first_message_s {
             let _ = write!(last, ", the first message {first:.2} s after the start");
@@ -300,6 +305,7 @@ mod tests {
             seconds: 2.0,
             first_message_s: Some(0.14),
             peak_resident_bytes: Some(58_400_000),
+            jetson: None,
             models: vec![ModelSummary {
                 name: "nanodet".into(),
                 backend: "rten (built in)".into(),

@@ -1,0 +1,151 @@
+//! Where a Jetson keeps its temperatures, power mode, GPU load and signs of throttling, and how to read them.
+//!
+//! What there is was found once; what cannot be read at a look (a zone whose part of the chip is switched off answers
+//! EAGAIN) is left out of that look. Names differ between JetPack 5, 6 and 7, so everything is found by its type.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of one Jetson.
+#[derive(Debug)]
+pub struct Files {
+    /// Name (`cpu`, `gpu`, `tj`) and file, in millidegrees.
+    zones: Vec<(String, PathBuf)>,
+    /// What is slowed down (`gpu`) and file: above 0 while it is.
+    cooling: Vec<(String, PathBuf)>,
+    /// Name (`oc3`) and file: counts since the boot.
+    currents: Vec<(String, PathBuf)>,
+    /// Of the GPU, in tenths of a per cent.
+    gpu_load: Option<PathBuf>,
+    mode: PathBuf,
+    modes: PathBuf,
+}
+
+/// One look at all of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Look {
+    /// Degrees Celsius by zone.
+    pub temperatures: Vec<(String, f64)>,
+    /// As nvpmodel names it.
+    pub power_mode: Option<String>,
+    /// Per cent.
+    pub gpu_load: Option<f64>,
+    /// What is slowed down by heat.
+    pub cooled: Vec<String>,
+    /// Alarms of the supply (under-voltage, over-current) since the boot.
+    pub alarms: Vec<(String, u64)>,
+}
+
+impl Files {
+    /// Those below `root`, which stands for `/`; `None` on a machine that is no Jetson.
+    pub fn find(root: &Path) -> Option<Self> {
+        let compatible = fs::read(root.join("sys/firmware/devicetree/base/compatible")).ok()?;
+        if !compatible.windows(12).any(|name| name == b"nvidia,tegra") {
+            return None;
+        }
+        let thermal = entries(&root.join("sys/class/thermal"));
+        let zones = thermal.iter().filter_map(|zone| Some((zone_name(&read(&zone.join("type"))?)?, zone.join("temp"))));
+        let cooling = thermal
+            .iter()
+            .filter_map(|device| Some((cooled_name(&read(&device.join("type"))?)?, device.join("cur_state"))));
+        let currents = entries(&root.join("sys/class/hwmon")).into_iter().flat_map(|device| entries(&device));
+        let devfreq = entries(&root.join("sys/class/devfreq"));
+        let loads = devfreq.iter().filter(|device| is_gpu(device)).map(|device| device.join("device/load"));
+        Some(Self {
+            zones: zones.collect(),
+            cooling: cooling.collect(),
+            currents: currents.filter_map(|file| Some((alarm_name(&file)?, file))).collect(),
+            gpu_load: loads.into_iter().find(|file| file.is_file()),
+            mode: root.join("var/lib/nvpmodel/status"),
+            modes: root.join("etc/nvpmodel.conf"),
+        })
+    }
+
+    /// How everything stands.
+    pub fn look(&self) -> Look {
+        let number = |file: &Path| read(file)?.parse::<i64>().ok();
+        Look {
+            temperatures: self
+                .zones
+                .iter()
+                .filter_map(|(name, file)| {
+                    let degrees = number(file)? as f64 / 1e3;
+                    // A zone that is switched off says -256 on some releases.
+                    (degrees > -100.0).then(|| (name.clone(), degrees))
+                })
+                .collect(),
+            power_mode: self.power_mode(),
+            gpu_load: self.gpu_load.as_deref().and_then(number).map(|tenths| tenths as f64 / 10.0),
+            cooled: self
+                .cooling
+                .iter()
+                .filter(|(_, file)| number(file).is_some_and(|state| state > 0))
+                .map(|(name, _)| name.clone())
+                .collect(),
+            alarms: self
+                .currents
+                .iter()
+                .filter_map(|(name, file)| Some((name.clone(), u64::try_from(number(file)?).ok()?)))
+                .collect(),
+        }
+    }
+
+    /// The mode's name in nvpmodel's table, else its number.
+    fn power_mode(&self) -> Option<String> {
+        let status = read(&self.mode)?;
+        let number: u32 = status.split_whitespace().find_map(|word| word.strip_prefix("pmode:"))?.parse().ok()?;
+        let modes = read(&self.modes).unwrap_or_default();
+        let named = modes.lines().filter(|line| line.trim_start().starts_with("< POWER_MODEL")).find_map(|line| {
+            let field = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
+            (field("ID=")?.parse() == Ok(number)).then(|| field("NAME=").map(str::to_owned))?
+        });
+        Some(named.unwrap_or_else(|| format!("mode {number}")))
+    }
+}
+
+/// `cpu` for `CPU-therm` and `cpu-thermal`; `None` for what is no temperature of the chip.
+fn zone_name(kind: &str) -> Option<String> {
+    let kind = kind.to_ascii_lowercase();
+    // A fixed number on Xavier, and the fan's estimate out of the others.
+    if kind.starts_with("pmic") || kind.starts_with("thermal-fan") {
+        return None;
+    }
+    let name = ["-thermal", "-therm", "_thermal"].iter().find_map(|end| kind.strip_suffix(end));
+    Some(name.unwrap_or(&kind).to_owned())
+}
+
+/// `gpu` for `gpu-throttle-alert`; `None` for a fan and other things that slow nothing down.
+fn cooled_name(kind: &str) -> Option<String> {
+    if let Some(name) = kind.strip_suffix("-throttle-alert") {
+        return Some(name.to_owned());
+    }
+    let name = kind.strip_prefix("thermal-").unwrap_or(kind);
+    (name.starts_with("cpufreq") || name.starts_with("devfreq")).then(|| name.to_owned())
+}
+
+/// `oc3` for `.../oc3_event_cnt`; `None` for other files and for alarms that slow nothing down.
+fn alarm_name(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?.strip_suffix("_event_cnt")?;
+    let throttles = read(&file.with_file_name(format!("{name}_throt_en")));
+    (name.starts_with("oc") && throttles.as_deref() != Some("0")).then(|| name.to_owned())
+}
+
+/// Whether a device that changes its frequency is the GPU: `17000000.ga10b`, `17000000.gpu`, `gpu-gpc-0`.
+fn is_gpu(device: &Path) -> bool {
+    let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let kind = name.split_once('.').map_or(name, |(_, kind)| kind);
+    kind.starts_with("gpu") || ["gv11b", "ga10b", "gb10b"].contains(&kind)
+}
+
+/// What a folder holds, by name, so that the same Jetson is always told in the same order.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let read = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = read.map(|entry| entry.path()).collect();
+    // thermal_zone10 behind thermal_zone9.
+    paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    paths
+}
+
+fn read(file: &Path) -> Option<String> {
+    fs::read_to_string(file).ok().map(|text| text.trim().to_owned())
+}
