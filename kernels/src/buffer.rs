@@ -195,6 +195,13 @@ impl UnifiedBuffer {
         self.len_bytes == 0
     }
 
+    /// The first byte, for a capture driver that fills the buffer by its address.
+    ///
+    /// Whoever has it written sees to it that nobody reads the bytes meanwhile.
+    pub fn start(&self) -> NonNull<u8> {
+        self.pages.start()
+    }
+
     /// Where the GPU sees the first byte; none for host memory.
     pub fn device_address(&self) -> Option<DeviceAddress> {
         match &self.pages {

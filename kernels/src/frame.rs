@@ -117,6 +117,28 @@ impl FrameLayout {
         Ok(Self { format, width, height, planes, color })
     }
 
+    /// Each plane where it stands, in any order and with any room between, as a V4L2 driver with a buffer for each plane
+    /// has them.
+    pub fn with_planes(
+        format: PixelFormat,
+        width: u32,
+        height: u32,
+        planes: &[PlaneLayout],
+        color: ColorDescription,
+    ) -> Result<Self, FrameError> {
+        check_size(width, height)?;
+        let expected = format.plane_count();
+        if planes.len() != expected {
+            return Err(FrameError::Planes { format, expected, found: planes.len() });
+        }
+        let mut kept = [PlaneLayout::default(); MAX_PLANES];
+        for (index, plane) in planes.iter().enumerate() {
+            check_pitch(format, width, index, plane.pitch_bytes)?;
+            kept[index] = *plane;
+        }
+        Ok(Self { format, width, height, planes: kept, color })
+    }
+
     /// Pixel format.
     pub fn format(&self) -> PixelFormat {
         self.format
@@ -142,10 +164,25 @@ impl FrameLayout {
         &self.planes[..self.format.plane_count()]
     }
 
-    /// Bytes from the first plane's first to the last plane's last, row padding included.
+    /// Bytes up to the end of the plane that ends last, row padding included.
     pub fn size_bytes(&self) -> usize {
-        let last = self.format.plane_count() - 1;
-        self.planes[last].offset_bytes + self.planes[last].pitch_bytes * self.format.plane_rows(last, self.height)
+        let end = |(index, plane): (usize, &PlaneLayout)| {
+            plane.offset_bytes + plane.pitch_bytes * self.format.plane_rows(index, self.height)
+        };
+        self.planes().iter().enumerate().map(end).max().unwrap_or(0)
+    }
+
+    /// As [`size_bytes`](Self::size_bytes), without the padding behind each plane's last row: bytes that a whole frame has
+    /// at least.
+    pub fn needed_bytes(&self) -> usize {
+        (0..self.planes().len()).map(|plane| self.plane_end_bytes(plane)).max().unwrap_or(0)
+    }
+
+    /// Where a plane's last pixel ends. `plane` must be one of the format's.
+    pub fn plane_end_bytes(&self, plane: usize) -> usize {
+        let PlaneLayout { offset_bytes, pitch_bytes } = self.planes[plane];
+        let rows = self.format.plane_rows(plane, self.height);
+        offset_bytes + pitch_bytes * (rows - 1) + self.format.row_bytes(plane, self.width)
     }
 
     /// The frame that `bytes` holds. Fails when they are too few; more are allowed.
@@ -325,6 +362,23 @@ mod tests {
         let buffer = UnifiedBuffer::host(24).unwrap();
         let view = layout.view_of(&buffer).unwrap();
         assert!(view.planes().iter().all(|plane| plane.device.is_none()) && !view.needs_attaching());
+    }
+
+    #[test]
+    fn planes_may_stand_in_any_order_with_room_between() {
+        let at = |offset_bytes, pitch_bytes| PlaneLayout { offset_bytes, pitch_bytes };
+        let of = |planes: &[PlaneLayout]| {
+            FrameLayout::with_planes(PixelFormat::I420, 4, 4, planes, ColorDescription::default())
+        };
+        // Cr before Cb, as in YV12, and a page for each.
+        let layout = of(&[at(0, 8), at(200, 4), at(100, 4)]).unwrap();
+        assert_eq!((layout.size_bytes(), layout.needed_bytes()), (208, 206));
+        let bytes: Vec<u8> = (0..=255).collect();
+        let view = layout.view(&bytes[..206]).unwrap();
+        assert_eq!([view.planes()[1].bytes[0], view.planes()[2].bytes[0]], [200, 100]);
+        assert!(layout.view(&bytes[..205]).is_err());
+        assert!(of(&[at(0, 8), at(100, 4)]).unwrap_err().to_string().contains("3 planes, 2 were given"));
+        assert!(of(&[at(0, 8), at(100, 1), at(200, 4)]).unwrap_err().to_string().contains("plane 1"));
     }
 
     #[test]
