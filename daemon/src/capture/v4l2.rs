@@ -6,6 +6,7 @@
 //! JPEG is decoded out of the driver's buffer into one of ours.
 
 mod color;
+pub mod controls;
 pub mod device;
 mod errors;
 pub mod fourcc;

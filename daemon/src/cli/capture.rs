@@ -13,7 +13,7 @@ use super::{CliError, config_path};
 use crate::capture::source::{LossCause, Next, Source, SourceError};
 use crate::capture::{self, Buffers};
 use crate::config::parse_word;
-use crate::config::types::{CameraFormat, Config, SourceConfig, V4l2Config};
+use crate::config::types::{CameraFormat, Config, ControlValue, SourceConfig, V4l2Config};
 use crate::exit::Exit;
 use crate::pipeline::stop::Stop;
 use footprint::Footprint;
@@ -59,6 +59,10 @@ pub struct Args {
     #[arg(long, help_heading = "Camera")]
     fps: Option<f64>,
 
+    /// Set a control, by the name that `visiond probe` shows; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = control, help_heading = "Camera")]
+    control: Vec<(String, ControlValue)>,
+
     /// Open the camera, take the frames and close it so many times over, and tell what memory and descriptors that costs;
     /// no pictures are written
     #[arg(long, value_name = "N", conflicts_with = "output", value_parser = clap::value_parser!(u64).range(1..))]
@@ -77,6 +81,20 @@ Examples:
   visiond capture -c /dev/video0 --cycles 100  open and close it, and see that nothing grows
 
 The pictures are what a network would get. What the driver lost or damaged is told, not saved.";
+
+impl Args {
+    /// Whether something of what a configuration has is said on the command line.
+    fn changes_camera(&self) -> bool {
+        let Self { format, width, height, fps, control, .. } = self;
+        format.is_some() || width.is_some() || height.is_some() || fps.is_some() || !control.is_empty()
+    }
+}
+
+/// NAME=VALUE, for clap.
+fn control(text: &str) -> Result<(String, ControlValue), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.trim().to_owned(), ControlValue::parse(value.trim())))
+}
 
 /// Takes the frames.
 pub fn run(args: Args) -> Result<Exit, CliError> {
@@ -108,14 +126,12 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), CliError> {
             v4l2.width = args.width.or(v4l2.width);
             v4l2.height = args.height.or(v4l2.height);
             v4l2.fps = args.fps.or(v4l2.fps);
+            v4l2.controls.extend(args.control.iter().cloned());
         }
-        _ if args.format.is_some() || args.width.is_some() || args.height.is_some() || args.fps.is_some() => {
-            return Err(CliError::new(
-                Exit::Usage,
-                format!(
-                    "camera {name} is not behind V4L2: --format, --width, --height and --fps are for those that are"
-                ),
-            ));
+        _ if args.changes_camera() => {
+            let message =
+                format!("camera {name} is not behind V4L2: what --help lists under Camera is for those that are");
+            return Err(CliError::new(Exit::Usage, message));
         }
         _ => {}
     }

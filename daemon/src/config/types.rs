@@ -15,10 +15,10 @@ use visiond_kernels::color::{ColorMatrix, ColorRange};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
 use super::declare::{section, union};
-pub use super::kinds::CameraName;
+pub use super::kinds::{CameraName, ControlValue};
 use super::kinds::{
-    Words, by_name, camera, command_line, duration, flag, fraction, list, location, mode, name, path, program, real,
-    size, text, whole, word,
+    Words, by_name, camera, command_line, control, duration, flag, fraction, list, location, mode, name, path, program,
+    real, size, text, whole, word,
 };
 use super::schema::{table, tables, union_table};
 
@@ -228,6 +228,10 @@ section! {
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
         /// YUV range. Without it what the driver says.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// Controls such as exposure, by the names that `visiond probe` shows, set each time the camera is opened. A menu's
+        /// item is a number or its text; `true` presses a button. `{ auto_exposure = "Manual Mode", exposure_time_absolute
+        /// = 100 }`, or a table `[camera.source.controls]` with a line each.
+        controls: BTreeMap<String, ControlValue> as by_name(control()) => default(BTreeMap::new()),
         /// The camera is opened again when no frame came for so long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(5 * SECOND),
     }

@@ -11,7 +11,7 @@ use super::device::{Api, Capabilities, Node, NodeError};
 use super::errors::{unknown, unopened, unstarted};
 use super::negotiate::{self, Agreed};
 use super::stream::Stream;
-use super::{Way, fourcc, least_bytes};
+use super::{Way, controls, fourcc, least_bytes};
 use crate::capture::buffers::Buffers;
 use crate::capture::source::SourceError;
 use crate::config::types::{CameraFormat, V4l2Config};
@@ -33,6 +33,7 @@ pub(super) fn open(path: &Path, config: &V4l2Config, label: &str, buffers: &Buff
     let node = node(path)?;
     let choice = negotiate::choose(&node, config)?;
     let agreed = negotiate::set(&node, config, choice, label)?;
+    controls::apply(&node, &config.controls, label);
     start(node, path, &agreed, buffers)
 }
 

@@ -4,9 +4,11 @@
 //! - `text`: strings, names, paths, URLs, command lines.
 //! - `quantity`: what has a unit or a radix: times, sizes, permissions.
 //! - `camera`: a camera's name.
+//! - `control`: what a camera's control is set to.
 //! - `lists`: many values of one kind.
 
 mod camera;
+mod control;
 mod lists;
 mod plain;
 mod quantity;
@@ -17,6 +19,7 @@ use toml::de::{DeInteger, DeValue};
 use super::schema::{At, Item, Kind, Reader, Shape, TableWriter};
 
 pub use camera::{CameraName, camera, camera_in};
+pub use control::{ControlValue, control};
 pub use lists::{by_name, list};
 pub use plain::{Word, Words, flag, fraction, parse_word, real, whole, word};
 pub use quantity::{duration, mode, size};

@@ -1,0 +1,121 @@
+use super::plan::plan;
+use super::*;
+
+fn control(name: &str, kind: Kind, range: (i64, i64)) -> Control {
+    Control {
+        id: 1,
+        name: name.to_owned(),
+        title: name.to_owned(),
+        kind,
+        minimum: range.0,
+        maximum: range.1,
+        step: 1,
+        default: range.0,
+        items: Vec::new(),
+        value: None,
+        read_only: false,
+        write_only: false,
+        inactive: false,
+        changes_others: false,
+        volatile: false,
+    }
+}
+
+fn menu(name: &str, kind: Kind, items: &[(i64, &str)]) -> Control {
+    let items = items.iter().map(|&(index, text)| MenuItem { index, text: text.to_owned() }).collect();
+    Control { items, ..control(name, kind, (0, 9)) }
+}
+
+/// A camera with a control of every kind.
+fn camera() -> Vec<Control> {
+    vec![
+        control("brightness", Kind::Integer, (-64, 64)),
+        control("exposure_time_absolute", Kind::Integer, (1, 5000)),
+        menu("auto_exposure", Kind::Menu, &[(1, "Manual Mode"), (3, "Aperture Priority Mode")]),
+        control("white_balance_automatic", Kind::Boolean, (0, 1)),
+        menu("link_frequency", Kind::IntegerMenu, &[(0, "1"), (1, "42")]),
+        control("test_pattern_seed", Kind::Integer64, (i64::MIN, i64::MAX)),
+        control("leds", Kind::Bitmask, (0, 0b101)),
+        control("station", Kind::String, (2, 4)),
+        control("do_white_balance", Kind::Button, (0, 0)),
+        control("matrix", Kind::Compound, (0, 0)),
+        Control { read_only: true, ..control("temperature", Kind::Integer, (0, 100)) },
+    ]
+}
+
+fn wanted(pairs: &[(&str, &str)]) -> BTreeMap<String, ControlValue> {
+    pairs.iter().map(|&(name, value)| (name.to_owned(), ControlValue::parse(value))).collect()
+}
+
+fn steps(pairs: &[(&str, &str)]) -> Vec<String> {
+    let controls = camera();
+    let (steps, refusals) = plan(&controls, &wanted(pairs));
+    assert!(refusals.is_empty(), "{refusals:?}");
+    steps.iter().map(ToString::to_string).collect()
+}
+
+fn refusal(name: &str, value: &str) -> String {
+    let controls = camera();
+    let (steps, mut refusals) = plan(&controls, &wanted(&[(name, value)]));
+    assert!(steps.is_empty(), "{steps:?}");
+    refusals.remove(0).why
+}
+
+#[test]
+fn modes_come_before_what_they_lock_and_buttons_after_all() {
+    let all = steps(&[
+        ("brightness", "-3"),
+        ("auto_exposure", "Manual Mode"),
+        ("do_white_balance", "true"),
+        ("exposure_time_absolute", "100"),
+        ("white_balance_automatic", "false"),
+    ]);
+    let names = ["auto_exposure = 1 (Manual Mode)", "white_balance_automatic = false", "brightness = -3"];
+    assert_eq!(all[..3], names);
+    assert_eq!(all[3], "exposure_time_absolute = 100");
+    assert!(all[4].starts_with("do_white_balance"));
+}
+
+#[test]
+fn every_kind_takes_what_it_should() {
+    assert_eq!(steps(&[("auto_exposure", "3")]), ["auto_exposure = 3 (Aperture Priority Mode)"]);
+    assert_eq!(steps(&[("auto_exposure", "manual_mode")]), ["auto_exposure = 1 (Manual Mode)"]);
+    assert_eq!(steps(&[("link_frequency", "1")]), ["link_frequency = 1 (42)"]);
+    assert_eq!(steps(&[("link_frequency", "\"42\"")]), ["link_frequency = 1 (42)"]);
+    assert_eq!(steps(&[("leds", "0x4")]), ["leds = 0x4"]);
+    assert_eq!(steps(&[("test_pattern_seed", "-9000000000")]), ["test_pattern_seed = -9000000000"]);
+    assert_eq!(steps(&[("station", "abc")]), ["station = \"abc\""]);
+    assert_eq!(steps(&[("white_balance_automatic", "1")]), ["white_balance_automatic = true"]);
+}
+
+#[test]
+fn names_of_drivers_and_of_older_kernels_are_known() {
+    assert_eq!(plan::spelled("Exposure Time, Absolute"), "exposure_time_absolute");
+    assert_eq!(plan::spelled(" (Pan) 2"), "pan_2");
+    assert_eq!(steps(&[("Exposure Time, Absolute", "7")]), ["exposure_time_absolute = 7"]);
+    assert_eq!(steps(&[("exposure_absolute", "7")]), ["exposure_time_absolute = 7"]);
+    assert_eq!(steps(&[("exposure_auto", "1")]), ["auto_exposure = 1 (Manual Mode)"]);
+    let old = [control("exposure_absolute", Kind::Integer, (1, 9))];
+    assert_eq!(plan(&old, &wanted(&[("exposure_time_absolute", "7")])).0.len(), 1);
+}
+
+#[test]
+fn what_is_wrong_is_answered_with_what_is_possible() {
+    assert_eq!(refusal("brightnes", "1"), "the camera has no control `brightnes`: did you mean `brightness`?");
+    assert_eq!(refusal("zoom", "1"), "the camera has no control `zoom`: `visiond probe` lists those it has");
+    assert_eq!(refusal("brightness", "65"), "the control `brightness` does not take 65: it takes -64 to 64");
+    assert_eq!(refusal("brightness", "true"), "the control `brightness` does not take true: it takes -64 to 64");
+    assert_eq!(
+        refusal("auto_exposure", "2"),
+        "the control `auto_exposure` has no item 2: it has 1 (Manual Mode), 3 (Aperture Priority Mode)"
+    );
+    assert!(refusal("link_frequency", "42").ends_with("with quotes the one in them"));
+    assert_eq!(refusal("leds", "2"), "the control `leds` does not take 2: it takes bits of 0x5");
+    assert_eq!(refusal("station", "a"), "the control `station` does not take \"a\": it takes text of 2 to 4 bytes");
+    assert_eq!(refusal("temperature", "7"), "the control `temperature` can only be read");
+    assert!(refusal("matrix", "7").contains("cannot be set here"));
+    assert!(refusal("do_white_balance", "false").contains("true, which presses it"));
+    assert!(refusal("white_balance_automatic", "on").ends_with("does not take \"on\": it takes true or false"));
+    let none = plan(&[], &wanted(&[("gain", "1")])).1.remove(0).why;
+    assert_eq!(none, "the camera has no control `gain`: it has none");
+}
