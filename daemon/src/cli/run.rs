@@ -142,7 +142,7 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
     };
     let around = Surroundings { outlet, messages: limits.messages, patience: Patience::default(), stop: stop.clone() };
     let began = Instant::now();
-    let pipeline = Pipeline::start(lanes, &around).map_err(system)?;
+    let pipeline = Pipeline::start(lanes, around).map_err(system)?;
 
     let end =
         Waiting { config, stop: &stop, signals, notifier: &notifier, pipeline: &pipeline, thermals: thermals.as_ref() }
@@ -206,7 +206,7 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     fn wait(&self, until: Option<Instant>) -> End {
-        let lanes = self.pipeline.lanes();
+        let lanes = &self.pipeline.lanes();
         let (mut live, mut logged) = (Reporter::new(lanes), Reporter::new(lanes));
         let status = &self.config.status;
         let began = Instant::now();

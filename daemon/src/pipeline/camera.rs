@@ -8,20 +8,22 @@
 //!    |---> Failed: trying again cannot help (no such file, no video). Tried again every 30 s all the same, because somebody
 //!          may act, but only while another camera has not ended: see `Settlement`.
 //! ```
-//! Sequence numbers go on through restarts, so that a camera's messages are ordered by them.
+//! It ends when nothing more comes, when it is given up, and by its stop, which may be raised for it alone.
+//! Sequence numbers go on through restarts and reloads, so that a camera's messages are ordered by them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use visiond_kernels::nvtx;
 
 use super::backoff::Backoff;
-use super::inbox::{Inbox, Put};
-use super::lane::Arrival;
+use super::inbox::Put;
+use super::lane::{Arrival, LaneInbox};
 use super::metrics::{CameraMetrics, DropCause, Phase};
 use super::process::CpuWatch;
-use super::stop::Stop;
+use super::stop::{Stop, Wake};
 use crate::capture::clock::Clock;
 use crate::capture::frame::Frame;
 use crate::capture::source::{Next, Source, SourceError};
@@ -77,7 +79,8 @@ impl Settlement {
         self.over.raise();
     }
 
-    fn settle(&self) {
+    /// A camera has ended, or has failed so that trying again cannot help.
+    pub fn settle(&self) {
         let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         *unsettled -= 1;
         if *unsettled == 0 {
@@ -85,8 +88,13 @@ impl Settlement {
         }
     }
 
+    /// One more camera comes, not settled.
+    pub fn enter(&self) {
+        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
     /// One that had settled tries again; `false`: too late.
-    fn unsettle(&self) -> bool {
+    pub fn unsettle(&self) -> bool {
         let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         if self.over.is_raised() {
             return false;
@@ -103,9 +111,11 @@ pub struct Camera {
     /// Opens its source.
     pub open: Open,
     /// Where its frames go.
-    pub inbox: Arc<Inbox<Arrival>>,
+    pub inbox: Arc<LaneInbox>,
     /// Its number there.
     pub slot: usize,
+    /// The next number that a message may carry; outlives the thread.
+    pub sequence: Arc<AtomicU64>,
     /// All cameras' end.
     pub settlement: Arc<Settlement>,
     /// Pauses.
@@ -133,8 +143,8 @@ enum State {
 /// What lives as long as the thread.
 struct Memory {
     backoff: Backoff,
-    /// The next number that a message may carry.
-    next_sequence: u64,
+    /// Whether the settlement counts it as settled.
+    settled: bool,
     /// Whether it was ever open.
     opened: bool,
     /// The last error and when it was logged.
@@ -145,7 +155,7 @@ impl Camera {
     /// Runs until the source has ended, the camera is given up, or stop.
     pub fn run(mut self) {
         let backoff = Backoff::new(self.patience.first, self.patience.limit);
-        let mut memory = Memory { backoff, next_sequence: 0, opened: false, said: None };
+        let mut memory = Memory { backoff, settled: false, opened: false, said: None };
         let mut state = State::Opening;
         loop {
             // A panic drops the source with the state; `memory` and the inbox hold whole values at every call.
@@ -153,7 +163,7 @@ impl Camera {
                 State::Opening => Some(self.open(&mut memory)),
                 State::Streaming { source, since } => Some(self.stream(source, since, &mut memory)),
                 State::Waiting { pause } => Some(self.wait(pause)),
-                State::Failed => Some(self.wait_for_help()),
+                State::Failed => Some(self.wait_for_help(&mut memory)),
                 State::Ended => None,
             }));
             state = match step {
@@ -165,6 +175,9 @@ impl Camera {
         // Where it failed, the phase says so.
         if self.metrics.phase() != Phase::Failed {
             self.metrics.enter(Phase::Ended);
+        }
+        if !memory.settled {
+            self.settlement.settle();
         }
         self.inbox.end(self.slot);
     }
@@ -191,7 +204,7 @@ impl Camera {
     }
 
     fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
-        let base = memory.next_sequence;
+        let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
         let mut cpu = CpuWatch::start();
         let error = loop {
@@ -206,14 +219,14 @@ impl Camera {
                 Ok(Next::Frame(mut frame)) => {
                     memory.said = None;
                     // A driver that counts anew in mid-stream must not turn messages back.
-                    frame.sequence = frame.sequence.saturating_add(base).max(memory.next_sequence);
-                    memory.next_sequence = frame.sequence + 1;
+                    frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
+                    self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
                     if !self.deliver(frame) {
                         return State::Ended;
                     }
                 }
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
-                Ok(Next::End) => return self.ended(),
+                Ok(Next::End) => return self.ended(memory),
                 Ok(Next::Stopped) => return State::Ended,
                 Err(error) => break error,
             }
@@ -240,9 +253,10 @@ impl Camera {
         }
     }
 
-    fn ended(&self) -> State {
+    fn ended(&self, memory: &mut Memory) -> State {
         log::info!("camera {}: at its end", self.metrics.name);
         self.settlement.settle();
+        memory.settled = true;
         State::Ended
     }
 
@@ -259,6 +273,7 @@ impl Camera {
         self.metrics.enter(Phase::Failed);
         self.say(error, memory, "");
         self.settlement.settle();
+        memory.settled = true;
         State::Failed
     }
 
@@ -266,9 +281,13 @@ impl Camera {
         if self.stop.sleep(pause) { State::Ended } else { State::Opening }
     }
 
-    fn wait_for_help(&self) -> State {
-        let over = self.settlement.over.sleep(self.patience.failed);
-        if over || !self.settlement.unsettle() { State::Ended } else { State::Opening }
+    fn wait_for_help(&self, memory: &mut Memory) -> State {
+        let over = self.stop.wait_readable(self.settlement.over.as_fd(), Some(self.patience.failed));
+        if !matches!(over, Ok(Wake::TimedOut)) || !self.settlement.unsettle() {
+            return State::Ended;
+        }
+        memory.settled = false;
+        State::Opening
     }
 
     /// Logs an error; one that stays the same only now and then.

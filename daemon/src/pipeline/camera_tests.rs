@@ -8,7 +8,7 @@ use super::*;
 use crate::capture::clock::SystemClock;
 use crate::capture::frame::FramePool;
 use crate::capture::source::LossCause;
-use crate::pipeline::inbox::{Delivery, Taken};
+use crate::pipeline::inbox::{Delivery, Inbox, Taken};
 use crate::pipeline::lane::testing;
 
 /// What opening gives, and what the source then does.
@@ -63,15 +63,24 @@ impl Source for Scripted {
 struct Run {
     metrics: Arc<CameraMetrics>,
     settlement: Arc<Settlement>,
-    inbox: Arc<Inbox<Arrival>>,
+    inbox: Arc<LaneInbox>,
     stop: Stop,
     thread: std::thread::JoinHandle<()>,
 }
 
 fn start(settlement: &Arc<Settlement>, script: Vec<Opening>) -> Run {
+    start_as(settlement, &Arc::default(), script)
+}
+
+fn start_from(sequence: &Arc<AtomicU64>, script: Vec<Opening>) -> Run {
+    start_as(&Arc::new(Settlement::new(1).unwrap()), sequence, script)
+}
+
+fn start_as(settlement: &Arc<Settlement>, sequence: &Arc<AtomicU64>, script: Vec<Opening>) -> Run {
     let (stop, settlement) = (Stop::new().unwrap(), Arc::clone(settlement));
-    let inbox = Arc::new(Inbox::new(&[Delivery::Lossless]));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
+    let inbox = Arc::new(Inbox::new());
+    let slot = inbox.add(testing::camera(&metrics), Delivery::Lossless);
     let mut script = VecDeque::from(script);
     let camera = Camera {
         metrics: Arc::clone(&metrics),
@@ -80,7 +89,8 @@ fn start(settlement: &Arc<Settlement>, script: Vec<Opening>) -> Run {
             Opening::Error(error) => Err(error),
         }),
         inbox: Arc::clone(&inbox),
-        slot: 0,
+        slot,
+        sequence: Arc::clone(sequence),
         settlement: Arc::clone(&settlement),
         patience: Patience {
             first: Duration::from_millis(1),
@@ -182,6 +192,35 @@ fn an_error_that_stays_is_tried_again_while_another_camera_lives() {
     assert!(!settlement.over.is_raised(), "the other camera goes on");
     other.stop.raise();
     other.thread.join().unwrap();
+}
+
+#[test]
+fn a_camera_that_is_taken_out_ends_wherever_it_stands_and_no_longer_keeps_the_others() {
+    let settlement = Arc::new(Settlement::new(3).unwrap());
+    let streaming = start(&settlement, vec![Opening::Source(vec![Event::Frame(4), Event::Silence])]);
+    let failed = start(&settlement, vec![Opening::Error(SourceError::permanent("no such file"))]);
+    let blocked = start(&settlement, vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Silence])]);
+    while failed.metrics.phase() != Phase::Failed || streaming.metrics.phase() != Phase::Streaming {
+        std::thread::yield_now();
+    }
+    for run in [&streaming, &failed, &blocked] {
+        assert!(!settlement.over.is_raised());
+        run.stop.raise();
+        run.inbox.remove(0);
+    }
+    for run in [streaming, failed, blocked] {
+        run.thread.join().unwrap();
+    }
+    assert!(settlement.over.is_raised(), "none is left");
+}
+
+#[test]
+fn numbers_go_on_in_the_thread_that_takes_over() {
+    let sequence = Arc::new(AtomicU64::new(5));
+    let run = start_from(&sequence, vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Ends])]);
+    assert_eq!(run.sequences(), [5, 6]);
+    run.thread.join().unwrap();
+    assert_eq!(sequence.load(Ordering::Relaxed), 7);
 }
 
 #[test]

@@ -4,12 +4,14 @@
 //! source must not lose frames (pace "fastest") waits for its slot instead. The lane takes what stands there, cameras in
 //! turn, so that a fast one cannot starve a slow one.
 //!
-//! Nothing is allocated after the inbox is made, and frames are dropped (which gives their buffers back) outside the lock.
+//! Slots come and go while it is in use, and each carries what the lane is to know of its camera. Putting and taking
+//! allocate nothing, and frames are dropped (which gives their buffers back) outside the lock.
 //!
 //! Ends: a camera that has no more says [`Inbox::end`]; once all have and every slot is empty, the lane is told
-//! [`Taken::Ended`]. [`Inbox::stop`] ends at once: who waits is woken, and what still stands in a slot is not looked at.
+//! [`Taken::Ended`], and the inbox is over. [`Inbox::hold`] puts that off while slots are to be added. [`Inbox::stop`] ends
+//! at once: who waits is woken, and what still stands in a slot is not looked at.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a camera does when its slot is taken.
@@ -28,7 +30,7 @@ pub enum Put<T> {
     Stored,
     /// It stands in its slot; this one stood there before and nobody looked at it.
     Displaced(T),
-    /// The inbox was stopped; here it is back.
+    /// The inbox was stopped, or has the slot no more; here it is back.
     Stopped(T),
 }
 
@@ -39,59 +41,131 @@ pub enum Taken {
     Frames,
     /// Nothing came in time.
     TimedOut,
+    /// [`Inbox::call`] was called: something other than a frame is to be looked at.
+    Called,
     /// Every camera has ended and every slot is empty: nothing will come.
     Ended,
     /// [`Inbox::stop`] was called.
     Stopped,
 }
 
-/// One slot a camera. Cameras are numbered in the order given to [`Inbox::new`].
+/// One slot a camera. `C` is what the lane gets to know of a camera with each of its frames.
 #[derive(Debug)]
-pub struct Inbox<T> {
-    state: Mutex<State<T>>,
-    /// Something came, a camera ended, or all is to stop. Only the lane waits on it.
+pub struct Inbox<C, T> {
+    state: Mutex<State<C, T>>,
+    /// Something came, a camera ended, or the lane is called. Only the lane waits on it.
     arrived: Condvar,
-    /// A slot became free, or all is to stop; one for each camera. Only the camera's own thread waits on it.
-    freed: Vec<Condvar>,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    slots: Vec<Slot<T>>,
-    /// The camera that is looked at first when the lane takes next.
+struct State<C, T> {
+    slots: Vec<Slot<C, T>>,
+    /// The next slot's number: none is given twice, so that who comes late to a slot that is gone finds none.
+    next: usize,
+    /// The slot that is looked at first when the lane takes next.
     turn: usize,
+    /// Reasons not to end.
+    held: usize,
+    called: bool,
+    /// The lane was told that nothing will come.
+    over: bool,
     stopped: bool,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Slot<C, T> {
+    number: usize,
+    camera: C,
     item: Option<T>,
     delivery: Delivery,
     ended: bool,
+    /// The slot became free or is gone. Only the camera's own thread waits on it.
+    freed: Arc<Condvar>,
 }
 
-impl<T> Inbox<T> {
-    /// An inbox with an empty slot for each camera.
-    pub fn new(cameras: &[Delivery]) -> Self {
-        let slot = |&delivery: &Delivery| Slot { item: None, delivery, ended: false };
-        Self {
-            state: Mutex::new(State { slots: cameras.iter().map(slot).collect(), turn: 0, stopped: false }),
-            arrived: Condvar::new(),
-            freed: cameras.iter().map(|_| Condvar::new()).collect(),
+impl<C, T> State<C, T> {
+    fn slot(&mut self, number: usize) -> Option<&mut Slot<C, T>> {
+        self.slots.iter_mut().find(|slot| slot.number == number)
+    }
+}
+
+impl<C: Clone, T> Inbox<C, T> {
+    /// An inbox without a slot.
+    pub fn new() -> Self {
+        let state = State { slots: Vec::new(), next: 0, turn: 0, held: 0, called: false, over: false, stopped: false };
+        Self { state: Mutex::new(state), arrived: Condvar::new() }
+    }
+
+    /// Adds an empty slot for a camera; returns its number.
+    pub fn add(&self, camera: C, delivery: Delivery) -> usize {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        state.slots.push(Slot { number, camera, item: None, delivery, ended: false, freed: Arc::default() });
+        number
+    }
+
+    /// Takes a slot away; returns what stood in it. Who puts something there from now on has it back.
+    pub fn remove(&self, number: usize) -> Option<T> {
+        let mut state = self.lock();
+        let at = state.slots.iter().position(|slot| slot.number == number)?;
+        let slot = state.slots.remove(at);
+        if state.turn > at {
+            state.turn -= 1;
+        }
+        drop(state);
+        slot.freed.notify_all();
+        self.arrived.notify_one();
+        slot.item
+    }
+
+    /// What the lane gets to know of a camera from its next frame on.
+    pub fn relabel(&self, number: usize, camera: C) {
+        if let Some(slot) = self.lock().slot(number) {
+            slot.camera = camera;
         }
     }
 
-    /// Puts `item` into the slot of `camera`; waits only where the slot is taken and the camera is [`Delivery::Lossless`].
-    pub fn put(&self, camera: usize, item: T) -> Put<T> {
+    /// Keeps the lane from ending until as many [`Inbox::release`]; `false`: it has ended already.
+    pub fn hold(&self) -> bool {
         let mut state = self.lock();
-        while !state.stopped && state.slots[camera].item.is_some() && state.slots[camera].delivery == Delivery::Lossless
-        {
-            state = self.freed[camera].wait(state).unwrap_or_else(PoisonError::into_inner);
+        if !state.over {
+            state.held += 1;
         }
-        if state.stopped {
-            return Put::Stopped(item);
-        }
-        let displaced = state.slots[camera].item.replace(item);
+        !state.over
+    }
+
+    /// Takes one [`Inbox::hold`] back.
+    pub fn release(&self) {
+        self.lock().held -= 1;
+        self.arrived.notify_one();
+    }
+
+    /// Makes the lane's next [`Inbox::take`] return at once, with [`Taken::Called`].
+    pub fn call(&self) {
+        self.lock().called = true;
+        self.arrived.notify_one();
+    }
+
+    /// Whether a camera is [`Delivery::Lossless`].
+    pub fn has_lossless(&self) -> bool {
+        self.lock().slots.iter().any(|slot| slot.delivery == Delivery::Lossless)
+    }
+
+    /// Puts `item` into a camera's slot; waits only where it is taken and the camera is [`Delivery::Lossless`].
+    pub fn put(&self, number: usize, item: T) -> Put<T> {
+        let mut state = self.lock();
+        let displaced = loop {
+            if state.stopped {
+                return Put::Stopped(item);
+            }
+            let Some(slot) = state.slot(number) else { return Put::Stopped(item) };
+            if slot.item.is_none() || slot.delivery == Delivery::NewestWins {
+                break slot.item.replace(item);
+            }
+            let freed = Arc::clone(&slot.freed);
+            state = freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
         drop(state);
         self.arrived.notify_one();
         match displaced {
@@ -100,34 +174,41 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Tells that `camera` will put no more. What stands in its slot is still taken.
-    pub fn end(&self, camera: usize) {
-        self.lock().slots[camera].ended = true;
+    /// Tells that a camera will put no more. What stands in its slot is still taken.
+    pub fn end(&self, number: usize) {
+        if let Some(slot) = self.lock().slot(number) {
+            slot.ended = true;
+        }
         self.arrived.notify_one();
     }
 
     /// Ends at once and for good: every waiter is woken, `put` hands its frame back, `take` says [`Taken::Stopped`].
     pub fn stop(&self) {
-        self.lock().stopped = true;
+        let mut state = self.lock();
+        state.stopped = true;
+        state.slots.iter().for_each(|slot| slot.freed.notify_all());
+        drop(state);
         self.arrived.notify_all();
-        for freed in &self.freed {
-            freed.notify_all();
-        }
     }
 
-    /// Moves up to `most` waiting items, each with its camera's number, behind what `out` holds; waits up to `timeout` for
-    /// the first. Cameras come in turn, beginning behind the one that was served last.
-    pub fn take(&self, most: usize, timeout: Duration, out: &mut Vec<(usize, T)>) -> Taken {
+    /// Moves up to `most` waiting items, each with its camera, behind what `out` holds; waits up to `timeout` for the first.
+    /// Cameras come in turn, beginning behind the one that was served last.
+    pub fn take(&self, most: usize, timeout: Duration, out: &mut Vec<(C, T)>) -> Taken {
         let until = Instant::now() + timeout;
         let mut state = self.lock();
         loop {
             if state.stopped {
+                state.over = true;
                 return Taken::Stopped;
             }
-            if self.collect(&mut state, most, out) {
+            if std::mem::take(&mut state.called) {
+                return Taken::Called;
+            }
+            if collect(&mut state, most, out) {
                 return Taken::Frames;
             }
-            if state.slots.iter().all(|slot| slot.ended) {
+            if state.held == 0 && state.slots.iter().all(|slot| slot.ended) {
+                state.over = true;
                 return Taken::Ended;
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -143,29 +224,30 @@ impl<T> Inbox<T> {
         self.lock().slots.iter().any(|slot| slot.item.is_some())
     }
 
-    fn collect(&self, state: &mut State<T>, most: usize, out: &mut Vec<(usize, T)>) -> bool {
-        let cameras = state.slots.len();
-        let first = state.turn;
-        let mut taken = 0;
-        for step in 0..cameras {
-            if taken == most {
-                break;
-            }
-            let camera = (first + step) % cameras;
-            if let Some(item) = state.slots[camera].item.take() {
-                out.push((camera, item));
-                taken += 1;
-                state.turn = (camera + 1) % cameras;
-                self.freed[camera].notify_one();
-            }
-        }
-        taken > 0
-    }
-
     /// No code that can panic runs under the lock, so a poisoned one is as good as any.
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, State<C, T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn collect<C: Clone, T>(state: &mut State<C, T>, most: usize, out: &mut Vec<(C, T)>) -> bool {
+    let cameras = state.slots.len();
+    let first = state.turn;
+    let mut taken = 0;
+    for step in 0..cameras {
+        if taken == most {
+            break;
+        }
+        let at = (first + step) % cameras;
+        let slot = &mut state.slots[at];
+        if let Some(item) = slot.item.take() {
+            out.push((slot.camera.clone(), item));
+            taken += 1;
+            slot.freed.notify_one();
+            state.turn = (at + 1) % cameras;
+        }
+    }
+    taken > 0
 }
 
 #[cfg(test)]

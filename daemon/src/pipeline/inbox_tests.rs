@@ -12,7 +12,14 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn take_all(inbox: &Inbox<u32>, most: usize) -> Vec<(usize, u32)> {
+/// An inbox with a slot for each camera, which are known by their numbers.
+fn inbox<T>(cameras: &[Delivery]) -> Inbox<usize, T> {
+    let inbox = Inbox::new();
+    cameras.iter().enumerate().for_each(|(camera, delivery)| assert_eq!(inbox.add(camera, *delivery), camera));
+    inbox
+}
+
+fn take_all(inbox: &Inbox<usize, u32>, most: usize) -> Vec<(usize, u32)> {
     let mut out = Vec::new();
     assert_eq!(inbox.take(most, LONG, &mut out), Taken::Frames);
     out
@@ -20,7 +27,7 @@ fn take_all(inbox: &Inbox<u32>, most: usize) -> Vec<(usize, u32)> {
 
 #[test]
 fn the_newest_frame_wins_and_the_old_one_comes_back() {
-    let inbox = Inbox::new(&[Delivery::NewestWins]);
+    let inbox = inbox(&[Delivery::NewestWins]);
     assert_eq!(inbox.put(0, 1), Put::Stored);
     assert_eq!(inbox.put(0, 2), Put::Displaced(1));
     assert_eq!(inbox.put(0, 3), Put::Displaced(2));
@@ -29,7 +36,7 @@ fn the_newest_frame_wins_and_the_old_one_comes_back() {
 
 #[test]
 fn every_camera_gets_its_turn() {
-    let inbox = Inbox::new(&[Delivery::NewestWins; 3]);
+    let inbox = inbox(&[Delivery::NewestWins; 3]);
     let mut served = Vec::new();
     for round in 0..6 {
         for camera in 0..3 {
@@ -42,7 +49,7 @@ fn every_camera_gets_its_turn() {
 
 #[test]
 fn a_batch_holds_one_frame_of_each_camera_and_goes_on_where_the_last_ended() {
-    let inbox = Inbox::new(&[Delivery::NewestWins; 3]);
+    let inbox = inbox(&[Delivery::NewestWins; 3]);
     (0..3).for_each(|camera| assert_eq!(inbox.put(camera, 0), Put::Stored));
     assert_eq!(take_all(&inbox, 2), [(0, 0), (1, 0)]);
     let expected = [Put::Stored, Put::Stored, Put::Displaced(0)];
@@ -52,13 +59,13 @@ fn a_batch_holds_one_frame_of_each_camera_and_goes_on_where_the_last_ended() {
 
 #[test]
 fn an_empty_inbox_times_out() {
-    let inbox = Inbox::<u32>::new(&[Delivery::NewestWins]);
+    let inbox = inbox::<u32>(&[Delivery::NewestWins]);
     assert_eq!(inbox.take(1, Duration::from_millis(2), &mut Vec::new()), Taken::TimedOut);
 }
 
 #[test]
 fn the_lane_ends_when_every_camera_has_and_the_last_frame_is_taken() {
-    let inbox = Inbox::new(&[Delivery::NewestWins, Delivery::Lossless]);
+    let inbox = inbox(&[Delivery::NewestWins, Delivery::Lossless]);
     inbox.put(0, 7);
     inbox.end(0);
     inbox.end(1);
@@ -68,8 +75,8 @@ fn the_lane_ends_when_every_camera_has_and_the_last_frame_is_taken() {
 
 #[test]
 fn stop_wakes_a_lane_that_waits_and_a_camera_that_waits() {
-    let idle = Arc::new(Inbox::<u32>::new(&[Delivery::NewestWins]));
-    let full = Arc::new(Inbox::new(&[Delivery::Lossless]));
+    let idle = Arc::new(inbox::<u32>(&[Delivery::NewestWins]));
+    let full = Arc::new(inbox(&[Delivery::Lossless]));
     full.put(0, 1);
     let lane = thread::spawn({
         let idle = Arc::clone(&idle);
@@ -90,7 +97,7 @@ fn stop_wakes_a_lane_that_waits_and_a_camera_that_waits() {
 fn lossless_cameras_lose_and_repeat_nothing_under_stress() {
     const CAMERAS: usize = 4;
     const FRAMES: u64 = 5_000;
-    let inbox = Arc::new(Inbox::new(&[Delivery::Lossless; CAMERAS]));
+    let inbox = Arc::new(inbox(&[Delivery::Lossless; CAMERAS]));
     let cameras: Vec<_> = (0..CAMERAS)
         .map(|camera| {
             let inbox = Arc::clone(&inbox);
@@ -119,7 +126,7 @@ fn lossless_cameras_lose_and_repeat_nothing_under_stress() {
 
 #[test]
 fn with_newest_wins_every_frame_is_either_taken_or_handed_back() {
-    let inbox = Arc::new(Inbox::new(&[Delivery::NewestWins]));
+    let inbox = Arc::new(inbox(&[Delivery::NewestWins]));
     let displaced = Arc::new(AtomicU64::new(0));
     let camera = thread::spawn({
         let (inbox, displaced) = (Arc::clone(&inbox), Arc::clone(&displaced));
@@ -146,7 +153,7 @@ fn with_newest_wins_every_frame_is_either_taken_or_handed_back() {
 /// A lane that is far slower than its camera: time is counted in frames, not in seconds.
 #[test]
 fn a_slow_lane_always_looks_at_the_newest_frame() {
-    let inbox = Inbox::new(&[Delivery::NewestWins]);
+    let inbox = inbox(&[Delivery::NewestWins]);
     let mut seen = Vec::new();
     for now in 0..600_u32 {
         inbox.put(0, now);
@@ -161,7 +168,7 @@ fn a_slow_lane_always_looks_at_the_newest_frame() {
 
 #[test]
 fn a_lossless_camera_waits_for_the_lane() {
-    let inbox = Arc::new(Inbox::new(&[Delivery::Lossless]));
+    let inbox = Arc::new(inbox(&[Delivery::Lossless]));
     let (told, tells) = mpsc::channel();
     let camera = thread::spawn({
         let inbox = Arc::clone(&inbox);
@@ -196,7 +203,7 @@ proptest! {
     /// Against a model: slots that hold the newest, nothing twice, and no camera waits longer than one round of turns.
     #[test]
     fn any_order_of_puts_and_takes_keeps_the_newest_and_is_fair(steps in steps()) {
-        let inbox = Inbox::new(&[Delivery::NewestWins; 4]);
+        let inbox = inbox(&[Delivery::NewestWins; 4]);
         let mut model = [None; 4];
         let mut passed_over = [0_usize; 4];
         let mut out = Vec::new();

@@ -6,12 +6,15 @@
 //!
 //! An error that costs the process its GPU ends the lane and raises stop: only a new process can go on, see [`Lost`].
 //!
+//! The network can be exchanged for another one, which is ready, between two runs: see [`Exchange`].
+//!
 //! A network that can have two runs under way begins the second just before the first is done, see [`super::pacer`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use visiond_engine::detector::{Detection, Flight, RunCounts, RunTimings};
@@ -71,7 +74,10 @@ impl Budget {
 /// Why no lane can go on in this process, once one cannot: the first to say so.
 pub type Lost = Arc<OnceLock<String>>;
 
-/// What a lane knows of a camera. Its number in the inbox is its place in [`Lane::cameras`].
+/// Where the frames of a lane's cameras stand.
+pub type LaneInbox = Inbox<Arc<LaneCamera>, Arrival>;
+
+/// What a lane knows of a camera; it comes with each of its frames.
 pub struct LaneCamera {
     /// Its counters and name.
     pub metrics: Arc<CameraMetrics>,
@@ -81,33 +87,59 @@ pub struct LaneCamera {
     pub delivery: Delivery,
 }
 
+/// What a lane looks with.
+pub struct LaneNetwork {
+    /// What messages say of the model.
+    pub model: Arc<ModelFacts>,
+    /// The network; `None` until it is built anew.
+    pub ready: Option<Box<dyn Network>>,
+    /// Makes it anew.
+    pub build: Build,
+}
+
+/// The way to another network: what is put there is taken between two runs, once the inbox has called. The one before goes
+/// back to the sender, because it may take a while to free, and the lane has frames to look at.
+#[derive(Default)]
+pub struct Exchange(Mutex<Option<(LaneNetwork, Sender<LaneNetwork>)>>);
+
+impl Exchange {
+    /// Puts a network there, in place of one that was not taken yet; returns where the one before will come back.
+    pub fn offer(&self, network: LaneNetwork) -> Receiver<LaneNetwork> {
+        let (back, before) = channel();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((network, back));
+        before
+    }
+
+    fn take(&self) -> Option<(LaneNetwork, Sender<LaneNetwork>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// One model's thread, before it runs.
 pub struct Lane {
     /// Its counters and name.
     pub metrics: Arc<LaneMetrics>,
-    /// What messages say of the model.
-    pub model: Arc<ModelFacts>,
-    /// Its cameras.
-    pub cameras: Vec<LaneCamera>,
-    /// Where their frames stand.
-    pub inbox: Arc<Inbox<Arrival>>,
+    /// Where its cameras' frames stand.
+    pub inbox: Arc<LaneInbox>,
+    /// Where another network comes from.
+    pub exchange: Arc<Exchange>,
     /// Where messages go.
     pub outlet: Outlet,
     /// How many may.
     pub budget: Arc<Budget>,
-    /// Makes the network anew.
-    pub build: Build,
     /// Time of ages.
     pub clock: Arc<dyn Clock>,
-    /// Ends a pause early.
+    /// Ends this lane's pauses early.
     pub stop: Stop,
+    /// Ends the daemon.
+    pub end: Stop,
     /// Whether the GPU is lost.
     pub lost: Lost,
 }
 
 /// A frame in hand.
 struct Work {
-    camera: usize,
+    camera: Arc<LaneCamera>,
     /// Kept once the run has begun only where pictures are drawn.
     frame: Option<Frame>,
     /// Complete but for what the run tells.
@@ -122,7 +154,7 @@ struct Run {
 
 /// What lives as long as the lane's thread.
 struct Hands {
-    taken: Vec<(usize, Arrival)>,
+    taken: Vec<(Arc<LaneCamera>, Arrival)>,
     /// To be begun, or being published.
     works: VecDeque<Work>,
     /// Under way, the oldest first.
@@ -142,46 +174,44 @@ struct Hands {
 
 impl Lane {
     /// Looks at frames until the inbox has ended or stopped.
-    pub fn run(self, network: Box<dyn Network>) {
-        let lossless = self.cameras.iter().any(|camera| camera.delivery == Delivery::Lossless);
+    pub fn run(self, mut looks: LaneNetwork) {
+        let flights = looks.ready.as_ref().map_or(1, |network| network.flights());
         let mut hands = Hands {
-            taken: Vec::with_capacity(self.cameras.len()),
-            works: VecDeque::with_capacity(self.cameras.len()),
-            aloft: VecDeque::with_capacity(network.flights()),
-            spare: Vec::with_capacity(network.flights()),
+            taken: Vec::new(),
+            works: VecDeque::new(),
+            aloft: VecDeque::with_capacity(flights),
+            spare: Vec::with_capacity(flights),
             found: Vec::new(),
-            pacer: Pacer::new(network.flights(), lossless),
+            pacer: Pacer::new(flights, self.inbox.has_lossless()),
             counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             lost: None,
             complaints: RateLimit::new(Duration::from_secs(10)),
         };
-        let mut network = Some(network);
         // After a panic `hands` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.
-        while catch_unwind(AssertUnwindSafe(|| self.serve(&mut network, &mut hands))).is_err() {
+        while catch_unwind(AssertUnwindSafe(|| self.serve(&mut looks, &mut hands))).is_err() {
             // The panic hook has logged where and why.
             log::error!("model {}: beginning anew after a panic", self.metrics.name);
             self.metrics.count_error();
             self.discard(&mut hands);
-            network = None;
+            looks.ready = None;
         }
         self.metrics.enter(Activity::Ended);
     }
 
     /// Returns when there is nothing more to do.
-    fn serve(&self, network: &mut Option<Box<dyn Network>>, hands: &mut Hands) {
+    fn serve(&self, looks: &mut LaneNetwork, hands: &mut Hands) {
         loop {
-            let Some(ready) = network else {
-                *network = self.rebuild(hands);
-                if network.is_none() {
+            let Some(ready) = &mut looks.ready else {
+                if !self.rebuild(looks, hands) {
                     return;
                 }
                 continue;
             };
             if let Some(reason) = hands.lost.take() {
                 // Freeing what is in a lost context fails at best; the process ends anyway.
-                std::mem::forget(network.take());
+                std::mem::forget(looks.ready.take());
                 self.give_up(reason, hands);
                 return;
             }
@@ -193,7 +223,7 @@ impl Lane {
                 );
                 while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
                 if hands.lost.is_none() {
-                    *network = None;
+                    looks.ready = None;
                 }
                 continue;
             }
@@ -211,14 +241,22 @@ impl Lane {
                     continue;
                 }
             };
+            let model = &looks.model;
             match self.inbox.take(ready.batch(), patience, &mut hands.taken) {
                 Taken::Frames => {
                     self.metrics.enter(Activity::Looking);
-                    self.begin(ready.as_mut(), hands);
+                    self.begin(ready.as_mut(), model, hands);
                 }
                 Taken::TimedOut => {
                     hands.pacer.nothing_waits();
                     self.land(ready.as_mut(), hands);
+                }
+                Taken::Called => {
+                    while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
+                    if hands.lost.is_none() {
+                        self.exchange(looks, hands);
+                        hands.pacer.set_eager(self.inbox.has_lossless());
+                    }
                 }
                 Taken::Ended | Taken::Stopped => {
                     while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
@@ -238,29 +276,50 @@ impl Lane {
         );
         self.discard(hands);
         let _ = self.lost.set(reason);
-        self.stop.raise();
+        self.end.raise();
     }
 
-    /// A new network, tried again after ever longer pauses; `None` when the daemon stops.
-    fn rebuild(&self, hands: &mut Hands) -> Option<Box<dyn Network>> {
+    /// Takes another network, if one is there, in place of this one; nothing is under way.
+    fn exchange(&self, looks: &mut LaneNetwork, hands: &mut Hands) -> bool {
+        let Some((new, back)) = self.exchange.take() else { return false };
+        if let Some(network) = &new.ready {
+            hands.pacer = Pacer::new(network.flights(), self.inbox.has_lossless());
+        }
+        hands.counted = RunCounts::default();
+        hands.failures = 0;
+        hands.backoff.reset();
+        // Where nobody waits for the old one any more, it is freed here.
+        let _ = back.send(std::mem::replace(looks, new));
+        true
+    }
+
+    /// A new network, tried again after ever longer pauses; `false` when the lane stops.
+    fn rebuild(&self, looks: &mut LaneNetwork, hands: &mut Hands) -> bool {
         loop {
             self.metrics.enter(Activity::Backoff);
             let pause = hands.backoff.pause();
+            if self.exchange(looks, hands) {
+                return true;
+            }
             if self.stop.sleep(pause) {
-                return None;
+                return false;
+            }
+            if self.exchange(looks, hands) {
+                return true;
             }
             self.metrics.enter(Activity::Looking);
-            match (self.build)() {
+            match (looks.build)() {
                 Ok(network) => {
                     self.metrics.count_rebuild();
                     hands.failures = 0;
                     log::info!("model {}: built anew", self.metrics.name);
-                    return Some(network);
+                    looks.ready = Some(network);
+                    return true;
                 }
                 Err(error) if error.fault == Fault::Process => {
                     self.metrics.count_error();
                     self.give_up(error.to_string(), hands);
-                    return None;
+                    return false;
                 }
                 Err(error) => {
                     self.metrics.count_error();
@@ -271,14 +330,14 @@ impl Lane {
     }
 
     /// Begins a run over what was taken. A frame that cannot be part of it is left out; what fails is logged.
-    fn begin(&self, network: &mut dyn Network, hands: &mut Hands) {
+    fn begin(&self, network: &mut dyn Network, model: &Arc<ModelFacts>, hands: &mut Hands) {
         let now_ns = self.clock.monotonic_ns();
-        hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| self.receive(camera, arrival, now_ns)));
+        hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| receive(camera, model, arrival, now_ns)));
         while let Some(first) = hands.works.front() {
             let error = match begin_run(network, &hands.works) {
                 Ok(flight) => {
                     for work in &mut hands.works {
-                        if self.cameras[work.camera].annotator.is_none() {
+                        if work.camera.annotator.is_none() {
                             work.frame = None;
                         }
                     }
@@ -293,14 +352,14 @@ impl Lane {
                 Fault::Frame(index) if index < hands.works.len() => {
                     if let Some(work) = hands.works.remove(index) {
                         self.complain(&mut hands.complaints, &work, &error);
-                        self.fail(&work);
+                        fail(&work);
                     }
                 }
                 fault => {
                     hands.failures += 1;
                     hands.lost = (fault == Fault::Process).then(|| error.to_string());
                     self.complain(&mut hands.complaints, first, &error);
-                    hands.works.drain(..).for_each(|work| self.fail(&work));
+                    hands.works.drain(..).for_each(|work| fail(&work));
                 }
             }
         }
@@ -329,7 +388,7 @@ impl Lane {
                 if let Some(first) = run.works.front() {
                     self.complain(&mut hands.complaints, first, &error);
                 }
-                run.works.drain(..).for_each(|work| self.fail(&work));
+                run.works.drain(..).for_each(|work| fail(&work));
             }
         }
         if let Some(run) = hands.aloft.pop_front() {
@@ -346,7 +405,7 @@ impl Lane {
             let start = Instant::now();
             if let Err(error) = network.detections(flight, slot, &mut hands.found) {
                 self.complain(&mut hands.complaints, &work, &error);
-                self.fail(&work);
+                fail(&work);
                 continue;
             }
             let named = |found: &Detection| DetectionMessage::new(found, network.label(found.class_id));
@@ -371,21 +430,9 @@ impl Lane {
         }
     }
 
-    /// A frame that was taken out of the inbox at `now_ns`.
-    fn receive(&self, camera: usize, Arrival { frame, queued_ns }: Arrival, now_ns: u64) -> Work {
-        let timings = Timings {
-            capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
-            queue: now_ns.saturating_sub(queued_ns) / 1_000,
-            ..Timings::default()
-        };
-        let name = &self.cameras[camera].metrics.name;
-        let message = Message::new(name, &self.model, &frame, timings, &[], |_| Arc::clone(name));
-        Work { camera, frame: Some(frame), message }
-    }
-
     /// Sends the message, and the frame to whoever draws it.
     fn publish(&self, work: Work) {
-        let camera = &self.cameras[work.camera];
+        let camera = &work.camera;
         if !self.budget.spend() {
             return;
         }
@@ -404,17 +451,13 @@ impl Lane {
         }
     }
 
-    fn fail(&self, work: &Work) {
-        self.cameras[work.camera].metrics.count_dropped(DropCause::Failed, 1);
-    }
-
     /// What was in hand has failed.
     fn discard(&self, hands: &mut Hands) {
         let aloft = hands.aloft.drain(..).flat_map(|run| run.works);
         let works = hands.works.drain(..).chain(aloft).map(|work| work.camera);
         hands.pacer.lost();
         for camera in works.chain(hands.taken.drain(..).map(|(camera, _)| camera)) {
-            self.cameras[camera].metrics.count_dropped(DropCause::Failed, 1);
+            camera.metrics.count_dropped(DropCause::Failed, 1);
         }
     }
 
@@ -422,9 +465,26 @@ impl Lane {
         self.metrics.count_error();
         let Some(held_back) = complaints.pass(Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
-        let (model, camera) = (&self.metrics.name, &self.cameras[work.camera].metrics.name);
+        let (model, camera) = (&self.metrics.name, &work.camera.metrics.name);
         log::error!("model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);
     }
+}
+
+/// A frame that was taken out of the inbox at `now_ns`.
+fn receive(camera: Arc<LaneCamera>, model: &Arc<ModelFacts>, arrival: Arrival, now_ns: u64) -> Work {
+    let Arrival { frame, queued_ns } = arrival;
+    let timings = Timings {
+        capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
+        queue: now_ns.saturating_sub(queued_ns) / 1_000,
+        ..Timings::default()
+    };
+    let name = &camera.metrics.name;
+    let message = Message::new(name, model, &frame, timings, &[], |_| Arc::clone(name));
+    Work { camera, frame: Some(frame), message }
+}
+
+fn fail(work: &Work) {
+    work.camera.metrics.count_dropped(DropCause::Failed, 1);
 }
 
 /// Begins a run over all of `works`.

@@ -13,7 +13,8 @@ use crate::pipeline::inbox::Put;
 
 /// A lane at work, and what a test needs to feed it.
 struct Bench {
-    inbox: Arc<Inbox<Arrival>>,
+    inbox: Arc<LaneInbox>,
+    exchange: Arc<Exchange>,
     messages: Receiver<Arc<Message>>,
     cameras: Vec<Arc<CameraMetrics>>,
     lane: Arc<LaneMetrics>,
@@ -28,30 +29,37 @@ fn start(cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) 
 
 fn start_with_flights(flights: usize, cameras: usize, batch: usize, budget: Option<u64>, act: fn(u8) -> Act) -> Bench {
     let stop = Stop::new().unwrap();
-    let inbox = Arc::new(Inbox::new(&vec![Delivery::Lossless; cameras]));
+    let inbox = Arc::new(Inbox::new());
+    let exchange = Arc::new(Exchange::default());
     let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
     let (outlet, messages) = outlet();
     let lost = Lost::default();
-    let camera = |metrics: &Arc<CameraMetrics>| LaneCamera {
-        metrics: Arc::clone(metrics),
-        annotator: None,
-        delivery: Delivery::Lossless,
-    };
+    for (number, metrics) in metrics.iter().enumerate() {
+        assert_eq!(inbox.add(camera(metrics), Delivery::Lossless), number);
+    }
     let lane = Lane {
         metrics: Arc::clone(&lane_metrics),
-        model: model_facts(),
-        cameras: metrics.iter().map(camera).collect(),
         inbox: Arc::clone(&inbox),
+        exchange: Arc::clone(&exchange),
         outlet,
         budget: Arc::new(Budget::new(budget, &stop)),
-        build: Box::new(move || Ok(Box::new(Fake::new(batch, flights, act)))),
         clock: Arc::new(SystemClock),
         stop: stop.clone(),
+        end: stop.clone(),
         lost: Arc::clone(&lost),
     };
-    let thread = std::thread::spawn(move || lane.run(Box::new(Fake::new(batch, flights, act))));
-    Bench { inbox, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
+    let thread = std::thread::spawn(move || lane.run(network("fake", batch, flights, act)));
+    Bench { inbox, exchange, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
+}
+
+/// A lane's network, by the name of its model.
+fn network(model: &str, batch: usize, flights: usize, act: fn(u8) -> Act) -> LaneNetwork {
+    LaneNetwork {
+        model: Arc::new(ModelFacts { name: model.into(), sha256: "0".repeat(64) }),
+        ready: Some(Box::new(Fake::new(batch, flights, act))),
+        build: Box::new(move || Ok(Box::new(Fake::new(batch, flights, act)))),
+    }
 }
 
 impl Bench {
@@ -266,4 +274,47 @@ fn a_lost_gpu_ends_the_lane_and_says_why() {
         assert_eq!(lost.get().map(String::as_str), Some("an illegal address was encountered"));
         assert_eq!(lane.activity(), Activity::Ended);
     }
+}
+
+#[test]
+fn a_network_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
+    for flights in [1, 2] {
+        let bench = start_with_flights(flights, 1, 1, None, |_| Act::See);
+        let pool = pool(4);
+        let mut before = Vec::new();
+        for n in 0..30 {
+            if n % 10 == 5 {
+                before.push(bench.exchange.offer(network(&format!("new{n}"), 1, 2, |_| Act::See)));
+                bench.inbox.call();
+                // It comes back at once also where no frame does.
+                let old = before.last().unwrap().recv_timeout(Duration::from_secs(30)).unwrap();
+                assert!(old.ready.is_some());
+            }
+            bench.put(0, free_buffer(&pool, n));
+        }
+        let (messages, cameras, lane) = bench.end();
+        let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+        assert_eq!(sequences, (0..30).collect::<Vec<_>>());
+        for (model, frames) in [("fake", 0..4), ("new5", 5..14), ("new15", 15..24), ("new25", 25..30)] {
+            let saw = |message: &&Arc<Message>| frames.contains(&message.sequence) && message.model.name != model;
+            assert!(!messages.iter().any(|message| saw(&message)), "{model}");
+        }
+        assert_eq!((cameras[0].snapshot().dropped_in_all(), lane.errors(), lane.rebuilds()), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_lane_whose_network_cannot_be_built_takes_the_new_one() {
+    let bench = start(1, 1, None, |_| Act::Panic);
+    let pool = pool(2);
+    bench.put(0, free_buffer(&pool, 0));
+    while bench.lane.errors() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let before = bench.exchange.offer(network("new", 1, 1, |_| Act::See));
+    bench.inbox.call();
+    bench.put(0, free_buffer(&pool, 1));
+    assert!(before.recv_timeout(Duration::from_secs(30)).is_ok());
+    let (messages, _, _) = bench.end();
+    assert_eq!(messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), [1]);
 }

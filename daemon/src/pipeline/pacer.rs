@@ -57,6 +57,11 @@ impl Pacer {
         Self { flights, eager, networks: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
     }
 
+    /// Whether a frame's age does not matter from here on.
+    pub fn set_eager(&mut self, eager: bool) {
+        self.eager = eager;
+    }
+
     /// What to do now, with so many runs under way.
     pub fn step(&self, now_ns: u64, aloft: usize) -> Step {
         if aloft == 0 {

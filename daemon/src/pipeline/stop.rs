@@ -1,12 +1,14 @@
 //! The one signal to stop that every thread watches.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A flag that also wakes `poll`: an eventfd that stays readable once it is raised. Clones share it.
+///
+/// A [`Stop::child`] is raised with its parent, and alone: it ends one camera or lane where the parent ends them all.
 #[derive(Debug, Clone)]
 pub struct Stop {
     shared: Arc<Shared>,
@@ -16,6 +18,19 @@ pub struct Stop {
 struct Shared {
     raised: AtomicBool,
     wake: OwnedFd,
+    children: Mutex<Vec<Weak<Shared>>>,
+}
+
+impl Shared {
+    fn raise(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: `one` is eight readable bytes, as eventfd asks. The result does not matter: a full counter is readable too.
+        let _ = unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // No code that can panic runs under the lock, so a poisoned one is as good as any.
+        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.iter().filter_map(Weak::upgrade).for_each(|child| child.raise());
+    }
 }
 
 /// What ended a wait.
@@ -39,15 +54,26 @@ impl Stop {
         }
         // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
         let wake = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { shared: Arc::new(Shared { raised: AtomicBool::new(false), wake }) })
+        Ok(Self { shared: Arc::new(Shared { raised: AtomicBool::new(false), wake, children: Mutex::default() }) })
+    }
+
+    /// Another flag, which is raised with this one at the latest.
+    pub fn child(&self) -> io::Result<Self> {
+        let child = Self::new()?;
+        let mut children = self.shared.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Arc::downgrade(&child.shared));
+        drop(children);
+        // Whoever raised this one before it knew of the child has set the flag by now.
+        if self.is_raised() {
+            child.raise();
+        }
+        Ok(child)
     }
 
     /// Asks every thread to end. Idempotent.
     pub fn raise(&self) {
-        self.shared.raised.store(true, Ordering::SeqCst);
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: `one` is eight readable bytes, as eventfd asks. The result does not matter: a full counter is readable too.
-        let _ = unsafe { libc::write(self.shared.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        self.shared.raise();
     }
 
     /// Whether it was raised.
@@ -58,6 +84,11 @@ impl Stop {
     /// Waits for `fd` to be readable, for stop, or for `timeout` (`None`: for ever).
     pub fn wait_readable(&self, fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
         self.poll(Some(fd), timeout)
+    }
+
+    /// Readable once it is raised, and from then on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
     }
 
     /// Sleeps for `duration` unless stop comes first; tells whether it did.
@@ -109,7 +140,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn raise_wakes_a_sleeper_and_stays() {
@@ -119,6 +149,24 @@ mod tests {
         stop.raise();
         assert!(sleeper.join().unwrap());
         assert!(stop.sleep(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_child_is_raised_alone_or_with_its_parent() {
+        let parent = Stop::new().unwrap();
+        let (one, other) = (parent.child().unwrap(), parent.child().unwrap());
+        one.raise();
+        assert!(one.is_raised() && !parent.is_raised() && !other.is_raised());
+        parent.raise();
+        assert!(other.sleep(Duration::from_secs(60)));
+        assert!(parent.child().unwrap().is_raised(), "one that is born late is raised, too");
+    }
+
+    #[test]
+    fn children_that_are_gone_leave_nothing_behind() {
+        let parent = Stop::new().unwrap();
+        (0..100).for_each(|_| drop(parent.child().unwrap()));
+        assert!(parent.shared.children.lock().unwrap().len() <= 1);
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::cli::CliError;
 use crate::cli::network::Network;
 use crate::config::types::{CameraConfig, Config, ModelConfig, Pace, SourceConfig};
 use crate::exit::Exit;
+use crate::pipeline::camera::Open;
 use crate::pipeline::inbox::Delivery;
+use crate::pipeline::lane::LaneNetwork;
 use crate::pipeline::supervisor::{CameraPlan, LanePlan};
 
 /// Everything that runs.
@@ -61,12 +63,12 @@ impl Plan {
             .map_err(|error| CliError::new(Exit::Config, format!("buffers.memory: {error}")))?;
         log::info!("model {}: frames in {}", model.name, buffers.describe());
         let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers)).collect::<Result<_, _>>()?;
-        self.lanes.push(LanePlan {
+        let network = LaneNetwork {
             model: facts,
-            network: Box::new(detector),
+            ready: Some(Box::new(detector)),
             build: Box::new(move || Ok(Box::new(network.detector()?))),
-            cameras,
-        });
+        };
+        self.lanes.push(LanePlan { model: model.name.as_str().into(), network: Some(network), cameras });
         self.backends.push((backend, buffers.memory.kind()));
         Ok(())
     }
@@ -88,9 +90,9 @@ impl Plan {
         };
         let open = {
             let (source, name, buffers) = (camera.source.clone(), Arc::clone(&name), buffers.clone());
-            Box::new(move || capture::open(&source, &name, &buffers))
+            Box::new(move || capture::open(&source, &name, &buffers)) as Open
         };
-        Ok(CameraPlan { name, open, delivery: delivery(&camera.source), annotator })
+        Ok(CameraPlan { name, open: Some(open), delivery: delivery(&camera.source), annotator })
     }
 }
 

@@ -36,6 +36,11 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
     }
 }
 
+/// A camera as a lane knows it.
+pub fn camera(metrics: &Arc<CameraMetrics>) -> Arc<LaneCamera> {
+    Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator: None, delivery: Delivery::Lossless })
+}
+
 /// Facts of no particular model.
 pub fn model_facts() -> Arc<ModelFacts> {
     Arc::new(ModelFacts { name: "fake".into(), sha256: "0".repeat(64) })
