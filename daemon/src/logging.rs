@@ -1,14 +1,24 @@
-//! Where the log goes: standard error, or the journal with priorities.
+//! Where the log goes: standard error, or the journal with priorities and fields.
+//!
+//! A line's fields are the key-values of its call (`log::warn!(camera = name; "…")`) and what its thread is about, see
+//! [`about`]. Standard error shows the text alone.
 //!
 //! One lock guards standard error, so that a log line and the live status line never run into each other: a log line
 //! clears the live line, writes itself, and draws the live line again below.
+
+pub mod events;
+mod journal;
+mod subject;
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::{LevelFilter, Log, Metadata, Record};
+
+use journal::Journal;
+pub use subject::{Subject, about};
 
 use crate::config::types::{LogConfig, LogTarget};
 
@@ -34,6 +44,8 @@ struct Logger;
 
 static LOGGER: Logger = Logger;
 static JOURNAL: AtomicBool = AtomicBool::new(false);
+/// The way to journald, where there is one; asked for when the log first goes to the journal.
+static NATIVE: OnceLock<Option<Journal>> = OnceLock::new();
 static STEPS: AtomicI8 = AtomicI8::new(0);
 static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
 static LIVE: Mutex<String> = Mutex::new(String::new());
@@ -64,6 +76,9 @@ pub fn configure(config: &LogConfig) {
         LogTarget::Stderr => false,
         LogTarget::Journal => true,
     };
+    if journal {
+        NATIVE.get_or_init(Journal::connect);
+    }
     JOURNAL.store(journal, Ordering::Relaxed);
 }
 
@@ -107,7 +122,11 @@ impl Log for Logger {
             return;
         }
         let line = if JOURNAL.load(Ordering::Relaxed) {
-            journal_line(record)
+            let message = message(record);
+            if NATIVE.get().and_then(Option::as_ref).is_some_and(|journal| journal.write(record, &message)) {
+                return;
+            }
+            format!("<{}>{message}\n", journal::priority(record.level()))
         } else {
             stderr_line(record, &jiff::Timestamp::now())
         };
@@ -123,17 +142,6 @@ impl Log for Logger {
 /// `2026-01-31T12:00:00.123Z WARN  camera door: ...`
 fn stderr_line(record: &Record<'_>, now: &jiff::Timestamp) -> String {
     format!("{now:.3} {:5} {}\n", record.level(), message(record))
-}
-
-/// `<4>camera door: ...`; systemd takes the number as the priority, see sd-daemon(3).
-fn journal_line(record: &Record<'_>) -> String {
-    let priority = match record.level() {
-        Level::Error => 3,
-        Level::Warn => 4,
-        Level::Info => 6,
-        Level::Debug | Level::Trace => 7,
-    };
-    format!("<{priority}>{}\n", message(record))
 }
 
 /// The message on one line; other crates' begin with where they come from.
@@ -184,6 +192,8 @@ fn is_stream(told: &str, device: u64, inode: u64) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use log::Level;
+
     use super::*;
 
     #[test]
@@ -199,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_time_and_level_or_a_priority() {
+    fn a_line_has_time_and_level() {
         let args = format_args!("camera door: lost\x1b[2J\nagain");
         let record = |target| Record::builder().args(args).level(Level::Warn).target(target).build();
         let now = "2026-01-31T12:00:00.123456Z".parse().unwrap();
@@ -207,8 +217,8 @@ mod tests {
             stderr_line(&record("visiond::pipeline"), &now),
             "2026-01-31T12:00:00.123Z WARN  camera door: lost\\u{1b}[2J\\nagain\n"
         );
-        assert_eq!(journal_line(&record("visiond::pipeline")), "<4>camera door: lost\\u{1b}[2J\\nagain\n");
-        assert_eq!(journal_line(&record("rten::load")), "<4>rten::load: camera door: lost\\u{1b}[2J\\nagain\n");
+        assert_eq!(message(&record("rten::load")), "rten::load: camera door: lost\\u{1b}[2J\\nagain");
+        assert_eq!(journal::priority(Level::Warn), 4);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What systemd is told: readiness, status, watchdog. The protocol of sd_notify(3), which is a datagram on a socket.
+//! What systemd is told: readiness, reloads, status, signs of life. The protocol of sd_notify(3), which is a datagram on a socket.
 //!
 //! Without `NOTIFY_SOCKET` in the environment nothing is told. A datagram that cannot be sent is logged once and forgotten:
 //! systemd's own timeouts then say the rest.
@@ -9,17 +9,32 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::logging::events;
 use crate::pipeline::metrics::Activity;
 use crate::pipeline::supervisor::LaneView;
 
-/// The way to systemd, where there is one.
-#[derive(Debug)]
+/// The time asked for with each extension, how often one is asked for, and how long at most: something hangs that takes longer.
+const MORE_TIME: Duration = Duration::from_secs(60);
+const MORE_TIME_EVERY: Duration = Duration::from_secs(20);
+const MORE_TIME_IN_ALL: Duration = Duration::from_secs(20 * 60);
+
+/// The way to systemd, where there is one. Clones share it.
+#[derive(Debug, Clone)]
 pub struct Notifier {
-    socket: Option<(UnixDatagram, SocketAddr)>,
+    socket: Option<Arc<Socket>>,
     watchdog: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    socket: UnixDatagram,
+    address: SocketAddr,
     complained: AtomicBool,
 }
 
@@ -34,13 +49,13 @@ impl Notifier {
 
     fn new(address: Option<&OsStr>, watchdog: Option<Duration>) -> Self {
         let socket = address.filter(|address| !address.is_empty()).and_then(|address| match connect(address) {
-            Ok(socket) => Some(socket),
+            Ok((socket, address)) => Some(Arc::new(Socket { socket, address, complained: AtomicBool::new(false) })),
             Err(error) => {
                 log::warn!("systemd cannot be told anything at {}: {error}", address.display());
                 None
             }
         });
-        Self { socket, watchdog, complained: AtomicBool::new(false) }
+        Self { socket, watchdog }
     }
 
     /// Whether anybody listens.
@@ -53,9 +68,38 @@ impl Notifier {
         self.watchdog.filter(|_| self.is_connected())
     }
 
-    /// Start-up is over.
+    /// Start-up, or a reload, is over.
     pub fn ready(&self) {
         self.tell("READY=1");
+    }
+
+    /// A reload has begun; [`ready`](Self::ready) ends it, whether the new configuration is in force or was refused.
+    pub fn reloading(&self) {
+        // systemd tells this reload from an earlier one by its time.
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+    }
+
+    /// While what this returns is held, systemd waits for the end of the start or reload, but not for ever.
+    pub fn more_time(&self) -> MoreTime {
+        let Some(socket) = self.socket.clone() else { return MoreTime(None) };
+        let (held, dropped) = channel::<()>();
+        let ask = move || {
+            let began = Instant::now();
+            let state = format!("EXTEND_TIMEOUT_USEC={}", MORE_TIME.as_micros());
+            while began.elapsed() < MORE_TIME_IN_ALL {
+                socket.tell(&state);
+                if dropped.recv_timeout(MORE_TIME_EVERY) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        match std::thread::Builder::new().name("more time".to_owned()).spawn(ask) {
+            Ok(thread) => MoreTime(Some((held, thread))),
+            Err(error) => {
+                log::warn!("systemd is not asked for more time: {error}");
+                MoreTime(None)
+            }
+        }
     }
 
     /// One line for `systemctl status`.
@@ -74,13 +118,43 @@ impl Notifier {
     }
 
     fn tell(&self, state: &str) {
-        let Some((socket, address)) = &self.socket else { return };
-        if let Err(error) = socket.send_to_addr(state.as_bytes(), address)
+        if let Some(socket) = &self.socket {
+            socket.tell(state);
+        }
+    }
+}
+
+impl Socket {
+    fn tell(&self, state: &str) {
+        if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address)
             && !self.complained.swap(true, Ordering::Relaxed)
         {
             log::warn!("systemd cannot be told `{state}`: {error}");
         }
     }
+}
+
+/// See [`Notifier::more_time`].
+#[derive(Debug)]
+#[must_use = "systemd is asked as long as it is held"]
+pub struct MoreTime(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Drop for MoreTime {
+    fn drop(&mut self) {
+        if let Some((held, thread)) = self.0.take() {
+            drop(held);
+            // It only sends datagrams without waiting; a panic of it was logged by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// CLOCK_MONOTONIC, by which systemd dates reloads.
+fn monotonic_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime(2) writes one timespec through the pointer, which `time` is. The clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
 /// A path, or `@name` in the abstract namespace.
@@ -129,7 +203,7 @@ impl Watchdog {
         let mut alive = true;
         for (index, lane) in current.iter().enumerate() {
             if lane.0 == Activity::Looking && self.seen.get(index) == Some(lane) {
-                log::error!("model {}: no progress for {:.1} s", lanes[index].lane.name, self.interval.as_secs_f64());
+                log::error!(message_id = events::HANG, model:% = lanes[index].lane.name; "model {}: no progress for {:.1} s", lanes[index].lane.name, self.interval.as_secs_f64());
                 alive = false;
             }
         }
@@ -172,6 +246,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_is_dated_and_what_takes_long_asks_for_time_while_it_lasts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()), None);
+        let before = monotonic_us();
+        notifier.reloading();
+        let said = heard(&systemd);
+        let dated = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse::<u64>().unwrap();
+        assert!((before..=monotonic_us()).contains(&dated));
+        let more = notifier.more_time();
+        assert_eq!(heard(&systemd), "EXTEND_TIMEOUT_USEC=60000000");
+        drop(more);
+        notifier.ready();
+        assert_eq!(heard(&systemd), "READY=1");
+        drop(Notifier::new(None, None).more_time());
+    }
+
+    #[test]
     fn systemd_hears_on_an_abstract_name() {
         let name = format!("visiond-test-{}", std::process::id());
         let systemd = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
@@ -195,6 +288,18 @@ mod tests {
         let _systemd = UnixDatagram::bind(&path).unwrap();
         let notifier = Notifier::new(Some(path.as_os_str()), None);
         (0..10_000).for_each(|_| notifier.alive());
+    }
+
+    #[test]
+    fn the_units_of_the_service_and_of_an_instance_differ_in_configuration_and_folders_alone() {
+        let settings = |unit: &str| -> Vec<String> {
+            let lines = unit.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+            lines.map(|line| line.replace("%i.toml", "visiond.toml").replace("/%i", "").replace(" (%i)", "")).collect()
+        };
+        let (service, instance) =
+            (include_str!("../../systemd/visiond.service"), include_str!("../../systemd/visiond@.service"));
+        assert_eq!(settings(service), settings(instance));
+        assert_eq!(instance.lines().filter(|line| line.contains("%i")).count(), 5);
     }
 
     #[test]

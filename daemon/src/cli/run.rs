@@ -125,7 +125,9 @@ fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome,
     let notifier = Notifier::from_environment();
     let thermals = Thermals::start(&stop);
     notifier.status("loading the networks");
+    let more_time = notifier.more_time();
     let Plan { lanes, backends, pictures } = Plan::new(config)?;
+    drop(more_time);
     let publisher = Publisher::start(&config.sinks, &stop).map_err(|error| CliError::new(Exit::Output, error))?;
     let publisher = Arc::new(publisher);
     if config.sinks.is_empty() {

@@ -54,8 +54,8 @@ section! {
         /// How much is told; each level includes those before it. The command line's `--log-level`, `-v` and `-q` win
         /// over this.
         level: LevelFilter as word() => default(LevelFilter::Info),
-        /// Where it goes. "stderr" has the time and the level in every line, "journal" the journal's priorities; "auto" is
-        /// "journal" when standard error is connected to it, as under systemd.
+        /// Where it goes. "stderr" has the time and the level in every line, "journal" is the journal with priorities and
+        /// fields; "auto" is "journal" when standard error is connected to it, as under systemd.
         target: LogTarget as word() => default(LogTarget::Auto),
     }
 }
@@ -67,7 +67,7 @@ pub enum LogTarget {
     Auto,
     /// Standard error, with time and level.
     Stderr,
-    /// Standard error with the journal's priority prefixes.
+    /// The journal; where there is none, standard error with its priority prefixes.
     Journal,
 }
 

@@ -27,6 +27,7 @@ use super::stop::{Stop, Wake};
 use crate::capture::clock::Clock;
 use crate::capture::frame::Frame;
 use crate::capture::source::{Next, Source, SourceError};
+use crate::logging::{self, Subject, events};
 
 /// Opens a camera's source.
 pub type Open = Box<dyn FnMut() -> Result<Box<dyn Source>, SourceError> + Send>;
@@ -154,6 +155,7 @@ struct Memory {
 impl Camera {
     /// Runs until the source has ended, the camera is given up, or stop.
     pub fn run(mut self) {
+        logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
         let backoff = Backoff::new(self.patience.first, self.patience.limit);
         let mut memory = Memory { backoff, settled: false, opened: false, said: None };
         let mut state = State::Opening;
@@ -199,7 +201,7 @@ impl Camera {
             self.metrics.count_restart();
         }
         self.metrics.enter(Phase::Streaming);
-        log::info!("camera {}: {}", self.metrics.name, source.describe());
+        log::info!(message_id = events::CAMERA_STREAMING; "camera {}: {}", self.metrics.name, source.describe());
         State::Streaming { source, since: Instant::now() }
     }
 
@@ -302,9 +304,9 @@ impl Camera {
         }
         memory.said = Some((Arc::clone(&error.message), Instant::now()));
         if error.retry {
-            log::warn!("camera {name}: {error}{then}");
+            log::warn!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
         } else {
-            log::error!("camera {name}: {error}{then}");
+            log::error!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
         }
     }
 }

@@ -29,6 +29,7 @@ use super::stop::Stop;
 use crate::annotate::annotator::Annotator;
 use crate::capture::clock::Clock;
 use crate::capture::frame::Frame;
+use crate::logging::{self, Subject, events};
 use crate::publish::message::{DetectionMessage, Message, ModelFacts, Timings};
 
 /// Runs that fail one after the other until the network is built anew.
@@ -175,6 +176,7 @@ struct Hands {
 impl Lane {
     /// Looks at frames until the inbox has ended or stopped.
     pub fn run(self, mut looks: LaneNetwork) {
+        logging::about(Subject::Model, Arc::clone(&self.metrics.name));
         let flights = looks.ready.as_ref().map_or(1, |network| network.flights());
         let mut hands = Hands {
             taken: Vec::new(),
@@ -271,6 +273,7 @@ impl Lane {
     /// The GPU is lost: what was in hand has failed, and the daemon is to end.
     fn give_up(&self, reason: String, hands: &mut Hands) {
         log::error!(
+            message_id = events::GPU_LOST;
             "model {}: the GPU is lost to this process, ending so that a new one gets it: {reason}",
             self.metrics.name
         );
@@ -466,7 +469,7 @@ impl Lane {
         let Some(held_back) = complaints.pass(Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
         let (model, camera) = (&self.metrics.name, &work.camera.metrics.name);
-        log::error!("model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);
+        log::error!(camera:% = camera; "model {model}: frame {} of camera {camera}: {error}{more}", work.message.sequence);
     }
 }
 

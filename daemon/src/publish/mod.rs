@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::config::types::{SinkConfig, SinkKind};
+use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
 use message::Message;
 use queue::{Published, Queue};
@@ -175,11 +176,14 @@ impl Publisher {
         let thread = {
             let (queue, shared, name) = (Arc::clone(&queue), Arc::clone(&self.shared), config.name.clone());
             // The kernel cuts thread names at 15 bytes.
-            std::thread::Builder::new().name(format!("sink-{kind}")).spawn(move || match sink.run(&queue) {
-                Ended::Closed => queue.die(|counters| &counters.unsent),
-                Ended::ReaderGone => {
-                    queue.die(|counters| &counters.failed);
-                    shared.reader_gone(&name);
+            std::thread::Builder::new().name(format!("sink-{kind}")).spawn(move || {
+                logging::about(Subject::Sink, name.as_str());
+                match sink.run(&queue) {
+                    Ended::Closed => queue.die(|counters| &counters.unsent),
+                    Ended::ReaderGone => {
+                        queue.die(|counters| &counters.failed);
+                        shared.reader_gone(&name);
+                    }
                 }
             })
         };
