@@ -15,10 +15,6 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::logging::events;
-use crate::pipeline::metrics::Activity;
-use crate::pipeline::supervisor::LaneView;
-
 /// The time asked for with each extension, how often one is asked for, and how long at most: something hangs that takes longer.
 const MORE_TIME: Duration = Duration::from_secs(60);
 const MORE_TIME_EVERY: Duration = Duration::from_secs(20);
@@ -175,51 +171,11 @@ fn connect(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     Ok((socket, address))
 }
 
-/// Decides whether a sign of life is earned: twice as often as systemd wants one, so that one missed look costs nothing.
-#[derive(Debug)]
-pub struct Watchdog {
-    interval: Duration,
-    due: Instant,
-    /// Each lane at the last look.
-    seen: Vec<(Activity, u64)>,
-}
-
-impl Watchdog {
-    /// For systemd's `timeout`. The first look is due at once.
-    pub fn new(timeout: Duration) -> Self {
-        Self { interval: timeout / 2, due: Instant::now(), seen: Vec::new() }
-    }
-
-    /// When the next look is due.
-    pub fn due(&self) -> Instant {
-        self.due
-    }
-
-    /// Looks at every lane: `true` when each made progress since the last look, or waits for something that has a name (a
-    /// frame, a pause, a sink that must not lose anything).
-    pub fn look(&mut self, now: Instant, lanes: &[LaneView]) -> bool {
-        self.due = now + self.interval;
-        let current: Vec<_> = lanes.iter().map(|view| (view.lane.activity(), view.lane.runs())).collect();
-        let mut alive = true;
-        for (index, lane) in current.iter().enumerate() {
-            if lane.0 == Activity::Looking && self.seen.get(index) == Some(lane) {
-                log::error!(message_id = events::HANG, model:% = lanes[index].lane.name; "model {}: no progress for {:.1} s", lanes[index].lane.name, self.interval.as_secs_f64());
-                alive = false;
-            }
-        }
-        self.seen = current;
-        alive
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::sync::Arc;
-
     use super::*;
-    use crate::pipeline::metrics::LaneMetrics;
 
     fn heard(socket: &UnixDatagram) -> String {
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -300,26 +256,5 @@ mod tests {
             (include_str!("../../systemd/visiond.service"), include_str!("../../systemd/visiond@.service"));
         assert_eq!(settings(service), settings(instance));
         assert_eq!(instance.lines().filter(|line| line.contains("%i")).count(), 5);
-    }
-
-    #[test]
-    fn only_a_lane_that_looks_without_progress_is_no_sign_of_life() {
-        let lane = Arc::new(LaneMetrics::new("m".into()));
-        let lanes = [LaneView { lane: Arc::clone(&lane), cameras: Vec::new() }];
-        let mut watchdog = Watchdog::new(Duration::from_secs(30));
-        let now = Instant::now();
-        assert!(watchdog.due() <= now);
-        for waiting in [Activity::Idle, Activity::Publishing, Activity::Backoff, Activity::Ended] {
-            lane.enter(waiting);
-            assert!(watchdog.look(now, &lanes) && watchdog.look(now, &lanes), "{waiting:?}");
-        }
-        lane.enter(Activity::Looking);
-        assert!(watchdog.look(now, &lanes), "it has only begun");
-        lane.count_run();
-        assert!(watchdog.look(now, &lanes), "it made progress");
-        assert!(!watchdog.look(now, &lanes), "it hangs");
-        assert_eq!(watchdog.due(), now + Duration::from_secs(15));
-        lane.count_run();
-        assert!(watchdog.look(now, &lanes), "it goes on");
     }
 }

@@ -26,6 +26,19 @@ pub use self::buffers::Buffers;
 use self::clock::SystemClock;
 use self::source::{Source, SourceError};
 use crate::config::types::SourceConfig;
+use crate::pipeline::camera::Open;
+
+/// What opens a camera's source, again and again.
+pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
+    let (name, buffers) = (Arc::clone(name), buffers.clone());
+    match source {
+        SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
+        source => {
+            let source = source.clone();
+            Box::new(move || open(&source, &name, &buffers))
+        }
+    }
+}
 
 /// Opens a source and makes its buffers. `name` is the camera's, for the log.
 pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<dyn Source>, SourceError> {

@@ -13,12 +13,14 @@ pub mod fourcc;
 pub mod identity;
 pub mod negotiate;
 pub mod open;
+pub mod opener;
 mod reserved;
 mod sequence;
 mod stream;
+mod watch;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
 
@@ -75,12 +77,23 @@ impl V4l2Source {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
-        let label = format!("camera {name}");
         let found = identity::find(&config.device, None).map_err(|error| SourceError::transient(error.to_string()))?;
-        let Opened { stream, layout, way, description } = open::open(&found.node, config, &label, buffers)?;
+        Self::open_node(&found.node, config, name, buffers, clock)
+    }
+
+    /// Does so with the camera behind `node`, whatever the configuration calls it.
+    pub fn open_node(
+        node: &Path,
+        config: &V4l2Config,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let label = format!("camera {name}");
+        let Opened { stream, layout, way, description } = open::open(node, config, &label, buffers)?;
         Ok(Self {
             config: config.clone(),
-            device: found.node,
+            device: node.to_owned(),
             label,
             description,
             stream,

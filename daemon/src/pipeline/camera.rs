@@ -3,12 +3,14 @@
 //! ```text
 //!            open fails, retry helps          frames end
 //! Opening ------------------------> Waiting   Streaming ------> Ended
-//!    |  ^------- pause over ----------|  ^-------| source dies
-//!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s
+//!    |  ^-- pause over, or news ------|  ^-------| source dies
+//!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device
 //!    |---> Failed: trying again cannot help (no such file, no video). Tried again every 30 s all the same, because somebody
-//!          may act, but only while another camera has not ended: see `Settlement`.
+//!          may act, but only while another camera has not ended: see `Settlement`. A device may be exchanged at any time:
+//!          it is tried again every 5 s, and never given up.
 //! ```
 //! It ends when nothing more comes, when it is given up, and by its stop, which may be raised for it alone.
+//! Each of these changes is one line in the log. Why a camera is still away is told again only when another reason lasts.
 //! Sequence numbers go on through restarts and reloads, so that a camera's messages are ordered by them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +32,29 @@ use crate::capture::source::{Next, Source, SourceError};
 use crate::logging::{self, Subject, events};
 
 /// Opens a camera's source.
-pub type Open = Box<dyn FnMut() -> Result<Box<dyn Source>, SourceError> + Send>;
+pub type Open = Box<dyn Opener>;
+
+/// Opens a source, again and again; a closure does where there is nothing to remember or to listen to.
+pub trait Opener: Send {
+    /// Tries to.
+    fn open(&mut self) -> Result<Box<dyn Source>, SourceError>;
+
+    /// Whether it is a device, which comes back or is exchanged without anybody telling.
+    fn is_device(&self) -> bool {
+        false
+    }
+
+    /// Waits until trying again may be worth it: [`Wake::Ready`] when there are news, [`Wake::TimedOut`] after `pause`.
+    fn wait(&mut self, pause: Duration, stop: &Stop) -> Wake {
+        if stop.sleep(pause) { Wake::Stopped } else { Wake::TimedOut }
+    }
+}
+
+impl<F: FnMut() -> Result<Box<dyn Source>, SourceError> + Send> Opener for F {
+    fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
+        self()
+    }
+}
 
 /// How long to wait for what.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +63,18 @@ pub struct Patience {
     pub first: Duration,
     /// The longest.
     pub limit: Duration,
+    /// The longest where the source is a device: it is to stream within 2 s of being back, whether or not that is told.
+    pub device_limit: Duration,
     /// The pause where trying again cannot help until somebody acts.
     pub failed: Duration,
+    /// The same where the source is a device.
+    pub device_failed: Duration,
     /// A source that lived so long is stable: the next pause is the first again.
     pub stable: Duration,
     /// An error that stays the same is logged so often.
     pub repeat_log: Duration,
+    /// Another reason for being away is logged when it lasts so long; on its way back a camera shows several.
+    pub lasting: Duration,
 }
 
 impl Default for Patience {
@@ -52,9 +82,12 @@ impl Default for Patience {
         Self {
             first: Duration::from_millis(250),
             limit: Duration::from_secs(5),
+            device_limit: Duration::from_millis(1_500),
             failed: Duration::from_secs(30),
+            device_failed: Duration::from_secs(5),
             stable: Duration::from_secs(10),
             repeat_log: Duration::from_secs(300),
+            lasting: Duration::from_secs(5),
         }
     }
 }
@@ -148,23 +181,33 @@ struct Memory {
     settled: bool,
     /// Whether it was ever open.
     opened: bool,
+    /// Since when it is away.
+    away: Option<Instant>,
+    /// What is told of it with its first frame.
+    returns: Option<String>,
     /// The last error and when it was logged.
     said: Option<(Arc<str>, Instant)>,
+    /// Another error that came after it, and when it came first.
+    unsaid: Option<(Arc<str>, Instant)>,
 }
 
 impl Camera {
     /// Runs until the source has ended, the camera is given up, or stop.
     pub fn run(mut self) {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
-        let backoff = Backoff::new(self.patience.first, self.patience.limit);
-        let mut memory = Memory { backoff, settled: false, opened: false, said: None };
+        self.stop = self.stop.with_beat(Arc::clone(&self.metrics.beat));
+        let limit = if self.open.is_device() { self.patience.device_limit } else { self.patience.limit };
+        let backoff = Backoff::new(self.patience.first, limit);
+        let mut memory =
+            Memory { backoff, settled: false, opened: false, away: None, returns: None, said: None, unsaid: None };
         let mut state = State::Opening;
         loop {
             // A panic drops the source with the state; `memory` and the inbox hold whole values at every call.
             let step = catch_unwind(AssertUnwindSafe(|| match state {
                 State::Opening => Some(self.open(&mut memory)),
                 State::Streaming { source, since } => Some(self.stream(source, since, &mut memory)),
-                State::Waiting { pause } => Some(self.wait(pause)),
+                State::Waiting { pause } => Some(self.wait(pause, &mut memory)),
+                State::Failed if self.open.is_device() => Some(self.wait(self.patience.device_failed, &mut memory)),
                 State::Failed => Some(self.wait_for_help(&mut memory)),
                 State::Ended => None,
             }));
@@ -189,7 +232,7 @@ impl Camera {
             return State::Ended;
         }
         self.metrics.enter(Phase::Opening);
-        match (self.open)() {
+        match self.open.open() {
             Ok(source) => self.opened(source, memory),
             Err(error) if error.retry => self.lost(&error, memory),
             Err(error) => self.failed(&error, memory),
@@ -201,7 +244,14 @@ impl Camera {
             self.metrics.count_restart();
         }
         self.metrics.enter(Phase::Streaming);
-        log::info!(message_id = events::CAMERA_STREAMING; "camera {}: {}", self.metrics.name, source.describe());
+        match memory.away {
+            // Told with its first frame: one that opens and stays silent is not back.
+            Some(_) => memory.returns = Some(source.describe()),
+            None => {
+                let (name, is) = (&self.metrics.name, source.describe());
+                log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
+            }
+        }
         State::Streaming { source, since: Instant::now() }
     }
 
@@ -219,7 +269,7 @@ impl Camera {
             self.metrics.count_capture_cpu(cpu.lap_ns());
             match next {
                 Ok(Next::Frame(mut frame)) => {
-                    memory.said = None;
+                    self.frame_came(memory);
                     // A driver that counts anew in mid-stream must not turn messages back.
                     frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
                     self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
@@ -241,10 +291,21 @@ impl Camera {
         if error.retry { self.lost(&error, memory) } else { self.failed(&error, memory) }
     }
 
+    /// It is there: what was said of its absence is settled.
+    fn frame_came(&self, memory: &mut Memory) {
+        (memory.said, memory.unsaid) = (None, None);
+        let away = memory.away.take();
+        if let Some((away, is)) = away.zip(memory.returns.take()) {
+            let (name, seconds) = (&self.metrics.name, away.elapsed().as_secs_f64());
+            log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: back after {seconds:.1} s: {is}");
+        }
+    }
+
     /// Puts a frame into the inbox; `false`: nobody wants more.
     fn deliver(&self, frame: Frame) -> bool {
         self.metrics.count_captured();
         let queued_ns = self.clock.monotonic_ns();
+        let _waiting = self.stop.waiting();
         match self.inbox.put(self.slot, Arrival { frame, queued_ns }) {
             Put::Stored => true,
             Put::Displaced(_) => {
@@ -274,13 +335,20 @@ impl Camera {
         self.metrics.count_error();
         self.metrics.enter(Phase::Failed);
         self.say(error, memory, "");
-        self.settlement.settle();
-        memory.settled = true;
+        if !self.open.is_device() {
+            self.settlement.settle();
+            memory.settled = true;
+        }
         State::Failed
     }
 
-    fn wait(&self, pause: Duration) -> State {
-        if self.stop.sleep(pause) { State::Ended } else { State::Opening }
+    fn wait(&mut self, pause: Duration, memory: &mut Memory) -> State {
+        match self.open.wait(pause, &self.stop) {
+            Wake::Stopped => return State::Ended,
+            Wake::Ready => memory.backoff.reset(),
+            Wake::TimedOut => {}
+        }
+        State::Opening
     }
 
     fn wait_for_help(&self, memory: &mut Memory) -> State {
@@ -292,21 +360,38 @@ impl Camera {
         State::Opening
     }
 
-    /// Logs an error; one that stays the same only now and then.
+    /// Logs an error; one that stays the same only now and then, another one when it lasts.
     fn say(&self, error: &SourceError, memory: &mut Memory, then: &str) {
         let name = &self.metrics.name;
-        if let Some((said, when)) = &memory.said
-            && *said == error.message
-            && when.elapsed() < self.patience.repeat_log
-        {
+        memory.away.get_or_insert_with(Instant::now);
+        if memory.said.is_some() && !self.is_news(error, memory) {
             log::debug!("camera {name}: still: {error}{then}");
             return;
         }
         memory.said = Some((Arc::clone(&error.message), Instant::now()));
+        memory.unsaid = None;
         if error.retry {
             log::warn!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
         } else {
             log::error!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
+        }
+    }
+
+    /// Whether an error is worth a line after the one that was logged.
+    fn is_news(&self, error: &SourceError, memory: &mut Memory) -> bool {
+        if let Some((said, when)) = &memory.said
+            && *said == error.message
+        {
+            memory.unsaid = None;
+            return when.elapsed() >= self.patience.repeat_log;
+        }
+        match &memory.unsaid {
+            Some((unsaid, since)) if *unsaid == error.message => since.elapsed() >= self.patience.lasting,
+            _ => {
+                memory.unsaid = Some((Arc::clone(&error.message), Instant::now()));
+                // What only a person can mend is another state.
+                !error.retry
+            }
         }
     }
 }

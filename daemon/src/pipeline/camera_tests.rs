@@ -68,26 +68,56 @@ struct Run {
     thread: std::thread::JoinHandle<()>,
 }
 
+impl Opening {
+    fn give(self) -> Result<Box<dyn Source>, SourceError> {
+        match self {
+            Self::Source(events) => Ok(Box::new(Scripted { pool: testing::pool(2), events: events.into() })),
+            Self::Error(error) => Err(error),
+        }
+    }
+}
+
+/// A device that is waited for without end, unless there are news.
+struct Device {
+    script: VecDeque<Opening>,
+    news: std::sync::mpsc::Receiver<()>,
+}
+
+impl Opener for Device {
+    fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
+        self.script.pop_front().unwrap().give()
+    }
+
+    fn is_device(&self) -> bool {
+        true
+    }
+
+    fn wait(&mut self, _: Duration, _: &Stop) -> Wake {
+        self.news.recv().map_or(Wake::Stopped, |()| Wake::Ready)
+    }
+}
+
 fn start(settlement: &Arc<Settlement>, script: Vec<Opening>) -> Run {
-    start_as(settlement, &Arc::default(), script)
+    start_with(settlement, &Arc::default(), scripted(script))
 }
 
 fn start_from(sequence: &Arc<AtomicU64>, script: Vec<Opening>) -> Run {
-    start_as(&Arc::new(Settlement::new(1).unwrap()), sequence, script)
+    start_with(&Arc::new(Settlement::new(1).unwrap()), sequence, scripted(script))
 }
 
-fn start_as(settlement: &Arc<Settlement>, sequence: &Arc<AtomicU64>, script: Vec<Opening>) -> Run {
+fn scripted(script: Vec<Opening>) -> Open {
+    let mut script = VecDeque::from(script);
+    Box::new(move || script.pop_front().unwrap().give())
+}
+
+fn start_with(settlement: &Arc<Settlement>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
     let (stop, settlement) = (Stop::new().unwrap(), Arc::clone(settlement));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let inbox = Arc::new(Inbox::new());
     let slot = inbox.add(testing::camera(&metrics), Delivery::Lossless);
-    let mut script = VecDeque::from(script);
     let camera = Camera {
         metrics: Arc::clone(&metrics),
-        open: Box::new(move || match script.pop_front().unwrap() {
-            Opening::Source(events) => Ok(Box::new(Scripted { pool: testing::pool(2), events: events.into() })),
-            Opening::Error(error) => Err(error),
-        }),
+        open,
         inbox: Arc::clone(&inbox),
         slot,
         sequence: Arc::clone(sequence),
@@ -232,4 +262,83 @@ fn stop_ends_a_camera_wherever_it_stands() {
     blocked.stop.raise();
     blocked.inbox.stop();
     blocked.thread.join().unwrap();
+}
+
+#[test]
+fn news_of_a_device_open_it_at_once_and_it_is_never_given_up() {
+    let (tell, news) = std::sync::mpsc::channel();
+    let settlement = Arc::new(Settlement::new(1).unwrap());
+    let script = VecDeque::from([
+        Opening::Error(SourceError::transient("it is not there")),
+        Opening::Error(SourceError::permanent("it is no camera")),
+        Opening::Source(vec![Event::Frame(0), Event::Dies]),
+        Opening::Source(vec![Event::Frame(0), Event::Ends]),
+    ]);
+    let run = start_with(&settlement, &Arc::default(), Box::new(Device { script, news }));
+    (0..3).for_each(|_| tell.send(()).unwrap());
+    assert_eq!(run.sequences(), [0, 1]);
+    run.thread.join().unwrap();
+    let snapshot = run.metrics.snapshot();
+    assert_eq!((snapshot.errors, snapshot.restarts), (3, 1));
+}
+
+#[test]
+fn a_wait_is_a_sign_of_life_and_a_call_that_does_not_come_back_is_not() {
+    let (gone, back) = std::sync::mpsc::channel::<()>();
+    let mut first = true;
+    let open = Box::new(move || -> Result<Box<dyn Source>, SourceError> {
+        if std::mem::take(&mut first) {
+            // A driver that hangs until `gone` is dropped.
+            let _ = back.recv();
+        }
+        Opening::Source(vec![Event::Silence]).give()
+    });
+    let run = start_with(&Arc::new(Settlement::new(1).unwrap()), &Arc::default(), open);
+    let soon = |holds: &dyn Fn() -> bool| {
+        (0..1000).any(|_| holds() || (std::thread::sleep(Duration::from_millis(5)), false).1)
+    };
+    let hung = run.metrics.beat.pulse();
+    std::thread::sleep(Duration::from_millis(50));
+    let still = run.metrics.beat.pulse();
+    assert!(!hung.waits && !still.waits);
+    drop(gone);
+    assert!(soon(&|| run.metrics.beat.pulse().waits), "it waits for a frame");
+    assert!(run.metrics.beat.pulse().steps > still.steps);
+    run.stop.raise();
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn another_reason_is_told_when_it_lasts() {
+    let run = |patience: Patience| {
+        let (stop, inbox) = (Stop::new().unwrap(), Arc::new(Inbox::new()));
+        Camera {
+            metrics: Arc::new(CameraMetrics::new("door".into())),
+            open: Box::new(|| Err(SourceError::transient("never called"))),
+            inbox,
+            slot: 0,
+            sequence: Arc::default(),
+            settlement: Arc::new(Settlement::new(1).unwrap()),
+            patience,
+            clock: Arc::new(SystemClock),
+            stop,
+        }
+    };
+    let (gone, refused) = (SourceError::transient("it went away"), SourceError::transient("it may not be opened"));
+    let memory = || Memory {
+        backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
+        settled: false,
+        opened: true,
+        away: None,
+        returns: None,
+        said: Some((Arc::clone(&gone.message), Instant::now())),
+        unsaid: None,
+    };
+    let camera = run(Patience { lasting: Duration::from_millis(20), ..Patience::default() });
+    let mut memory = memory();
+    assert!(!camera.is_news(&gone, &mut memory), "said already");
+    assert!(!camera.is_news(&refused, &mut memory), "perhaps on its way back");
+    std::thread::sleep(Duration::from_millis(25));
+    assert!(camera.is_news(&refused, &mut memory), "it lasts");
+    assert!(camera.is_news(&SourceError::permanent("it is no camera"), &mut memory), "only a person can mend that");
 }

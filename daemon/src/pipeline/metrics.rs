@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use lane::{Activity, GpuSnapshot, LaneMetrics};
 
+use super::beat::Beat;
 use super::histogram::{Histogram, HistogramSnapshot};
 use crate::capture::source::LossCause;
 use crate::publish::message::{Message, Timings};
@@ -136,6 +137,8 @@ impl Phase {
 pub struct CameraMetrics {
     /// Its name.
     pub name: Arc<str>,
+    /// Its thread's sign of life.
+    pub beat: Arc<Beat>,
     phase: AtomicU8,
     captured: AtomicU64,
     copied_bytes: AtomicU64,
@@ -163,6 +166,7 @@ impl CameraMetrics {
     pub fn new(name: Arc<str>) -> Self {
         Self {
             name,
+            beat: Arc::default(),
             phase: AtomicU8::new(Phase::Opening as u8),
             captured: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),

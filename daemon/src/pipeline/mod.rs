@@ -1,6 +1,7 @@
 //! From frames to messages: mailbox, lane, supervisor.
 
 pub mod backoff;
+pub mod beat;
 pub mod camera;
 pub mod histogram;
 pub mod inbox;
@@ -13,3 +14,4 @@ pub mod status;
 pub mod stop;
 pub mod summary;
 pub mod supervisor;
+pub mod watchdog;

@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use super::beat::{Beat, Waiting};
+
 /// A flag that also wakes `poll`: an eventfd that stays readable once it is raised. Clones share it.
 ///
 /// A [`Stop::child`] is raised with its parent, and alone: it ends one camera or lane where the parent ends them all.
 #[derive(Debug, Clone)]
 pub struct Stop {
     shared: Arc<Shared>,
+    /// Of the thread that this clone is for.
+    beat: Option<Arc<Beat>>,
 }
 
 #[derive(Debug)]
@@ -54,7 +58,8 @@ impl Stop {
         }
         // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
         let wake = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { shared: Arc::new(Shared { raised: AtomicBool::new(false), wake, children: Mutex::default() }) })
+        let shared = Shared { raised: AtomicBool::new(false), wake, children: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared), beat: None })
     }
 
     /// Another flag, which is raised with this one at the latest.
@@ -71,6 +76,16 @@ impl Stop {
         Ok(child)
     }
 
+    /// The same flag for a thread whose waits `beat` shall tell of.
+    pub fn with_beat(&self, beat: Arc<Beat>) -> Self {
+        Self { shared: Arc::clone(&self.shared), beat: Some(beat) }
+    }
+
+    /// Tells that this thread waits for another one, as long as the guard lives.
+    pub fn waiting(&self) -> Option<Waiting<'_>> {
+        self.beat.as_ref().map(|beat| beat.wait())
+    }
+
     /// Asks every thread to end. Idempotent.
     pub fn raise(&self) {
         self.shared.raise();
@@ -78,6 +93,10 @@ impl Stop {
 
     /// Whether it was raised.
     pub fn is_raised(&self) -> bool {
+        // Who asks goes on.
+        if let Some(beat) = &self.beat {
+            beat.step();
+        }
         self.shared.raised.load(Ordering::SeqCst)
     }
 
@@ -112,6 +131,7 @@ impl Stop {
                 tv_nsec: left.subsec_nanos() as libc::c_long,
             });
             let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            let _waiting = self.waiting();
             // SAFETY: `fds` is an array of two pollfd that lives through the call; `spec_ptr` is null or points at `spec`,
             // which does too; a null mask leaves signals alone.
             let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, spec_ptr, std::ptr::null()) };

@@ -11,7 +11,6 @@ use crate::cli::CliError;
 use crate::cli::network::Network;
 use crate::config::types::{CameraConfig, Config, ModelConfig, Pace, SourceConfig};
 use crate::exit::Exit;
-use crate::pipeline::camera::Open;
 use crate::pipeline::inbox::Delivery;
 use crate::pipeline::lane::LaneNetwork;
 use crate::pipeline::supervisor::{CameraPlan, LanePlan};
@@ -88,10 +87,7 @@ impl Plan {
                 Some(annotator)
             }
         };
-        let open = {
-            let (source, name, buffers) = (camera.source.clone(), Arc::clone(&name), buffers.clone());
-            Box::new(move || capture::open(&source, &name, &buffers)) as Open
-        };
+        let open = capture::opener(&camera.source, &name, buffers);
         Ok(CameraPlan { name, open: Some(open), delivery: delivery(&camera.source), annotator })
     }
 }
