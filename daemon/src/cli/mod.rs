@@ -9,6 +9,7 @@ mod completions;
 mod detect;
 mod inspect;
 mod machine;
+mod man;
 mod models;
 mod network;
 mod probe;
@@ -87,6 +88,7 @@ enum Command {
     Bench(bench::Args),
     Verify(verify::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// What ends a command early: a sentence for the user and the exit status.
@@ -164,6 +166,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Verify(args)) => verify::run(args),
         Some(Command::Completions(args)) => completions::run(args),
+        Some(Command::Man(args)) => man::run(args),
     }
 }
 

@@ -4,11 +4,12 @@
 //! - `declare`, `schema`, `kinds`, [`units`]: how a declaration becomes a reader and a writer.
 //! - `references`: what must go together across the file's tables.
 //! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once.
-//! - [`annotated`]: the file with every key, printed from the declarations.
+//! - [`annotated`]: the file with every key, printed from the declarations; [`page`]: the manual page, likewise.
 
 pub mod annotated;
 mod declare;
 mod kinds;
+pub mod page;
 mod references;
 pub mod report;
 mod schema;

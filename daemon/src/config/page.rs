@@ -1,0 +1,140 @@
+//! The manual page visiond.toml(5), printed from the declarations in [`types`](super::types).
+
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
+
+use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
+use super::types::Config;
+
+/// What the pages come from, as their footers show it.
+pub const SOURCE: &str = concat!("visiond ", env!("CARGO_PKG_VERSION"));
+/// The heading of every page.
+pub const MANUAL: &str = "visiond";
+
+const DESCRIPTION: &[&str] = &[
+    "The configuration of visiond(1) is one file in TOML. The daemon of the package reads /etc/visiond/visiond.toml, the \
+     instance visiond@NAME reads /etc/visiond/NAME.toml.",
+    "Durations and sizes have units: \"250 ms\", \"1m30s\", \"64 MiB\". Relative paths are relative to the file's folder. \
+     Unknown keys are refused: `visiond check FILE` tells every mistake in a file at once, `visiond check --effective FILE` \
+     what holds.",
+];
+
+/// The page.
+pub fn text() -> String {
+    let mut roff = Roff::new();
+    roff.control("TH", ["visiond.toml", "5", "", SOURCE, MANUAL]);
+    roff.control("SH", ["NAME"]);
+    roff.text([roman("visiond.toml - configuration of the vision daemon")]);
+    roff.control("SH", ["DESCRIPTION"]);
+    for paragraph in DESCRIPTION {
+        roff.control("PP", []);
+        roff.text(prose(paragraph));
+    }
+    for key in Config::keys() {
+        table(&mut roff, &key, "");
+    }
+    roff.control("SH", ["FILES"]);
+    roff.control("TP", []);
+    roff.text([roman("/etc/visiond/visiond.toml")]);
+    roff.text([roman("the daemon's configuration")]);
+    roff.control("TP", []);
+    roff.text([roman("/usr/share/doc/visiond/examples")]);
+    roff.text([roman("small configurations to begin with, and one with every key")]);
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman("visiond(1), visiond-check(1), visiond-probe(1)")]);
+    roff.render()
+}
+
+/// A table of the file: a section of the page when it is a top one, else a subsection.
+fn table(roff: &mut Roff, key: &Key, parent: &str) {
+    let path = if parent.is_empty() { key.name.to_owned() } else { format!("{parent}.{}", key.name) };
+    let heading = |roff: &mut Roff, text: &str, doc: &str| {
+        roff.control(if parent.is_empty() { "SH" } else { "SS" }, [text]);
+        roff.text(prose(doc));
+    };
+    match &key.shape {
+        Shape::Table(keys) => {
+            heading(roff, &format!("[{path}]"), &key.doc);
+            rows(roff, keys, &path);
+        }
+        Shape::Tables(keys) => {
+            heading(roff, &format!("[[{path}]]"), &key.doc);
+            rows(roff, keys, &path);
+        }
+        Shape::UnionTable(variants) => {
+            heading(roff, &format!("[{path}]"), &key.doc);
+            types(roff, variants, &path);
+        }
+        Shape::Union(variants) => types(roff, variants, parent),
+        Shape::Value(_) => {}
+    }
+}
+
+/// The values of a table, then its tables.
+fn rows(roff: &mut Roff, keys: &[Key], path: &str) {
+    for key in keys {
+        match &key.shape {
+            Shape::Value(kind) => {
+                let mut head = vec![bold(key.name)];
+                match &key.presence {
+                    Presence::Default(value) => head.extend([roman(" = "), italic(value)]),
+                    Presence::Required(_) => head.push(roman(" (required)")),
+                    Presence::Optional(_) => head.push(roman(" (optional)")),
+                    Presence::Parts => {}
+                }
+                entry(roff, head, &format!("{} Must be {kind}.", key.doc));
+            }
+            Shape::Union(_) => entry(roff, vec![bold("type"), roman(" (required)")], TYPE_DOC),
+            _ => {}
+        }
+    }
+    for key in keys {
+        table(roff, key, path);
+    }
+}
+
+fn types(roff: &mut Roff, variants: &[Variant], path: &str) {
+    for variant in variants {
+        roff.control("SS", [format!("{path} with type = \"{}\"", variant.name).as_str()]);
+        roff.text(prose(&variant.doc));
+        rows(roff, &variant.keys, path);
+    }
+}
+
+fn entry(roff: &mut Roff, head: Vec<Inline>, text: &str) {
+    roff.control("TP", []);
+    roff.text(head);
+    roff.text(prose(text));
+}
+
+/// Text whose `code` is bold.
+fn prose(text: &str) -> Vec<Inline> {
+    let part = |(index, part): (usize, &str)| if index % 2 == 1 { bold(part) } else { roman(part) };
+    text.split('`').enumerate().filter(|(_, part)| !part.is_empty()).map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_table_and_key() {
+        fn has(page: &str, keys: &[Key]) {
+            for key in keys {
+                match &key.shape {
+                    Shape::Value(_) => {
+                        let name = key.name.replace('-', "\\-");
+                        assert!(page.contains(&format!(".TP\n\\fB{name}\\fR")), "no key {name}");
+                    }
+                    Shape::Table(keys) | Shape::Tables(keys) => {
+                        assert!(page.contains(&format!("{}]", key.name)), "no table {}", key.name);
+                        has(page, keys);
+                    }
+                    Shape::UnionTable(variants) | Shape::Union(variants) => {
+                        variants.iter().for_each(|variant| has(page, &variant.keys));
+                    }
+                }
+            }
+        }
+        has(&text(), &Config::keys());
+    }
+}
