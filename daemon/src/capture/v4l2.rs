@@ -12,6 +12,7 @@ mod errors;
 pub mod fourcc;
 pub mod identity;
 pub mod negotiate;
+pub mod offers;
 pub mod open;
 pub mod opener;
 mod reserved;

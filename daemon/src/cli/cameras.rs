@@ -1,35 +1,60 @@
 //! The cameras behind V4L2 on this machine, as `probe` shows them.
 
+mod snippet;
+mod text;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use v4l::Device;
-use v4l::capability::Flags;
-use v4l::format::FourCC;
-use v4l::frameinterval::FrameIntervalEnum;
-use v4l::framesize::FrameSizeEnum;
-use v4l::video::Capture;
 
-use crate::capture::v4l2::fourcc;
+use crate::capture::v4l2::controls::{self, Control};
+use crate::capture::v4l2::device::{Api, Node, NodeError};
+use crate::capture::v4l2::identity::{self, Identity, NotFound};
+use crate::capture::v4l2::offers::{self, OfferedFormat, OfferedSize, Rates};
+use crate::capture::v4l2::{fourcc, negotiate, open};
+use crate::config::types::{CameraName, V4l2Config};
 
 /// A device that hands out pictures, or one that cannot be asked.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Camera {
     /// The node: /dev/video0.
     pub device: PathBuf,
-    /// A link that stays the same when devices come up in another order.
-    pub stable_name: Option<PathBuf>,
+    /// What the configuration's `device` may be, besides the node.
+    pub names: Names,
+    /// The best of the names: it stays the same when devices come up in another order.
+    pub stable_name: Option<String>,
     /// What the driver calls it.
     pub name: String,
     /// The driver.
     pub driver: String,
     /// Where it is plugged in.
     pub bus: String,
+    /// V4L2's API by which it hands out pictures: single-planar or multi-planar.
+    pub api: Option<&'static str>,
     /// What it offers.
     pub formats: Vec<CameraFormat>,
-    /// Why it cannot be asked.
+    /// What can be set.
+    pub controls: Vec<Control>,
+    /// What visiond would choose with the configuration that is proposed for it.
+    pub chosen: Option<Chosen>,
+    /// The configuration.
+    pub toml: Option<String>,
+    /// Why it cannot be asked or used.
     pub error: Option<String>,
+}
+
+/// What a camera is called.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Names {
+    /// Links by maker, product and serial number.
+    pub by_id: Vec<PathBuf>,
+    /// Links by the place where it is plugged in.
+    pub by_path: Vec<PathBuf>,
+    /// `046d:0825`, with the serial number where it has one.
+    pub usb: Option<String>,
+    /// What the driver calls it.
+    pub card: Option<String>,
 }
 
 /// A pixel format with its sizes.
@@ -52,8 +77,39 @@ pub struct Size {
     pub width: u32,
     /// Height in pixels; the largest of a range.
     pub height: u32,
+    /// Of a range of sizes: the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<SizeRange>,
     /// Frames per second, highest first; both ends of a range.
     pub fps: Vec<f64>,
+    /// Whether every rate between is possible, too.
+    pub fps_is_range: bool,
+}
+
+/// A range of sizes, below the largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SizeRange {
+    /// The smallest width.
+    pub min_width: u32,
+    /// The smallest height.
+    pub min_height: u32,
+    /// From one width to the next.
+    pub step_width: u32,
+    /// From one height to the next.
+    pub step_height: u32,
+}
+
+/// What visiond would ask of the camera.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Chosen {
+    /// Pixel format, as the configuration has it.
+    pub format: &'static str,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Frames per second, where the driver tells.
+    pub fps: Option<f64>,
 }
 
 /// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out.
@@ -64,143 +120,135 @@ pub fn all() -> Vec<Camera> {
         nodes.extend(number.map(|number| (number, entry.path())));
     }
     nodes.sort();
-    nodes.into_iter().filter_map(|(_, node)| ask(&node)).collect()
+    let cameras = nodes.into_iter().map(|(_, node)| {
+        let identity = identity::find(&CameraName::Node(node.clone()), None).ok().and_then(|found| found.identity);
+        Camera::ask(&node, identity.as_ref())
+    });
+    cameras.filter(|camera| camera.api.is_some() || camera.error.is_some()).collect()
 }
 
-/// What the device says; `None` where it says that it is no camera.
-fn ask(node: &Path) -> Option<Camera> {
-    let mut camera = Camera {
-        device: node.to_owned(),
-        stable_name: stable_name(node),
-        name: String::new(),
-        driver: String::new(),
-        bus: String::new(),
-        formats: Vec::new(),
-        error: None,
-    };
-    let asked = Device::with_path(node).and_then(|device| device.query_caps().map(|caps| (device, caps)));
-    let (device, caps) = match asked {
-        Ok(asked) => asked,
-        Err(error) => {
-            camera.error = Some(match error.kind() {
-                std::io::ErrorKind::PermissionDenied => {
-                    "may not be opened by this user: add the user to the group `video`".to_owned()
-                }
-                _ => format!("cannot be opened: {error}"),
-            });
-            return Some(camera);
-        }
-    };
-    if !caps.capabilities.intersects(Flags::VIDEO_CAPTURE | Flags::VIDEO_CAPTURE_MPLANE) {
-        return None;
+/// The camera of that name.
+pub fn one(name: &CameraName) -> Result<Camera, NotFound> {
+    let found = identity::find(name, None)?;
+    let mut camera = Camera::ask(&found.node, found.identity.as_ref());
+    if camera.error.is_none() && camera.api.is_none() {
+        camera.error = open::node(&found.node).err().map(|error| error.message.to_string());
     }
-    (camera.name, camera.driver, camera.bus) = (caps.card, caps.driver, caps.bus);
-    match device.enum_formats() {
-        Ok(formats) => {
-            for format in formats {
-                camera.formats.push(CameraFormat {
-                    fourcc: format.fourcc.to_string(),
-                    format: fourcc::format_of(format.fourcc.repr).map(fourcc::word),
-                    description: format.description,
-                    sizes: sizes(&device, format.fourcc),
-                });
-            }
-        }
-        Err(error) => camera.error = Some(format!("does not tell its formats: {error}")),
-    }
-    // A webcam has a second node for metadata, without formats.
-    (camera.error.is_some() || !camera.formats.is_empty()).then_some(camera)
+    Ok(camera)
 }
-
-fn sizes(device: &Device, fourcc: FourCC) -> Vec<Size> {
-    let mut sizes: Vec<Size> = Vec::new();
-    for size in device.enum_framesizes(fourcc).unwrap_or_default() {
-        let (width, height) = match size.size {
-            FrameSizeEnum::Discrete(size) => (size.width, size.height),
-            FrameSizeEnum::Stepwise(steps) => (steps.max_width, steps.max_height),
-        };
-        let mut fps = Vec::new();
-        for interval in device.enum_frameintervals(fourcc, width, height).unwrap_or_default() {
-            match interval.interval {
-                FrameIntervalEnum::Discrete(interval) => fps.extend(rate(interval.numerator, interval.denominator)),
-                FrameIntervalEnum::Stepwise(steps) => {
-                    fps.extend(rate(steps.min.numerator, steps.min.denominator));
-                    fps.extend(rate(steps.max.numerator, steps.max.denominator));
-                }
-            }
-        }
-        fps.sort_by(|a: &f64, b| b.total_cmp(a));
-        fps.dedup();
-        sizes.push(Size { width, height, fps });
-    }
-    sizes.sort_by_key(|size| std::cmp::Reverse((u64::from(size.width) * u64::from(size.height), size.width)));
-    sizes.dedup();
-    sizes
-}
-
-/// Frames per second of an interval, to a hundredth; none of a zero interval.
-fn rate(numerator: u32, denominator: u32) -> Option<f64> {
-    (numerator > 0).then(|| (f64::from(denominator) / f64::from(numerator) * 100.0).round() / 100.0)
-}
-
-/// The link in /dev/v4l/by-id, else in by-path, that leads to `node`.
-fn stable_name(node: &Path) -> Option<PathBuf> {
-    let node = node.canonicalize().ok()?;
-    ["/dev/v4l/by-id", "/dev/v4l/by-path"].into_iter().find_map(|folder| {
-        let links = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-        let mut leading: Vec<_> = links.filter(|link| link.canonicalize().is_ok_and(|to| to == node)).collect();
-        leading.sort();
-        leading.into_iter().next()
-    })
-}
-
-/// Pixels a second above which a size is too much to begin with: 1080p at 30.
-const MODEST_PIXELS: u64 = 1920 * 1080;
 
 impl Camera {
-    /// The `[[camera]]` to paste into a configuration. It leaves the format to visiond.
-    pub fn snippet(&self) -> String {
-        let device = self.stable_name.as_ref().unwrap_or(&self.device);
-        let device = crate::config::quote(&device.to_string_lossy());
-        let mut out = format!("[[camera]]\nname = \"camera\"\n\n[camera.source]\ntype = \"v4l2\"\ndevice = {device}\n");
-        let readable = self.formats.iter().filter(|format| format.format.is_some());
-        let modest = |size: &&Size| u64::from(size.width) * u64::from(size.height) <= MODEST_PIXELS;
-        let sizes = readable.flat_map(|format| format.sizes.iter()).filter(modest);
-        if let Some(size) = sizes.max_by_key(|size| u64::from(size.width) * u64::from(size.height)) {
-            out += &format!("width = {}\nheight = {}\n", size.width, size.height);
+    /// What the device says; without `api` and `error` where it says that it is no camera.
+    fn ask(node: &Path, identity: Option<&Identity>) -> Self {
+        let names = Names::of(node, identity);
+        let mut camera = Self { device: node.to_owned(), stable_name: names.stable(), names, ..Self::default() };
+        let opened = match Node::open(node) {
+            Ok(opened) => opened,
+            Err(error) => {
+                camera.error = Some(unasked(&error));
+                return camera;
+            }
+        };
+        let capabilities = opened.capabilities();
+        let Some(api) = capabilities.api() else { return camera };
+        (camera.name, camera.driver, camera.bus) =
+            (capabilities.card.clone(), capabilities.driver.clone(), capabilities.bus.clone());
+        match offers::formats(&opened) {
+            // A webcam has a second node for metadata, without formats.
+            Ok(formats) if formats.is_empty() => return camera,
+            Ok(formats) => camera.formats = formats.into_iter().map(CameraFormat::from).collect(),
+            Err(error) => camera.error = Some(format!("does not tell its formats: {error}")),
         }
-        out
+        camera.api = Some(match api {
+            Api::Single => "single-planar",
+            Api::Multi => "multi-planar",
+        });
+        camera.controls = controls::list(&opened).unwrap_or_default();
+        camera.toml = Some(camera.snippet());
+        match camera.choose(&opened) {
+            Ok(chosen) => camera.chosen = Some(chosen),
+            Err(error) => camera.error = camera.error.or(Some(error)),
+        }
+        camera
+    }
+
+    /// What `run` would ask of the camera, asked of the code that it asks.
+    fn choose(&self, node: &Node) -> Result<Chosen, String> {
+        let proposed = self.proposed();
+        let config = V4l2Config {
+            device: CameraName::Node(self.device.clone()),
+            width: proposed.map(|mode| mode.width),
+            height: proposed.map(|mode| mode.height),
+            fps: proposed.and_then(|mode| mode.fps),
+            ..V4l2Config::default()
+        };
+        let choice = negotiate::choose(node, &config).map_err(|error| error.message.to_string())?;
+        let fps = config.fps.or_else(|| node.interval().and_then(|interval| interval.rate()));
+        Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
+impl Names {
+    fn of(node: &Path, identity: Option<&Identity>) -> Self {
+        let usb = identity.and_then(|identity| identity.usb.as_ref()).map(|usb| {
+            CameraName::Usb { vendor: usb.vendor, product: usb.product, serial: usb.serial.clone() }.to_string()
+        });
+        Self {
+            by_id: links("/dev/v4l/by-id", node),
+            by_path: links("/dev/v4l/by-path", node),
+            usb,
+            card: identity.map(|identity| identity.card.clone()),
+        }
+    }
 
-    use super::*;
+    /// A link by who it is before one by where it is.
+    fn stable(&self) -> Option<String> {
+        self.by_id.first().or(self.by_path.first()).map(|link| link.display().to_string())
+    }
+}
 
-    #[test]
-    fn the_snippet_is_a_configuration() {
-        let size = |width, height| Size { width, height, fps: vec![30.0] };
-        let camera = Camera {
-            device: "/dev/video0".into(),
-            stable_name: Some("/dev/v4l/by-id/usb-\"x\"".into()),
-            name: "Webcam".into(),
-            driver: "uvcvideo".into(),
-            bus: "usb-1".into(),
-            formats: vec![CameraFormat {
-                fourcc: "MJPG".into(),
-                format: Some("mjpeg"),
-                description: "Motion-JPEG".into(),
-                sizes: vec![size(3840, 2160), size(1280, 720), size(640, 480)],
-            }],
-            error: None,
+/// The links in `folder` that lead to `node`.
+fn links(folder: &str, node: &Path) -> Vec<PathBuf> {
+    let Ok(node) = node.canonicalize() else { return Vec::new() };
+    let links = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut leading: Vec<_> = links.filter(|link| link.canonicalize().is_ok_and(|to| to == node)).collect();
+    leading.sort();
+    leading
+}
+
+fn unasked(error: &NodeError) -> String {
+    match error {
+        NodeError::Unopened(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            "may not be opened by this user: add the user to the group `video`".to_owned()
+        }
+        NodeError::Unopened(error) => format!("cannot be opened: {error}"),
+        NodeError::Unknown(error) => format!("is no V4L2 device (QUERYCAP: {error})"),
+    }
+}
+
+impl From<OfferedFormat> for CameraFormat {
+    fn from(offered: OfferedFormat) -> Self {
+        Self {
+            fourcc: fourcc::text(offered.fourcc),
+            format: fourcc::format_of(offered.fourcc).map(fourcc::word),
+            description: offered.description,
+            sizes: offered.sizes.into_iter().map(Size::from).collect(),
+        }
+    }
+}
+
+impl From<OfferedSize> for Size {
+    fn from(offered: OfferedSize) -> Self {
+        let range = offered.range.map(|((min_width, min_height), (step_width, step_height))| SizeRange {
+            min_width,
+            min_height,
+            step_width,
+            step_height,
+        });
+        let (fps, fps_is_range) = match offered.rates {
+            Rates::List(rates) => (rates, false),
+            Rates::Range { lowest, highest } => (vec![highest, lowest], true),
         };
-        let text = format!("[[model]]\nname = \"n\"\npath = \"n.onnx\"\n\n{}", camera.snippet());
-        let config = crate::config::types::Config::parse(&text, Path::new("visiond.toml")).unwrap();
-        let crate::config::types::SourceConfig::V4l2(source) = &config.cameras[0].source else { panic!("{text}") };
-        assert_eq!((source.width, source.height), (Some(1280), Some(720)));
-        assert_eq!(rate(1001, 30_000), Some(29.97));
-        assert_eq!(rate(0, 1), None);
+        Self { width: offered.largest.0, height: offered.largest.1, range, fps, fps_is_range }
     }
 }

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::network::Network;
-use crate::capture::v4l2::identity;
+use crate::capture::v4l2::device::Node;
+use crate::capture::v4l2::{controls, identity};
 use crate::config::is_url;
 use crate::config::report::Report;
-use crate::config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig};
+use crate::config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
 
 /// Reports what is not there. `root` is the file that `config` was read from.
 pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Report) {
@@ -69,11 +70,10 @@ fn check_model(model: &ModelConfig, config: &Config, place: &Place<'_, '_>, repo
 fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Report) {
     let at = |key| place.span(&["source", key]);
     match &camera.source {
-        SourceConfig::V4l2(v4l2) => {
-            if let Err(error) = identity::find(&v4l2.device, None) {
-                report.warning(at("device"), error.to_string());
-            }
-        }
+        SourceConfig::V4l2(v4l2) => match identity::find(&v4l2.device, None) {
+            Ok(found) => check_controls(v4l2, &found.node, place, report),
+            Err(error) => report.warning(at("device"), error.to_string()),
+        },
         SourceConfig::Video(video) => {
             if !is_url(&video.url) && !Path::new(&video.url).exists() {
                 report.warning(at("url"), format!("{} is not there", video.url));
@@ -94,6 +94,14 @@ fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Repor
         // The folder is made when missing, in the nearest one that is there.
         let existing = annotate.directory.ancestors().find(|folder| folder.exists() || folder.as_os_str().is_empty());
         check_folder(existing.unwrap_or(Path::new("/")), place.span(&["annotate", "directory"]), report);
+    }
+}
+
+/// Controls that the camera has not, or not so, where it can be asked. The daemon streams without them.
+fn check_controls(v4l2: &V4l2Config, node: &Path, place: &Place<'_, '_>, report: &mut Report) {
+    let Ok(node) = Node::open(node) else { return };
+    for (name, why) in controls::wrong(&node, &v4l2.controls) {
+        report.warning(place.span(&["source", "controls", &name]), why);
     }
 }
 

@@ -13,6 +13,7 @@ use visiond_kernels::buffer::MemoryKind;
 
 use super::cameras::{self, Camera};
 use super::{CliError, machine, print, print_json};
+use crate::config::types::CameraName;
 use crate::exit::Exit;
 use crate::logging::escape;
 use gpu::Gpus;
@@ -21,6 +22,10 @@ use gpu::Gpus;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
+    /// Show one camera alone, with every size and rate; it is named as by a configuration's `device`
+    #[arg(short, long, value_name = "CAMERA")]
+    camera: Option<CameraName>,
+
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -29,7 +34,8 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   visiond probe
-  visiond probe --json | jq '.cameras[].device'";
+  visiond probe --json | jq '.cameras[].device'
+  visiond probe --camera /dev/video0           every size and rate of a camera";
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -98,6 +104,9 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 
 /// Prints what is there.
 pub fn run(args: Args) -> Result<Exit, CliError> {
+    if let Some(name) = &args.camera {
+        return run_camera(name, args.json);
+    }
     let cameras = cameras::all();
     let engines = engines();
     // `auto` takes the first that is there; rten always is.
@@ -115,7 +124,7 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
             prebuilt: prebuilt.map(|_| TENSORRT),
             memory: prebuilt.unwrap_or(MemoryKind::Host.name()),
             model: super::default_model().ok(),
-            camera: cameras.iter().find(|camera| camera.error.is_none()).map(Camera::snippet),
+            camera: cameras.iter().find(|camera| camera.error.is_none()).and_then(|camera| camera.toml.clone()),
         },
         engines,
         gpu,
@@ -127,6 +136,27 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         print(&text(&facts))?
     }
     Ok(Exit::Success)
+}
+
+/// Prints what one camera has.
+fn run_camera(name: &CameraName, json: bool) -> Result<Exit, CliError> {
+    let camera = cameras::one(name).map_err(|error| CliError::new(Exit::Input, error))?;
+    if json {
+        print_json(&camera)?;
+    } else {
+        let lines = camera.lines(true);
+        let mut out: String = lines.iter().map(|(head, text)| labelled(head, text)).collect();
+        if let Some(toml) = &camera.toml {
+            let _ = write!(out, "\nTo paste into a configuration:\n\n{toml}");
+        }
+        print(&out)?;
+    }
+    Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
+}
+
+/// A line of the text.
+fn labelled(head: &str, text: &str) -> String {
+    format!("{head:12} {}\n", escape(text))
 }
 
 /// `--version`: the program, and what would run networks.
@@ -207,10 +237,7 @@ fn program(name: &'static str) -> Program {
 
 fn text(facts: &Facts) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, value: &str| {
-        // Writing into a String cannot fail.
-        let _ = writeln!(out, "{name:12} {}", escape(value));
-    };
+    let mut line = |name: &str, value: &str| out += &labelled(name, value);
     let Machine { arch, board, system, kernel, cores, memory_bytes } = &facts.machine;
     line("visiond", facts.version);
     if let Some(board) = board {
@@ -236,8 +263,8 @@ fn text(facts: &Facts) -> String {
         });
         line(program.name, &found.unwrap_or_else(missing));
     }
-    for camera in &facts.cameras {
-        describe_camera(camera, &mut line);
+    for (head, text) in facts.cameras.iter().flat_map(|camera| camera.lines(false)) {
+        line(head, &text);
     }
     if facts.cameras.is_empty() {
         line("cameras", "none behind V4L2; video files, streams, programs and folders of pictures serve as well");
@@ -254,28 +281,6 @@ fn text(facts: &Facts) -> String {
         let _ = write!(out, "\nThe first camera, to paste into a configuration:\n\n{snippet}");
     }
     out
-}
-
-fn describe_camera(camera: &Camera, line: &mut impl FnMut(&str, &str)) {
-    let device = camera.device.display();
-    if let Some(error) = &camera.error {
-        line("camera", &format!("{device} {error}"));
-        return;
-    }
-    line("camera", &format!("{device}: {} ({}, {})", camera.name, camera.driver, camera.bus));
-    if let Some(name) = &camera.stable_name {
-        line("", &format!("always as {}", name.display()));
-    }
-    for format in &camera.formats {
-        let size = |size: &cameras::Size| {
-            let fps = size.fps.first().map_or(String::new(), |fps| format!(" at {fps}"));
-            format!("{}x{}{fps}", size.width, size.height)
-        };
-        let sizes: Vec<_> = format.sizes.iter().take(6).map(size).collect();
-        let more = if format.sizes.len() > 6 { ", ..." } else { "" };
-        let name = format.format.unwrap_or("not readable");
-        line("", &format!("{name} ({}): {}{more}", format.fourcc, sizes.join(", ")));
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,127 @@
+//! A camera in lines of text.
+
+use super::{Camera, CameraFormat, Size};
+use crate::capture::v4l2::controls::Control;
+
+/// Sizes of a format in one line.
+const SIZES_IN_A_LINE: usize = 6;
+
+impl Camera {
+    /// Its lines, each with what stands in front of it. `whole`: every size with every rate.
+    pub fn lines(&self, whole: bool) -> Vec<(&'static str, String)> {
+        let device = self.device.display();
+        let mut lines = match (&self.error, self.api) {
+            (Some(error), None) => vec![("camera", format!("{device} {error}"))],
+            (error, api) => {
+                let api = api.unwrap_or_default();
+                let head = format!("{device}: {} (driver {}, {}, {api})", self.name, self.driver, self.bus);
+                let wrong = error.iter().map(|error| ("", format!("cannot be used: {error}")));
+                std::iter::once(("camera", head)).chain(wrong).collect()
+            }
+        };
+        lines.extend(self.names().map(|name| ("", name)));
+        for format in &self.formats {
+            lines.extend(format.lines(whole).into_iter().map(|line| ("", line)));
+        }
+        if let Some(chosen) = &self.chosen {
+            let fps = chosen.fps.map_or(String::new(), |fps| format!(" at {} fps", tidy(fps)));
+            lines.push(("", format!("would run {}x{} {}{fps}", chosen.width, chosen.height, chosen.format)));
+        }
+        lines.extend(self.controls.iter().map(|control| ("control", line(control))));
+        lines
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        let stable = self.stable_name.as_ref().map(|name| format!("always as {name}"));
+        let links = self.names.by_id.iter().chain(&self.names.by_path).map(|link| link.display().to_string());
+        let others: Vec<_> = links
+            .filter(|link| Some(link) != self.stable_name.as_ref())
+            .chain(self.names.usb.clone())
+            .chain(self.names.card.as_ref().map(|card| format!("{card:?}")))
+            .collect();
+        let others = (!others.is_empty()).then(|| format!("also as {}", others.join(", ")));
+        stable.into_iter().chain(others)
+    }
+}
+
+impl CameraFormat {
+    fn lines(&self, whole: bool) -> Vec<String> {
+        let name = self.format.unwrap_or("not readable");
+        let head = format!("{name} ({}, {})", self.fourcc, self.description);
+        if whole {
+            return std::iter::once(head)
+                .chain(self.sizes.iter().map(|size| format!("  {}", size.text(true))))
+                .collect();
+        }
+        let sizes: Vec<_> = self.sizes.iter().take(SIZES_IN_A_LINE).map(|size| size.text(false)).collect();
+        let more = if self.sizes.len() > SIZES_IN_A_LINE { ", ..." } else { "" };
+        vec![format!("{name} ({}): {}{more}", self.fourcc, sizes.join(", "))]
+    }
+}
+
+impl Size {
+    /// With the highest rate or with all.
+    fn text(&self, all_rates: bool) -> String {
+        let Self { width, height, range, fps, fps_is_range } = self;
+        let sizes = match range {
+            Some(range) => {
+                let steps = match (range.step_width, range.step_height) {
+                    (0 | 1, 0 | 1) => String::new(),
+                    (width, height) => format!(" in steps of {width}x{height}"),
+                };
+                format!("{}x{} to {width}x{height}{steps}", range.min_width, range.min_height)
+            }
+            None => format!("{width}x{height}"),
+        };
+        let rates = match fps.as_slice() {
+            [] => String::new(),
+            [highest, lowest] if *fps_is_range => format!(" at {} to {}", tidy(*lowest), tidy(*highest)),
+            [highest, ..] if !all_rates => format!(" at {}", tidy(*highest)),
+            all => format!(" at {}", all.iter().map(|fps| tidy(*fps)).collect::<Vec<_>>().join(", ")),
+        };
+        sizes + &rates
+    }
+}
+
+/// A rate without needless decimals.
+fn tidy(fps: f64) -> String {
+    ((fps * 100.0).round() / 100.0).to_string()
+}
+
+fn line(control: &Control) -> String {
+    let mut parts = vec![control.takes()];
+    parts.extend(control.show_default().map(|default| format!("default {default}")));
+    parts.extend(control.value.as_ref().map(|value| format!("is {}", control.show(value))));
+    let notes = [
+        (control.read_only, "can only be read"),
+        (control.write_only, "can only be written"),
+        (control.inactive, "has no effect now: a mode has it"),
+    ];
+    parts.extend(notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note.to_owned()));
+    format!("{}: {}", control.name, parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Names, SizeRange};
+    use super::*;
+
+    #[test]
+    fn sizes_and_rates_are_lists_or_ranges() {
+        let list = Size { width: 640, height: 480, range: None, fps: vec![30.0, 29.97, 5.0], fps_is_range: false };
+        assert_eq!(list.text(false), "640x480 at 30");
+        assert_eq!(list.text(true), "640x480 at 30, 29.97, 5");
+        let range = SizeRange { min_width: 16, min_height: 16, step_width: 2, step_height: 2 };
+        let range = Size { range: Some(range), fps: vec![60.0, 1.0], fps_is_range: true, ..list };
+        assert_eq!(range.text(false), "16x16 to 640x480 in steps of 2x2 at 1 to 60");
+    }
+
+    #[test]
+    fn a_camera_that_may_not_be_opened_is_told_with_its_names() {
+        let names = Names { usb: Some("046d:0825".to_owned()), ..Names::default() };
+        let error = Some("may not be opened".to_owned());
+        let camera = Camera { device: "/dev/video2".into(), names, error, ..Camera::default() };
+        let lines: Vec<_> = camera.lines(false).into_iter().map(|(head, text)| format!("{head} {text}")).collect();
+        assert_eq!(lines, ["camera /dev/video2 may not be opened", " also as 046d:0825"]);
+    }
+}
