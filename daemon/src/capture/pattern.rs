@@ -1,4 +1,4 @@
-//! A moving test picture: colour bars, a box on its way, and the frame's number in black and white cells.
+//! A moving test picture: a box on its way over colour bars, and the frame's number in black and white cells.
 //!
 //! The picture depends on the sequence number alone. In a buffer that holds an earlier one, only what differs is drawn, so
 //! that this source costs as little as a camera whose driver fills the buffers: what is measured with it is the rest.

@@ -1,6 +1,7 @@
 //! Draws the test pattern: a picture by its number.
 //!
-//! Every row of the bars is a slice of one prepared row. Positions are even, so that a 2x2 group has one colour and every
+//! The bars stand still: to move them would touch every row of the frame, whose lines the CPU has to fetch first. Every row of
+//! them is a slice of one prepared row. Positions are even, so that a 2x2 group has one colour and every
 //! format draws the same picture.
 
 use std::ops::Range;
@@ -26,15 +27,13 @@ pub struct Painter {
     pairs: usize,
     /// By plane.
     bars: Vec<Bars>,
-    /// Where one bar ends and the next begins while nothing is shifted, in groups.
-    borders: Vec<usize>,
 }
 
 /// The bars in one plane.
 struct Bars {
     /// Bytes of a group in a row.
     pair_bytes: usize,
-    /// By parity of the row: twice the bars' row, so that any shift is one slice.
+    /// By parity of the row.
     rows: [Vec<u8>; 2],
 }
 
@@ -52,16 +51,14 @@ impl Painter {
     pub fn new(format: PixelFormat, width: u32, height: u32) -> Result<Self, FrameError> {
         let layout = FrameLayout::packed(format, width, height, ColorDescription::default())?;
         let pairs = width.div_ceil(2) as usize;
-        let bar = |pair: usize| pair % pairs * BARS.len() / pairs;
         let row = |plane, parity| -> Vec<u8> {
-            (0..2 * pairs).flat_map(|pair| Pair::of(format, plane, parity, BARS[bar(pair)])).collect()
+            (0..pairs).flat_map(|pair| Pair::of(format, plane, parity, BARS[pair * BARS.len() / pairs])).collect()
         };
         let bars = (0..format.plane_count()).map(|plane| Bars {
             pair_bytes: Pair::of(format, plane, 0, BLACK).len,
             rows: [row(plane, 0), row(plane, 1)],
         });
-        let borders = (0..pairs).filter(|&pair| bar(pair) != bar(pair + pairs - 1)).collect();
-        Ok(Self { layout, pairs, bars: bars.collect(), borders })
+        Ok(Self { layout, pairs, bars: bars.collect() })
     }
 
     /// The frames' shape.
@@ -71,29 +68,14 @@ impl Painter {
 
     /// Draws all of picture `sequence`.
     pub fn draw(&self, sequence: u64, out: &mut [u8]) {
-        self.draw_bars(self.shift(sequence), 0..self.pairs, 0..self.groups(), out);
+        self.draw_bars(Cells { x: 0, y: 0, width: self.pairs, height: self.groups() }, out);
         self.draw_things(sequence, out);
     }
 
-    /// Draws picture `sequence` over picture `before`, which `out` holds: what differs alone.
+    /// Draws picture `sequence` over picture `before`, which `out` holds: the box moved, and the number counted.
     pub fn redraw(&self, before: u64, sequence: u64, out: &mut [u8]) {
-        let shift = self.shift(sequence);
-        let moved = (shift + self.pairs - self.shift(before)) % self.pairs;
-        // Far apart, most of it differs; and strips must not be wider than bars.
-        if moved > self.pairs / 16 {
-            return self.draw(sequence, out);
-        }
-        if moved > 0 {
-            self.move_borders(shift, moved, out);
-        }
-        let was = self.moving_box(before);
-        self.draw_bars(shift, was.x..was.x + was.width, was.y..was.y + was.height, out);
+        self.draw_bars(self.moving_box(before), out);
         self.draw_things(sequence, out);
-    }
-
-    /// How far the bars have moved to the left, in groups.
-    fn shift(&self, sequence: u64) -> usize {
-        (sequence % self.pairs as u64) as usize
     }
 
     /// Rows of groups.
@@ -121,32 +103,13 @@ impl Painter {
         }
     }
 
-    /// The bars, moved left by `shift` groups, in a rectangle of groups.
-    fn draw_bars(&self, shift: usize, columns: Range<usize>, rows: Range<usize>, out: &mut [u8]) {
-        for (plane, row, parity) in self.rows(rows) {
-            self.copy_bars(plane, parity, shift, columns.clone(), &mut out[row]);
+    /// The bars, as far as they lie in a rectangle of groups.
+    fn draw_bars(&self, cells: Cells, out: &mut [u8]) {
+        for (plane, row, parity) in self.rows(cells.y..cells.y + cells.height) {
+            let bars = &self.bars[plane];
+            let [start, end] = [cells.x, cells.x + cells.width].map(|x| (x * bars.pair_bytes).min(row.len()));
+            out[row.start + start..row.start + end].copy_from_slice(&bars.rows[parity][start..end]);
         }
-    }
-
-    /// The bars moved left by `moved` groups and stand at `shift` now: each border passed a strip of that width.
-    fn move_borders(&self, shift: usize, moved: usize, out: &mut [u8]) {
-        for (plane, row, parity) in self.rows(0..self.groups()) {
-            let row = &mut out[row];
-            for border in &self.borders {
-                let x = (border + self.pairs - shift) % self.pairs;
-                self.copy_bars(plane, parity, shift, x..x + moved, row);
-                // What the right edge cuts off goes on at the left.
-                self.copy_bars(plane, parity, shift, 0..(x + moved).saturating_sub(self.pairs), row);
-            }
-        }
-    }
-
-    /// A piece of one row of the bars.
-    fn copy_bars(&self, plane: usize, parity: usize, shift: usize, columns: Range<usize>, row: &mut [u8]) {
-        let bars = &self.bars[plane];
-        let [start, end] = [columns.start, columns.end.min(self.pairs)].map(|x| (x * bars.pair_bytes).min(row.len()));
-        let from = shift * bars.pair_bytes;
-        row[start..end].copy_from_slice(&bars.rows[parity][from + start..from + end]);
     }
 
     /// Fills a rectangle, as far as it lies in the frame.
@@ -268,7 +231,7 @@ mod tests {
 
     #[test]
     fn drawn_over_any_other_picture_it_is_the_picture_drawn_anew() {
-        // Neighbours, far ones, back, and across the turn of the bars.
+        // Neighbours, far ones, back, and where the box turns.
         let numbers =
             [0, 1, 2, 5, 4, 63, 64, 319, 320, 321, 330, 7, 8, 1_000_000, 1_000_003, 31, 33, 959, 960, 962, 958];
         for format in PixelFormat::all() {
