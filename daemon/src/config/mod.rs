@@ -4,9 +4,11 @@
 //! - `declare`, `schema`, `kinds`, [`units`]: how a declaration becomes a reader and a writer.
 //! - `references`: what must go together across the file's tables.
 //! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once.
+//! - [`changes`]: what differs between two.
 //! - [`annotated`]: the file with every key, printed from the declarations; [`page`]: the manual page, likewise.
 
 pub mod annotated;
+pub mod changes;
 mod declare;
 mod kinds;
 pub mod page;
@@ -26,7 +28,7 @@ pub use kinds::{is_url, parse_word, quote};
 pub use report::ConfigErrors;
 use report::{Finding, Report};
 use schema::{Reader, Section, TableReader, TableWriter};
-use types::{Config, SinkConfig};
+use types::{CameraConfig, Config, ModelConfig, SinkConfig};
 pub use units::parse_duration;
 
 /// Bytes of a configuration at most; what is larger is some other file.
@@ -49,6 +51,25 @@ impl Config {
             Some(config) if findings.is_empty() => Ok(config),
             _ => Err(ConfigErrors { path: path.to_owned(), findings }),
         }
+    }
+
+    /// The model that looks at a camera's frames. The file was checked: a camera that names none means the only one.
+    pub fn model_of(&self, camera: &CameraConfig) -> Option<&ModelConfig> {
+        match &camera.model {
+            Some(name) => self.models.iter().find(|model| model.name == *name),
+            None => self.models.first(),
+        }
+    }
+
+    /// The cameras that run and whose frames `model` looks at.
+    pub fn cameras_of(&self, model: &ModelConfig) -> impl Iterator<Item = &CameraConfig> {
+        let ours = |camera: &&CameraConfig| self.model_of(camera).is_some_and(|its| its.name == model.name);
+        self.cameras.iter().filter(|camera| camera.enabled).filter(ours)
+    }
+
+    /// The models that have a camera that runs.
+    pub fn used_models(&self) -> impl Iterator<Item = &ModelConfig> + Clone {
+        self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
     }
 
     /// The configuration with every default written out, as a file.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::outage::{Outage, explain};
 use super::queue::{Counters, Popped, Queue};
 use super::{Ended, Sink};
-use crate::config::types::FileSinkConfig;
+use crate::config::types::{FileSinkConfig, SinkConfig, SinkKind};
 
 /// How often the path is looked up, to find that somebody has moved, deleted or cut the file.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl FileSink {
             rotate_bytes: config.rotate_bytes,
             rotate_keep: config.rotate_keep,
             log: None,
-            outage: Outage::new(format!("sink {name}: {}", config.path.display())),
+            outage: Outage::new(what(name, &config.path)),
             rotate_at: config.rotate_bytes,
         };
         match sink.open_log() {
@@ -71,6 +71,14 @@ impl FileSink {
             Err(error) => return Err(format!("{} cannot be written: {}", config.path.display(), explain(&error))),
         }
         Ok(sink)
+    }
+
+    /// Another name, another rotation; the file is the same.
+    fn configure(&mut self, config: SinkConfig) {
+        let SinkKind::File(FileSinkConfig { rotate_bytes, rotate_keep, .. }) = config.kind else { return };
+        (self.rotate_bytes, self.rotate_keep, self.rotate_at) = (rotate_bytes, rotate_keep, rotate_bytes);
+        self.outage.rename(what(&config.name, &self.path));
+        self.name = config.name;
     }
 
     /// Writes one line, whole or not at all.
@@ -152,6 +160,10 @@ impl Sink for FileSink {
         loop {
             let message = match queue.pop(None) {
                 Popped::Message(message) => message,
+                Popped::Configured(config) => {
+                    self.configure(*config);
+                    continue;
+                }
                 Popped::TimedOut => continue,
                 Popped::Closed => return Ended::Closed,
             };
@@ -248,6 +260,10 @@ impl OpenLog {
             self.append(b"\n")
         }
     }
+}
+
+fn what(name: &str, path: &Path) -> String {
+    format!("sink {name}: {}", path.display())
 }
 
 fn id(found: &fs::Metadata) -> FileId {

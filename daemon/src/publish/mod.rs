@@ -2,6 +2,9 @@
 //!
 //! A sink is a file here, a thread, and a bounded queue of its own, so that none slows the lane or another. What leaves is
 //! described in `docs/message.md`.
+//!
+//! Sinks change while they run, see [`Publisher::change`]. One that writes to the same place as before is the same: it keeps
+//! its queue, its open file or its readers, and learns what is set otherwise from its queue.
 
 mod file;
 pub mod message;
@@ -11,11 +14,12 @@ mod queue;
 mod stdout;
 mod unix;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::config::changes::same_place;
 use crate::config::types::{SinkConfig, SinkKind};
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
@@ -41,29 +45,40 @@ pub enum PublishError {
 /// All sinks, running.
 #[derive(Debug)]
 pub struct Publisher {
-    outlets: Vec<Outlet>,
     shared: Arc<Shared>,
 }
 
-/// What the sinks' threads tell the rest.
+/// What the sinks' threads and the rest share.
 #[derive(Debug)]
 struct Shared {
-    /// Sinks that have not ended for good.
-    open: AtomicUsize,
+    /// Exchanged as a whole, so that who publishes holds no lock meanwhile.
+    routes: Mutex<Arc<Vec<Route>>>,
     failure: OnceLock<PublishError>,
     stop: Stop,
+}
+
+/// The way to a sink, and what goes there.
+#[derive(Debug)]
+struct Route {
+    config: SinkConfig,
+    outlet: Arc<Outlet>,
 }
 
 /// One sink with its queue and thread.
 #[derive(Debug)]
 struct Outlet {
-    name: String,
-    kind: &'static str,
-    cameras: Vec<String>,
-    only_detections: bool,
     queue: Arc<Queue>,
+    /// Its reader is, for good.
+    gone: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
+
+/// Sinks to be, opened where they are new.
+pub struct SinkPlan(Vec<(SinkConfig, Option<Box<dyn Sink>>)>);
+
+/// Sinks that are to be no more.
+#[must_use = "what waits there is to be written out"]
+pub struct Retired(Vec<Route>);
 
 /// How a sink's thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,30 +137,76 @@ impl Publisher {
     /// reader, `stop` is raised and [`Publisher::failure`] says so.
     pub fn start(sinks: &[SinkConfig], stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
-        let opened = sinks.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let open = AtomicUsize::new(sinks.len());
-        let shared = Arc::new(Shared { open, failure: OnceLock::new(), stop: stop.clone() });
-        let mut publisher = Self { outlets: Vec::new(), shared };
-        for (config, sink) in sinks.iter().zip(opened) {
-            // On failure the publisher is dropped, which ends the threads started so far.
-            let outlet = publisher.spawn(config, sink)?;
-            publisher.outlets.push(outlet);
-        }
+        let shared = Shared { routes: Mutex::default(), failure: OnceLock::new(), stop: stop.clone() };
+        let publisher = Self { shared: Arc::new(shared) };
+        let Retired(none) = publisher.change(publisher.prepare(sinks)?)?;
+        debug_assert!(none.is_empty());
         Ok(publisher)
+    }
+
+    /// Opens those of `sinks` that write to a place where none does yet; nothing that runs is touched.
+    pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<SinkPlan, PublishError> {
+        let before = self.shared.routes();
+        let runs = |sink: &SinkConfig| before.iter().any(|route| same_place(&route.config.kind, &sink.kind));
+        let prepared = sinks.iter().map(|sink| {
+            let opened = if runs(sink) { None } else { Some(open(sink)?) };
+            Ok((sink.clone(), opened))
+        });
+        prepared.collect::<Result<_, _>>().map(SinkPlan)
+    }
+
+    /// Makes of the sinks that run what was prepared; returns those that are to be closed. Fails, with all as it was, when
+    /// the system gives no thread.
+    pub fn change(&self, plan: SinkPlan) -> Result<Retired, PublishError> {
+        let before = self.shared.routes();
+        let mut started = Retired(Vec::new());
+        let mut routes = Vec::with_capacity(plan.0.len());
+        for (config, sink) in plan.0 {
+            let running = before.iter().find(|route| same_place(&route.config.kind, &config.kind));
+            let outlet = match (sink, running) {
+                (None, Some(running)) => Arc::clone(&running.outlet),
+                (None, None) => continue,
+                (Some(sink), _) => match self.spawn(&config, sink) {
+                    Ok(outlet) => {
+                        let outlet = Arc::new(outlet);
+                        started.0.push(Route { config: config.clone(), outlet: Arc::clone(&outlet) });
+                        outlet
+                    }
+                    Err(error) => {
+                        started.close(Instant::now());
+                        return Err(error);
+                    }
+                },
+            };
+            routes.push(Route { config, outlet });
+        }
+        for route in &routes {
+            let same = |before: &&Route| Arc::ptr_eq(&before.outlet, &route.outlet);
+            if before.iter().find(same).is_some_and(|before| before.config != route.config) {
+                route.outlet.queue.configure(&route.config);
+            }
+        }
+        let stays = |route: &&Route| routes.iter().any(|after| Arc::ptr_eq(&after.outlet, &route.outlet));
+        let gone = before.iter().filter(|route| !stays(route));
+        let gone =
+            gone.map(|route| Route { config: route.config.clone(), outlet: Arc::clone(&route.outlet) }).collect();
+        *self.shared.lock() = Arc::new(routes);
+        self.shared.end_without_readers();
+        Ok(Retired(gone))
     }
 
     /// Hands a message to every sink that wants it. Never waits, except for a sink with `when_full = "block"`.
     pub fn publish(&self, message: &Arc<Message>) {
         let mut published = None;
-        for outlet in self.outlets.iter().filter(|outlet| outlet.wants(message)) {
+        for route in self.shared.routes().iter().filter(|route| route.wants(message)) {
             let published = published.get_or_insert_with(|| Arc::new(Published::new(Arc::clone(message))));
-            outlet.queue.push(published);
+            route.outlet.queue.push(published);
         }
     }
 
     /// What became of each sink's messages so far.
     pub fn counts(&self) -> Vec<SinkCounts> {
-        self.outlets.iter().map(Outlet::counts).collect()
+        self.shared.routes().iter().map(Route::counts).collect()
     }
 
     /// Why `stop` was raised by the sinks, if it was; the daemon then ends with [`crate::exit::Exit::Output`].
@@ -157,46 +218,35 @@ impl Publisher {
     ///
     /// Messages published afterwards count as unsent. A second call only tells the counts.
     pub fn close(&self, deadline: Instant) -> Vec<SinkCounts> {
-        for outlet in &self.outlets {
-            outlet.queue.close(deadline);
-        }
-        for outlet in &self.outlets {
-            outlet.join(deadline);
-        }
-        self.counts()
+        close(&self.shared.routes(), deadline)
     }
 
     fn spawn(&self, config: &SinkConfig, sink: Box<dyn Sink>) -> Result<Outlet, PublishError> {
         let queue = Arc::new(Queue::new(config.queue, config.when_full, &self.shared.stop));
-        let kind = match config.kind {
-            SinkKind::Stdout => "stdout",
-            SinkKind::File(_) => "file",
-            SinkKind::Unix(_) => "unix",
-        };
+        let gone = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (queue, shared, name) = (Arc::clone(&queue), Arc::clone(&self.shared), config.name.clone());
+            let (queue, gone, shared) = (Arc::clone(&queue), Arc::clone(&gone), Arc::clone(&self.shared));
+            let name = config.name.clone();
             // The kernel cuts thread names at 15 bytes.
-            std::thread::Builder::new().name(format!("sink-{kind}")).spawn(move || {
+            std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
                 match sink.run(&queue) {
                     Ended::Closed => queue.die(|counters| &counters.unsent),
                     Ended::ReaderGone => {
                         queue.die(|counters| &counters.failed);
-                        shared.reader_gone(&name);
+                        gone.store(true, Ordering::SeqCst);
+                        if !shared.end_without_readers() {
+                            log::warn!(
+                                "sink {name}: the reader of standard output is gone; its messages are lost from here on"
+                            );
+                        }
                     }
                 }
             })
         };
         let reason = |error: std::io::Error| format!("cannot start its thread: {error}");
         let thread = thread.map_err(|error| PublishError::Open { sink: config.name.clone(), reason: reason(error) })?;
-        Ok(Outlet {
-            name: config.name.clone(),
-            kind,
-            cameras: config.cameras.clone(),
-            only_detections: config.only_detections,
-            queue,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Outlet { queue, gone, thread: Mutex::new(Some(thread)) })
     }
 }
 
@@ -207,30 +257,64 @@ impl Drop for Publisher {
 }
 
 impl Shared {
-    fn reader_gone(&self, sink: &str) {
-        if self.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            // Set once: the counter comes to zero once.
+    fn lock(&self) -> MutexGuard<'_, Arc<Vec<Route>>> {
+        // It is only ever exchanged, so a poisoned lock guards a good one.
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn routes(&self) -> Arc<Vec<Route>> {
+        Arc::clone(&self.lock())
+    }
+
+    /// Ends the daemon where it has sinks and each has lost its reader for good; tells whether.
+    fn end_without_readers(&self) -> bool {
+        let routes = self.routes();
+        let end = !routes.is_empty() && routes.iter().all(|route| route.outlet.gone.load(Ordering::SeqCst));
+        if end {
+            // The first reason is as good as a later one.
             let _ = self.failure.set(PublishError::ReaderGone);
             self.stop.raise();
-        } else {
-            log::warn!("sink {sink}: the reader of standard output is gone; its messages are lost from here on");
         }
+        end
     }
 }
 
-impl Outlet {
+impl Retired {
+    /// Writes out what waits there, ends their threads by `deadline`, and logs what was lost.
+    pub fn close(self, deadline: Instant) {
+        close(&self.0, deadline);
+    }
+}
+
+fn close(routes: &[Route], deadline: Instant) -> Vec<SinkCounts> {
+    routes.iter().for_each(|route| route.outlet.queue.close(deadline));
+    routes.iter().for_each(|route| route.join(deadline));
+    routes.iter().map(Route::counts).collect()
+}
+
+fn kind(config: &SinkConfig) -> &'static str {
+    match config.kind {
+        SinkKind::Stdout => "stdout",
+        SinkKind::File(_) => "file",
+        SinkKind::Unix(_) => "unix",
+    }
+}
+
+impl Route {
     fn wants(&self, message: &Message) -> bool {
-        (self.cameras.is_empty() || self.cameras.iter().any(|camera| **camera == *message.camera))
-            && !(self.only_detections && message.detections.is_empty())
+        let SinkConfig { cameras, only_detections, .. } = &self.config;
+        (cameras.is_empty() || cameras.iter().any(|camera| **camera == *message.camera))
+            && !(*only_detections && message.detections.is_empty())
     }
 
     fn counts(&self) -> SinkCounts {
-        let counters = &self.queue.counters;
+        let queue = &self.outlet.queue;
+        let counters = &queue.counters;
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         SinkCounts {
-            name: self.name.clone(),
-            kind: self.kind,
-            waiting: self.queue.waiting(),
+            name: self.config.name.clone(),
+            kind: kind(&self.config),
+            waiting: queue.waiting(),
             queued: read(&counters.queued),
             written: read(&counters.written),
             dropped_full: read(&counters.dropped_full),
@@ -244,23 +328,26 @@ impl Outlet {
 
     /// Waits for the thread until a moment after `deadline`; one that hangs in the system is left behind.
     fn join(&self, deadline: Instant) {
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(thread) = self.outlet.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let patience = deadline.max(Instant::now()) + Duration::from_millis(150);
         while !thread.is_finished() && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(2));
         }
         if !thread.is_finished() {
-            log::error!("sink {}: its output does not answer; left behind", self.name);
-            self.queue.die(|counters| &counters.unsent);
+            log::error!("sink {}: its output does not answer; left behind", self.config.name);
+            self.outlet.queue.die(|counters| &counters.unsent);
         } else if thread.join().is_err() {
-            log::error!("sink {}: its thread panicked, which is a fault of visiond: please report it", self.name);
-            self.queue.die(|counters| &counters.failed);
+            log::error!(
+                "sink {}: its thread panicked, which is a fault of visiond: please report it",
+                self.config.name
+            );
+            self.outlet.queue.die(|counters| &counters.failed);
         }
         let counts = self.counts();
         if counts.lost() > 0 {
             log::warn!(
                 "sink {}: {} messages lost of {}: {} by a full queue, {} by failed writes, {} unsent at the end",
-                self.name,
+                self.config.name,
                 counts.lost(),
                 counts.lost() + counts.written,
                 counts.dropped_full,
@@ -287,5 +374,7 @@ fn open(config: &SinkConfig) -> Result<Box<dyn Sink>, PublishError> {
     opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
 }
 
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 pub mod tests;

@@ -32,6 +32,11 @@ impl Outage {
         Self { what, current: None }
     }
 
+    /// The log calls the output `what` from now on.
+    pub fn rename(&mut self, what: String) {
+        self.what = what;
+    }
+
     /// Whether it works, or it is time to try again.
     pub fn may_try(&self) -> bool {
         self.current.as_ref().is_none_or(|current| Instant::now() >= current.next_try)

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::message::Message;
-use crate::config::types::WhenFull;
+use crate::config::types::{SinkConfig, WhenFull};
 use crate::pipeline::stop::Stop;
 
 /// A message on its way, with the line that all sinks share.
@@ -67,6 +67,8 @@ impl Counters {
 pub enum Popped {
     /// The next message.
     Message(Arc<Published>),
+    /// The sink is set otherwise from now on; its place is the same.
+    Configured(Box<SinkConfig>),
     /// Nothing came in time.
     TimedOut,
     /// The queue is closed and empty.
@@ -79,17 +81,19 @@ pub struct Queue {
     inner: Mutex<Inner>,
     arrived: Condvar,
     room: Condvar,
-    capacity: usize,
-    when_full: WhenFull,
     wake: OnceLock<Wake>,
     stop: Stop,
     /// What became of the messages.
     pub counters: Counters,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     waiting: VecDeque<Arc<Published>>,
+    capacity: usize,
+    when_full: WhenFull,
+    /// What the sink is to be from now on, as long as it does not know.
+    configured: Option<Box<SinkConfig>>,
     /// Set once: no more messages come, and what waits must be out by then.
     deadline: Option<Instant>,
     /// The sink has ended for good; whatever comes is lost.
@@ -99,12 +103,13 @@ struct Inner {
 impl Queue {
     /// An empty queue. A push that waits for room gives up once `stop` is raised.
     pub fn new(capacity: usize, when_full: WhenFull, stop: &Stop) -> Self {
+        let capacity = capacity.max(1);
+        let waiting = VecDeque::new();
+        let inner = Inner { waiting, capacity, when_full, configured: None, deadline: None, dead: false };
         Self {
-            inner: Mutex::default(),
+            inner: Mutex::new(inner),
             arrived: Condvar::new(),
             room: Condvar::new(),
-            capacity: capacity.max(1),
-            when_full,
             wake: OnceLock::new(),
             stop: stop.clone(),
             counters: Counters::default(),
@@ -114,8 +119,8 @@ impl Queue {
     /// Hands a message in. Returns at once, except where `when_full` is `Block`.
     pub fn push(&self, message: &Arc<Published>) {
         let mut inner = self.lock();
-        while inner.waiting.len() >= self.capacity && inner.deadline.is_none() && !inner.dead {
-            match self.when_full {
+        while inner.waiting.len() >= inner.capacity && inner.deadline.is_none() && !inner.dead {
+            match inner.when_full {
                 WhenFull::DropOldest => {
                     inner.waiting.pop_front();
                     Counters::add(&self.counters.dropped_full, 1);
@@ -145,11 +150,24 @@ impl Queue {
         self.notify();
     }
 
+    /// Sets the queue and its sink as `config` says.
+    pub fn configure(&self, config: &SinkConfig) {
+        let mut inner = self.lock();
+        (inner.capacity, inner.when_full) = (config.queue.max(1), config.when_full);
+        inner.configured = Some(Box::new(config.clone()));
+        drop(inner);
+        self.room.notify_all();
+        self.notify();
+    }
+
     /// The next message, waiting for it up to `timeout` (`None`: until there is one or the queue is closed).
     pub fn pop(&self, timeout: Option<Duration>) -> Popped {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let mut inner = self.lock();
         loop {
+            if let Some(config) = inner.configured.take() {
+                return Popped::Configured(config);
+            }
             if let Some(message) = inner.waiting.pop_front() {
                 drop(inner);
                 self.room.notify_one();

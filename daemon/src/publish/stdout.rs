@@ -48,7 +48,7 @@ impl Stdout {
     }
 
     fn new(name: &str, output: File) -> Self {
-        Self { output, outage: Outage::new(format!("sink {name}: standard output")), tail: Vec::new() }
+        Self { output, outage: Outage::new(what(name)), tail: Vec::new() }
     }
 
     /// Completes the line that is begun, then writes this one; counts each that is complete.
@@ -110,6 +110,10 @@ impl Sink for Stdout {
         loop {
             let message = match queue.pop(Some(LOOK_AGAIN)) {
                 Popped::Message(message) => message,
+                Popped::Configured(config) => {
+                    self.outage.rename(what(&config.name));
+                    continue;
+                }
                 Popped::TimedOut if self.reader_is_gone() => return Ended::ReaderGone,
                 Popped::TimedOut => continue,
                 Popped::Closed => {
@@ -150,6 +154,10 @@ impl Stdout {
         let mut ready = [entry(&self.output, 0)];
         poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
     }
+}
+
+fn what(name: &str) -> String {
+    format!("sink {name}: standard output")
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ fn line_bytes(sequence: u64, detections: usize) -> u64 {
     message(sequence, detections).to_line().len() as u64
 }
 
-fn sink(kind: SinkKind) -> SinkConfig {
+pub fn sink(kind: SinkKind) -> SinkConfig {
     SinkConfig {
         name: "test".into(),
         kind,
@@ -53,11 +53,11 @@ fn sink(kind: SinkKind) -> SinkConfig {
     }
 }
 
-fn file_kind(path: &Path, rotate_bytes: u64, rotate_keep: u32) -> SinkKind {
+pub fn file_kind(path: &Path, rotate_bytes: u64, rotate_keep: u32) -> SinkKind {
     SinkKind::File(FileSinkConfig { path: path.to_owned(), rotate_bytes, rotate_keep })
 }
 
-fn unix_kind(path: &Path) -> UnixSinkConfig {
+pub fn unix_kind(path: &Path) -> UnixSinkConfig {
     UnixSinkConfig { path: path.to_owned(), mode: 0o600, max_readers: 64, reader_buffer_bytes: 1 << 20 }
 }
 
@@ -65,7 +65,7 @@ fn start(config: SinkConfig) -> Publisher {
     Publisher::start(&[config], &Stop::new().unwrap()).unwrap()
 }
 
-fn soon() -> Instant {
+pub fn soon() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
@@ -77,7 +77,7 @@ fn publish_all(config: SinkConfig, sequences: std::ops::Range<u64>) -> SinkCount
 }
 
 /// The numbers of a file's messages; fails on half a line.
-fn sequences(path: &Path) -> Vec<u64> {
+pub fn sequences(path: &Path) -> Vec<u64> {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "half a line at the end of {}", path.display());
     text.lines()
@@ -85,7 +85,7 @@ fn sequences(path: &Path) -> Vec<u64> {
         .collect()
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         assert!(started.elapsed() < Duration::from_secs(10), "waited for {what} in vain");
@@ -431,14 +431,4 @@ fn too_many_readers_are_turned_away_and_counted() {
     publisher.publish(&message(0, 0));
     publisher.close(soon());
     assert_eq!(lines(reader).count(), 1);
-}
-
-#[test]
-fn the_last_reader_that_leaves_ends_the_daemon_and_the_first_does_not() {
-    let stop = Stop::new().unwrap();
-    let shared = super::Shared { open: AtomicUsize::new(2), failure: Default::default(), stop: stop.clone() };
-    shared.reader_gone("stdout");
-    assert!(!stop.is_raised() && shared.failure.get().is_none());
-    shared.reader_gone("stdout");
-    assert!(stop.is_raised() && matches!(shared.failure.get(), Some(PublishError::ReaderGone)));
 }

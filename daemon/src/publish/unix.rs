@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Published, Queue, Wake};
 use super::{Ended, Sink};
-use crate::config::types::UnixSinkConfig;
+use crate::config::types::{SinkConfig, SinkKind, UnixSinkConfig};
 
 /// At the end: how long a reader may take nothing before its rest is given up.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -30,7 +30,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 pub struct UnixSink {
     name: String,
     listener: UnixListener,
-    #[expect(dead_code, reason = "held for its drop")]
     socket: SocketFile,
     readers: Vec<Reader>,
     max_readers: usize,
@@ -89,6 +88,15 @@ impl UnixSink {
             accept_again: None,
             refusal_logged: false,
         })
+    }
+
+    /// Another name, other limits; the socket and its readers are the same.
+    fn configure(&mut self, config: SinkConfig) {
+        let SinkKind::Unix(UnixSinkConfig { mode, max_readers, reader_buffer_bytes, .. }) = config.kind else { return };
+        (self.name, self.max_readers, self.reader_buffer_bytes) = (config.name, max_readers, reader_buffer_bytes);
+        if let Err(error) = fs::set_permissions(&self.socket.path, fs::Permissions::from_mode(mode)) {
+            log::error!("sink {}: who may connect cannot be changed: {error}", self.name);
+        }
     }
 
     /// Sleeps until a message, a reader or the end needs attention, and serves the readers.
@@ -215,6 +223,7 @@ impl Sink for UnixSink {
                         self.serve(bell, Duration::ZERO, &queue.counters);
                     }
                 }
+                Popped::Configured(config) => self.configure(*config),
                 // Bounded, so that the end of a pause is seen without an event.
                 Popped::TimedOut => self.serve(bell, ACCEPT_PAUSE, &queue.counters),
                 Popped::Closed => break,

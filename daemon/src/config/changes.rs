@@ -1,0 +1,264 @@
+//! What differs between two configurations: what a reload has to do.
+//!
+//! Parts are compared by what they are, not by where they stand: a model and a camera by name, a sink by the place that it
+//! writes to. Only what runs counts: cameras that are enabled, and models that such a camera names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind};
+
+/// What becomes of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is there no more.
+    Removed,
+    /// It is set otherwise.
+    Changed,
+}
+
+/// The differences.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// `[log]`
+    pub log: bool,
+    /// `[status]`
+    pub status: bool,
+    models: BTreeMap<String, Change>,
+    cameras: BTreeMap<String, Change>,
+    pictures: BTreeMap<String, Change>,
+    sinks: BTreeMap<String, Change>,
+}
+
+impl Changes {
+    /// From `old` to `new`, as far as the files tell. What else has changed is added by who finds it.
+    pub fn between(old: &Config, new: &Config) -> Self {
+        let mut changes = Self { log: old.log != new.log, status: old.status != new.status, ..Self::default() };
+        let same_engine = old.engine == new.engine;
+        let name = |model: &&ModelConfig| model.name.clone();
+        changes.models = compare(old.used_models(), new.used_models(), name, |a, b| same_engine && a == b);
+
+        let same_buffers = old.buffers == new.buffers;
+        let running =
+            |config: &'_ Config, camera: &CameraConfig| config.model_of(camera).map(|model| model.name.clone());
+        let cameras = |config: &Config| -> Vec<(CameraConfig, Option<String>)> {
+            let enabled = config.cameras.iter().filter(|camera| camera.enabled);
+            enabled.map(|camera| (camera.clone(), running(config, camera))).collect()
+        };
+        let (before, after) = (cameras(old), cameras(new));
+        let same =
+            |a: &(CameraConfig, _), b: &(CameraConfig, _)| same_buffers && a.1 == b.1 && a.0.source == b.0.source;
+        let name = |camera: &&(CameraConfig, _)| camera.0.name.clone();
+        changes.cameras = compare(before.iter(), after.iter(), name, |a, b| same(a, b));
+        let drawn = |cameras: &[(CameraConfig, Option<String>)]| {
+            let drawn = cameras.iter().filter_map(|(camera, _)| Some((camera.name.clone(), camera.annotate.clone()?)));
+            drawn.collect::<Vec<_>>()
+        };
+        let (before, after) = (drawn(&before), drawn(&after));
+        changes.pictures = compare(before.iter(), after.iter(), |drawn| drawn.0.clone(), |a, b| a.1 == b.1);
+
+        for sink in &new.sinks {
+            match old.sinks.iter().find(|before| same_place(&before.kind, &sink.kind)) {
+                Some(before) if before == sink => {}
+                Some(_) => drop(changes.sinks.insert(sink.name.clone(), Change::Changed)),
+                None => drop(changes.sinks.insert(sink.name.clone(), Change::Added)),
+            }
+        }
+        let gone = |sink: &&SinkConfig| !new.sinks.iter().any(|after| same_place(&after.kind, &sink.kind));
+        for sink in old.sinks.iter().filter(gone) {
+            // One of the same name at another place is told as changed.
+            let change = if changes.sinks.contains_key(&sink.name) { Change::Changed } else { Change::Removed };
+            changes.sinks.insert(sink.name.clone(), change);
+        }
+        changes
+    }
+
+    /// What becomes of a model.
+    pub fn model(&self, name: &str) -> Option<Change> {
+        self.models.get(name).copied()
+    }
+
+    /// What becomes of a camera. Its pictures are no part of that.
+    pub fn camera(&self, name: &str) -> Option<Change> {
+        self.cameras.get(name).copied()
+    }
+
+    /// What becomes of a camera's pictures.
+    pub fn pictures(&self, camera: &str) -> Option<Change> {
+        self.pictures.get(camera).copied()
+    }
+
+    /// The network has to be loaded anew for another reason, such as its file.
+    pub fn load_anew(&mut self, model: &str) {
+        self.models.entry(model.to_owned()).or_insert(Change::Changed);
+    }
+
+    /// The camera has to be opened anew for another reason, such as other memory.
+    pub fn open_anew(&mut self, camera: &str) {
+        self.cameras.entry(camera.to_owned()).or_insert(Change::Changed);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// `model objects loaded anew, camera door added, [log] changed`
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (&self.models, "model", "loaded anew"),
+            (&self.cameras, "camera", "opened anew"),
+            (&self.pictures, "pictures of camera", "set anew"),
+            (&self.sinks, "sink", "set anew"),
+        ];
+        // A camera that comes or goes takes its pictures along.
+        let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
+        let parts = parts.into_iter().flat_map(|(parts, what, anew)| {
+            let told = parts.iter().filter(move |(name, _)| !(what.starts_with("pictures") && whole(name)));
+            told.map(move |(name, change)| match change {
+                Change::Added => format!("{what} {name} added"),
+                Change::Removed => format!("{what} {name} removed"),
+                Change::Changed => format!("{what} {name} {anew}"),
+            })
+        });
+        let tables = [(self.log, "[log]"), (self.status, "[status]")];
+        let tables = tables.into_iter().filter(|(changed, _)| *changed).map(|(_, table)| format!("{table} changed"));
+        let parts: Vec<_> = parts.chain(tables).collect();
+        f.write_str(if parts.is_empty() { "nothing has changed" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Whether two sinks write to one place: then the second takes over from the first without a gap.
+pub fn same_place(a: &SinkKind, b: &SinkKind) -> bool {
+    match (a, b) {
+        (SinkKind::Stdout, SinkKind::Stdout) => true,
+        (SinkKind::File(a), SinkKind::File(b)) => a.path == b.path,
+        (SinkKind::Unix(a), SinkKind::Unix(b)) => a.path == b.path,
+        _ => false,
+    }
+}
+
+fn compare<'a, T: 'a>(
+    old: impl Iterator<Item = &'a T>,
+    new: impl Iterator<Item = &'a T> + Clone,
+    name: impl Fn(&&T) -> String,
+    same: impl Fn(&T, &T) -> bool,
+) -> BTreeMap<String, Change> {
+    let mut changes: BTreeMap<_, _> = new.clone().map(|part| (name(&part), Change::Added)).collect();
+    for before in old {
+        let name_before = name(&before);
+        match new.clone().find(|part| name(part) == name_before) {
+            None => drop(changes.insert(name_before, Change::Removed)),
+            Some(after) if same(before, after) => drop(changes.remove(&name_before)),
+            Some(_) => drop(changes.insert(name_before, Change::Changed)),
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use super::*;
+
+    const BASE: &str = r#"
+        [[model]]
+        name = "objects"
+        path = "objects.onnx"
+        [[model]]
+        name = "faces"
+        path = "faces.onnx"
+        [[camera]]
+        name = "door"
+        model = "objects"
+        source = { type = "pattern" }
+        [[camera]]
+        name = "yard"
+        model = "objects"
+        source = { type = "pattern", fps = 5.0 }
+        annotate = { directory = "pictures", every = 30 }
+        [[sink]]
+        type = "file"
+        path = "out.jsonl"
+        [[sink]]
+        type = "unix"
+        path = "d.sock"
+    "#;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, Path::new("test.toml")).unwrap()
+    }
+
+    /// What a reload to `BASE` with one text in place of another says.
+    fn told(from: &str, to: &str) -> String {
+        assert!(BASE.contains(from), "{from}");
+        Changes::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()
+    }
+
+    #[test]
+    fn the_same_file_is_no_change_and_neither_is_another_order() {
+        let same = Changes::between(&config(BASE), &config(BASE));
+        assert!(same.is_empty());
+        assert_eq!(same.to_string(), "nothing has changed");
+        let (head, sinks) = BASE.split_at(BASE.find("[[sink]]").unwrap());
+        assert!(Changes::between(&config(BASE), &config(&format!("{sinks}{head}"))).is_empty());
+    }
+
+    #[test]
+    fn each_part_is_told_by_what_becomes_of_it() {
+        assert_eq!(told("objects.onnx", "better.onnx"), "model objects loaded anew");
+        assert_eq!(told("fps = 5.0", "fps = 6.0"), "camera yard opened anew");
+        assert_eq!(told("every = 30", "every = 40"), "pictures of camera yard set anew");
+        assert_eq!(told("annotate =", "# "), "pictures of camera yard removed");
+        assert_eq!(told("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
+        assert_eq!(told("out.jsonl", "other.jsonl"), "sink file set anew");
+        assert_eq!(told("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file set anew");
+        assert_eq!(
+            told("type = \"unix\"\n        path = \"d.sock\"", "type = \"stdout\""),
+            "sink stdout added, sink unix removed"
+        );
+        let top = |table: &str| told("\n", &format!("\n{table}\n"));
+        assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\ninterval = \"2s\""), "[log] changed, [status] changed");
+        assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded anew");
+        assert_eq!(top("[buffers]\ncount = 6"), "camera door opened anew, camera yard opened anew");
+    }
+
+    #[test]
+    fn a_model_runs_only_where_a_camera_names_it_that_is_enabled() {
+        assert_eq!(told("faces.onnx", "other.onnx"), "nothing has changed");
+        let faces = "name = \"yard\"\n        model = \"faces\"";
+        let moved = "model faces added, camera yard opened anew";
+        assert_eq!(told("name = \"yard\"\n        model = \"objects\"", faces), moved);
+        let off = BASE.replace("name = \"yard\"", "name = \"yard\"\nenabled = false");
+        let off = Changes::between(
+            &config(BASE),
+            &config(&off.replace("name = \"door\"", "name = \"door\"\nenabled = false")),
+        );
+        assert_eq!(off.model("objects"), Some(Change::Removed));
+        assert_eq!((off.camera("door"), off.pictures("yard")), (Some(Change::Removed), Some(Change::Removed)));
+    }
+
+    #[test]
+    fn a_model_that_goes_without_saying_is_the_only_one() {
+        let text =
+            "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
+        let named = text.replace("name = \"c\"", "name = \"c\"\nmodel = \"a\"");
+        assert!(Changes::between(&config(text), &config(&named)).is_empty());
+    }
+
+    #[test]
+    fn what_is_found_beside_the_files_is_told_too() {
+        let mut changes = Changes::between(&config(BASE), &config(BASE));
+        changes.load_anew("objects");
+        changes.open_anew("door");
+        assert_eq!(changes.to_string(), "model objects loaded anew, camera door opened anew");
+    }
+}
