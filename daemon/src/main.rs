@@ -5,6 +5,7 @@ mod cache;
 mod capture;
 mod cli;
 mod config;
+mod credentials;
 mod exit;
 mod logging;
 mod pipeline;

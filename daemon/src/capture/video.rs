@@ -25,6 +25,7 @@ use super::pace::Pacer;
 use super::pipe::{PipeFrames, ReadFrame};
 use super::source::{LossCause, Next, Source, SourceError};
 use crate::config::types::{Pace, VideoConfig, VideoPixels};
+use crate::credentials::Login;
 use crate::pipeline::stop::Stop;
 
 /// The rate of a file that does not tell its own.
@@ -65,8 +66,14 @@ impl VideoSource {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
+        let mut config = config.clone();
+        // Read each time: a file may hold a new password when the camera is opened again. What is shown of a URL has no login.
+        if let Some(name) = &config.login {
+            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
+            config.url = login.into_url(&config.url);
+        }
         let mut source = Self {
-            config: config.clone(),
+            config,
             buffers: buffers.clone(),
             label: format!("camera {name}: ffmpeg"),
             clock,
@@ -75,7 +82,7 @@ impl VideoSource {
             round_frames: 0,
             missing: 0,
         };
-        if !ffprobe::is_remote(&config.url) {
+        if !ffprobe::is_remote(&source.config.url) {
             let never =
                 Stop::new().map_err(|error| SourceError::transient(format!("cannot make an eventfd: {error}")))?;
             source.start(&never)?;

@@ -25,6 +25,7 @@ fn sample(folder: &TempDir) -> String {
 fn config(url: &str) -> VideoConfig {
     VideoConfig {
         url: url.to_owned(),
+        login: None,
         pace: Pace::Fastest,
         repeat: false,
         max_frames: None,

@@ -72,12 +72,29 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
         if let Some(source) = camera.inner("source").filter(|source| source.is("type", "command")) {
             raw_frames(&source, report);
         }
+        if let Some(source) = camera.inner("source").filter(|source| source.is("type", "video")) {
+            login(&source, report);
+        }
     }
     same_device(&cameras, base, report);
     for sink in &sinks {
         cameras_of_sink(sink, &cameras, &camera_names, report);
     }
     same_outputs(&sinks, base, report);
+}
+
+/// A login needs a URL without one.
+fn login(source: &Found<'_, '_>, report: &mut Report) {
+    let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
+    let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
+    match authority {
+        None => report.error(span, "`login` is for URLs, and `url` is a file: leave `login` out".to_owned(), None),
+        Some(authority) if authority.contains('@') => {
+            let message = "`url` has a user already: leave it out there, or leave `login` out";
+            report.error(span, message.to_owned(), None);
+        }
+        Some(_) => {}
+    }
 }
 
 /// The names that can be referred to.

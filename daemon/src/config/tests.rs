@@ -246,6 +246,18 @@ path = "b"
 }
 
 #[test]
+fn a_login_needs_a_url_without_one() {
+    let camera = |url: &str| {
+        format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"video\", url = \"{url}\", login = \"gate\" }}\n")
+    };
+    let said = |url: &str| sentences(&camera(url)).join("|");
+    assert!(said("v.mp4").contains("`login` is for URLs, and `url` is a file"), "{}", said("v.mp4"));
+    assert!(said("rtsp://me:p@x/y").contains("`url` has a user already"));
+    let config = Config::parse(&camera("rtsp://x/y?at=me@home"), Path::new("/etc/visiond/v.toml"));
+    assert!(config.unwrap().to_toml().contains("login = \"gate\""), "a credential's name is no path");
+}
+
+#[test]
 fn a_full_queue_may_hold_up_what_waits() {
     let text = format!(
         "{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"video\", url = \"x.mp4\", pace = \"fastest\" }}\n\

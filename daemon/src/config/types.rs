@@ -17,8 +17,8 @@ use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 use super::declare::{section, union};
 pub use super::kinds::{CameraName, ControlValue};
 use super::kinds::{
-    Words, by_name, camera, command_line, control, duration, flag, fraction, list, location, mode, name, path, program,
-    real, size, text, whole, word,
+    Words, by_name, camera, command_line, control, credential, duration, flag, fraction, list, location, mode, name,
+    path, program, real, size, text, whole, word,
 };
 use super::schema::{table, tables, union_table};
 
@@ -251,6 +251,9 @@ section! {
     pub struct VideoConfig {
         /// Path or URL: anything that ffmpeg reads.
         url: String as location() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        /// User and password for the URL, which need not stand here then: the name of a credential of systemd's
+        /// (`LoadCredential=` in the unit), or a file's path with a slash in it, for one line `user:password`.
+        login: Option<PathBuf> as credential() => optional(r#""gate""#),
         /// "realtime" follows the file's clock and drops frames that are late; "fastest" takes every frame and drops none.
         pace: Pace as word() => default(Pace::Realtime),
         /// Start again at the end.

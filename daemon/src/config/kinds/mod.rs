@@ -23,7 +23,7 @@ pub use control::{ControlValue, control};
 pub use lists::{by_name, list};
 pub use plain::{Word, Words, flag, fraction, parse_word, real, whole, word};
 pub use quantity::{duration, mode, size};
-pub use text::{command_line, is_url, location, name, path, program, resolve, text};
+pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
 
 /// A kind whose values stand behind `=`.
 pub trait Inline {

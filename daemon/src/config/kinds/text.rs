@@ -82,32 +82,37 @@ impl Inline for Name {
 /// A path.
 #[derive(Debug)]
 pub struct FilePath {
-    /// A word without a slash is looked for in PATH and stays as it is.
-    program: bool,
+    /// What a word without a slash is, which then stays as it is.
+    word: Option<&'static str>,
 }
 
 /// A path; relative to the file's folder.
 pub fn path() -> FilePath {
-    FilePath { program: false }
+    FilePath { word: None }
 }
 
 /// A program; with a slash a path, else looked for in PATH.
 pub fn program() -> FilePath {
-    FilePath { program: true }
+    FilePath { word: Some("a program's name or path") }
+}
+
+/// A secret; with a slash a file, else one of systemd's credentials.
+pub fn credential() -> FilePath {
+    FilePath { word: Some("a credential's name or a file's path") }
 }
 
 impl Inline for FilePath {
     type Value = PathBuf;
 
     fn describe(&self) -> String {
-        if self.program { "a program's name or path" } else { "a path" }.to_owned()
+        self.word.unwrap_or("a path").to_owned()
     }
 
     fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<PathBuf> {
         let Some(text) = filled(item) else {
             return self.refuse(item, at, reader, "");
         };
-        if self.program && !text.contains('/') {
+        if self.word.is_some() && !text.contains('/') {
             return Some(PathBuf::from(text));
         }
         refuse_home(text, item, at, reader)?;
