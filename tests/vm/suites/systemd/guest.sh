@@ -1,0 +1,243 @@
+. /opt/lib.sh
+
+# --- what the package's scripts do -----------------------------------------------------------------------------------
+state=/var/lib/visiond
+version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+echo "u reader - - /home/reader
+m reader visiond
+u stranger -" >/usr/lib/sysusers.d/readers.conf
+mkdir -p /home/reader
+touch /tmp/outside
+chmod 666 /dev/hwrng
+if [ "$version" -ge 253 ]; then
+  for unit in visiond.service visiond@.service; do
+    install -D -m 644 /opt/notify-reload.conf /usr/lib/systemd/system/$unit.d/notify-reload.conf
+  done
+fi
+check "the user is made" systemd-sysusers
+check "the folder for configurations is made" systemd-tmpfiles --create visiond.conf
+udevadm control --reload
+systemctl daemon-reload
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
+messages() { if [ -f $state/messages.jsonl ]; then grep -c "\"camera\":\"$1\"" $state/messages.jsonl || true; else echo 0; fi; }
+property() { systemctl show -p "$1" --value "${2:-visiond}"; }
+# Lines of the journal that a filter of jq picks, since the last `mark`.
+mark() { since=$(date +%s.%N); sleep 0.01; }
+# A machine that has just begun has little in its journal, so all of it is read.
+journal() { journalctl -o json --no-pager -u "${2:-visiond}" --since "@${since%.*}" | jq -c "select($1)"; }
+said() { journal "(.MESSAGE // \"\" | tostring | contains(\"$1\"))" "${2:-visiond}" | grep -q .; }
+# Another process than $1 is running and ready.
+anew() { [ "$(property MainPID)" != "$1" ] && [ "$(property MainPID)" != 0 ] && [ "$(property ActiveState)" = active ]; }
+override() { # UNIT LINE...
+  local folder=/etc/systemd/system/$1.d
+  mkdir -p "$folder"
+  shift
+  printf '[Service]\n' >"$folder/test.conf"
+  printf '%s\n' "$@" >>"$folder/test.conf"
+  systemctl daemon-reload
+}
+config() { # FILE CAMERA: its first part
+  cat >"$1" <<END
+[status]
+interval = "1 s"
+log_interval = "1 s"
+[[model]]
+name = "bars"
+path = "/opt/tiny.onnx"
+card = "/opt/tiny.toml"
+[[camera]]
+name = "$2"
+END
+}
+mark
+
+# --- the units, before anything runs ------------------------------------------------------------------------------------
+config /etc/visiond/visiond.toml door
+cat >>/etc/visiond/visiond.toml <<END
+[camera.source]
+type = "v4l2"
+device = "/dev/video0"
+width = 320
+height = 180
+fps = 25
+[[sink]]
+type = "file"
+path = "$state/messages.jsonl"
+[[sink]]
+type = "unix"
+path = "/run/visiond/detections.sock"
+END
+verify() { systemd-analyze verify --man=no visiond.service visiond@gate.service >verify.txt 2>&1 && [ ! -s verify.txt ] || { cat verify.txt; return 1; }; }
+check "systemd-analyze verify has nothing to say ($version)" verify
+score() {
+  systemd-analyze security --no-pager "$1" >"security-$1.txt" 2>&1
+  local score
+  score=$(sed -n 's/.*Overall exposure level for [^:]*: \([0-9.]*\).*/\1/p' "security-$1.txt")
+  echo "exposure of $1 under systemd $version: $score" >>figures
+  [ -n "$score" ] && [ "${score/./}" -le 15 ] || { echo "$score"; grep '✗' "security-$1.txt"; return 1; }
+}
+check "its exposure is 1.5 or less" score visiond.service
+check "an instance's exposure is 1.5 or less" score visiond@gate.service
+
+# --- a camera that comes after visiond, its driver too ------------------------------------------------------------------
+check "it starts without a camera" systemctl start visiond
+check "systemctl status has a line that says so" eval 'property StatusText | grep -q "door waiting"'
+check "no driver of cameras is loaded" eval '! grep -q video4linux /proc/devices'
+check "the virtual cameras load" load_vivid n_devs=1 node_types=0x1 input_types=0x00 num_inputs=1
+check "the sandbox lets it open the camera" flowing door
+check "the camera is a unit of systemd's" systemctl is-active dev-video0.device
+check "memory is limited" eval '[ "$(property MemoryMax)" != infinity ]'
+check "it runs as its user" equal "$(ps -o user= -p "$(property MainPID)")" visiond
+
+# --- who may read ---------------------------------------------------------------------------------------------------------
+line_of() { timeout 20 runuser -u "$1" -- perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => "/run/visiond/detections.sock") or die "$!\n"; print scalar <$s>'; }
+check "who is in its group reads its socket" eval 'line_of reader | jq -e .schema'
+check_not "others do not" line_of stranger
+check "its group reads its configuration and its files" \
+  runuser -u reader -- test -r /etc/visiond/visiond.toml -a -r $state/messages.jsonl
+check_not "others do not" runuser -u stranger -- test -r /etc/visiond/visiond.toml -o -r $state/messages.jsonl
+
+# --- the journal ----------------------------------------------------------------------------------------------------------
+journalctl --sync 2>/dev/null || sleep 1
+check "a line about a camera has its fields" eval 'journal ".CAMERA == \"door\" and .MESSAGE_ID == \"81cc4fe4614943dba0b8531c4fc81c22\" and
+  .PRIORITY == \"6\" and .SYSLOG_IDENTIFIER == \"visiond\" and (.CODE_FILE | endswith(\"camera.rs\")) and (.CODE_LINE | tonumber) > 0 and
+  (.TARGET | startswith(\"visiond::\")) and ._TRANSPORT == \"journal\"" | grep -q .'
+check "a camera that was away is a warning with its number" \
+  eval 'journal ".CAMERA == \"door\" and .MESSAGE_ID == \"c081cd992ee44c2fa53f1afd157b5a6a\" and .PRIORITY == \"4\"" | grep -q .'
+
+# --- SIGTERM ----------------------------------------------------------------------------------------------------------------
+flowing door 5
+mark
+began=$(ms)
+check "systemctl stop ends it" systemctl stop visiond
+took=$(($(ms) - began))
+echo "systemctl stop: $took ms" >>figures
+check "within three seconds" between $took 0 3000
+check "with success" equal "$(property Result) $(property ExecMainStatus)" "success 0"
+check "every message is whole" eval "jq -e .schema $state/messages.jsonl >/dev/null"
+check "what was accepted was written" said "lost 0" || true
+check "its socket is gone" eval '[ ! -e /run/visiond/detections.sock ]'
+
+# --- READY only after the first frame ----------------------------------------------------------------------------------------
+config /etc/visiond/gate.toml gate
+printf 'me:p@ss word\n' >/etc/visiond/gate.login
+chmod 600 /etc/visiond/gate.login
+cat >>/etc/visiond/gate.toml <<END
+[camera.source]
+type = "video"
+url = "rtsp://camera.example:554/1"
+login = "gate"
+ffmpeg = "/opt/bin/ffmpeg"
+[[sink]]
+type = "file"
+path = "$state/gate/messages.jsonl"
+[[sink]]
+type = "unix"
+path = "/run/visiond/gate/detections.sock"
+END
+override visiond@gate.service LoadCredential=gate:/etc/visiond/gate.login
+mark
+began=$(ms)
+systemctl start visiond@gate &
+starting=$!
+sleep 2
+check "a service whose camera has not given a frame is not ready" equal "$(property ActiveState visiond@gate)" activating
+check "it is ready when it has" wait $starting
+echo "systemctl start, first frame after 4 s: $(($(ms) - began)) ms" >>figures
+check "not before" between $(($(ms) - began)) 4000 60000
+first_us=$(($(head -n1 $state/gate/messages.jsonl | jq .monotonic_ns) / 1000))
+check "the frame was taken before systemd was told" \
+  between "$first_us" 1 "$(property ActiveEnterTimestampMonotonic visiond@gate)"
+
+# --- credentials and sandbox ---------------------------------------------------------------------------------------------------
+check "the login of a credential reaches the camera" grep -q 'rtsp://me:p%40ss%20word@camera.example:554/1' $state/gate/asked
+journalctl --sync 2>/dev/null || sleep 1
+check "the journal shows the stream" said 'rtsp://***@camera.example:554/1' visiond@gate
+check_not "and never the password" said 'p%40ss' visiond@gate
+check "a program that it starts may do nothing that the sandbox forbids" equal "$(cat $state/gate/tried)" "may: touch /var/lib/visiond/gate/x"
+check "which the same user may outside of it" runuser -u visiond -- eval 'head -c 1 /dev/hwrng >/dev/null && unshare --user true' ||
+  runuser -u visiond -- head -c 1 /dev/hwrng >/dev/null
+
+# --- instances -------------------------------------------------------------------------------------------------------------------
+check "an instance runs beside the service" systemctl start visiond
+check "each has its socket" test -S /run/visiond/gate/detections.sock -a -S /run/visiond/detections.sock
+check "the end of one" systemctl stop visiond
+check "leaves the other" eval 'test -S /run/visiond/gate/detections.sock && systemctl is-active visiond@gate'
+systemctl stop visiond@gate
+
+# --- a hang ------------------------------------------------------------------------------------------------------------------------
+override visiond.service WatchdogSec=4 Environment=LD_PRELOAD=/opt/hang.so
+systemctl start visiond
+flowing door
+pid=$(property MainPID) restarts=$(property NRestarts)
+mark
+began=$(ms)
+touch /run/hang
+check "an ioctl that hangs gets it restarted" wait_for 30 eval '[ "$(property MainPID)" != '"$pid"' ]'
+echo "a hang, WatchdogSec=4: ended after $(($(ms) - began)) ms" >>figures
+rm /run/hang
+check "it runs again" wait_for 30 anew "$pid"
+check "by systemd's watchdog" eval 'journalctl --no-pager --since "@${since%.*}" | grep -q "Watchdog timeout"'
+check "which the log explains" eval 'journal ".MESSAGE_ID == \"bffd555b2c8e482eaf825c74d2c6ae40\"" | grep -q .'
+check "frames come again" flowing door
+
+# --- the whole process stops ----------------------------------------------------------------------------------------------------
+pid=$(property MainPID)
+kill -STOP "$pid"
+check "a process that stands still is restarted" wait_for 30 anew "$pid"
+check "frames come again" flowing door
+rm -r /etc/systemd/system/visiond.service.d
+systemctl daemon-reload
+systemctl restart visiond
+
+# --- reload ------------------------------------------------------------------------------------------------------------------------
+pid=$(property MainPID)
+cp /etc/visiond/visiond.toml /etc/visiond/before.toml
+cat >>/etc/visiond/visiond.toml <<END
+[[camera]]
+name = "lamp"
+[camera.source]
+type = "pattern"
+width = 64
+height = 48
+fps = 5
+END
+flowing door
+check "systemctl reload takes a new configuration" systemctl reload visiond
+check "its new camera runs" flowing lamp
+check "the old one, too" flowing door
+check "in the same process" equal "$(property MainPID) $(property ActiveState)" "$pid active"
+mark
+echo '[[camera' >>/etc/visiond/visiond.toml
+systemctl reload visiond
+sleep 2
+check "a configuration that is wrong changes nothing" flowing lamp
+check "and is an error in the journal" eval 'journalctl --sync 2>/dev/null; journal ".PRIORITY == \"3\"" | grep -q visiond.toml'
+check "the process is the same" equal "$(property MainPID) $(property ActiveState)" "$pid active"
+cp /etc/visiond/before.toml /etc/visiond/visiond.toml
+systemctl reload visiond
+
+# --- kill -9 -----------------------------------------------------------------------------------------------------------------------
+restarts=$(property NRestarts)
+came_back=0 longest=0
+while :; do :; done &
+load=$!
+for _ in $(seq 20); do
+  flowing door 2 || break
+  pid=$(property MainPID)
+  began=$(ms)
+  kill -KILL "$pid"
+  wait_for 30 anew "$pid" || break
+  took=$(($(ms) - began))
+  [ $took -le $longest ] || longest=$took
+  came_back=$((came_back + 1))
+done
+kill $load
+echo "kill -9 under load: $came_back times running again, at most $longest ms later" >>figures
+check "killed 20 times, it runs again each time" equal "$came_back $(($(property NRestarts) - restarts))" "20 20"
+check "frames come after the last" flowing door
+systemctl stop visiond
+whole() { [ "$(tail -c 1 $state/messages.jsonl | od -An -tx1 | tr -d ' ')" = 0a ] && [ "$(jq -c .schema $state/messages.jsonl | wc -l)" = "$(wc -l <$state/messages.jsonl)" ]; }
+check "no message is half written" whole
+cat figures
