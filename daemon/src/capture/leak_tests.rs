@@ -90,6 +90,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
         SourceConfig::Command(command("while printf abcd; do :; done")),
         SourceConfig::Video(VideoConfig {
             url: film.to_str().unwrap().to_owned(),
+            login: None,
             pace: Pace::Realtime,
             repeat: false,
             max_frames: None,

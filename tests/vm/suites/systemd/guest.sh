@@ -27,6 +27,8 @@ mark() { since=$(date +%s.%N); sleep 0.01; }
 # A machine that has just begun has little in its journal, so all of it is read.
 journal() { journalctl -o json --no-pager -u "${2:-visiond}" --since "@${since%.*}" | jq -c "select($1)"; }
 said() { journal "(.MESSAGE // \"\" | tostring | contains(\"$1\"))" "${2:-visiond}" | grep -q .; }
+# as USER COMMAND...
+as() { local user=$1; shift; setpriv --reuid="$user" --regid="$user" --init-groups "$@"; }
 # Another process than $1 is running and ready.
 anew() { [ "$(property MainPID)" != "$1" ] && [ "$(property MainPID)" != 0 ] && [ "$(property ActiveState)" = active ]; }
 override() { # UNIT LINE...
@@ -82,7 +84,7 @@ check "an instance's exposure is 1.5 or less" score visiond@gate.service
 
 # --- a camera that comes after visiond, its driver too ------------------------------------------------------------------
 check "it starts without a camera" systemctl start visiond
-check "systemctl status has a line that says so" eval 'property StatusText | grep -q "door waiting"'
+check "systemctl status has a line that says so" wait_for 10 eval 'property StatusText | grep -q "door waiting"'
 check "no driver of cameras is loaded" eval '! grep -q video4linux /proc/devices'
 check "the virtual cameras load" load_vivid n_devs=1 node_types=0x1 input_types=0x00 num_inputs=1
 check "the sandbox lets it open the camera" flowing door
@@ -91,12 +93,12 @@ check "memory is limited" eval '[ "$(property MemoryMax)" != infinity ]'
 check "it runs as its user" equal "$(ps -o user= -p "$(property MainPID)")" visiond
 
 # --- who may read ---------------------------------------------------------------------------------------------------------
-line_of() { timeout 20 runuser -u "$1" -- perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => "/run/visiond/detections.sock") or die "$!\n"; print scalar <$s>'; }
+line_of() { as "$1" timeout 20 perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => "/run/visiond/detections.sock") or die "$!\n"; print scalar <$s>'; }
 check "who is in its group reads its socket" eval 'line_of reader | jq -e .schema'
-check_not "others do not" line_of stranger
+check "others may not" eval 'line_of stranger 2>&1 | grep -q "Permission denied"'
 check "its group reads its configuration and its files" \
-  runuser -u reader -- test -r /etc/visiond/visiond.toml -a -r $state/messages.jsonl
-check_not "others do not" runuser -u stranger -- test -r /etc/visiond/visiond.toml -o -r $state/messages.jsonl
+  as reader test -r /etc/visiond/visiond.toml -a -r $state/messages.jsonl
+check_not "others do not" as stranger test -r /etc/visiond/visiond.toml -o -r $state/messages.jsonl
 
 # --- the journal ----------------------------------------------------------------------------------------------------------
 journalctl --sync 2>/dev/null || sleep 1
@@ -116,7 +118,6 @@ echo "systemctl stop: $took ms" >>figures
 check "within three seconds" between $took 0 3000
 check "with success" equal "$(property Result) $(property ExecMainStatus)" "success 0"
 check "every message is whole" eval "jq -e .schema $state/messages.jsonl >/dev/null"
-check "what was accepted was written" said "lost 0" || true
 check "its socket is gone" eval '[ ! -e /run/visiond/detections.sock ]'
 
 # --- READY only after the first frame ----------------------------------------------------------------------------------------
@@ -156,8 +157,7 @@ journalctl --sync 2>/dev/null || sleep 1
 check "the journal shows the stream" said 'rtsp://***@camera.example:554/1' visiond@gate
 check_not "and never the password" said 'p%40ss' visiond@gate
 check "a program that it starts may do nothing that the sandbox forbids" equal "$(cat $state/gate/tried)" "may: touch /var/lib/visiond/gate/x"
-check "which the same user may outside of it" runuser -u visiond -- eval 'head -c 1 /dev/hwrng >/dev/null && unshare --user true' ||
-  runuser -u visiond -- head -c 1 /dev/hwrng >/dev/null
+check "of which the same user may some outside" as visiond head -c 1 /dev/hwrng
 
 # --- instances -------------------------------------------------------------------------------------------------------------------
 check "an instance runs beside the service" systemctl start visiond
