@@ -9,7 +9,8 @@ use visiond_tests::{Daemon, json_lines, model, picture, root, run, stderr};
 
 #[test]
 fn every_command_explains_itself_and_the_exit_status() {
-    for command in ["run", "detect", "check", "probe", "build", "inspect", "bench", "verify", "completions"] {
+    for command in ["run", "detect", "check", "probe", "capture", "build", "inspect", "bench", "verify", "completions"]
+    {
         let output = run([command, "--help"]);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());

@@ -20,8 +20,13 @@ impl Camera {
             }
         };
         lines.extend(self.names().map(|name| ("", name)));
-        for format in &self.formats {
+        for format in self.formats.iter().filter(|format| format.format.is_some()) {
             lines.extend(format.lines(whole).into_iter().map(|line| ("", line)));
+        }
+        let unread = self.formats.iter().filter(|format| format.format.is_none());
+        let unread: Vec<_> = unread.map(|format| format.fourcc.as_str()).collect();
+        if !unread.is_empty() {
+            lines.push(("", format!("not read here: {}", unread.join(", "))));
         }
         if let Some(chosen) = &self.chosen {
             let fps = chosen.fps.map_or(String::new(), |fps| format!(" at {} fps", tidy(fps)));
@@ -46,7 +51,7 @@ impl Camera {
 
 impl CameraFormat {
     fn lines(&self, whole: bool) -> Vec<String> {
-        let name = self.format.unwrap_or("not readable");
+        let name = self.format.unwrap_or_default();
         let head = format!("{name} ({}, {})", self.fourcc, self.description);
         if whole {
             return std::iter::once(head)

@@ -1,0 +1,87 @@
+//! `visiond capture` without a camera: of whatever else a configuration names. Real cameras: tests/vm/suites/controls.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::fs;
+use std::path::Path;
+
+use visiond_tests::{assert_no_panic, json_lines, model, run, stderr};
+
+/// A configuration with a test pattern that ends after ten frames.
+fn config(folder: &Path) -> String {
+    let path = folder.join("visiond.toml");
+    let model = model();
+    let text = format!(
+        "[[model]]\nname = \"n\"\npath = {model:?}\n[[camera]]\nname = \"door\"\n\
+         source = {{ type = \"pattern\", width = 64, height = 48, fps = 100, max_frames = 10 }}\n"
+    );
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn frames_are_saved_as_whole_pictures_with_a_line_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a/b");
+    let out_text = out.display().to_string();
+    let output =
+        run(["capture", "--config", &config(folder.path()), "-n", "3", "--skip", "2", "-o", &out_text, "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = json_lines(&output.stdout);
+    let events: Vec<_> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!((events.first(), events.last()), (Some(&"opened"), Some(&"end")));
+    let frames: Vec<_> = lines.iter().filter(|line| line["event"] == "frame").collect();
+    assert_eq!(frames.len(), 3);
+    for frame in frames {
+        assert!(frame["sequence"].as_u64().unwrap() >= 2, "{frame}");
+        let png = fs::read(frame["file"].as_str().unwrap()).unwrap();
+        // The header's chunk begins with the size; the last chunk says that the file is whole.
+        assert_eq!((&png[1..4], &png[16..24]), (&b"PNG"[..], &[0, 0, 0, 64, 0, 0, 0, 48][..]));
+        assert_eq!(&png[png.len() - 8..][..4], b"IEND");
+    }
+    // No half picture is left behind.
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 3);
+}
+
+#[test]
+fn opening_and_closing_costs_no_descriptor_and_no_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(["capture", "--config", &config(folder.path()), "--cycles", "20", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = json_lines(&output.stdout);
+    let of = |cycle: u64| lines.iter().find(|line| line["cycle"] == cycle).unwrap();
+    assert_eq!((&of(1)["descriptors"], &of(1)["threads"]), (&of(20)["descriptors"], &of(20)["threads"]));
+    assert!(of(0)["resident_bytes"].as_u64().unwrap() > 1 << 20);
+}
+
+#[test]
+fn what_goes_wrong_has_its_status_and_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let out = folder.path().display().to_string();
+    for (arguments, status, says) in [
+        (&["--camera", "/dev/no-video"][..], 5, "is not there: plug the camera in"),
+        (&["--camera", "video0"], 2, "write /dev/video0"),
+        (&["--camera", "/dev/video0", "--format", "mpeg"], 2, "mpeg"),
+        (&["--camera", "/dev/video0", "--control", "gain"], 2, "write NAME=VALUE"),
+        (&["--config", &config, "--camera", "gate"], 2, "has no camera gate: name one of door"),
+        (&["--config", &config, "--fps", "5"], 2, "is not behind V4L2"),
+        (&["--config", &config, "-n", "11", "-o", &out], 5, "is at its end after 10 frames"),
+        (&["--config", &config, "-o", "/proc/pictures"], 6, "/proc/pictures cannot be made"),
+        (&["--config", "no-such.toml"], 3, "no-such.toml"),
+        (&[], 2, "--camera"),
+    ] {
+        let output = run([&["capture"], arguments].concat());
+        let said = stderr(&output);
+        assert_no_panic(&said);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn probe_of_a_camera_that_is_away_says_so() {
+    let output = run(["probe", "--camera", "1234:5678"]);
+    assert_eq!(output.status.code(), Some(5));
+    assert!(stderr(&output).contains("1234:5678 is not there"), "{}", stderr(&output));
+}
