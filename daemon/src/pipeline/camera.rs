@@ -297,7 +297,8 @@ impl Camera {
         let away = memory.away.take();
         if let Some((away, is)) = away.zip(memory.returns.take()) {
             let (name, seconds) = (&self.metrics.name, away.elapsed().as_secs_f64());
-            log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: back after {seconds:.1} s: {is}");
+            let word = if self.sequence.load(Ordering::Relaxed) == 0 { "there" } else { "back" };
+            log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {word} after {seconds:.1} s: {is}");
         }
     }
 

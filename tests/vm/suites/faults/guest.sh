@@ -1,0 +1,205 @@
+. /opt/lib.sh
+# Messages lie in memory: the folder that is shared with the host is slow to poll.
+data=/run/faults
+mkdir -p $data
+
+# config FILE: door and gate are webcams, screen is an HDMI input, hall is no device; each has a file of its own. Of the door's
+# controls one is out of range and one does not exist.
+config() {
+  {
+    printf '[status]\nlog_interval = "1 s"\n\n[[model]]\nname = "bars"\npath = "/opt/tiny.onnx"\ncard = "/opt/tiny.toml"\n'
+    printf '\n[[camera]]\nname = "hall"\n[camera.source]\ntype = "pattern"\nwidth = 320\nheight = 180\nfps = 5\n'
+    local entry
+    for entry in door=vivid-000-vid-cap gate=vivid-001-vid-cap screen=vivid-002-vid-cap; do
+      printf '\n[[camera]]\nname = "%s"\n[camera.source]\ntype = "v4l2"\ndevice = "%s"\n' "${entry%%=*}" "$(node "${entry#*=}")"
+      [ "${entry%%=*}" = screen ] || printf 'width = 320\nheight = 180\nfps = 25\ntimeout = "2 s"\n'
+      [ "${entry%%=*}" != door ] || printf 'controls = { brightness = 9999, contrast = 90, no_such_control = 1 }\n'
+    done
+    local camera
+    for camera in hall door gate screen; do
+      printf '\n[[sink]]\nname = "%s"\ntype = "file"\npath = "%s/%s.jsonl"\ncameras = ["%s"]\n' $camera $data $camera $camera
+    done
+  } >"$1"
+}
+
+size() { stat -c %s "$data/$1.jsonl" 2>/dev/null || echo 0; }
+grew() { [ "$(size "$1")" -gt "$2" ]; }
+# new CAMERA [SECONDS]: a message more.
+new() { wait_for "${2:-10}" grew "$1" "$(size "$1")" || { echo "no message of $1 in ${2:-10} s"; return 1; }; }
+
+# back "what" CAMERA: within 2 s from now, and how soon.
+back() {
+  local since took before
+  since=$(ms) before=$(size "$2")
+  if ! wait_for 10 grew "$2" "$before"; then fail "$1" "no message of $2 in 10 s"; return; fi
+  took=$(($(ms) - since))
+  printf '%5d ms  %s\n' $took "$1" >>times
+  check "$1" between $took 0 2000
+}
+
+# silent CAMERA: it sends nothing for a second. Waits until that is so.
+silent() {
+  local before i
+  for i in 1 2 3 4 5 6; do
+    before=$(size "$1")
+    sleep 1
+    grew "$1" "$before" || return 0
+  done
+  echo "$1 sends messages still"
+  return 1
+}
+
+# set_control CAMERA CONTROL=VALUE, by its card's name, wherever it is.
+set_control() { v4l2-ctl -d "$(node "$1")" -c "$2"; }
+inject() { set_control vivid-000-vid-cap "$1=1"; }
+
+# The last figures of a camera in the log. counted CAMERA WORD: drops by a cause; reopened CAMERA.
+figures() { grep "camera $1 .* so far" visiond.log | tail -n 1; }
+counted() { figures "$1" | sed -n "s/.*[( ]$2 \([0-9]*\).*/\1/p" | grep . || echo 0; }
+reopened() { figures "$1" | sed -n 's/.* \([0-9]*\) restarts.*/\1/p' | grep . || echo 0; }
+count_above() { [ "$(counted "$1" "$2")" -gt "$3" ]; }
+count_is() { [ "$(counted "$1" "$2")" -eq "$3" ]; }
+reopened_above() { [ "$(reopened "$1")" -gt "$2" ]; }
+
+# The longest time between two of a camera's messages, by its frames' own clock, in milliseconds.
+longest_gap() { jq -s '[.[].monotonic_ns] | [.[1:], .[:-1]] | transpose | map(.[0] - .[1]) | max / 1000000 | floor' "$data/$1.jsonl"; }
+
+# For each line that a camera was lost one that it is back.
+lost_and_back() {
+  local lost back
+  lost=$(grep -c "camera $1: .*; trying again" visiond.log) back=$(grep -c "camera $1: back after" visiond.log)
+  [ "$lost" = "$back" ] || { echo "$lost times lost, $back times back"; grep "camera $1: " visiond.log; return 1; }
+}
+
+bus=/sys/bus/platform/drivers/vivid
+unbind() { echo vivid.0 >$bus/unbind; }
+bind() { echo vivid.0 >$bus/bind; }
+
+check "the virtual cameras load" \
+  load_vivid n_devs=3 node_types=0x1,0x1,0x1 input_types=0x00,0x00,0xff num_inputs=1,1,1 multiplanar=1,1,1
+
+echo "# faults of one camera"
+config visiond.toml
+start_visiond visiond.toml
+for camera in hall door gate screen; do check "$camera is seen" new $camera 20; done
+check "a control that is out of range is told with its range" grep -q "brightness.*255" visiond.log
+check "one that does not exist is told" grep -q no_such_control visiond.log
+check "the others are set" grep -q ': 90$' <(v4l2-ctl -d "$(node vivid-000-vid-cap)" -C contrast)
+
+set_control vivid-000-vid-cap percentage_of_dropped_buffers=60
+check "frames that the driver drops are counted as its drops" wait_for 10 count_above door driver 20
+set_control vivid-000-vid-cap percentage_of_dropped_buffers=0
+check "without opening the camera again" equal "$(reopened door)" 0
+for i in 1 2 3; do inject inject_v4l2_buf_flag_error; new door; sleep 0.3; done
+check "frames that the driver marks as damaged are counted, each" wait_for 5 count_is door corrupt 3
+for control in reduced_framerate timestamp_source; do
+  set_control vivid-000-vid-cap $control=1
+  check "$control harms nothing" new door
+  set_control vivid-000-vid-cap $control=0
+done
+check "nor is the camera opened again" equal "$(reopened door)" 0
+
+inject inject_fatal_streaming_error
+back "after a fatal error of the stream the door is back" door
+inject inject_vidioc_qbuf_error
+back "after a refused QBUF" door
+for call in reqbufs streamon; do
+  inject inject_vidioc_${call}_error
+  inject inject_fatal_streaming_error
+  back "after a fatal error and a refused ${call^^}" door
+done
+inject disconnect
+back "after a disconnection" door
+
+set_control vivid-000-vid-cap percentage_of_dropped_buffers=100
+check "a camera that is stuck is noticed" wait_for 15 grep -q "camera door: no frame" visiond.log
+sleep 3
+set_control vivid-000-vid-cap percentage_of_dropped_buffers=0
+back "after it was stuck" door
+
+driver=$(counted door driver)
+for wrapped in wrap_sequence_number=1 wrap_timestamp=1; do
+  set_control vivid-000-vid-cap $wrapped
+  inject inject_fatal_streaming_error
+  back "with $wrapped" door
+  # The driver's number wraps 128 frames after the start.
+  sleep 7
+  check "it goes on when that has wrapped" new door
+  set_control vivid-000-vid-cap "${wrapped%=*}=0"
+done
+check "and nothing is taken for lost that was not" count_is door driver "$driver"
+
+mode=0
+for fault in "no signal" "no lock" "a signal out of range"; do
+  mode=$((mode + 1))
+  set_control vivid-002-vid-cap dv_timings_signal_mode=$mode
+  check "with $fault the screen sends nothing" silent screen
+  set_control vivid-002-vid-cap dv_timings_signal_mode=0
+  back "after $fault the screen is back" screen
+done
+check "the log says what is missing" grep -q "camera screen: .*signal" visiond.log
+
+check "visiond never ended" alive
+check "it ends when it is told to" stop_visiond
+check "the door was opened again for each fault" \
+  between "$(summary '.cameras[] | select(.name == "door") | .restarts')" 8 16
+check "its damaged frames are in the summary" equal "$(summary '.cameras[] | select(.name == "door") | .dropped.corrupt')" 3
+for camera in gate hall; do
+  check "the $camera was not touched" \
+    equal "$(summary ".cameras[] | select(.name == \"$camera\") | .errors + .restarts + .dropped.corrupt")" 0
+  check "and was never without a message for 2 s" between "$(longest_gap $camera)" 0 2000
+done
+for camera in door screen; do check "each loss of the $camera and each return is one line" lost_and_back $camera; done
+mkdir -p injected && mv summary.json visiond.log $data/*.jsonl injected/
+
+echo "# unplugged"
+start_visiond visiond.toml
+for camera in hall door gate screen; do check "$camera is seen" new $camera 20; done
+for round in $(seq 20); do
+  unbind
+  # Sometimes back before anybody has looked, sometimes long after.
+  sleep "$(((round * 7) % 20))e-1"
+  bind
+  back "unplugged $round: the door is back" door
+done
+for camera in gate screen; do check "the $camera is back, too" new $camera; done
+check "visiond never ended" alive
+check "what is no device went on" between "$(longest_gap hall)" 0 2000
+for camera in door gate; do check "each loss of the $camera and each return is one line" lost_and_back $camera; done
+
+echo "# under another name"
+before=$(node vivid-000-vid-cap)
+# Who has the old node open keeps its number, so that the cameras move up.
+exec 9<"$before"
+unbind
+sleep 1
+bind
+back "under another node the door is back" door
+check "it is another one" test "$(node vivid-000-vid-cap)" != "$before"
+for camera in gate screen; do check "the $camera, too" new $camera; done
+exec 9<&-
+pictures() { jq -r '[.detections | sort_by(.box.x)[].label] | join(" ")' < <(tail -n 1 "$data/$1.jsonl"); }
+check "none was taken for another" equal "$(grep -c 'from now on' visiond.log || true)" 0
+check "visiond ends when it is told to" stop_visiond
+check "its cameras were opened again each time" \
+  between "$(summary '[.cameras[] | select(.name == "door" or .name == "gate") | .restarts] | min')" 21 30
+mkdir -p unplugged && mv summary.json visiond.log $data/*.jsonl unplugged/
+
+echo "# rights"
+config visiond.toml
+door=$(node vivid-000-vid-cap)
+# root without its privilege over files.
+setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search \
+  visiond run visiond.toml --summary-json summary.json >visiond.out 2>>visiond.log &
+visiond_pid=$!
+vm_started+=("$visiond_pid")
+check "the door is seen" new door 20
+chmod 000 "$door"
+check "an open camera does not mind its rights" new door
+inject inject_fatal_streaming_error
+check "without rights it is waited for" silent door
+check "the log says whose right is missing" wait_for 10 grep -q "camera door: .*may not be opened" visiond.log
+chmod 660 "$door"
+back "with its rights the door is back" door
+check "the gate went on" between "$(longest_gap gate)" 0 2000
+check "visiond ends when it is told to" stop_visiond
