@@ -76,21 +76,16 @@ impl V4l2Opener {
 
 impl Opener for V4l2Opener {
     fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
-        let result = self.attempt();
-        if result.is_ok() || self.watch.is_some() {
-            return result;
-        }
-        match Watch::new(&self.config.device) {
-            Ok(watch) => {
-                self.watch = Some(watch);
-                // It may have come before anybody listened.
-                self.attempt()
-            }
-            Err(error) => {
-                log::debug!("camera {}: looked for by time alone, inotify is not to be had: {error}", self.name);
-                result
+        // Before the attempt, so that nothing that comes after it is missed.
+        if self.watch.is_none() {
+            match Watch::new(&self.config.device) {
+                Ok(watch) => self.watch = Some(watch),
+                Err(error) => {
+                    log::debug!("camera {}: looked for by time alone, inotify is not to be had: {error}", self.name);
+                }
             }
         }
+        self.attempt()
     }
 
     fn is_device(&self) -> bool {
