@@ -130,7 +130,7 @@ struct Event<'a> {
 
 /// The first event, and what stands behind it.
 fn split(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
-    let field = |at: usize| Some(<[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok()?);
+    let field = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
     // wd, mask, cookie, len, as inotify(7) has them.
     let (number, mask) = (i32::from_ne_bytes(field(0)?), u32::from_ne_bytes(field(4)?));
     let length = u32::from_ne_bytes(field(12)?) as usize;
