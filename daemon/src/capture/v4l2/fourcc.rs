@@ -16,10 +16,15 @@ pub type FourCc = [u8; 4];
 /// more to tell.
 const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"NV12", Raw(PixelFormat::Nv12)),
+    (*b"NM12", Raw(PixelFormat::Nv12)),
     (*b"YUYV", Raw(PixelFormat::Yuyv)),
     (*b"UYVY", Raw(PixelFormat::Uyvy)),
     (*b"NV21", Raw(PixelFormat::Nv21)),
+    (*b"NM21", Raw(PixelFormat::Nv21)),
     (*b"YU12", Raw(PixelFormat::I420)),
+    (*b"YV12", Raw(PixelFormat::I420)),
+    (*b"YM12", Raw(PixelFormat::I420)),
+    (*b"YM21", Raw(PixelFormat::I420)),
     (*b"RGB3", Raw(PixelFormat::Rgb)),
     (*b"BGR3", Raw(PixelFormat::Bgr)),
     (*b"AB24", Raw(PixelFormat::Rgba)),
@@ -50,6 +55,25 @@ const TABLE: &[(FourCc, CameraFormat)] = &[
 /// Our format of that name; `None` where it is not read.
 pub fn format_of(fourcc: FourCc) -> Option<CameraFormat> {
     TABLE.iter().find(|(code, _)| *code == fourcc).map(|&(_, format)| format)
+}
+
+/// How a format's planes stand in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrangement {
+    /// Pieces of memory that a picture comes in.
+    pub memories: usize,
+    /// Whether the plane of Cr stands before that of Cb.
+    pub is_cr_first: bool,
+}
+
+/// How the planes of a format that is read stand in memory.
+pub fn arrangement(fourcc: FourCc) -> Arrangement {
+    let memories = match &fourcc {
+        b"NM12" | b"NM21" => 2,
+        b"YM12" | b"YM21" => 3,
+        _ => 1,
+    };
+    Arrangement { memories, is_cr_first: matches!(&fourcc, b"YV12" | b"YM21") }
 }
 
 /// The configuration's word for a format.

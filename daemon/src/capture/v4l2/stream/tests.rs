@@ -1,0 +1,64 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+
+use super::*;
+
+/// A stream of our memory. No driver answers behind it.
+fn stream(buffers: usize) -> Stream {
+    let node = Arc::new(Node::of(File::open("/dev/null").unwrap()));
+    let pieces = Pieces::new([4096, 0, 0], 1).unwrap();
+    let slots = (0..buffers).map(|_| Arc::new(Slot::unified(&Memory::host(), pieces).unwrap())).collect();
+    let (home, returned) = channel();
+    Stream { slots, node, memory: MemoryType::UserPtr, home, returned, away: 0 }
+}
+
+fn filled(index: u32) -> Filled {
+    Filled { index, ..Filled::simulated(0, 0) }
+}
+
+#[test]
+fn a_lent_buffer_can_be_read_after_its_stream_has_ended() {
+    let mut stream = stream(2);
+    let lent = stream.lend(filled(1)).unwrap();
+    drop(stream);
+    assert!(lent.as_slice().iter().all(|&byte| byte == 0));
+    assert_eq!(lent.device_address(), None);
+}
+
+#[test]
+fn a_picture_is_never_longer_than_its_buffer() {
+    let mut stream = stream(1);
+    let mut all = filled(0);
+    all.used[0] = Used { start: 0, end: usize::MAX };
+    assert_eq!(stream.bytes(&all, 0).len(), 4096);
+    all.used[0] = Used { start: 96, end: 100 };
+    assert_eq!(stream.bytes(&all, 0).len(), 4);
+    all.used[0] = Used { start: 5000, end: 100 };
+    assert!(stream.bytes(&all, 0).is_empty());
+    assert!(stream.lend(filled(7)).is_none());
+}
+
+#[test]
+fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driver_has_one() {
+    let mut stream = stream(2);
+    let patience = Duration::from_millis(20);
+    assert!(stream.reclaim(patience).unwrap());
+    let first = stream.lend(filled(0)).unwrap();
+    assert!(stream.reclaim(patience).unwrap());
+    let second = stream.lend(filled(1)).unwrap();
+    assert!(!stream.reclaim(patience).unwrap());
+    drop(first);
+    // Queueing is tried: what stands in for the driver refuses it.
+    assert_eq!(stream.reclaim(patience).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+    assert_eq!(stream.away, 1);
+    drop(second);
+}
+
+#[test]
+fn a_driver_that_refuses_names_the_call() {
+    let node = Arc::new(Node::of(File::open("/dev/null").unwrap()));
+    let refusal = Stream::new(&node, Source::Ours(&Memory::host()), 4, [4096, 0, 0], 1).unwrap_err();
+    assert_eq!(refusal.errno(), Some(libc::ENOTTY));
+    assert!(refusal.to_string().starts_with("REQBUFS: "), "{refusal}");
+}
