@@ -55,7 +55,10 @@ impl Frame {
         match &self.buffer {
             FrameBytes::Pooled(PooledBuffer { buffer: Some(buffer), .. }) => self.layout.view_of(buffer),
             FrameBytes::Pooled(PooledBuffer { buffer: None, .. }) => self.layout.view(&[]),
-            FrameBytes::Driver(lent) => self.layout.view_at(lent.as_slice(), lent.device_address()),
+            FrameBytes::Driver(lent) => match lent.buffer() {
+                Some(buffer) => self.layout.view_of(buffer),
+                None => self.layout.view_at(lent.as_slice(), lent.device_address()),
+            },
         }
     }
 }
@@ -65,7 +68,7 @@ impl Frame {
 pub enum FrameBytes {
     /// In a buffer of a pool.
     Pooled(PooledBuffer),
-    /// In a buffer of the camera driver's, which the GPU reads in place.
+    /// In a buffer that the camera's driver fills, read in place.
     Driver(Lent),
 }
 

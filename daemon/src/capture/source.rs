@@ -17,6 +17,12 @@ pub enum Next {
         /// Why.
         cause: LossCause,
     },
+    /// Nothing can come for now, and the source waits by itself until it does: go on. Told when it begins, and when the reason
+    /// changes.
+    Waiting {
+        /// A sentence: what is missing, what to check.
+        reason: Arc<str>,
+    },
     /// The source has no more (a file's end, not looped).
     End,
     /// The daemon is stopping.
@@ -43,6 +49,11 @@ pub trait Source: Send {
 
     /// One line for the log and `probe`: what was opened, size, format, rate, I/O.
     fn describe(&self) -> String;
+
+    /// How frames come out of a driver, by the configuration's word; `None` where there is none, or no stream now.
+    fn io(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Bytes of frames that were copied so far on their way from where they came (a driver's buffer, a decoder's picture)
     /// into the frame's buffer. What comes through a pipe, or is decoded straight into the buffer, is not.

@@ -1,42 +1,46 @@
-//! A camera behind V4L2, by buffers of the driver's that are mapped here (MMAP).
+//! A camera behind V4L2.
 //!
-//! For a network on the GPU the driver's buffers are registered with CUDA where it can: a frame then stays where the driver
-//! wrote it, the GPU reads it there, and the buffer is queued again after that. Else, and for a network on the CPU (which
-//! some drivers' uncached buffers would slow down), a frame is copied once and its buffer goes back to the driver at once.
-//! JPEG is decoded out of the driver's buffer into one of ours.
+//! Its pictures come in the best of the ways that driver and GPU take (see [`ladder`]), most often without a copy: the
+//! buffer that the driver filled goes through the pipeline, and back to the driver when it was read. JPEG is decoded out of the
+//! buffer into one of the network's kind of memory.
+//!
+//! While its input has no signal the camera stays open and waits for one.
 
 mod color;
 pub mod controls;
 pub mod device;
 mod errors;
+mod extract;
 pub mod fourcc;
 pub mod identity;
+mod ladder;
 pub mod negotiate;
 pub mod offers;
 pub mod open;
 pub mod opener;
+mod planes;
 mod reserved;
 mod sequence;
-mod stream;
+pub mod signal;
+mod stamp;
+pub mod stream;
 mod watch;
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
 
-use v4l::v4l_sys as sys;
-use visiond_kernels::frame::FrameLayout;
-use visiond_kernels::jpeg::JpegDecoder;
-
-use self::errors::gone;
-use self::open::Opened;
+use self::open::{Camera, Streaming};
 use self::sequence::{Place, Sequence};
+use self::signal::NoSignal;
+use self::stamp::Stamper;
+use self::stream::Filled;
 pub use self::stream::Lent;
-use self::stream::{Filled, Stream};
 use super::buffers::Buffers;
-use super::clock::{self, Clock};
-use super::frame::{Frame, FrameBytes, FramePool, Instant, Timestamp};
+use super::clock::Clock;
+use super::frame::Frame;
 use super::source::{LossCause, Next, Source, SourceError};
 use crate::config::types::V4l2Config;
 use crate::pipeline::stop::{Stop, Wake};
@@ -44,34 +48,45 @@ use crate::pipeline::stop::{Stop, Wake};
 /// How long a wait for a buffer from the pipeline lasts before stop is looked at again.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
+/// How often a signal is looked for, and looked after where the driver does not tell of its changes.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// The source of `type = "v4l2"`.
 pub struct V4l2Source {
-    config: V4l2Config,
-    device: PathBuf,
-    label: String,
-    description: String,
-    stream: Stream,
-    layout: FrameLayout,
-    way: Way,
-    copied_bytes: u64,
+    state: State,
+    camera: Camera,
     clock: Arc<dyn Clock>,
     sequence: Sequence,
+    stamper: Stamper,
+    /// Of streams that have ended.
+    copied_bytes: u64,
     /// What a buffer brought beside a gap before it.
     pending: VecDeque<Next>,
 }
 
-/// How a picture comes out of the driver's buffer.
-enum Way {
-    /// It stays there, and the GPU reads it there.
-    InPlace,
-    /// One copy.
-    Copied(FramePool),
-    /// The camera sends JPEG.
-    Decoded(FramePool, JpegDecoder),
+/// Whether there is a stream.
+enum State {
+    /// Frames come.
+    Streaming { streaming: Box<Streaming>, had_frame: bool, next_look: Moment },
+    /// The signal went, changed, or was never there; what of that was told.
+    Waiting { told: Option<NoSignal> },
+}
+
+/// What came of waiting for a buffer.
+enum Came {
+    Filled(Filled),
+    SignalChanged,
+    Stopped,
+}
+
+impl State {
+    fn streaming(streaming: Streaming) -> Self {
+        Self::Streaming { streaming: Box::new(streaming), had_frame: false, next_look: Moment::now() + LOOK }
+    }
 }
 
 impl V4l2Source {
-    /// Opens the camera, sets it as configured, and starts its stream.
+    /// Opens the camera, sets it as configured, and starts its stream where there is a signal.
     pub fn open(
         config: &V4l2Config,
         name: &str,
@@ -90,61 +105,111 @@ impl V4l2Source {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
-        let label = format!("camera {name}");
-        let Opened { stream, layout, way, description } = open::open(node, config, &label, buffers)?;
+        let camera = Camera::open(node, config, &format!("camera {name}"), buffers)?;
+        let state = camera.begin()?.map_or(State::Waiting { told: None }, State::streaming);
         Ok(Self {
-            config: config.clone(),
-            device: node.to_owned(),
-            label,
-            description,
-            stream,
-            layout,
-            way,
-            copied_bytes: 0,
+            state,
+            camera,
             clock,
             sequence: Sequence::default(),
+            stamper: Stamper::default(),
+            copied_bytes: 0,
             pending: VecDeque::new(),
         })
     }
 
-    /// Waits for a buffer of the driver's; `None` when stop came first.
-    fn wait(&mut self, stop: &Stop) -> Result<Option<Filled>, SourceError> {
-        let until = Moment::now() + self.config.timeout;
+    /// Looks for a signal, and waits a while where there is none. `None`: go on.
+    fn find_signal(&mut self, stop: &Stop) -> Result<Option<Next>, SourceError> {
+        let missing = match self.camera.begin()? {
+            Ok(streaming) => {
+                self.sequence.restart();
+                self.state = State::streaming(streaming);
+                return Ok(None);
+            }
+            Err(missing) => missing,
+        };
+        let State::Waiting { told } = &mut self.state else { return Ok(None) };
+        if told.replace(missing) != Some(missing) {
+            let reason = format!("{}: {missing}", self.camera.node.path().display());
+            return Ok(Some(Next::Waiting { reason: reason.into() }));
+        }
+        let node = &self.camera.node;
+        let wake = stop.wait_events(node.file.as_fd(), libc::POLLPRI, Some(LOOK));
+        match wake.map_err(|error| self.camera.broken(&error))? {
+            Wake::Stopped => Ok(Some(Next::Stopped)),
+            // What wakes without an event must not be asked for again at once.
+            Wake::Ready if !self.camera.watch.take_change(node) && stop.sleep(LOOK) => Ok(Some(Next::Stopped)),
+            Wake::Ready | Wake::TimedOut => Ok(None),
+        }
+    }
+
+    /// Waits for a buffer of the driver's.
+    fn wait(&mut self, stop: &Stop) -> Result<Came, SourceError> {
+        let Self { state: State::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
+            return Ok(Came::SignalChanged);
+        };
+        let camera = &*camera;
+        let Camera { node, watch, .. } = camera;
+        let broken = |error| camera.broken(&error);
+        let patience = if *had_frame { streaming.patience.next } else { streaming.patience.first };
+        let mut until = Moment::now() + patience;
         loop {
-            if !self.stream.reclaim(STOP_CHECK).map_err(|error| gone(&self.device, &error))? {
+            if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
                 // Every buffer is with the lane, which is not the camera's fault.
                 if stop.is_raised() {
-                    return Ok(None);
+                    return Ok(Came::Stopped);
                 }
+                until = Moment::now() + patience;
                 continue;
             }
-            let left = until.saturating_duration_since(Moment::now());
-            match stop.wait_readable(self.stream.as_fd(), Some(left)).map_err(|error| gone(&self.device, &error))? {
-                Wake::Stopped => return Ok(None),
-                Wake::Ready => {}
-                Wake::TimedOut => {
+            let now = Moment::now();
+            let is_late = now >= until;
+            if is_late || (watch.must_look() && now >= *next_look) {
+                *next_look = now + LOOK;
+                if watch.is_live() && watch.look(node).map_err(broken)?.is_err() {
+                    return Ok(Came::SignalChanged);
+                }
+                if is_late {
                     return Err(SourceError::transient(format!(
-                        "no frame of {} for {} s: it may be stuck or have no signal",
-                        self.device.display(),
-                        self.config.timeout.as_secs_f64()
+                        "no frame of {} for {} s: it is stuck",
+                        node.path().display(),
+                        patience.as_secs_f64()
                     )));
                 }
             }
-            if let Some(filled) = self.stream.take().map_err(|error| gone(&self.device, &error))? {
-                return Ok(Some(filled));
+            let end = if watch.must_look() { until.min(*next_look) } else { until };
+            let events = libc::POLLIN | libc::POLLPRI;
+            match stop
+                .wait_events(node.file.as_fd(), events, Some(end.saturating_duration_since(now)))
+                .map_err(broken)?
+            {
+                Wake::Stopped => return Ok(Came::Stopped),
+                // One that came late is better than none: the driver is asked once more.
+                Wake::Ready | Wake::TimedOut => {}
+            }
+            if watch.take_change(node) {
+                return Ok(Came::SignalChanged);
+            }
+            if let Some(filled) = streaming.stream.take().map_err(broken)? {
+                *had_frame = true;
+                return Ok(Came::Filled(filled));
             }
         }
     }
 
     /// Makes a frame of a buffer and gives the buffer back.
     fn receive(&mut self, filled: Filled) -> Result<Next, SourceError> {
+        let Self { state: State::Streaming { streaming, .. }, camera, .. } = self else {
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Driver });
+        };
         let Place { sequence, missing } = self.sequence.place(filled.sequence);
-        let timestamp = stamp(&filled, self.clock.as_ref());
-        let came = match self.take_out(filled)? {
-            Ok(Some(buffer)) => Next::Frame(Frame { layout: self.layout, buffer, sequence, timestamp, name: None }),
+        let timestamp = self.stamper.stamp(&filled, self.clock.as_ref(), &camera.label);
+        let taken = streaming.extract.take(&mut streaming.stream, filled).map_err(|error| camera.broken(&error))?;
+        let came = match taken {
+            Ok(Some((layout, buffer))) => Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None }),
             Ok(None) => Next::Lost { frames: 1, cause: LossCause::Overload },
-            Err(reason) => {
-                log::debug!("{}: frame {sequence} is lost: {reason}", self.label);
+            Err(damage) => {
+                log::debug!("{}: frame {sequence} is lost: {damage}", camera.label);
                 Next::Lost { frames: 1, cause: LossCause::Corrupt }
             }
         };
@@ -154,26 +219,6 @@ impl V4l2Source {
         self.pending.push_back(came);
         Ok(Next::Lost { frames: missing, cause: LossCause::Driver })
     }
-
-    /// The picture: where it is, copied or decoded; `None` where every buffer is on its way; the inner error where it is not
-    /// whole. The driver's buffer goes back unless the picture stays in it.
-    fn take_out(&mut self, filled: Filled) -> Result<Result<Option<FrameBytes>, String>, SourceError> {
-        let flags = filled.flags;
-        let bytes = self.stream.bytes(&filled);
-        let taken = match &mut self.way {
-            Way::InPlace => match whole(bytes, flags, &self.layout) {
-                Ok(()) => return Ok(Ok(self.stream.lend(filled).map(FrameBytes::Driver))),
-                Err(reason) => Err(reason),
-            },
-            Way::Copied(pool) => fill(pool, |out| {
-                self.copied_bytes += copy(bytes, flags, &self.layout, out)? as u64;
-                Ok(())
-            }),
-            Way::Decoded(pool, jpeg) => fill(pool, |out| decode(bytes, flags, &self.layout, jpeg, out)),
-        };
-        self.stream.give_back(filled).map_err(|error| gone(&self.device, &error))?;
-        Ok(taken)
-    }
 }
 
 impl Source for V4l2Source {
@@ -181,82 +226,46 @@ impl Source for V4l2Source {
         if let Some(next) = self.pending.pop_front() {
             return Ok(next);
         }
-        match self.wait(stop)? {
-            Some(filled) => self.receive(filled),
-            None => Ok(Next::Stopped),
+        loop {
+            if matches!(self.state, State::Waiting { .. }) {
+                match self.find_signal(stop)? {
+                    Some(next) => return Ok(next),
+                    None => continue,
+                }
+            }
+            match self.wait(stop)? {
+                Came::Filled(filled) => return self.receive(filled),
+                Came::Stopped => return Ok(Next::Stopped),
+                Came::SignalChanged => {
+                    self.copied_bytes = self.copied_bytes();
+                    // Its buffers go before the signal's timings can be set.
+                    self.state = State::Waiting { told: None };
+                }
+            }
         }
     }
 
     fn describe(&self) -> String {
-        self.description.clone()
+        match &self.state {
+            State::Streaming { streaming, .. } => streaming.description.clone(),
+            State::Waiting { .. } => format!("{}: open", self.camera.describe()),
+        }
+    }
+
+    fn io(&self) -> Option<&'static str> {
+        match &self.state {
+            State::Streaming { streaming, .. } => Some(streaming.mode.name()),
+            State::Waiting { .. } => None,
+        }
     }
 
     fn copied_bytes(&self) -> u64 {
-        self.copied_bytes
+        let now = match &self.state {
+            State::Streaming { streaming, .. } => streaming.extract.copied_bytes(),
+            State::Waiting { .. } => 0,
+        };
+        self.copied_bytes + now
     }
-}
-
-/// A buffer of the pool, filled by `fill`; `None` where all are on their way.
-fn fill(pool: &FramePool, fill: impl FnOnce(&mut [u8]) -> Result<(), String>) -> Result<Option<FrameBytes>, String> {
-    let Some(mut buffer) = pool.take() else { return Ok(None) };
-    fill(buffer.as_mut_slice())?;
-    Ok(Some(buffer.into()))
-}
-
-/// Whether a buffer holds a whole picture of raw pixels; else why not.
-fn whole(bytes: &[u8], flags: u32, layout: &FrameLayout) -> Result<(), String> {
-    undamaged(flags)?;
-    if bytes.len() < least_bytes(layout) {
-        return Err(format!("it has {} bytes of {}", bytes.len(), least_bytes(layout)));
-    }
-    Ok(())
-}
-
-/// Copies a buffer's picture into `out`; returns the bytes copied.
-fn copy(bytes: &[u8], flags: u32, layout: &FrameLayout, out: &mut [u8]) -> Result<usize, String> {
-    whole(bytes, flags, layout)?;
-    let length = bytes.len().min(layout.size_bytes()).min(out.len());
-    out[..length].copy_from_slice(&bytes[..length]);
-    Ok(length)
-}
-
-/// Decodes a buffer's JPEG into `out`; fails, with why, where it is not whole.
-fn decode(
-    bytes: &[u8],
-    flags: u32,
-    layout: &FrameLayout,
-    jpeg: &mut JpegDecoder,
-    out: &mut [u8],
-) -> Result<(), String> {
-    undamaged(flags)?;
-    let found = jpeg.decode(bytes, out).map_err(|error| error.to_string())?;
-    if (found.width(), found.height()) != (layout.width(), layout.height()) {
-        return Err(format!("its picture has {}x{} pixels", found.width(), found.height()));
-    }
-    Ok(())
-}
-
-fn undamaged(flags: u32) -> Result<(), String> {
-    if flags & sys::V4L2_BUF_FLAG_ERROR != 0 { Err("the driver marks it as damaged".to_owned()) } else { Ok(()) }
-}
-
-/// Bytes that a whole frame has at least: the last row of the last plane need not be padded.
-fn least_bytes(layout: &FrameLayout) -> usize {
-    let last = layout.planes().len() - 1;
-    let padding = layout.planes()[last].pitch_bytes - layout.format().row_bytes(last, layout.width());
-    layout.size_bytes() - padding
-}
-
-/// The frame's time: the driver's where its clock is ours, else now.
-fn stamp(filled: &Filled, clock: &dyn Clock) -> Timestamp {
-    if filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK != sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC {
-        return clock::now(clock);
-    }
-    let instant = match filled.flags & sys::V4L2_BUF_FLAG_TSTAMP_SRC_MASK {
-        sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE => Instant::StartOfExposure,
-        _ => Instant::EndOfFrame,
-    };
-    clock::at_monotonic(clock, filled.timestamp_ns, instant)
 }
 
 #[cfg(test)]

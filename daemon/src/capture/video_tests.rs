@@ -53,6 +53,7 @@ fn read_all(config: &VideoConfig) -> (Vec<Frame>, u64, Option<SourceError>) {
             Ok(Next::Frame(frame)) => frames.push(frame),
             Ok(Next::Lost { frames, .. }) => lost += frames,
             Ok(Next::End) => return (frames, lost, None),
+            Ok(Next::Waiting { .. }) => {}
             Ok(Next::Stopped) => panic!("nobody stopped it"),
             Err(error) => return (frames, lost, Some(error)),
         }

@@ -230,6 +230,7 @@ impl Session<'_> {
                 }
                 Next::Frame(_) => taken.frames += 1,
                 Next::Lost { frames, cause } => taken.lose(*cause, *frames),
+                Next::Waiting { reason } => log::warn!("camera {}: {reason}", self.name),
                 Next::End | Next::Stopped => {
                     let message = format!("camera {} is at its end after {} frames", self.name, taken.frames);
                     return Err(CliError::new(Exit::Input, message));

@@ -71,10 +71,11 @@ fn control() -> impl Strategy<Value = ControlValue> {
 prop_compose! {
     fn v4l2()(
         device in camera_name(), format in of(word()), width in of(1_u32..=16_384), height in of(1_u32..=16_384),
-        fps in of(0.01..=1000.0_f64), color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
+        fps in of(0.01..=1000.0_f64), color_matrix in of(word()), color_range in of(word()), io in of(word()),
+        input in of(0_u32..64), timeout in of(duration(100, 3_600_000)),
         controls in btree_map(text(), control(), 0..3),
     ) -> V4l2Config {
-        V4l2Config { device, format, width, height, fps, color_matrix, color_range, controls, timeout }
+        V4l2Config { device, format, width, height, fps, color_matrix, color_range, io, input, controls, timeout }
     }
 }
 

@@ -232,8 +232,15 @@ section! {
         /// item is a number or its text; `true` presses a button. `{ auto_exposure = "Manual Mode", exposure_time_absolute
         /// = 100 }`, or a table `[camera.source.controls]` with a line each.
         controls: BTreeMap<String, ControlValue> as by_name(control()) => default(BTreeMap::new()),
-        /// The camera is opened again when no frame came for so long.
-        timeout: Duration as duration(100 * MS..=HOUR) => default(5 * SECOND),
+        /// How pictures come out of the driver: "userptr" has it write into the network's memory, "mmap" reads its own memory in
+        /// place, "copy" copies them out of that once. Without it the best that works; the log says which, and why.
+        io: Option<IoMode> as word() => optional(r#""mmap""#),
+        /// The number of the input, of a camera that has several, such as a capture card; `visiond probe` lists them. Without
+        /// it the one that is set.
+        input: Option<u32> as whole(0..=63) => optional("1"),
+        /// The camera is opened again when no frame came for so long. Without it after ten frames' time, at least 0.5 s
+        /// (3 s for the first frame) and at most 5 s.
+        timeout: Option<Duration> as duration(100 * MS..=HOUR) => optional(r#""2 s""#),
     }
 }
 
@@ -244,6 +251,28 @@ pub enum CameraFormat {
     Raw(PixelFormat),
     /// JPEG pictures.
     Mjpeg,
+}
+
+/// How pictures come out of a camera's driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoMode {
+    /// It writes into our memory.
+    Userptr,
+    /// We read its memory.
+    Mmap,
+    /// We copy out of its memory.
+    Copy,
+}
+
+impl IoMode {
+    /// The name used in the configuration, the log, the summary and `probe`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Userptr => "userptr",
+            Self::Mmap => "mmap",
+            Self::Copy => "copy",
+        }
+    }
 }
 
 section! {
@@ -488,6 +517,7 @@ words!(Option<MemoryKind>: "auto" = None, "mapped" = Some(MemoryKind::Mapped),
 words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
 words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
+words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
 words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
 words!(PictureFormat: "jpeg" = Self::Jpeg, "png" = Self::Png);

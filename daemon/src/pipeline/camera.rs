@@ -244,6 +244,7 @@ impl Camera {
             self.metrics.count_restart();
         }
         self.metrics.enter(Phase::Streaming);
+        self.metrics.set_io(source.io());
         match memory.away {
             // Told with its first frame: one that opens and stays silent is not back.
             Some(_) => memory.returns = Some(source.describe()),
@@ -258,6 +259,7 @@ impl Camera {
     fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
+        let mut waits = false;
         let mut cpu = CpuWatch::start();
         let error = loop {
             let range = nvtx::range(c"capture");
@@ -269,6 +271,11 @@ impl Camera {
             self.metrics.count_capture_cpu(cpu.lap_ns());
             match next {
                 Ok(Next::Frame(mut frame)) => {
+                    if std::mem::take(&mut waits) {
+                        self.metrics.enter(Phase::Streaming);
+                        self.metrics.set_io(source.io());
+                        memory.returns = Some(source.describe());
+                    }
                     self.frame_came(memory);
                     // A driver that counts anew in mid-stream must not turn messages back.
                     frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
@@ -278,6 +285,12 @@ impl Camera {
                     }
                 }
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
+                Ok(Next::Waiting { reason }) => {
+                    waits = true;
+                    memory.away.get_or_insert_with(Instant::now);
+                    self.metrics.enter(Phase::Waiting);
+                    log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
+                }
                 Ok(Next::End) => return self.ended(memory),
                 Ok(Next::Stopped) => return State::Ended,
                 Err(error) => break error,

@@ -150,6 +150,7 @@ pub struct CameraMetrics {
     dropped: [AtomicU64; DropCause::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
     labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
+    io: Mutex<Option<&'static str>>,
 }
 
 /// How often a label was seen.
@@ -178,6 +179,7 @@ impl CameraMetrics {
             dropped: Default::default(),
             stages: Default::default(),
             labels: Mutex::new(BTreeMap::new()),
+            io: Mutex::new(None),
         }
     }
 
@@ -189,6 +191,11 @@ impl CameraMetrics {
     /// Where the thread stands.
     pub fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Ordering::Relaxed))]
+    }
+
+    /// How frames come out of a driver from now on.
+    pub fn set_io(&self, io: Option<&'static str>) {
+        *self.io.lock().unwrap_or_else(PoisonError::into_inner) = io;
     }
 
     /// A frame came.
@@ -261,6 +268,7 @@ impl CameraMetrics {
             dropped: std::array::from_fn(|cause| get(&self.dropped[cause])),
             stages: std::array::from_fn(|stage| self.stages[stage].snapshot()),
             labels: self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            io: *self.io.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
@@ -288,6 +296,8 @@ pub struct CameraSnapshot {
     pub stages: [HistogramSnapshot; Stage::ALL.len()],
     /// What was seen.
     pub labels: BTreeMap<Arc<str>, LabelCount>,
+    /// How frames came out of a driver the last time, where there is one.
+    pub io: Option<&'static str>,
 }
 
 impl CameraSnapshot {

@@ -102,7 +102,12 @@ impl Stop {
 
     /// Waits for `fd` to be readable, for stop, or for `timeout` (`None`: for ever).
     pub fn wait_readable(&self, fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
-        self.poll(Some(fd), timeout)
+        self.poll(Some((fd, libc::POLLIN)), timeout)
+    }
+
+    /// As [`wait_readable`](Self::wait_readable), for any of poll(2)'s `events`.
+    pub fn wait_events(&self, fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.poll(Some((fd, events)), timeout)
     }
 
     /// Readable once it is raised, and from then on.
@@ -116,15 +121,16 @@ impl Stop {
         matches!(self.poll(None, Some(duration)), Ok(Wake::Stopped))
     }
 
-    fn poll(&self, fd: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> io::Result<Wake> {
+    fn poll(&self, fd: Option<(BorrowedFd<'_>, i16)>, timeout: Option<Duration>) -> io::Result<Wake> {
         let until = timeout.map(|t| std::time::Instant::now() + t);
         loop {
             if self.is_raised() {
                 return Ok(Wake::Stopped);
             }
-            let entry = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let entry = |(fd, events): (i32, i16)| libc::pollfd { fd, events, revents: 0 };
             // poll(2) ignores a negative descriptor.
-            let mut fds = [entry(self.shared.wake.as_raw_fd()), entry(fd.map_or(-1, |fd| fd.as_raw_fd()))];
+            let other = fd.map_or((-1, 0), |(fd, events)| (fd.as_raw_fd(), events));
+            let mut fds = [entry((self.shared.wake.as_raw_fd(), libc::POLLIN)), entry(other)];
             let left = until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
             let spec = left.map(|left| libc::timespec {
                 tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,

@@ -65,6 +65,9 @@ pub struct CameraSummary {
     pub state: &'static str,
     /// Frames that came.
     pub captured: u64,
+    /// How frames came out of a camera's driver the last time: "userptr", "mmap" or "copy".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io: Option<&'static str>,
     /// Bytes of frames that were copied between their source and the buffer that the network reads.
     pub copied_bytes: u64,
     /// CPU time of its thread for each frame that came, in microseconds: what capturing costs.
@@ -161,6 +164,7 @@ impl CameraSummary {
             name: name.to_owned(),
             state,
             captured: total.captured,
+            io: total.io,
             copied_bytes: total.copied_bytes,
             // To 0.1 us, since more digits say nothing.
             capture_cpu_us: (total.capture_cpu_us() * 10.0).round() / 10.0,

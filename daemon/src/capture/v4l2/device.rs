@@ -2,10 +2,12 @@
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/v4l2.html>
 
+use std::any::Any;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::{io, mem, ptr};
 
 use v4l::v4l_sys as sys;
@@ -122,8 +124,11 @@ pub struct Interval {
 #[derive(Debug)]
 pub struct Node {
     pub(super) file: File,
+    path: PathBuf,
     capabilities: Capabilities,
     api: Api,
+    /// Dropped after `file` is closed.
+    kept: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 impl Node {
@@ -131,11 +136,27 @@ impl Node {
     pub fn open(path: &Path) -> Result<Self, NodeError> {
         let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = opened.map_err(NodeError::Unopened)?;
-        let mut node = Self { file, capabilities: Capabilities::default(), api: Api::Single };
+        let mut node = Self::of(file, path);
         node.capabilities = node.ask().map_err(NodeError::Unknown)?;
         // Nobody asks a node for pictures that hands out none.
         node.api = node.capabilities.api().unwrap_or(Api::Single);
         Ok(node)
+    }
+
+    /// A file that has not told what it is.
+    pub(super) fn of(file: File, path: &Path) -> Self {
+        let (capabilities, api) = (Capabilities::default(), Api::Single);
+        Self { file, path: path.to_owned(), capabilities, api, kept: Mutex::default() }
+    }
+
+    /// Its place in the file system.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps memory that the driver may still write to until the node is closed.
+    pub(super) fn keep(&self, memory: impl Any + Send) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(memory));
     }
 
     /// Who it is and what it does.
@@ -295,14 +316,6 @@ impl Node {
     }
 }
 
-#[cfg(test)]
-impl Node {
-    /// A file in a node's place.
-    pub(super) fn of(file: File) -> Self {
-        Self { file, capabilities: Capabilities::default(), api: Api::Single }
-    }
-}
-
 impl Interval {
     /// Frames per second; `None` of a time that is none.
     pub fn rate(self) -> Option<f64> {
@@ -384,7 +397,7 @@ fn of_multi(pix: sys::v4l2_pix_format_mplane) -> PixFormat {
 }
 
 /// Text that ends at a zero byte, where one is.
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

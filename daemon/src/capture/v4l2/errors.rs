@@ -50,5 +50,11 @@ pub(super) fn unstarted(device: &Path, error: &io::Error) -> SourceError {
 
 /// The stream broke.
 pub(super) fn gone(device: &Path, error: &io::Error) -> SourceError {
-    SourceError::transient(format!("{} went away (unplugged?): {error}", device.display()))
+    let device = device.display();
+    SourceError::transient(match error.raw_os_error() {
+        Some(libc::EIO) => format!("{device} broke off (the driver reports an error of the device: {error})"),
+        Some(libc::EPIPE) => format!("{device} ended its stream: {error}"),
+        Some(libc::ENODEV) | None => format!("{device} went away (unplugged?): {error}"),
+        Some(_) => format!("{device} does not go on: {error}"),
+    })
 }

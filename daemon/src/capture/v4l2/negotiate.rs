@@ -4,24 +4,36 @@ use std::io;
 
 use v4l::v4l_sys as sys;
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::frame::{FrameError, FrameLayout, PixelFormat};
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
 use super::color;
 use super::device::{Interval, Node, PixFormat};
 use super::fourcc::{self, FourCc};
+use super::planes::{Planes, PlanesError};
 use crate::capture::source::SourceError;
 use crate::config::types::{CameraFormat, V4l2Config};
 
 /// A rate this much below the one asked for counts as the same: drivers round their intervals.
 const RATE_TOLERANCE: f64 = 0.01;
 
+/// What the camera sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Picture {
+    /// Raw pixels in these planes.
+    Raw(Planes),
+    /// JPEG, out of which such a frame comes.
+    Jpeg(FrameLayout),
+}
+
 /// What camera and we agreed on.
 #[derive(Debug)]
 pub struct Agreed {
     /// What the camera sends.
+    pub picture: Picture,
+    /// As the driver describes it.
+    pub pix: PixFormat,
+    /// Our name of the format.
     pub format: CameraFormat,
-    /// The frames that come of it; RGB where the camera sends JPEG.
-    pub layout: FrameLayout,
     /// Frames per second, where the driver tells.
     pub fps: Option<f64>,
 }
@@ -41,12 +53,12 @@ pub struct Choice {
 
 /// What is asked of `node`, by what is configured and what it offers. Changes nothing.
 pub fn choose(node: &Node, config: &V4l2Config) -> Result<Choice, SourceError> {
-    let failed = |what: &str, error: &io::Error| refused(config, what, error);
+    let failed = |what: &str, error: &io::Error| refused(node, what, error);
     let offered = node.formats().map_err(|error| failed("tell its formats (ENUM_FMT)", &error))?;
     let current = node.format().map_err(|error| failed("tell its format (G_FMT)", &error))?;
     let candidates = fourcc::by_cost(&offered, config.format);
     if candidates.is_empty() {
-        return Err(SourceError::permanent(no_format(config, &offered)));
+        return Err(SourceError::permanent(no_format(node, config, &offered)));
     }
     let (width, height) = (config.width.unwrap_or(current.width), config.height.unwrap_or(current.height));
     let choice = |&(fourcc, format): &(FourCc, CameraFormat)| Choice { fourcc, format, width, height };
@@ -74,9 +86,9 @@ fn request(choice: &Choice) -> PixFormat {
 
 /// Sets `node` as chosen. `label` is for the log: what the driver made otherwise is a warning there.
 pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Result<Agreed, SourceError> {
-    let device = config.device.display();
+    let device = node.path().display();
     let Choice { fourcc: code, format, width, height } = choice;
-    let set = node.set_format(&request(&choice)).map_err(|error| refused(config, "set its format (S_FMT)", &error))?;
+    let set = node.set_format(&request(&choice)).map_err(|error| refused(node, "set its format (S_FMT)", &error))?;
     if set.fourcc != code {
         let (given, wanted) = (fourcc::text(set.fourcc), fourcc::text(code));
         return Err(SourceError::permanent(format!(
@@ -85,7 +97,8 @@ pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Res
         )));
     }
     if let Some(fields) = interlaced(set.field) {
-        return Err(SourceError::permanent(format!(
+        // What is plugged into an input may be changed.
+        return Err(SourceError::transient(format!(
             "{device} sends interlaced pictures ({fields}), which are not read: set its input to a progressive mode, \
              or let a program deinterlace them and read it by `type = \"command\"`"
         )));
@@ -95,10 +108,10 @@ pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Res
         log::warn!("{label}: the driver has no {width}x{height} in {word}, it gives {}x{}", set.width, set.height);
     }
     let fps = set_rate(node, config.fps, label);
-    let layout = layout(&set, format, config).map_err(|error| {
+    let picture = picture(&set, format, config).map_err(|error| {
         SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
     })?;
-    Ok(Agreed { format, layout, fps })
+    Ok(Agreed { picture, pix: set, format, fps })
 }
 
 /// Asks for the rate; returns the one that it is.
@@ -129,38 +142,18 @@ fn interval(fps: f64) -> Interval {
     }
 }
 
-/// The frames' layout: the driver's pitch is honoured, the configuration's colours win.
-fn layout(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<FrameLayout, FrameError> {
+/// The pictures: the driver's pitches are honoured, the configuration's colours win.
+fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<Picture, PlanesError> {
     let CameraFormat::Raw(format) = format else {
-        return FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default());
+        let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
+        return Ok(Picture::Jpeg(rgb));
     };
     let said = color::description(pix);
     let color = ColorDescription {
         matrix: config.color_matrix.unwrap_or(said.matrix),
         range: config.color_range.unwrap_or(said.range),
     };
-    if pix.memories[0].pitch_bytes == 0 {
-        // An old driver that leaves the field out has no padding.
-        return FrameLayout::packed(format, pix.width, pix.height, color);
-    }
-    FrameLayout::with_pitches(
-        format,
-        pix.width,
-        pix.height,
-        &pitches(format, pix.memories[0].pitch_bytes as usize),
-        color,
-    )
-}
-
-/// The pitches of all planes, of the first one's: V4L2 has one field for all planes in one buffer. Interleaved chroma has
-/// the same pitch, separate chroma planes have half of it.
-/// <https://docs.kernel.org/userspace-api/media/v4l/pixfmt-yuv-planar.html>
-fn pitches(format: PixelFormat, first_bytes: usize) -> Vec<usize> {
-    match format {
-        PixelFormat::Nv12 | PixelFormat::Nv21 => vec![first_bytes; 2],
-        PixelFormat::I420 => vec![first_bytes, first_bytes.div_ceil(2), first_bytes.div_ceil(2)],
-        _ => vec![first_bytes],
-    }
+    Ok(Picture::Raw(Planes::new(pix, format, color)?))
 }
 
 /// What kind of interlaced pictures those of a field order are; `None` of whole ones.
@@ -176,8 +169,8 @@ fn interlaced(field: u32) -> Option<&'static str> {
     }
 }
 
-fn no_format(config: &V4l2Config, offered: &[FourCc]) -> String {
-    let device = config.device.display();
+fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
+    let device = node.path().display();
     let mut readable: Vec<_> =
         fourcc::by_cost(offered, None).into_iter().map(|(_, format)| fourcc::word(format)).collect();
     readable.dedup();
@@ -198,8 +191,8 @@ fn no_format(config: &V4l2Config, offered: &[FourCc]) -> String {
 }
 
 /// A call for the format that the driver refused.
-fn refused(config: &V4l2Config, what: &str, error: &io::Error) -> SourceError {
-    let device = config.device.display();
+pub(super) fn refused(node: &Node, what: &str, error: &io::Error) -> SourceError {
+    let device = node.path().display();
     if error.raw_os_error() == Some(libc::EBUSY) {
         return SourceError::transient(format!("{device} is in use: another program streams from it, end that"));
     }
@@ -213,39 +206,19 @@ mod tests {
     use visiond_kernels::color::{ColorMatrix, ColorRange};
 
     use super::*;
-    use crate::capture::v4l2::device::MemoryFormat;
-
-    fn pix(width: u32, height: u32, pitch_bytes: u32) -> PixFormat {
-        let memory = MemoryFormat { pitch_bytes, size_bytes: 0 };
-        PixFormat { width, height, memories: [memory; 3], memory_count: 1, ..PixFormat::default() }
-    }
-
-    #[test]
-    fn chroma_planes_follow_the_padded_luma() {
-        let config = V4l2Config::default();
-        let of = |format, pix| layout(&pix, CameraFormat::Raw(format), &config).unwrap();
-        let nv12 = of(PixelFormat::Nv12, pix(600, 4, 640));
-        assert_eq!((nv12.planes()[1].offset_bytes, nv12.planes()[1].pitch_bytes), (640 * 4, 640));
-        let i420 = of(PixelFormat::I420, pix(600, 4, 640));
-        assert_eq!((i420.planes()[2].offset_bytes, i420.planes()[2].pitch_bytes), (640 * 4 + 320 * 2, 320));
-        assert_eq!(of(PixelFormat::Yuyv, pix(600, 4, 1280)).size_bytes(), 1280 * 4);
-        assert_eq!(of(PixelFormat::Grey, pix(600, 4, 0)).size_bytes(), 600 * 4);
-    }
-
-    #[test]
-    fn a_pitch_shorter_than_a_row_is_refused() {
-        let config = V4l2Config::default();
-        let error = layout(&pix(640, 4, 640), CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap_err();
-        assert!(error.to_string().contains("at least 1280 bytes"), "{error}");
-    }
 
     #[test]
     fn configured_colours_win_and_jpeg_becomes_rgb() {
+        let mut pix = PixFormat { width: 64, height: 4, fourcc: *b"YUYV", memory_count: 1, ..PixFormat::default() };
+        pix.memories[0].pitch_bytes = 128;
         let config = V4l2Config { color_matrix: Some(ColorMatrix::Bt709), ..V4l2Config::default() };
-        let yuyv = layout(&pix(64, 4, 128), CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
-        assert_eq!(yuyv.color(), ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited });
-        let jpeg = layout(&pix(64, 4, 0), CameraFormat::Mjpeg, &config).unwrap();
-        assert_eq!((jpeg.format(), jpeg.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));
+        let raw = picture(&pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
+        let Picture::Raw(planes) = raw else { panic!("{raw:?}") };
+        let color = planes.layout(&[0; 3]).unwrap().color();
+        assert_eq!(color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited });
+        let jpeg = picture(&pix, CameraFormat::Mjpeg, &config).unwrap();
+        let Picture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
+        assert_eq!((layout.format(), layout.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));
     }
 
     #[test]
@@ -260,9 +233,10 @@ mod tests {
     #[test]
     fn a_format_that_the_camera_lacks_is_answered_with_those_it_has() {
         let config = V4l2Config { format: Some(CameraFormat::Mjpeg), ..V4l2Config::default() };
-        let text = no_format(&config, &[*b"YUYV", *b"H264"]);
+        let node = Node::of(std::fs::File::open("/dev/null").unwrap(), "/dev/video0".as_ref());
+        let text = no_format(&node, &config, &[*b"YUYV", *b"H264"]);
         assert!(text.contains("does not offer mjpeg: it offers yuyv; correct"), "{text}");
-        assert!(no_format(&V4l2Config::default(), &[*b"H264"]).contains("type = \"command\""));
+        assert!(no_format(&node, &V4l2Config::default(), &[*b"H264"]).contains("type = \"command\""));
     }
 
     #[test]

@@ -147,7 +147,9 @@ mod tests {
     #[test]
     fn planes_of_their_own_stand_where_their_memory_is() {
         assert_eq!(places(b"NM12", PixelFormat::Nv12, &[640, 768], [64, 4096, 0]), [(64, 640), (4096, 768)]);
-        let planes = |code, pitches: &[u32]| Planes::new(&pix(code, 600, pitches), PixelFormat::Nv12, ColorDescription::default());
+        let planes = |code, pitches: &[u32]| {
+            Planes::new(&pix(code, 600, pitches), PixelFormat::Nv12, ColorDescription::default())
+        };
         let apart = planes(b"NM12", &[640, 640]).unwrap();
         assert_eq!([apart.needed_bytes(0), apart.needed_bytes(1)], [640 * 3 + 600, 640 + 600]);
         let together = planes(b"NV12", &[640]).unwrap();
@@ -157,7 +159,9 @@ mod tests {
     #[test]
     fn what_a_driver_describes_wrongly_is_refused() {
         let of = |code, pitches: &[u32]| {
-            Planes::new(&pix(code, 600, pitches), PixelFormat::Nv12, ColorDescription::default()).unwrap_err().to_string()
+            Planes::new(&pix(code, 600, pitches), PixelFormat::Nv12, ColorDescription::default())
+                .unwrap_err()
+                .to_string()
         };
         assert!(of(b"NM12", &[640]).contains("NM12 comes in 2 pieces of memory, the driver has 1"));
         assert!(of(b"NV12", &[320]).contains("at least 600 bytes"));

@@ -5,6 +5,8 @@
 pub struct Sequence {
     /// The last frame's number, the driver's and ours.
     last: Option<(u32, u64)>,
+    /// The number of a frame of which the driver's is not to be compared.
+    next: Option<u64>,
 }
 
 /// A frame's place.
@@ -17,12 +19,17 @@ pub struct Place {
 }
 
 impl Sequence {
+    /// The driver counts anew from the next frame on; our numbers go on.
+    pub fn restart(&mut self) {
+        self.next = self.last.take().map(|(_, sequence)| sequence + 1).or(self.next);
+    }
+
     /// The place of the frame that the driver calls `number`.
     ///
     /// A number that is not ahead of the last one's (a driver that counts from 0 again, or not at all) is the next one.
     pub fn place(&mut self, number: u32) -> Place {
         let place = match self.last {
-            None => Place { sequence: u64::from(number), missing: 0 },
+            None => Place { sequence: self.next.take().unwrap_or(u64::from(number)), missing: 0 },
             Some((last, sequence)) => {
                 let ahead = number.wrapping_sub(last);
                 let is_ahead = ahead > 0 && ahead <= u32::MAX / 2;
@@ -53,6 +60,16 @@ mod tests {
     fn numbers_go_on_where_the_drivers_wrap() {
         let top = u64::from(u32::MAX);
         assert_eq!(places(&[u32::MAX - 1, u32::MAX, 0, 2]), [(top - 1, 0), (top, 0), (top + 1, 0), (top + 3, 1)]);
+    }
+
+    #[test]
+    fn numbers_go_on_over_a_restart_whatever_the_driver_begins_with() {
+        let mut sequence = Sequence::default();
+        sequence.place(7);
+        sequence.restart();
+        sequence.restart();
+        assert_eq!(sequence.place(100), Place { sequence: 8, missing: 0 });
+        assert_eq!(sequence.place(102), Place { sequence: 10, missing: 1 });
     }
 
     #[test]

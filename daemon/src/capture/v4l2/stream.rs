@@ -7,18 +7,17 @@ pub mod modes;
 pub mod raw;
 mod slot;
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, mem};
 
 use v4l::v4l2::vidioc;
 use visiond_kernels::buffer::{BufferError, Memory, UnifiedBuffer};
 use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 
 use self::raw::{Granted, MemoryType, RawBuffer, Used};
-use self::slot::{PinnedError, Pieces, Slot};
+use self::slot::{Pieces, PinnedError, Slot};
 use super::device::{MAX_MEMORIES, Node};
 
 /// A buffer that the driver filled, out of its hands until [`Stream::give_back`].
@@ -232,11 +231,6 @@ impl Stream {
         }
     }
 
-    /// Becomes readable with a filled buffer, and when the stream breaks.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.node.file.as_fd()
-    }
-
     /// How many buffers there are.
     pub fn buffer_count(&self) -> usize {
         self.slots.len()
@@ -307,13 +301,15 @@ impl Drop for Stream {
             Err(error) => log::warn!("a camera's stream could not be ended (STREAMOFF): {error}"),
         }
         // What is mapped and not lent is unmapped first: older kernels do not free what is mapped. Memory of ours the driver has
-        // given back by STREAMOFF, or with the device.
+        // given back by STREAMOFF.
         if self.memory == MemoryType::Mmap {
             self.slots.clear();
         }
         if let Err(error) = raw::request(&self.node, self.memory, 0) {
-            // Gone; or a frame on its way still holds a mapping, and the kernel frees the buffers with it.
+            // Gone; or a frame on its way still holds a mapping, and the kernel frees the buffers with it. Memory of ours that
+            // the driver was not made to give back stays until it has: at the latest when the node is closed.
             log::debug!("a camera's buffers could not be freed (REQBUFS): {error}");
+            self.node.keep(mem::take(&mut self.slots));
         }
     }
 }

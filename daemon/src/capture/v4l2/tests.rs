@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use v4l::v4l_sys as sys;
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::frame::PixelFormat;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::jpeg::JpegDecoder;
 
 use super::*;
 use crate::capture::clock::simulated::SimulatedClock;
@@ -47,51 +48,14 @@ fn nodes_of_another_kind_are_refused_with_what_to_do() {
         open::check(Path::new("/dev/video0"), &capabilities)
     };
     assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE | sys::V4L2_CAP_STREAMING).is_ok());
+    assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE | sys::V4L2_CAP_STREAMING).is_ok());
     let refused = |flags| {
         let error = of(flags).unwrap_err();
         assert!(!error.retry);
         error.to_string()
     };
     assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));
-    assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE | sys::V4L2_CAP_STREAMING).contains("multi-planar"));
     assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("hands out no pictures"));
-}
-
-#[test]
-fn the_last_rows_padding_may_be_missing() {
-    let layout = |format, pitches: &[usize]| {
-        FrameLayout::with_pitches(format, 6, 4, pitches, ColorDescription::default()).unwrap()
-    };
-    assert_eq!(least_bytes(&layout(PixelFormat::Grey, &[16])), 16 * 3 + 6);
-    assert_eq!(least_bytes(&layout(PixelFormat::Nv12, &[16, 16])), 16 * 5 + 6);
-    assert_eq!(least_bytes(&layout(PixelFormat::I420, &[16, 8, 8])), 16 * 4 + 8 * 3 + 3);
-}
-
-#[test]
-fn a_time_on_another_clock_is_not_believed() {
-    let clock = SimulatedClock::default();
-    clock.advance(Duration::from_secs(10));
-    let of = |flags| stamp(&Filled::simulated(flags, 9_000_000_000), &clock);
-    let monotonic = sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC;
-    let start = of(monotonic | sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE);
-    assert_eq!((start.monotonic_ns, start.instant), (9_000_000_000, Instant::StartOfExposure));
-    assert_eq!(start.realtime_ns, SimulatedClock::EPOCH_NS + 9_000_000_000);
-    assert_eq!(of(monotonic).instant, Instant::EndOfFrame);
-    assert_eq!(of(sys::V4L2_BUF_FLAG_TIMESTAMP_UNKNOWN).monotonic_ns, 10_000_000_000);
-    assert_eq!(of(sys::V4L2_BUF_FLAG_TIMESTAMP_COPY).monotonic_ns, 10_000_000_000);
-}
-
-#[test]
-fn damaged_and_short_buffers_are_no_frames() {
-    let layout = FrameLayout::with_pitches(PixelFormat::Grey, 6, 4, &[8], ColorDescription::default()).unwrap();
-    let bytes: Vec<u8> = (0..64).collect();
-    let mut out = vec![0; layout.size_bytes()];
-    assert_eq!(copy(&bytes, 0, &layout, &mut out).unwrap(), 32);
-    assert_eq!(out, bytes[..32]);
-    assert_eq!(copy(&bytes[..30], 0, &layout, &mut out).unwrap(), 30);
-    assert!(copy(&bytes[..29], 0, &layout, &mut out).unwrap_err().contains("29 bytes of 30"));
-    let damaged = copy(&bytes, sys::V4L2_BUF_FLAG_ERROR, &layout, &mut out);
-    assert!(damaged.unwrap_err().contains("marks it"));
 }
 
 #[test]
@@ -102,11 +66,11 @@ fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
     let layout = |side| FrameLayout::packed(PixelFormat::Rgb, side, side, ColorDescription::default()).unwrap();
     let mut jpeg = JpegDecoder::new();
     let mut out = vec![0; layout(32).size_bytes()];
-    decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
+    extract::decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
     // A driver may leave zeros behind the picture.
     let padded = [&bytes[..], &[0; 100]].concat();
-    decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
-    assert!(decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());
-    assert!(decode(&bytes, 0, &layout(32), &mut jpeg, &mut out).unwrap_err().contains("16x16"));
+    extract::decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
+    assert!(extract::decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());
+    assert!(extract::decode(&bytes, 0, &layout(32), &mut jpeg, &mut out).unwrap_err().to_string().contains("16x16"));
 }

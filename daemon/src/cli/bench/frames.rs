@@ -40,7 +40,7 @@ impl Supply {
         loop {
             match self.source.next(&self.stop).map_err(input)? {
                 Next::Frame(frame) => return kept(&frame, &self.name, &self.memory).map(Some),
-                Next::Lost { .. } => {}
+                Next::Lost { .. } | Next::Waiting { .. } => {}
                 Next::End | Next::Stopped => return Ok(None),
             }
         }

@@ -173,7 +173,7 @@ impl Sender {
                 Waiting::Frame { layout, bytes: buffer.as_slice().to_vec(), sequence, timestamp, age_us }
             }
             Next::Lost { frames, cause } => Waiting::Lost { frames, cause },
-            Next::End | Next::Stopped => return Ok(()),
+            Next::Waiting { .. } | Next::End | Next::Stopped => return Ok(()),
         };
         self.0.send(waiting).map_err(|_| Ended)
     }

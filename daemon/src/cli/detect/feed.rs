@@ -103,7 +103,7 @@ impl Feeder {
                     }
                 }
                 Ok(Next::Lost { cause: LossCause::Corrupt, .. }) => out.send(Item::Damaged).map_err(|_| Gone)?,
-                Ok(Next::Lost { .. }) => {}
+                Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
                 Ok(Next::End) => return Ok(Ok(())),
                 Ok(Next::Stopped) => return Err(Gone),
                 Err(error) => return Ok(Err(error)),

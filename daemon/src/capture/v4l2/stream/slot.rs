@@ -38,11 +38,6 @@ impl Pieces {
         (count > 0 && count <= MAX_MEMORIES && end <= i32::MAX as usize).then_some(pieces)
     }
 
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// Where each starts.
     pub fn starts(&self) -> &[usize; MAX_MEMORIES] {
         &self.starts

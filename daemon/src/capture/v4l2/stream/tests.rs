@@ -6,7 +6,7 @@ use super::*;
 
 /// A stream of our memory. No driver answers behind it.
 fn stream(buffers: usize) -> Stream {
-    let node = Arc::new(Node::of(File::open("/dev/null").unwrap()));
+    let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
     let pieces = Pieces::new([4096, 0, 0], 1).unwrap();
     let slots = (0..buffers).map(|_| Arc::new(Slot::unified(&Memory::host(), pieces).unwrap())).collect();
     let (home, returned) = channel();
@@ -57,7 +57,7 @@ fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driv
 
 #[test]
 fn a_driver_that_refuses_names_the_call() {
-    let node = Arc::new(Node::of(File::open("/dev/null").unwrap()));
+    let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
     let refusal = Stream::new(&node, Source::Ours(&Memory::host()), 4, [4096, 0, 0], 1).unwrap_err();
     assert_eq!(refusal.errno(), Some(libc::ENOTTY));
     assert!(refusal.to_string().starts_with("REQBUFS: "), "{refusal}");
