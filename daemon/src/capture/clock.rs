@@ -2,6 +2,7 @@
 //!
 //! Sources that wait (pattern, files at their own pace) take a [`Clock`], so that a test can move time.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::frame::{Instant, Timestamp};
@@ -46,11 +47,42 @@ pub fn now(clock: &dyn Clock) -> Timestamp {
 /// The timestamp of an instant that a driver gave on CLOCK_MONOTONIC.
 ///
 /// Both clocks are read now and the age is taken off the wall clock, so a step of the wall clock between the capture and
-/// this call moves the result by the step.
+/// this call moves the result by the step. Ages are of the monotonic clock, which nobody sets.
 pub fn at_monotonic(clock: &dyn Clock, monotonic_ns: u64, instant: Instant) -> Timestamp {
     let age_ns = i128::from(clock.monotonic_ns()) - i128::from(monotonic_ns);
     let realtime_ns = i128::from(clock.realtime_ns()) - age_ns;
     Timestamp { monotonic_ns, realtime_ns: u64::try_from(realtime_ns).unwrap_or(0), instant }
+}
+
+/// Notices when somebody sets the wall clock.
+#[derive(Debug, Default)]
+pub struct WallWatch {
+    /// How far the wall clock was ahead of the monotonic one.
+    offset_ns: Mutex<Option<i128>>,
+}
+
+impl WallWatch {
+    /// The one of the process, so that a step is told once.
+    pub fn of_process() -> &'static Self {
+        static WATCH: WallWatch = WallWatch { offset_ns: Mutex::new(None) };
+        &WATCH
+    }
+
+    /// By how many seconds the wall clock was set since the last call; `None`: it went on.
+    pub fn step(&self, clock: &dyn Clock) -> Option<f64> {
+        /// What NTP does to the clock from one frame to the next is far less.
+        const LEAST_NS: u128 = 100_000_000;
+        let mut last = self.offset_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        let before_ns = clock.monotonic_ns();
+        let realtime_ns = clock.realtime_ns();
+        if clock.monotonic_ns() - before_ns > 10_000_000 {
+            // This thread had to wait between the two clocks: they cannot be compared.
+            return None;
+        }
+        let offset_ns = i128::from(realtime_ns) - i128::from(before_ns);
+        let step_ns = offset_ns - last.replace(offset_ns)?;
+        (step_ns.unsigned_abs() >= LEAST_NS).then_some(step_ns as f64 / 1e9)
+    }
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -71,7 +103,7 @@ pub mod simulated {
 
     /// Sleeping moves it; nothing waits.
     #[derive(Debug, Default)]
-    pub struct SimulatedClock(AtomicU64);
+    pub struct SimulatedClock(AtomicU64, AtomicU64);
 
     impl SimulatedClock {
         /// Wall clock at monotonic 0.
@@ -81,6 +113,11 @@ pub mod simulated {
         pub fn advance(&self, duration: Duration) {
             self.0.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
         }
+
+        /// Sets the wall clock ahead.
+        pub fn set_ahead(&self, duration: Duration) {
+            self.1.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        }
     }
 
     impl Clock for SimulatedClock {
@@ -89,7 +126,7 @@ pub mod simulated {
         }
 
         fn realtime_ns(&self) -> u64 {
-            Self::EPOCH_NS + self.monotonic_ns()
+            Self::EPOCH_NS + self.monotonic_ns() + self.1.load(Ordering::SeqCst)
         }
 
         fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
@@ -113,6 +150,19 @@ mod tests {
         let stamp = at_monotonic(&clock, 460_000_000, Instant::StartOfExposure);
         assert_eq!(stamp.monotonic_ns, 460_000_000);
         assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + 460_000_000);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_noticed_once() {
+        let (clock, watch) = (SimulatedClock::default(), WallWatch::default());
+        assert_eq!(watch.step(&clock), None);
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(watch.step(&clock), None);
+        clock.set_ahead(Duration::from_secs(3));
+        assert_eq!(watch.step(&clock), Some(3.0));
+        assert_eq!(watch.step(&clock), None);
+        clock.set_ahead(Duration::from_millis(20));
+        assert_eq!(watch.step(&clock), None);
     }
 
     #[test]

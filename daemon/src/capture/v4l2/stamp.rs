@@ -3,7 +3,7 @@
 use v4l::v4l_sys as sys;
 
 use super::stream::Filled;
-use crate::capture::clock::{self, Clock};
+use crate::capture::clock::{self, Clock, WallWatch};
 use crate::capture::frame::{Instant, Timestamp};
 
 /// A frame that is older than this when it comes has a timestamp of another clock, whatever its flags say.
@@ -21,6 +21,9 @@ pub struct Stamper {
 impl Stamper {
     /// When the frame was taken: the driver's word where its clock is ours, else now.
     pub fn stamp(&mut self, filled: &Filled, clock: &dyn Clock, label: &str) -> Timestamp {
+        if let Some(seconds) = WallWatch::of_process().step(clock) {
+            log::info!("the system's time was set by {seconds:+.1} s; frames' times follow it, their ages do not change");
+        }
         let kind = filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK;
         if kind != sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC {
             let clock_name = if kind == sys::V4L2_BUF_FLAG_TIMESTAMP_COPY { "its source's" } else { "an unknown" };
