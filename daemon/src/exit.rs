@@ -1,5 +1,15 @@
 //! How the program ends: one number a kind of ending, the same for every command.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static SKIP_CLEANUP: AtomicBool = AtomicBool::new(false);
+
+/// A thread that is left behind loads a network, and what the libraries clean up at the end of a process would pull it from
+/// under its feet: the process is to end without.
+pub fn skip_cleanup() {
+    SKIP_CLEANUP.store(true, Ordering::Relaxed);
+}
+
 /// Exit status of every command; `--help` prints this table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -40,12 +50,12 @@ Exit status:
      it again, as systemd does
   8  two networks that were compared do not agree (verify)";
 
-    /// What `main` returns; without a GPU to return to, the process ends here.
+    /// What `main` returns; without a GPU to return to, or after [`skip_cleanup`], the process ends here.
     ///
     /// What CUDA and TensorRT clean up at the end of a process would wait for a GPU that hangs, or crash over a context that
     /// is lost, and the status with it.
     pub fn leave(self) -> std::process::ExitCode {
-        if self == Self::Gpu {
+        if self == Self::Gpu || SKIP_CLEANUP.load(Ordering::Relaxed) {
             // SAFETY: it ends the process, which runs no more of our code; sinks were closed and the log is not buffered.
             unsafe { libc::_exit(self.code().into()) };
         }

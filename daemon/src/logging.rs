@@ -88,6 +88,11 @@ pub fn has_terminal() -> bool {
     *TERMINAL.get_or_init(|| io::stderr().is_terminal())
 }
 
+/// Whether there was a terminal and it was closed, which the kernel tells by SIGHUP, too.
+pub fn terminal_is_gone() -> bool {
+    has_terminal() && !io::stderr().is_terminal()
+}
+
 /// Draws `text` as the terminal's last line, in place of the one before; log lines go above it.
 ///
 /// Cut to the terminal's width. Does nothing where standard error is no terminal.

@@ -29,6 +29,15 @@ impl Buffers {
         Ok(Self { memory, count: config.count })
     }
 
+    /// Whether a source could have these in place of `other`.
+    pub fn are_like(&self, other: &Self) -> bool {
+        let same_device = match (self.memory.device(), other.memory.device()) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        same_device && (self.memory.kind(), self.count) == (other.memory.kind(), other.count)
+    }
+
     /// The kind of memory and who reads it, for the log.
     pub fn describe(&self) -> String {
         let kind = self.memory.kind();

@@ -142,7 +142,7 @@ pub fn main() -> ExitCode {
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(cli))).unwrap_or_else(nothing_to_add);
     logging::clear_live_line();
     match result {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit.leave(),
         Err(error) => {
             if !error.message.is_empty() {
                 complain(&error.message);

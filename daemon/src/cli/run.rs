@@ -2,41 +2,40 @@
 //!
 //! Everything is made ready first, so that what is wrong is told before anything runs: configuration, networks, sinks,
 //! pictures. Then this thread waits: for a signal, for the pipeline's end, or for the next time to tell how it goes. The
-//! first SIGTERM or SIGINT ends it in order within two seconds, a second one at once. SIGPIPE is ignored by Rust's runtime.
+//! first SIGTERM or SIGINT ends it in order within two seconds, a second one at once. SIGHUP has the configuration read
+//! again, see [`service`]. SIGPIPE is ignored by Rust's runtime.
 
 mod plan;
+mod reload;
+mod service;
 mod signals;
+mod waiting;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{CliError, config_path};
 use crate::config::parse_duration;
 use crate::config::types::Config;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::logging;
-use crate::pipeline::camera::Patience;
 use crate::pipeline::metrics::Phase;
 use crate::pipeline::process;
-use crate::pipeline::status::Reporter;
-use crate::pipeline::stop::{Stop, Wake};
-use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary, Summary};
-use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
-use crate::pipeline::watchdog::Watchdog;
-use crate::publish::{Publisher, SinkCounts};
+use crate::pipeline::stop::Stop;
+use crate::pipeline::summary::{CameraSummary, Summary};
 use crate::systemd::Notifier;
 use crate::thermal::Thermals;
-use plan::Plan;
+use reload::Reloader;
+use service::{Parts, Service};
 use signals::Signals;
+use waiting::{End, Waiting};
 
 /// From a signal until all is written out and the process ends.
 const END: Duration = Duration::from_millis(1_700);
 /// The same where nobody waits: the cameras have ended, or a limit is reached.
 const DRAIN: Duration = Duration::from_secs(30);
-/// How often readiness is looked at until systemd was told.
-const READY_LOOK: Duration = Duration::from_millis(20);
 
 /// Run the daemon: cameras in, detections out, until SIGTERM or SIGINT
 #[derive(Debug, clap::Args)]
@@ -62,6 +61,8 @@ const AFTER_HELP: &str = "\
 It ends with status 0 within two seconds of SIGTERM or SIGINT; a second signal ends it at once,
 with status 143 or 130. When every source has come to its end, it ends by itself: with 0, or with
 5 when a source failed for good or none gave a frame, or with 4 when the network failed on every frame.
+SIGHUP has it read the configuration again: what has changed is exchanged while all else goes on, and a
+configuration that is wrong is told of and refused, and what runs goes on.
 When the GPU fails in a way that only a new process recovers from, it ends with 7, and systemd starts it again.
 
 Examples:
@@ -76,25 +77,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "not a time with its unit, such as 10s or 5min".to_owned())
 }
 
-/// What ended the waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// SIGTERM or SIGINT.
-    Signal,
-    /// `--duration` is over.
-    Duration,
-    /// Stop was raised from inside: every camera ended, `--max-frames` is reached, or no sink is left.
-    Inside,
-}
-
 /// Runs until told to stop.
 pub fn run(args: Args) -> Result<Exit, CliError> {
     let path = config_path(args.config)?;
+    let signals = Signals::register().map_err(system)?;
     let config = Config::load(&path).map_err(|errors| CliError::new(Exit::Config, errors))?;
     logging::configure(&config.log);
     let limits = Limits { messages: args.max_frames, duration: args.duration };
-    let signals = Signals::register().map_err(system)?;
-    let outcome = serve(&config, &limits, &signals)?;
+    let outcome = serve(&path, config, &limits, &signals)?;
     if let Some(path) = &args.summary_json {
         write_summary(path, &outcome.summary)?;
     }
@@ -121,152 +111,56 @@ fn system(error: std::io::Error) -> CliError {
     CliError::new(Exit::Failure, format!("the system refuses: {error}"))
 }
 
-fn serve(config: &Config, limits: &Limits, signals: &Signals) -> Result<Outcome, CliError> {
+/// Runs `config`, which was read from `path` and is read from there again.
+fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Result<Outcome, CliError> {
     let stop = Stop::new().map_err(system)?;
     let notifier = Notifier::from_environment();
     let thermals = Thermals::start(&stop);
     notifier.status("loading the networks");
     let more_time = notifier.more_time();
-    let Plan { lanes, backends, pictures } = Plan::new(config)?;
+    let service = Arc::new(Service::start(config, limits.messages, &stop)?);
     drop(more_time);
-    let publisher = Publisher::start(&config.sinks, &stop).map_err(|error| CliError::new(Exit::Output, error))?;
-    let publisher = Arc::new(publisher);
-    if config.sinks.is_empty() {
-        log::warn!("no [[sink]] is configured: detections go nowhere");
-    }
-
-    let first_message = Arc::new(OnceLock::new());
-    let outlet = {
-        let (publisher, first_message) = (Arc::clone(&publisher), Arc::clone(&first_message));
-        Arc::new(move |message: &_| {
-            publisher.publish(message);
-            first_message.get_or_init(process::age);
-        })
-    };
-    let around = Surroundings { outlet, messages: limits.messages, patience: Patience::default(), stop: stop.clone() };
     let began = Instant::now();
-    let pipeline = Pipeline::start(lanes, around).map_err(system)?;
+    let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
+    let thermals = thermals.as_ref();
+    let (service, stop, notifier) = (&*service, &stop, &notifier);
+    let mut waiting = Waiting { service, stop, signals, notifier, thermals, reloader: &mut reloader };
+    let end = waiting.wait(limits.duration.map(|duration| began + duration));
 
-    let end =
-        Waiting { config, stop: &stop, signals, notifier: &notifier, pipeline: &pipeline, thermals: thermals.as_ref() }
-            .wait(limits.duration.map(|duration| began + duration));
     let seconds = began.elapsed().as_secs_f64();
     notifier.stopping();
     logging::clear_live_line();
     stop.raise();
-    let in_haste = end == End::Signal || pipeline.lost().is_some();
-    let deadline = Instant::now() + if in_haste { END } else { DRAIN };
-    pipeline.halt();
-    pipeline.join(Instant::now() + JOIN);
-    let pictures: Vec<_> = pictures.iter().map(|picture| (picture, picture.annotator.close(deadline))).collect();
-    let sinks = publisher.close(deadline);
-
-    let views = pipeline.lanes();
-    let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| {
-        let summary = CameraSummary::new(&camera.name, camera.phase().name(), &camera.snapshot(), seconds);
-        match pictures.iter().find(|(picture, _)| picture.camera == camera.name) {
-            Some((picture, counts)) => summary.with_pictures(&picture.directory, *counts),
-            None => summary,
-        }
-    });
+    let lost = service.lost();
+    let deadline = Instant::now() + if end == End::Signal || lost.is_some() { END } else { DRAIN };
+    let Parts { models, cameras, sinks } = service.end(deadline, seconds);
+    if !reloader.wait(deadline) {
+        log::warn!("a reload was under way and is left behind");
+        exit::skip_cleanup();
+    }
     let summary = Summary {
         seconds,
-        first_message_s: first_message.get().copied().flatten().map(|age| age.as_secs_f64()),
+        first_message_s: service.first_message().map(|age| age.as_secs_f64()),
         peak_resident_bytes: None,
-        jetson: thermals.as_ref().map(Thermals::summary),
-        models: views
-            .iter()
-            .zip(&backends)
-            .map(|(view, (backend, memory))| ModelSummary::new(view, backend, *memory))
-            .collect(),
-        cameras: cameras.collect(),
-        sinks: sink_summaries(config, &sinks),
+        jetson: thermals.map(Thermals::summary),
+        models,
+        cameras,
+        sinks,
     };
     let summary = summary.with_memory(process::resident());
-    let lost = pipeline.lost().map(|reason| {
+    let lost = lost.map(|reason| {
         let message = format!("the GPU failed, and only a new process gets it back (systemd starts one): {reason}");
         CliError::new(Exit::Gpu, message)
     });
-    let failure = match publisher.failure() {
+    let failure = match service.sink_failure() {
         _ if lost.is_some() => lost,
         // A reader that has gone wants no words either, see `Exit::Output`.
         Some(_) => Some(CliError { message: String::new(), exit: Exit::Output }),
         None if end == End::Signal => None,
+        None if service.broken().is_some() => service.broken().map(|why| CliError::new(Exit::Failure, why)),
         None => verdict(&summary),
     };
     Ok(Outcome { summary, failure })
-}
-
-/// The loop of the main thread.
-struct Waiting<'a> {
-    config: &'a Config,
-    stop: &'a Stop,
-    signals: &'a Signals,
-    notifier: &'a Notifier,
-    pipeline: &'a Pipeline,
-    thermals: Option<&'a Thermals>,
-}
-
-impl Waiting<'_> {
-    fn wait(&self, until: Option<Instant>) -> End {
-        let lanes = &self.pipeline.lanes();
-        let (mut live, mut logged) = (Reporter::new(lanes), Reporter::new(lanes));
-        let status = &self.config.status;
-        let began = Instant::now();
-        let mut live_due = (logging::has_terminal() || self.notifier.is_connected()).then_some(began + status.interval);
-        // The log repeats what a terminal shows already.
-        let logs = !status.log_interval.is_zero() && !logging::has_terminal();
-        let mut log_due = logs.then_some(began + status.log_interval);
-        let mut ready_due = self.notifier.is_connected().then_some(began);
-        let mut watchdog = self.notifier.watchdog().map(Watchdog::new);
-        loop {
-            let due = [until, live_due, log_due, ready_due, watchdog.as_ref().map(Watchdog::due)];
-            let timeout = due.into_iter().flatten().min().map(|due| due.saturating_duration_since(Instant::now()));
-            match self.stop.wait_readable(self.signals.readable(), timeout) {
-                Ok(Wake::Ready) => {
-                    log::info!("{}: ending", self.signals.name());
-                    return End::Signal;
-                }
-                Ok(Wake::Stopped) => return End::Inside,
-                Ok(Wake::TimedOut) => {}
-                Err(error) => {
-                    log::error!("cannot wait for signals: {error}");
-                    return End::Inside;
-                }
-            }
-            let now = Instant::now();
-            let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
-            if is_due(until) {
-                return End::Duration;
-            }
-            if is_due(ready_due) {
-                ready_due = if lanes.iter().all(LaneView::is_ready) {
-                    self.notifier.ready();
-                    None
-                } else {
-                    Some(now + READY_LOOK)
-                };
-            }
-            if is_due(live_due) {
-                let mut line = live.line();
-                line.extend(self.thermals.map(|thermals| format!(" | {}", thermals.short())));
-                logging::live_line(&line);
-                self.notifier.status(&line);
-                live_due = Some(now + status.interval);
-            }
-            if is_due(log_due) {
-                logged.lines().iter().for_each(|line| log::info!("{line}"));
-                self.thermals.into_iter().for_each(|thermals| log::info!("{}", thermals.line()));
-                log_due = Some(now + status.log_interval);
-            }
-            if let Some(watchdog) = &mut watchdog
-                && watchdog.due() <= now
-                && watchdog.look(now, lanes)
-            {
-                self.notifier.alive();
-            }
-        }
-    }
 }
 
 /// What a run that was not told to end has to answer for.
@@ -282,10 +176,6 @@ fn verdict(summary: &Summary) -> Option<CliError> {
     }
     let message = "not one frame could be looked at, see above";
     (sum(|camera| camera.published) == 0).then(|| CliError::new(Exit::Model, message))
-}
-
-fn sink_summaries(config: &Config, counts: &[SinkCounts]) -> Vec<SinkSummary> {
-    config.sinks.iter().zip(counts).map(|(sink, counts)| SinkSummary::new(sink, counts)).collect()
 }
 
 /// On a terminal as it stands, else into the log.

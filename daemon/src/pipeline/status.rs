@@ -2,9 +2,10 @@
 //! line a camera for the log.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::metrics::{CameraSnapshot, DropCause, Phase, Stage};
+use super::metrics::{CameraMetrics, CameraSnapshot, DropCause, Phase, Stage};
 use super::supervisor::LaneView;
 
 /// Tells what happened since it told last.
@@ -33,6 +34,18 @@ impl Reporter {
     pub fn new(lanes: &[LaneView]) -> Self {
         let previous = cameras(lanes);
         Self { lanes: lanes.to_vec(), previous, since: Instant::now() }
+    }
+
+    /// Tells of these from now on; a camera that it told of before goes on from there.
+    pub fn follow(&mut self, lanes: &[LaneView]) {
+        let views = self.lanes.iter().flat_map(|view| &view.cameras);
+        let known: Vec<_> = views.zip(std::mem::take(&mut self.previous)).collect();
+        let before = |camera: &Arc<CameraMetrics>| {
+            let known = known.iter().find(|(known, _)| Arc::ptr_eq(known, camera));
+            known.map_or_else(|| camera.snapshot(), |(_, before)| before.clone())
+        };
+        self.previous = lanes.iter().flat_map(|view| &view.cameras).map(before).collect();
+        self.lanes = lanes.to_vec();
     }
 
     /// All cameras in one line.
@@ -139,11 +152,9 @@ fn cameras(lanes: &[LaneView]) -> Vec<CameraSnapshot> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::pipeline::lane::testing::message;
-    use crate::pipeline::metrics::{CameraMetrics, LaneMetrics};
+    use crate::pipeline::metrics::LaneMetrics;
 
     fn view() -> LaneView {
         let camera = |name: &str| Arc::new(CameraMetrics::new(name.into()));

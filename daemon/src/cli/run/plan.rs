@@ -1,31 +1,49 @@
-//! What a configuration asks for, made ready to run: networks loaded once each, cameras by model, pictures' folders.
+//! What a configuration asks for, made ready to run beside what runs already: networks loaded, cameras by model, pictures'
+//! folders. What has not changed is taken over from before; a start is the plan that finds nothing before it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::cuda::Device;
 
 use crate::annotate::annotator::Annotator;
 use crate::capture::{self, Buffers};
 use crate::cli::CliError;
 use crate::cli::network::Network;
+use crate::config::changes::{Change, Changes};
 use crate::config::types::{CameraConfig, Config, ModelConfig, Pace, SourceConfig};
 use crate::exit::Exit;
 use crate::pipeline::inbox::Delivery;
 use crate::pipeline::lane::LaneNetwork;
 use crate::pipeline::supervisor::{CameraPlan, LanePlan};
 
-/// Everything that runs.
-pub struct Plan {
-    /// A lane for each model that a camera names.
-    pub lanes: Vec<LanePlan>,
-    /// What runs each lane's model, and the memory that its frames live in.
-    pub backends: Vec<(String, MemoryKind)>,
+/// A configuration that runs, and what the next one builds on.
+#[derive(Clone, Default)]
+pub struct Running {
+    /// As it was read.
+    pub config: Config,
+    /// The models that run, one for each lane, in the lanes' order.
+    pub models: Vec<RunningModel>,
     /// Cameras that pictures are drawn of.
     pub pictures: Vec<Pictures>,
 }
 
+/// A model that runs.
+#[derive(Clone)]
+pub struct RunningModel {
+    name: Arc<str>,
+    files: Files,
+    device: Option<Arc<Device>>,
+    /// What runs it.
+    pub backend: String,
+    /// The memory that its frames live in.
+    pub buffers: Buffers,
+}
+
 /// A camera's pictures.
+#[derive(Clone)]
 pub struct Pictures {
     /// The camera.
     pub camera: Arc<str>,
@@ -35,68 +53,114 @@ pub struct Pictures {
     pub annotator: Arc<Annotator>,
 }
 
+/// What is to run, ready.
+pub struct Plan {
+    /// What differs from before.
+    pub changes: Changes,
+    /// A lane for each model that a camera names.
+    pub lanes: Vec<LanePlan>,
+    /// What will run.
+    pub running: Running,
+}
+
+/// Which files a network is made of: device, number, size and time of change of each.
+#[derive(Clone, PartialEq, Eq)]
+struct Files([Option<(u64, u64, u64, i64, i64)>; 2]);
+
+impl Files {
+    fn of(model: &ModelConfig) -> Self {
+        let id = |path: &Path| {
+            let found = fs::metadata(path).ok()?;
+            Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+        };
+        let card = model.card.clone().unwrap_or_else(|| model.path.with_extension("toml"));
+        Self([id(&model.path), id(&card)])
+    }
+}
+
 impl Plan {
-    /// Loads every network that is used, and makes the pictures' folders.
-    pub fn new(config: &Config) -> Result<Self, CliError> {
-        let mut plan = Self { lanes: Vec::new(), backends: Vec::new(), pictures: Vec::new() };
-        for model in &config.models {
-            let cameras: Vec<_> = config.cameras.iter().filter(|camera| looks_at(config, camera, model)).collect();
-            if !cameras.is_empty() {
-                plan.add_lane(config, model, &cameras)?;
-            }
+    /// Loads every network that is new, and makes the folders of pictures that are; what runs is not touched. `has_lane`
+    /// tells whether a model's lane goes on without another network.
+    pub fn new(config: Config, before: &Running, has_lane: impl Fn(&str) -> bool) -> Result<Self, CliError> {
+        let changes = Changes::between(&before.config, &config);
+        let mut plan = Self { changes, lanes: Vec::new(), running: Running::default() };
+        for model in config.used_models() {
+            plan.add_lane(&config, model, before, &has_lane)?;
         }
         if plan.lanes.is_empty() {
             let message = "no camera to run: write a [[camera]], or set `enabled` of one to true";
             return Err(CliError::new(Exit::Config, message));
         }
+        plan.running.config = config;
         Ok(plan)
     }
 
-    fn add_lane(&mut self, config: &Config, model: &ModelConfig, cameras: &[&CameraConfig]) -> Result<(), CliError> {
-        let network = Network::load(model, &config.engine)?;
-        let backend = network.engine.backend_description().to_owned();
-        log::info!("model {}: {} on {backend}", model.name, model.path.display());
-        let detector = network.required_detector()?;
-        let facts = Arc::new(network.facts());
-        let buffers = Buffers::new(&config.buffers, network.device())
-            .map_err(|error| CliError::new(Exit::Config, format!("buffers.memory: {error}")))?;
-        log::info!("model {}: frames in {}", model.name, buffers.describe());
-        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers)).collect::<Result<_, _>>()?;
-        let network = LaneNetwork {
-            model: facts,
-            ready: Some(Box::new(detector)),
-            build: Box::new(move || Ok(Box::new(network.detector()?))),
+    fn add_lane(
+        &mut self,
+        config: &Config,
+        model: &ModelConfig,
+        before: &Running,
+        has_lane: &impl Fn(&str) -> bool,
+    ) -> Result<(), CliError> {
+        let name: Arc<str> = model.name.as_str().into();
+        let files = Files::of(model);
+        let known = before.models.iter().find(|known| known.name == name);
+        let cameras: Vec<_> = config.cameras_of(model).collect();
+        let one_starts = cameras.iter().any(|camera| self.changes.camera(&camera.name).is_some());
+        if known.is_none_or(|known| known.files != files) || (one_starts && !has_lane(&name)) {
+            self.changes.load_anew(&name);
+        }
+        let (network, backend, device) = match known.filter(|_| self.changes.model(&name).is_none()) {
+            Some(known) => (None, known.backend.clone(), known.device.clone()),
+            None => {
+                let (network, backend, device) = load(config, model)?;
+                (Some(network), backend, device)
+            }
         };
-        self.lanes.push(LanePlan { model: model.name.as_str().into(), network: Some(network), cameras });
-        self.backends.push((backend, buffers.memory.kind()));
+        let buffers = Buffers::new(&config.buffers, device.as_ref())
+            .map_err(|error| CliError::new(Exit::Config, format!("buffers.memory: {error}")))?;
+        if known.is_none_or(|known| !known.buffers.are_like(&buffers)) {
+            log::info!("model {name}: frames in {}", buffers.describe());
+            cameras.iter().for_each(|camera| self.changes.open_anew(&camera.name));
+        }
+        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before)).collect::<Result<_, _>>()?;
+        self.running.models.push(RunningModel { name: Arc::clone(&name), files, device, backend, buffers });
+        self.lanes.push(LanePlan { model: name, network, cameras });
         Ok(())
     }
 
-    fn camera(&mut self, camera: &CameraConfig, buffers: &Buffers) -> Result<CameraPlan, CliError> {
+    fn camera(&mut self, camera: &CameraConfig, buffers: &Buffers, before: &Running) -> Result<CameraPlan, CliError> {
         let name: Arc<str> = camera.name.as_str().into();
-        let annotator = match &camera.annotate {
-            None => None,
-            Some(config) => {
+        let opens = self.changes.camera(&name).is_some();
+        let open = opens.then(|| capture::opener(&camera.source, &name, buffers));
+        let pictures = match (&camera.annotate, self.changes.pictures(&name)) {
+            (None, _) => None,
+            (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
+            (Some(config), Some(Change::Added | Change::Changed | Change::Removed)) => {
                 let annotator = Annotator::start(config, &name).map_err(|error| CliError::new(Exit::Output, error))?;
-                let annotator = Arc::new(annotator);
-                self.pictures.push(Pictures {
-                    camera: Arc::clone(&name),
-                    directory: config.directory.clone(),
-                    annotator: Arc::clone(&annotator),
-                });
-                Some(annotator)
+                let (camera, directory) = (Arc::clone(&name), config.directory.clone());
+                Some(Pictures { camera, directory, annotator: Arc::new(annotator) })
             }
         };
-        let open = capture::opener(&camera.source, &name, buffers);
-        Ok(CameraPlan { name, open: Some(open), delivery: delivery(&camera.source), annotator })
+        let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
+        self.running.pictures.extend(pictures);
+        Ok(CameraPlan { name, open, delivery: delivery(&camera.source), annotator })
     }
 }
 
-/// Whether `camera` runs and its frames go to `model`. The configuration was checked: a camera without a model means the
-/// only one.
-fn looks_at(config: &Config, camera: &CameraConfig, model: &ModelConfig) -> bool {
-    let named = camera.model.as_deref().or_else(|| config.models.first().map(|only| only.name.as_str()));
-    camera.enabled && named == Some(model.name.as_str())
+/// A network with a session of its own, what runs it, and the GPU where one does.
+fn load(config: &Config, model: &ModelConfig) -> Result<(LaneNetwork, String, Option<Arc<Device>>), CliError> {
+    let network = Network::load(model, &config.engine)?;
+    let backend = network.engine.backend_description().to_owned();
+    log::info!("model {}: {} on {backend}", model.name, model.path.display());
+    let detector = network.required_detector()?;
+    let device = network.device().cloned();
+    let network = LaneNetwork {
+        model: Arc::new(network.facts()),
+        ready: Some(Box::new(detector)),
+        build: Box::new(move || Ok(Box::new(network.detector()?))),
+    };
+    Ok((network, backend, device))
 }
 
 /// Sources that are read as fast as they are taken must not lose anything.

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
-
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -13,13 +11,13 @@ use super::*;
 struct Run {
     folder: TempDir,
     signals: Signals,
-    ring: std::os::unix::net::UnixStream,
+    sender: signals::testing::Sender,
 }
 
 impl Run {
     fn new() -> Self {
-        let (signals, ring) = Signals::with_ring().unwrap();
-        Self { folder: tempfile::tempdir().unwrap(), signals, ring }
+        let (signals, sender) = signals::testing::signals().unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), signals, sender }
     }
 
     fn config(&self, cameras: &str) -> Config {
@@ -35,7 +33,7 @@ impl Run {
 
     fn serve(&self, cameras: &str, messages: Option<u64>) -> Outcome {
         let limits = Limits { messages, duration: None };
-        serve(&self.config(cameras), &limits, &self.signals).unwrap()
+        serve(Path::new("/nowhere"), self.config(cameras), &limits, &self.signals).unwrap()
     }
 
     fn messages(&self) -> Vec<Value> {
@@ -105,15 +103,16 @@ fn a_camera_that_cannot_be_read_does_not_stop_the_others_and_is_told_at_the_end(
 #[test]
 fn a_signal_ends_a_run_in_order() {
     let run = Run::new();
-    let mut ring = run.ring.try_clone().unwrap();
+    let sender = run.sender.clone();
     let config = run.config(PATTERN);
     let (began, outcome) = std::thread::scope(|scope| {
         let bell = scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(700));
-            ring.write_all(b"x").unwrap();
+            sender.end();
             Instant::now()
         });
-        let outcome = serve(&config, &Limits { messages: None, duration: None }, &run.signals).unwrap();
+        let outcome =
+            serve(Path::new("/nowhere"), config, &Limits { messages: None, duration: None }, &run.signals).unwrap();
         (bell.join().unwrap(), outcome)
     });
     assert!(began.elapsed() < Duration::from_secs(20));
@@ -125,7 +124,8 @@ fn a_signal_ends_a_run_in_order() {
 fn a_configuration_without_a_running_camera_is_refused() {
     let run = Run::new();
     let config = run.config(&PATTERN.replace("source", "enabled = false\nsource"));
-    let failure = serve(&config, &Limits { messages: None, duration: None }, &run.signals).err().unwrap();
+    let failure =
+        serve(Path::new("/nowhere"), config, &Limits { messages: None, duration: None }, &run.signals).err().unwrap();
     assert_eq!(failure.exit, Exit::Config);
 }
 

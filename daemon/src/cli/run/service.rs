@@ -1,0 +1,187 @@
+//! All that runs, and its change into what another configuration asks for.
+//!
+//! A change is a transaction: [`Plan`] loads networks and opens sinks beside those that run, and whatever is wrong is wrong
+//! there; only then is anything switched. Cameras, lanes and sinks that did not change are not touched. One change is made
+//! at a time, on whichever thread asks for it, while all else goes on.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::plan::{Plan, Running};
+use super::system;
+use crate::cli::CliError;
+use crate::config::changes::Changes;
+use crate::config::types::{Config, StatusConfig};
+use crate::exit::Exit;
+use crate::logging;
+use crate::pipeline::camera::Patience;
+use crate::pipeline::process;
+use crate::pipeline::stop::Stop;
+use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
+use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
+use crate::publish::{PublishError, Publisher};
+
+/// How long lanes have to take their new networks before it is told that one does not.
+const HANDOVER: Duration = Duration::from_secs(10);
+/// How long sinks and pictures that are no more have to write out what waits.
+const RETIRE: Duration = Duration::from_secs(5);
+
+/// The daemon at work.
+pub struct Service {
+    stop: Stop,
+    publisher: Arc<Publisher>,
+    first_message: Arc<OnceLock<Option<Duration>>>,
+    state: Mutex<State>,
+    /// Held by whoever makes a change.
+    changing: Mutex<()>,
+    /// Why a change was left half done, which ends the daemon.
+    broken: OnceLock<String>,
+}
+
+struct State {
+    running: Running,
+    pipeline: Pipeline,
+}
+
+/// What a run came to, part by part.
+pub struct Parts {
+    pub models: Vec<ModelSummary>,
+    pub cameras: Vec<CameraSummary>,
+    pub sinks: Vec<SinkSummary>,
+}
+
+impl Service {
+    /// Starts what `config` asks for; at most so many `messages` go out.
+    pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, CliError> {
+        let Plan { lanes, running, .. } = Plan::new(config, &Running::default(), |_| false)?;
+        let publisher = Arc::new(Publisher::start(&running.config.sinks, stop).map_err(output)?);
+        warn_without_sink(&running.config);
+        let first_message = Arc::new(OnceLock::new());
+        let outlet = {
+            let (publisher, first_message) = (Arc::clone(&publisher), Arc::clone(&first_message));
+            Arc::new(move |message: &_| {
+                publisher.publish(message);
+                first_message.get_or_init(process::age);
+            })
+        };
+        let around = Surroundings { outlet, messages, patience: Patience::default(), stop: stop.clone() };
+        let pipeline = Pipeline::start(lanes, around).map_err(system)?;
+        let state = Mutex::new(State { running, pipeline });
+        Ok(Self { stop: stop.clone(), publisher, first_message, state, changing: Mutex::default(), broken: OnceLock::new() })
+    }
+
+    /// Makes of what runs what `config` asks for, and tells what has changed; or leaves all as it is, and tells why.
+    ///
+    /// Loads and waits, so it is not for the thread that keeps systemd content.
+    pub fn apply(&self, config: Config) -> Result<Changes, CliError> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let ending = || CliError::new(Exit::Failure, "the daemon is ending");
+        let (before, hold) = {
+            let state = self.lock();
+            (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
+        };
+        let Plan { changes, lanes, running } = Plan::new(config, &before, |model| hold.has(model))?;
+        let sinks = self.publisher.prepare(&running.config.sinks).map_err(output)?;
+
+        let mut state = self.lock();
+        if self.stop.is_raised() {
+            return Err(ending());
+        }
+        let retired = self.publisher.change(sinks).map_err(output)?;
+        let handover = state.pipeline.change(lanes).map_err(|error| {
+            // The first is as good as any.
+            let _ = self.broken.set(format!("a reload was left half done, because the system refuses: {error}"));
+            system(error)
+        })?;
+        logging::configure(&running.config.log);
+        warn_without_sink(&running.config);
+        state.running = running;
+        let pictures = state.running.pictures.clone();
+        drop(state);
+        drop(hold);
+
+        handover.wait(Instant::now() + HANDOVER, &self.stop);
+        let deadline = Instant::now() + RETIRE;
+        for old in before.pictures {
+            if !pictures.iter().any(|new| Arc::ptr_eq(&new.annotator, &old.annotator)) {
+                old.annotator.close(deadline);
+            }
+        }
+        retired.close(deadline);
+        Ok(changes)
+    }
+
+    /// Every lane with its cameras, as they are now.
+    pub fn lanes(&self) -> Vec<LaneView> {
+        self.lock().pipeline.lanes()
+    }
+
+    /// How often what is told.
+    pub fn status(&self) -> StatusConfig {
+        self.lock().running.config.status.clone()
+    }
+
+    /// Why no lane can go on in this process; `None` as long as they can.
+    pub fn lost(&self) -> Option<String> {
+        self.lock().pipeline.lost().map(str::to_owned)
+    }
+
+    /// Why a change ended it, if one did.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.get().map(String::as_str)
+    }
+
+    /// Why the sinks ended it, if they did.
+    pub fn sink_failure(&self) -> Option<&PublishError> {
+        self.publisher.failure()
+    }
+
+    /// The process's age at the first message.
+    pub fn first_message(&self) -> Option<Duration> {
+        self.first_message.get().copied().flatten()
+    }
+
+    /// After stop was raised: ends every thread, writes out what waits by `deadline`, and tells what the `seconds` came to.
+    pub fn end(&self, deadline: Instant, seconds: f64) -> Parts {
+        // Waits for a change that has begun to switch, which stop hastens.
+        let state = self.lock();
+        let State { running, pipeline } = &*state;
+        pipeline.halt();
+        pipeline.join(Instant::now() + JOIN);
+        let pictures: Vec<_> =
+            running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
+        let sinks = self.publisher.close(deadline);
+        let views = pipeline.lanes();
+        let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| {
+            let summary = CameraSummary::new(&camera.name, camera.phase().name(), &camera.snapshot(), seconds);
+            match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
+                Some((pictures, counts)) => summary.with_pictures(&pictures.directory, *counts),
+                None => summary,
+            }
+        });
+        let models = views.iter().zip(&running.models);
+        let sinks = running.config.sinks.iter().zip(&sinks);
+        Parts {
+            models: models
+                .map(|(view, model)| ModelSummary::new(view, &model.backend, model.buffers.memory.kind()))
+                .collect(),
+            cameras: cameras.collect(),
+            sinks: sinks.map(|(sink, counts)| SinkSummary::new(sink, counts)).collect(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What a panic in the middle of a change leaves behind still has to be ended.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn output(error: PublishError) -> CliError {
+    CliError::new(Exit::Output, error)
+}
+
+fn warn_without_sink(config: &Config) {
+    if config.sinks.is_empty() {
+        log::warn!("no [[sink]] is configured: detections go nowhere");
+    }
+}
