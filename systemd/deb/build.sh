@@ -1,5 +1,11 @@
-# Sourced by ./package: from sources to a package.
+# Sourced by ./package and by tests: from sources to a package.
 # shellcheck shell=bash
+
+# The oldest glibc that the binary runs with: JetPack 5's.
+glibc=2.31
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "package: $*"; exit 1; }
 
 triple() { # ARCH: Rust's name for it
   case "$1" in
@@ -19,17 +25,28 @@ bindgen_arguments() { # TRIPLE ZIG: options of clang
 }
 
 build_binary() { # ARCH: target/package/ARCH/visiond
-  local arch=$1 target cross
+  local arch=$1 target cross built
   target=$(triple "$arch")
+  built=${CARGO_TARGET_DIR:-target}/$target/release/visiond
   cross=$(tests/setup --package)
-  rustup target list --installed 2>/dev/null | grep -qx "$target" || rustup target add "$target" ||
-    die "Rust's standard library for $target could not be installed."
+  rust_for "$target"
   say "building visiond for $arch (the first time takes some minutes)"
-  env CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
+  env ${rust[@]+"${rust[@]}"} CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
     "BINDGEN_EXTRA_CLANG_ARGS_${target//-/_}=$(bindgen_arguments "$target" "$cross/zig")" \
     "$cross/cargo-zigbuild" zigbuild --quiet --release --locked --package visiond --target "$target.$glibc"
-  check_binary "${CARGO_TARGET_DIR:-target}/$target/release/visiond"
-  install -D -m 755 "${CARGO_TARGET_DIR:-target}/$target/release/visiond" "target/package/$arch/visiond"
+  check_binary "$built"
+  install -D -m 755 "$built" "target/package/$arch/visiond"
+}
+
+# Sees to the target's standard library; where rustup cannot, `rust` names Debian's compiler, which has it.
+rust_for() { # TRIPLE
+  rust=()
+  [ ! -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || return 0
+  if command -v rustup >/dev/null && rustup target add "$1" >&2; then return 0; fi
+  say "rustup could not add $1: taking Debian's compiler instead"
+  local folder
+  folder=$(systemd/deb/rust-from-debian) || die "Rust's standard library for $1 could not be had."
+  rust=("RUSTC=$folder/usr/bin/rustc" "LD_LIBRARY_PATH=$folder/usr/lib/x86_64-linux-gnu")
 }
 
 # A symbol of a newer glibc makes the program unusable on older systems: "version `GLIBC_2.34' not found".
@@ -41,17 +58,70 @@ check_binary() { # FILE
     die "$1 needs $newest, newer than the GLIBC_$glibc it is built for."
 }
 
-build_deb() { # ARCH: target/package/visiond_VERSION_ARCH.deb
-  local arch=$1 tree=target/package/$1/tree version deb
-  version=$(cargo metadata --no-deps --format-version 1 | grep -o '"name":"visiond","version":"[^"]*"' | cut -d'"' -f8)
-  deb=target/package/visiond_${version}_$arch.deb
-  rm -rf "$tree"
-  install -D -m 755 "target/package/$arch/visiond" "$tree/usr/bin/visiond"
-  mkdir -p "$tree/usr/lib/systemd/system"
-  sed 's|/usr/local/bin/|/usr/bin/|' systemd/visiond.service >"$tree/usr/lib/systemd/system/visiond.service"
+# What is the same for both architectures and only the program can tell: manual pages, completions.
+print_texts() { # PROGRAM FOLDER
+  rm -rf "$2"
+  mkdir -p "$2/man"
+  "$1" man --directory "$2/man"
+  gzip -9n "$2"/man/*
+  "$1" completions bash >"$2/visiond.bash"
+  "$1" completions zsh >"$2/_visiond"
+  "$1" completions fish >"$2/visiond.fish"
+}
+
+version_of_sources() {
+  cargo metadata --no-deps --offline --format-version 1 | grep -o '"name":"visiond","version":"[^"]*"' | cut -d'"' -f8
+}
+
+build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.deb, whose path is printed
+  local arch=$1 binary=$2 texts=$3 version=$4 deb=$5/visiond_$4_$1.deb tree doc file
+  # The same sources give the same package.
+  [ -n "${SOURCE_DATE_EPOCH-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+  export SOURCE_DATE_EPOCH
+  tree=$(mktemp -d)
+  # mktemp's folder is for its owner alone, and it becomes the package's root.
+  chmod 755 "$tree"
+  put() { install -D -m 644 -t "$tree/$1" "${@:2}"; } # FOLDER FILE...
+  install -D -m 755 "$binary" "$tree/usr/bin/visiond"
+  put etc/visiond systemd/deb/visiond.toml
+  put usr/lib/systemd/system systemd/visiond.service systemd/visiond@.service
+  put usr/lib/sysusers.d systemd/sysusers.d/visiond.conf
+  put usr/lib/tmpfiles.d systemd/tmpfiles.d/visiond.conf
+  put usr/lib/udev/rules.d systemd/udev/70-visiond.rules
+  put usr/share/visiond/systemd systemd/*.conf
+  put usr/share/visiond/models config/models/*.onnx config/models/*.toml
+  put usr/share/visiond/schema docs/*.schema.json
+  put usr/share/man/man1 "$texts"/man/*.1.gz
+  put usr/share/man/man5 "$texts"/man/*.5.gz
+  install -D -m 644 "$texts/visiond.bash" "$tree/usr/share/bash-completion/completions/visiond"
+  put usr/share/zsh/vendor-completions "$texts/_visiond"
+  put usr/share/fish/vendor_completions.d "$texts/visiond.fish"
+
+  doc=$tree/usr/share/doc/visiond
+  put usr/share/doc/visiond docs/*.md
+  cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"
+  changelog "$version" | gzip -9n >"$doc/changelog.gz"
+  put usr/share/doc/visiond/examples config/visiond.toml
+  # In the sources they stand beside the models.
+  for file in config/examples/*.toml; do
+    sed 's|"\.\./models/|"/usr/share/visiond/models/|' "$file" >"$doc/examples/${file##*/}"
+  done
+
   mkdir "$tree/DEBIAN"
+  echo /etc/visiond/visiond.toml >"$tree/DEBIAN/conffiles"
   sed "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@GLIBC@/$glibc/; s/@SIZE@/$(du -sk --exclude=DEBIAN "$tree" | cut -f1)/" \
     systemd/deb/control >"$tree/DEBIAN/control"
-  dpkg-deb --root-owner-group -Zxz --build "$tree" "$deb" >&2
+  install -m 755 -t "$tree/DEBIAN" systemd/deb/postinst systemd/deb/prerm systemd/deb/postrm
+  install -m 644 -t "$tree/DEBIAN" systemd/deb/triggers
+  (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+  find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+  mkdir -p "${deb%/*}"
+  dpkg-deb --root-owner-group -Zxz --build "$tree" "$deb" >/dev/null
+  rm -rf "$tree"
   echo "$deb"
+}
+
+changelog() { # VERSION
+  printf 'visiond (%s) stable; urgency=medium\n\n  * Built from its sources; what is new is in their history.\n\n' "$1"
+  printf ' -- %s  %s\n' "$(sed -n 's/^Maintainer: //p' systemd/deb/control)" "$(date -R --date="@$SOURCE_DATE_EPOCH")"
 }

@@ -1,0 +1,113 @@
+//! The Debian packages that `./package all` made, looked at without installing them. `./test` names their folder.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The packages; none where they were not built.
+fn packages() -> Vec<PathBuf> {
+    let Some(folder) = std::env::var_os("VISIOND_PACKAGES") else { return Vec::new() };
+    let entries = std::fs::read_dir(root().join(folder)).unwrap();
+    let found: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "deb")).collect();
+    assert!(!found.is_empty(), "VISIOND_PACKAGES names a folder without packages: run ./package all");
+    found
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).current_dir(root()).output().unwrap()
+}
+
+fn text(program: &str, arguments: &[&str]) -> String {
+    let output = run(program, arguments);
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_package_has_what_an_owner_looks_for_and_it_is_roots() {
+    const EXPECTED: &[(&str, &str)] = &[
+        ("./usr/bin/visiond", "-rwxr-xr-x"),
+        ("./etc/visiond/visiond.toml", "-rw-r--r--"),
+        ("./usr/lib/systemd/system/visiond.service", "-rw-r--r--"),
+        ("./usr/lib/systemd/system/visiond@.service", "-rw-r--r--"),
+        ("./usr/lib/sysusers.d/visiond.conf", "-rw-r--r--"),
+        ("./usr/lib/tmpfiles.d/visiond.conf", "-rw-r--r--"),
+        ("./usr/lib/udev/rules.d/70-visiond.rules", "-rw-r--r--"),
+        ("./usr/share/visiond/models/nanodet-g-416.onnx", "-rw-r--r--"),
+        ("./usr/share/visiond/models/nanodet-g-416.toml", "-rw-r--r--"),
+        ("./usr/share/visiond/schema/message.schema.json", "-rw-r--r--"),
+        ("./usr/share/man/man1/visiond.1.gz", "-rw-r--r--"),
+        ("./usr/share/man/man1/visiond-run.1.gz", "-rw-r--r--"),
+        ("./usr/share/man/man5/visiond.toml.5.gz", "-rw-r--r--"),
+        ("./usr/share/bash-completion/completions/visiond", "-rw-r--r--"),
+        ("./usr/share/zsh/vendor-completions/_visiond", "-rw-r--r--"),
+        ("./usr/share/fish/vendor_completions.d/visiond.fish", "-rw-r--r--"),
+        ("./usr/share/doc/visiond/copyright", "-rw-r--r--"),
+        ("./usr/share/doc/visiond/examples/visiond.toml", "-rw-r--r--"),
+    ];
+    for package in packages() {
+        let listing = text("dpkg-deb", &["--contents", package.to_str().unwrap()]);
+        let mut found = BTreeSet::new();
+        for line in listing.lines() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            assert_eq!(words[1], "root/root", "{line}");
+            assert!(!words[0][1..].contains('s') && words[0].chars().nth(8) != Some('w'), "{line}");
+            found.insert((words[5].to_owned(), words[0].to_owned()));
+        }
+        for (path, mode) in EXPECTED {
+            assert!(found.contains(&((*path).to_owned(), (*mode).to_owned())), "{} lacks {path}", package.display());
+        }
+    }
+}
+
+#[test]
+fn programs_need_no_newer_glibc_than_the_package_says() {
+    for package in packages() {
+        let tree = tempfile::tempdir().unwrap();
+        let folder = tree.path().to_str().unwrap();
+        text("dpkg-deb", &["--raw-extract", package.to_str().unwrap(), folder]);
+        let control = std::fs::read_to_string(tree.path().join("DEBIAN/control")).unwrap();
+        assert!(control.contains("libc6 (>= 2.31)"), "{control}");
+        assert_eq!(std::fs::read_to_string(tree.path().join("DEBIAN/conffiles")).unwrap(), "/etc/visiond/visiond.toml\n");
+        let check = |glibc: &str| {
+            let script = format!(". systemd/deb/build.sh; {glibc} check_binary {folder}/usr/bin/visiond");
+            run("bash", &["-euo", "pipefail", "-c", &script])
+        };
+        assert!(check("").status.success(), "{:?}", check(""));
+        // The check itself can fail.
+        let refused = check("glibc=2.20;");
+        assert!(!refused.status.success());
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(message.contains("newer than the GLIBC_2.20 it is built for"), "{message}");
+    }
+}
+
+#[test]
+fn every_crate_inside_is_in_the_copyright_file() {
+    for package in packages() {
+        let tree = tempfile::tempdir().unwrap();
+        let folder = tree.path().to_str().unwrap();
+        text("dpkg-deb", &["--extract", package.to_str().unwrap(), folder]);
+        let copyright = std::fs::read_to_string(tree.path().join("usr/share/doc/visiond/copyright")).unwrap();
+        let name = package.file_stem().unwrap().to_str().unwrap();
+        let target = if name.ends_with("arm64") { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" };
+        let arguments =
+            ["tree", "--locked", "--package", "visiond", "--target", target, "--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"];
+        let mut counted = 0;
+        for line in text(env!("CARGO"), &arguments).lines() {
+            let mut words = line.split_whitespace();
+            let (crate_name, version) = (words.next().unwrap(), words.next().unwrap().trim_start_matches('v'));
+            if !crate_name.starts_with("visiond") {
+                assert!(copyright.contains(&format!("\n  {crate_name} {version}: ")), "{name}: {line}");
+                counted += 1;
+            }
+        }
+        assert!(counted > 50, "{counted}");
+    }
+}
