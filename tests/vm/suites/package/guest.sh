@@ -4,7 +4,7 @@
 # Names of what a package could leave; not what systemd, dpkg and useradd keep for themselves.
 files() {
   find /etc /usr /var /run/visiond* -xdev \( -path /var/lib/dpkg -o -path /var/log -o -path /var/lib/systemd -o -path /var/cache/ldconfig \
-    -o -path /var/tmp -o -name '*-' -o -name .updated \) -prune -o -print 2>/dev/null | sort
+    -o -path /var/tmp -o -name '*-' -o -name .updated -o -name shells -o -name shells.state \) -prune -o -print 2>/dev/null | sort
 }
 property() { systemctl show --value -p "$1" "${2:-visiond.service}"; }
 is_in() { id -nG visiond | tr ' ' '\n' | grep -qx "$1"; }
