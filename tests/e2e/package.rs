@@ -10,7 +10,10 @@ use std::process::{Command, Output};
 fn packages() -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("VISIOND_PACKAGES") else { return Vec::new() };
     let entries = std::fs::read_dir(root().join(folder)).unwrap();
-    let found: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "deb")).collect();
+    let found: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "deb"))
+        .collect();
     assert!(!found.is_empty(), "VISIOND_PACKAGES names a folder without packages: run ./package all");
     found
 }
@@ -74,7 +77,10 @@ fn programs_need_no_newer_glibc_than_the_package_says() {
         text("dpkg-deb", &["--raw-extract", package.to_str().unwrap(), folder]);
         let control = std::fs::read_to_string(tree.path().join("DEBIAN/control")).unwrap();
         assert!(control.contains("libc6 (>= 2.31)"), "{control}");
-        assert_eq!(std::fs::read_to_string(tree.path().join("DEBIAN/conffiles")).unwrap(), "/etc/visiond/visiond.toml\n");
+        assert_eq!(
+            std::fs::read_to_string(tree.path().join("DEBIAN/conffiles")).unwrap(),
+            "/etc/visiond/visiond.toml\n"
+        );
         let check = |glibc: &str| {
             let script = format!(". systemd/deb/build.sh; {glibc} check_binary {folder}/usr/bin/visiond");
             run("bash", &["-euo", "pipefail", "-c", &script])
@@ -97,8 +103,20 @@ fn every_crate_inside_is_in_the_copyright_file() {
         let copyright = std::fs::read_to_string(tree.path().join("usr/share/doc/visiond/copyright")).unwrap();
         let name = package.file_stem().unwrap().to_str().unwrap();
         let target = if name.ends_with("arm64") { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" };
-        let arguments =
-            ["tree", "--locked", "--package", "visiond", "--target", target, "--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"];
+        let arguments = [
+            "tree",
+            "--locked",
+            "--package",
+            "visiond",
+            "--target",
+            target,
+            "--edges",
+            "normal,no-proc-macro",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+        ];
         let mut counted = 0;
         for line in text(env!("CARGO"), &arguments).lines() {
             let mut words = line.split_whitespace();

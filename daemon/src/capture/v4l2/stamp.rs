@@ -22,7 +22,9 @@ impl Stamper {
     /// When the frame was taken: the driver's word where its clock is ours, else now.
     pub fn stamp(&mut self, filled: &Filled, clock: &dyn Clock, label: &str) -> Timestamp {
         if let Some(seconds) = WallWatch::of_process().step(clock) {
-            log::info!("the system's time was set by {seconds:+.1} s; frames' times follow it, their ages do not change");
+            log::info!(
+                "the system's time was set by {seconds:+.1} s; frames' times follow it, their ages do not change"
+            );
         }
         let kind = filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK;
         if kind != sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC {

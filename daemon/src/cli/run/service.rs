@@ -67,7 +67,14 @@ impl Service {
         let around = Surroundings { outlet, messages, patience: Patience::default(), stop: stop.clone() };
         let pipeline = Pipeline::start(lanes, around).map_err(system)?;
         let state = Mutex::new(State { running, pipeline });
-        Ok(Self { stop: stop.clone(), publisher, first_message, state, changing: Mutex::default(), broken: OnceLock::new() })
+        Ok(Self {
+            stop: stop.clone(),
+            publisher,
+            first_message,
+            state,
+            changing: Mutex::default(),
+            broken: OnceLock::new(),
+        })
     }
 
     /// Makes of what runs what `config` asks for, and tells what has changed; or leaves all as it is, and tells why.
