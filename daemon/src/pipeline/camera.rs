@@ -71,6 +71,8 @@ pub struct Patience {
     pub device_failed: Duration,
     /// A source that lived so long is stable: the next pause is the first again.
     pub stable: Duration,
+    /// The same where the source is a device.
+    pub device_stable: Duration,
     /// An error that stays the same is logged so often.
     pub repeat_log: Duration,
     /// Another reason for being away is logged when it lasts so long; on its way back a camera shows several.
@@ -86,6 +88,7 @@ impl Default for Patience {
             failed: Duration::from_secs(30),
             device_failed: Duration::from_secs(5),
             stable: Duration::from_secs(10),
+            device_stable: Duration::from_secs(2),
             repeat_log: Duration::from_secs(300),
             lasting: Duration::from_secs(5),
         }
@@ -298,7 +301,8 @@ impl Camera {
         };
         // Its device, child and buffers go before the pause, not after.
         drop(source);
-        if since.elapsed() >= self.patience.stable {
+        let stable = if self.open.is_device() { self.patience.device_stable } else { self.patience.stable };
+        if since.elapsed() >= stable {
             memory.backoff.reset();
         }
         if error.retry { self.lost(&error, memory) } else { self.failed(&error, memory) }
