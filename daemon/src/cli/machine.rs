@@ -99,6 +99,9 @@ fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Repor
 
 /// Controls that the camera has not, or not so, where it can be asked. The daemon streams without them.
 fn check_controls(v4l2: &V4l2Config, node: &Path, place: &Place<'_, '_>, report: &mut Report) {
+    if v4l2.controls.is_empty() {
+        return;
+    }
     let Ok(node) = Node::open(node) else { return };
     for (name, why) in controls::wrong(&node, &v4l2.controls) {
         report.warning(place.span(&["source", "controls", &name]), why);
