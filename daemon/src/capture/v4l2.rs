@@ -13,7 +13,7 @@ mod errors;
 mod extract;
 pub mod fourcc;
 pub mod identity;
-mod ladder;
+pub mod ladder;
 pub mod negotiate;
 pub mod offers;
 pub mod open;

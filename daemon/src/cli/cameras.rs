@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::capture::Buffers;
 use crate::capture::v4l2::controls::{self, Control};
 use crate::capture::v4l2::device::{Api, Node, NodeError};
 use crate::capture::v4l2::identity::{self, Identity, NotFound};
 use crate::capture::v4l2::offers::{self, OfferedFormat, OfferedSize, Rates};
-use crate::capture::v4l2::{fourcc, negotiate, open};
-use crate::config::types::{CameraName, V4l2Config};
+use crate::capture::v4l2::signal::{self, Watch};
+use crate::capture::v4l2::stream::modes::{IoModes, io_modes};
+use crate::capture::v4l2::{fourcc, ladder, negotiate, open};
+use crate::config::types::{CameraFormat as CameraPixels, CameraName, IoMode, V4l2Config};
 
 /// A device that hands out pictures, or one that cannot be asked.
 #[derive(Debug, Default, Serialize)]
@@ -34,6 +37,10 @@ pub struct Camera {
     pub api: Option<&'static str>,
     /// What it offers.
     pub formats: Vec<CameraFormat>,
+    /// Its inputs, such as a capture card's; none where the driver knows none.
+    pub inputs: Vec<Input>,
+    /// Ways in which pictures can come out of the driver.
+    pub io: Option<Io>,
     /// What can be set.
     pub controls: Vec<Control>,
     /// What visiond would choose with the configuration that is proposed for it.
@@ -42,6 +49,29 @@ pub struct Camera {
     pub toml: Option<String>,
     /// Why it cannot be asked or used.
     pub error: Option<String>,
+}
+
+/// An input.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Input {
+    /// Its number, as the configuration's `input` has it.
+    pub index: u32,
+    /// What the driver calls it.
+    pub name: String,
+    /// Whether it is the one that is set.
+    pub is_set: bool,
+    /// The signal of the one that is set: a size and rate, or what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+}
+
+/// Ways of I/O; `None` where the driver does not tell because another program streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Io {
+    /// The driver writes into memory of ours.
+    pub userptr: Option<bool>,
+    /// The driver's memory is mapped.
+    pub mmap: Option<bool>,
 }
 
 /// What a camera is called.
@@ -110,10 +140,13 @@ pub struct Chosen {
     pub height: u32,
     /// Frames per second, where the driver tells.
     pub fps: Option<f64>,
+    /// How pictures would come out of the driver, if that takes the memory it is given: tried when a camera is opened.
+    pub io: Option<&'static str>,
 }
 
-/// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out.
-pub fn all() -> Vec<Camera> {
+/// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out. `buffers`: what frames
+/// would lie in.
+pub fn all(buffers: &Buffers) -> Vec<Camera> {
     let mut nodes: Vec<(u32, PathBuf)> = Vec::new();
     for entry in fs::read_dir("/dev").into_iter().flatten().flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.strip_prefix("video")?.parse().ok());
@@ -122,15 +155,15 @@ pub fn all() -> Vec<Camera> {
     nodes.sort();
     let cameras = nodes.into_iter().map(|(_, node)| {
         let identity = identity::find(&CameraName::Node(node.clone()), None).ok().and_then(|found| found.identity);
-        Camera::ask(&node, identity.as_ref())
+        Camera::ask(&node, identity.as_ref(), buffers)
     });
     cameras.filter(|camera| camera.api.is_some() || camera.error.is_some()).collect()
 }
 
 /// The camera of that name.
-pub fn one(name: &CameraName) -> Result<Camera, NotFound> {
+pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
     let found = identity::find(name, None)?;
-    let mut camera = Camera::ask(&found.node, found.identity.as_ref());
+    let mut camera = Camera::ask(&found.node, found.identity.as_ref(), buffers);
     if camera.error.is_none() && camera.api.is_none() {
         camera.error = open::node(&found.node).err().map(|error| error.message.to_string());
     }
@@ -139,7 +172,7 @@ pub fn one(name: &CameraName) -> Result<Camera, NotFound> {
 
 impl Camera {
     /// What the device says; without `api` and `error` where it says that it is no camera.
-    fn ask(node: &Path, identity: Option<&Identity>) -> Self {
+    fn ask(node: &Path, identity: Option<&Identity>, buffers: &Buffers) -> Self {
         let names = Names::of(node, identity);
         let mut camera = Self { device: node.to_owned(), stable_name: names.stable(), names, ..Self::default() };
         let opened = match Node::open(node) {
@@ -163,9 +196,12 @@ impl Camera {
             Api::Single => "single-planar",
             Api::Multi => "multi-planar",
         });
+        camera.inputs = inputs(&opened);
+        let modes = io_modes(&opened);
+        camera.io = Some(Io { userptr: modes.userptr, mmap: modes.mmap });
         camera.controls = controls::list(&opened).unwrap_or_default();
         camera.toml = Some(camera.snippet());
-        match camera.choose(&opened) {
+        match camera.choose(&opened, modes, buffers) {
             Ok(chosen) => camera.chosen = Some(chosen),
             Err(error) => camera.error = camera.error.or(Some(error)),
         }
@@ -173,7 +209,7 @@ impl Camera {
     }
 
     /// What `run` would ask of the camera, asked of the code that it asks.
-    fn choose(&self, node: &Node) -> Result<Chosen, String> {
+    fn choose(&self, node: &Node, modes: IoModes, buffers: &Buffers) -> Result<Chosen, String> {
         let proposed = self.proposed();
         let config = V4l2Config {
             device: CameraName::Node(self.device.clone()),
@@ -184,7 +220,8 @@ impl Camera {
         };
         let choice = negotiate::choose(node, &config).map_err(|error| error.message.to_string())?;
         let fps = config.fps.or_else(|| node.interval().and_then(|interval| interval.rate()));
-        Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps })
+        let io = ladder::likely(modes, choice.format == CameraPixels::Mjpeg, buffers).map(IoMode::name);
+        Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
     }
 }
 
@@ -204,6 +241,27 @@ impl Names {
     /// A link by who it is before one by where it is.
     fn stable(&self) -> Option<String> {
         self.by_id.first().or(self.by_path.first()).map(|link| link.display().to_string())
+    }
+}
+
+fn inputs(node: &Node) -> Vec<Input> {
+    let set = signal::current(node).map(|input| input.index);
+    let found = signal::inputs(node).into_iter().map(|input| {
+        let is_set = set == Some(input.index);
+        Input { index: input.index, name: input.name, is_set, signal: is_set.then(|| signal(node)).flatten() }
+    });
+    found.collect()
+}
+
+/// The signal at the input that is set; `None` where the driver does not tell of one.
+fn signal(node: &Node) -> Option<String> {
+    match Watch::new(node, None).ok()?.look(node).ok()? {
+        Ok(timings) => timings.map(|timings| {
+            let fps = timings.rate().map_or(String::new(), |fps| format!(" at {} fps", (fps * 100.0).round() / 100.0));
+            let lines = if timings.is_interlaced { " interlaced" } else { "" };
+            format!("{}x{}{lines}{fps}", timings.width, timings.height)
+        }),
+        Err(missing) => Some(missing.to_string()),
     }
 }
 

@@ -13,7 +13,7 @@ use super::{CliError, config_path};
 use crate::capture::source::{LossCause, Next, Source, SourceError};
 use crate::capture::{self, Buffers};
 use crate::config::parse_word;
-use crate::config::types::{CameraFormat, Config, ControlValue, SourceConfig, V4l2Config};
+use crate::config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, V4l2Config};
 use crate::exit::Exit;
 use crate::pipeline::stop::Stop;
 use footprint::Footprint;
@@ -59,6 +59,14 @@ pub struct Args {
     #[arg(long, help_heading = "Camera")]
     fps: Option<f64>,
 
+    /// How pictures come out of the driver: userptr, mmap or copy
+    #[arg(long, value_parser = parse_word::<IoMode>, help_heading = "Camera")]
+    io: Option<IoMode>,
+
+    /// The number of the input, of a camera that has several
+    #[arg(long, value_name = "N", help_heading = "Camera")]
+    input: Option<u32>,
+
     /// Set a control, by the name that `visiond probe` shows; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = control, help_heading = "Camera")]
     control: Vec<(String, ControlValue)>,
@@ -85,8 +93,14 @@ The pictures are what a network would get. What the driver lost or damaged is to
 impl Args {
     /// Whether something of what a configuration has is said on the command line.
     fn changes_camera(&self) -> bool {
-        let Self { format, width, height, fps, control, .. } = self;
-        format.is_some() || width.is_some() || height.is_some() || fps.is_some() || !control.is_empty()
+        let Self { format, width, height, fps, io, input, control, .. } = self;
+        format.is_some()
+            || width.is_some()
+            || height.is_some()
+            || fps.is_some()
+            || io.is_some()
+            || input.is_some()
+            || !control.is_empty()
     }
 }
 
@@ -126,6 +140,8 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), CliError> {
             v4l2.width = args.width.or(v4l2.width);
             v4l2.height = args.height.or(v4l2.height);
             v4l2.fps = args.fps.or(v4l2.fps);
+            v4l2.io = args.io.or(v4l2.io);
+            v4l2.input = args.input.or(v4l2.input);
             v4l2.controls.extend(args.control.iter().cloned());
         }
         _ if args.changes_camera() => {
@@ -182,7 +198,7 @@ impl Session<'_> {
     fn pictures(&self, folder: &Path, teller: &Teller) -> Result<(), CliError> {
         let shots = Shots::open(folder, self.name)?;
         let mut source = self.open()?;
-        teller.tell(&Event::Opened { camera: self.name, description: source.describe() })?;
+        teller.tell(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
         std::thread::scope(|scope| {
             let (sender, writer) = shots.start(scope, teller)?;
             let taken = self.take(source.as_mut(), |next| sender.send(next).is_ok());
@@ -200,7 +216,7 @@ impl Session<'_> {
             let failed = |error: CliError| CliError { message: format!("cycle {cycle}: {}", error.message), ..error };
             let mut source = self.open().map_err(failed)?;
             if cycle == 1 {
-                teller.tell(&Event::Opened { camera: self.name, description: source.describe() })?;
+                teller.tell(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
             }
             self.take(source.as_mut(), |_| true).map_err(failed)?;
             drop(source);
@@ -230,7 +246,8 @@ impl Session<'_> {
                 }
                 Next::Frame(_) => taken.frames += 1,
                 Next::Lost { frames, cause } => taken.lose(*cause, *frames),
-                Next::Waiting { reason } => log::warn!("camera {}: {reason}", self.name),
+                // The daemon waits; somebody at a terminal wants to know.
+                Next::Waiting { reason } => return Err(CliError::new(Exit::Input, reason)),
                 Next::End | Next::Stopped => {
                     let message = format!("camera {} is at its end after {} frames", self.name, taken.frames);
                     return Err(CliError::new(Exit::Input, message));

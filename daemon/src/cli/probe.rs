@@ -10,10 +10,12 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 use visiond_engine::{onnx, tensorrt};
 use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::cuda::Device;
 
 use super::cameras::{self, Camera};
 use super::{CliError, machine, print, print_json};
-use crate::config::types::CameraName;
+use crate::capture::Buffers;
+use crate::config::types::{BufferConfig, CameraName};
 use crate::exit::Exit;
 use crate::logging::escape;
 use gpu::Gpus;
@@ -104,15 +106,16 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 
 /// Prints what is there.
 pub fn run(args: Args) -> Result<Exit, CliError> {
-    if let Some(name) = &args.camera {
-        return run_camera(name, args.json);
-    }
-    let cameras = cameras::all();
     let engines = engines();
+    let gpu = Gpus::find();
+    let buffers = buffers(&engines, &gpu);
+    if let Some(name) = &args.camera {
+        return run_camera(name, &buffers, args.json);
+    }
+    let cameras = cameras::all(&buffers);
     // `auto` takes the first that is there; rten always is.
     let there = |engine: &&EngineFacts| engine.available;
     let engine = engines.iter().filter(there).find(|engine| engine.name != TENSORRT).map_or("rten", |found| found.name);
-    let gpu = Gpus::find();
     let prebuilt = engines.iter().find(|engine| engine.name == TENSORRT).filter(there).and(gpu.frames());
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION"),
@@ -138,9 +141,17 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
+/// What frames would lie in: the GPU's memory where that would run networks.
+fn buffers(engines: &[EngineFacts], gpu: &Gpus) -> Buffers {
+    let runs = engines.iter().any(|engine| engine.name == TENSORRT && engine.available);
+    let index = gpu.devices.first().filter(|_| runs).map(|gpu| gpu.index);
+    let device = index.and_then(|index| Device::open(index).ok());
+    Buffers::new(&BufferConfig::default(), device.as_ref()).unwrap_or_default()
+}
+
 /// Prints what one camera has.
-fn run_camera(name: &CameraName, json: bool) -> Result<Exit, CliError> {
-    let camera = cameras::one(name).map_err(|error| CliError::new(Exit::Input, error))?;
+fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, CliError> {
+    let camera = cameras::one(name, buffers).map_err(|error| CliError::new(Exit::Input, error))?;
     if json {
         print_json(&camera)?;
     } else {

@@ -16,6 +16,7 @@ use visiond_kernels::cuda::Device;
 
 use super::device::{MAX_MEMORIES, Node};
 use super::errors::unstarted;
+use super::stream::modes::IoModes;
 use super::stream::{self, Refusal, Stream};
 use crate::capture::buffers::Buffers;
 use crate::capture::source::SourceError;
@@ -126,6 +127,16 @@ pub fn climb(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Cli
             refusal.map_or("there is no way to read it".to_owned(), |refusal| refusal.to_string())
         )),
     })
+}
+
+/// The way that [`climb`] would most likely take, by what the driver says of itself. Nothing is tried.
+pub fn likely(modes: IoModes, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
+    let wanted = Wanted { lengths: [0; MAX_MEMORIES], memories: 0, is_jpeg, io: None };
+    let has = |rung: &Rung<'_>| match rung.mode() {
+        IoMode::Userptr => modes.userptr != Some(false),
+        IoMode::Mmap | IoMode::Copy => modes.mmap != Some(false),
+    };
+    rungs(&wanted, buffers, &Memory::host()).into_iter().find(has).map(Rung::mode)
 }
 
 /// The ways that are tried, the best first.

@@ -1,6 +1,6 @@
 //! A camera in lines of text.
 
-use super::{Camera, CameraFormat, Size};
+use super::{Camera, CameraFormat, Input, Io, Size};
 use crate::capture::v4l2::controls::Control;
 
 /// Sizes of a format in one line.
@@ -28,9 +28,15 @@ impl Camera {
         if !unread.is_empty() {
             lines.push(("", format!("not read here: {}", unread.join(", "))));
         }
+        // A webcam's only input says nothing.
+        if self.inputs.len() > 1 || self.inputs.iter().any(|input| input.signal.is_some()) {
+            lines.extend(self.inputs.iter().map(|input| ("", input.text())));
+        }
+        lines.extend(self.io.map(|io| ("", io.text())));
         if let Some(chosen) = &self.chosen {
             let fps = chosen.fps.map_or(String::new(), |fps| format!(" at {} fps", tidy(fps)));
-            lines.push(("", format!("would run {}x{} {}{fps}", chosen.width, chosen.height, chosen.format)));
+            let io = chosen.io.map_or(String::new(), |io| format!(" by {io}"));
+            lines.push(("", format!("would run {}x{} {}{fps}{io}", chosen.width, chosen.height, chosen.format)));
         }
         lines.extend(self.controls.iter().map(|control| ("control", line(control))));
         lines
@@ -46,6 +52,26 @@ impl Camera {
             .collect();
         let others = (!others.is_empty()).then(|| format!("also as {}", others.join(", ")));
         stable.into_iter().chain(others)
+    }
+}
+
+impl Input {
+    fn text(&self) -> String {
+        let set = if self.is_set { ", which is set" } else { "" };
+        let signal = self.signal.as_ref().map_or(String::new(), |signal| format!(": {signal}"));
+        format!("input {} {:?}{set}{signal}", self.index, self.name)
+    }
+}
+
+impl Io {
+    fn text(&self) -> String {
+        let ways = [("userptr", self.userptr), ("mmap", self.mmap)];
+        let of = |state| ways.iter().filter(|(_, has)| *has == state).map(|(name, _)| *name).collect::<Vec<_>>();
+        match (of(Some(true)).as_slice(), of(None).as_slice()) {
+            ([], []) => "I/O: none".to_owned(),
+            ([], _) => "I/O: another program streams, the driver does not tell meanwhile".to_owned(),
+            (known, _) => format!("I/O: {}", known.join(", ")),
+        }
     }
 }
 
@@ -119,6 +145,17 @@ mod tests {
         let range = SizeRange { min_width: 16, min_height: 16, step_width: 2, step_height: 2 };
         let range = Size { range: Some(range), fps: vec![60.0, 1.0], fps_is_range: true, ..list };
         assert_eq!(range.text(false), "16x16 to 640x480 in steps of 2x2 at 1 to 60");
+    }
+
+    #[test]
+    fn inputs_and_io_are_a_line_each() {
+        let signal = Some("1920x1080 at 60 fps".to_owned());
+        let input = Input { index: 3, name: "HDMI 0".to_owned(), is_set: true, signal };
+        assert_eq!(input.text(), "input 3 \"HDMI 0\", which is set: 1920x1080 at 60 fps");
+        let io = |userptr, mmap| Io { userptr, mmap }.text();
+        assert_eq!(io(Some(true), Some(true)), "I/O: userptr, mmap");
+        assert_eq!(io(Some(false), Some(true)), "I/O: mmap");
+        assert!(io(None, None).contains("another program streams"));
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub enum Event<'a> {
         camera: &'a str,
         /// As the daemon's log has it.
         description: String,
+        /// How pictures come out of the driver; absent where there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        io: Option<&'static str>,
     },
     /// A frame was saved.
     Frame {
@@ -92,7 +95,7 @@ pub enum Event<'a> {
 impl Event<'_> {
     fn line(&self) -> String {
         match self {
-            Self::Opened { camera, description } => format!("camera {camera}: {description}"),
+            Self::Opened { camera, description, .. } => format!("camera {camera}: {description}"),
             Self::Frame { sequence, monotonic_ns, age_us, width, height, format, file, .. } => format!(
                 "frame {sequence}: {width}x{height} {format}, taken at {:.6} s, here {:.1} ms later: {}",
                 *monotonic_ns as f64 / 1e9,

@@ -25,6 +25,9 @@ check "the card's and the places' names" equal "$(of "$web" '.names.card, (.name
 check "every kind of control" equal "$(of "$web" '[.controls[].type] | unique | join(" ")')" \
   "bitmask boolean button compound integer integer64 integer_menu menu string"
 check "a control with range, default and value" equal "$(of "$web" '.controls[] | select(.name == "brightness") | "\(.minimum) \(.maximum) \(.default) \(.value)"')" "0 255 128 128"
+check "the ways of I/O, and the best" equal "$(of "$web" '"\(.io.userptr) \(.io.mmap) \(.chosen.io)"')" "true true userptr"
+check "the inputs of a card, the one that is set, its signal" equal \
+  "$(of "$hdmi" '"\(.inputs | length) \([.inputs[] | select(.is_set).signal] | join(" "))"')" "4 1280x720 at 60 fps"
 check "what would be run, in words" grep -q '^ *would run .* at .* fps' probe-web.txt
 check "a camera by its card's name" visiond probe --camera vivid-001-vid-cap
 check_not "a camera that is not there" visiond probe --camera 1234:5678
@@ -106,7 +109,17 @@ check "ten pictures" eval "visiond capture -c $web --format yuyv --width 320 --h
 visiond capture -c "$web" --width 320 --height 180 --fps 25 -n 5 --skip 3 --json -o json >capture.json
 check "a line a frame, with time and file" equal "$(jq -rs '[.[] | select(.event == "frame") | select(.monotonic_ns > 0 and .width == 320) | .file] | length' capture.json)" 5
 check "frames that are skipped are not saved" eval "[ \$(jq -rs '[.[] | select(.event == \"frame\").sequence] | min' capture.json) -ge 3 ] && whole json 5"
+for io in userptr mmap copy; do
+  visiond capture -c "$web" --width 320 --height 180 --fps 25 --io $io --json -o "$io" >io.json
+  check "pictures by $io" eval "equal \"\$(jq -r 'select(.event == \"opened\").io' io.json)\" $io && whole $io 1"
+done
+check "a picture by the multi-planar API" eval "visiond capture -c $multi --width 320 --height 180 --fps 25 -o multi && whole multi 1"
+check "a picture of an HDMI input" eval "visiond capture -c $hdmi -o hdmi && whole hdmi 1"
 status() { local status=0; "$@" >/dev/null 2>status.err || status=$?; echo $status; }
+v4l2-ctl -d "$hdmi" -c dv_timings_signal_mode=1
+check "an input without a signal: 5" equal "$(status visiond capture -c "$hdmi")" 5
+check "and what to check" grep -qF "no signal at its input: check the cable" status.err
+v4l2-ctl -d "$hdmi" -c dv_timings_signal_mode=0
 check "a camera that is away: 5" equal "$(status visiond capture -c /dev/video99)" 5
 check "a folder that cannot be: 6" equal "$(status visiond capture -c "$web" -o /proc/pictures)" 6
 check "a word that is none: 2" equal "$(status visiond capture -c "$web" --format mpeg)" 2
