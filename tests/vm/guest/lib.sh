@@ -25,7 +25,7 @@ check_not() {
 fail() {
   vm_failures=$((vm_failures + 1))
   echo "FAIL  $1"
-  [ -z "${2-}" ] || printf '%s\n' "$2" | tail -n 20 | sed 's/^/      /'
+  [ -z "${2-}" ] || printf '%s\n' "$2" | tail -n 20 | cut -c 1-400 | sed 's/^/      /'
 }
 
 # equal FOUND EXPECTED, between FOUND LEAST MOST (whole numbers): for check.
