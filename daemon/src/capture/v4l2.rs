@@ -51,6 +51,9 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How often a signal is looked for, and looked after where the driver does not tell of its changes.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// Between two looks at a driver that says that it has a frame and has none.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// The source of `type = "v4l2"`.
 pub struct V4l2Source {
     state: State,
@@ -179,20 +182,22 @@ impl V4l2Source {
             }
             let end = if watch.must_look() { until.min(*next_look) } else { until };
             let events = libc::POLLIN | libc::POLLPRI;
-            match stop
-                .wait_events(node.file.as_fd(), events, Some(end.saturating_duration_since(now)))
-                .map_err(broken)?
-            {
-                Wake::Stopped => return Ok(Came::Stopped),
-                // One that came late is better than none: the driver is asked once more.
-                Wake::Ready | Wake::TimedOut => {}
+            let left = end.saturating_duration_since(now);
+            let wake = stop.wait_events(node.file.as_fd(), events, Some(left)).map_err(broken)?;
+            if wake == Wake::Stopped {
+                return Ok(Came::Stopped);
             }
+            // When the time is over, too: a frame that came late is better than none.
             if watch.take_change(node) {
                 return Ok(Came::SignalChanged);
             }
             if let Some(filled) = streaming.stream.take().map_err(broken)? {
                 *had_frame = true;
                 return Ok(Came::Filled(filled));
+            }
+            // What wakes without a frame must not be asked for again at once.
+            if wake == Wake::Ready && stop.sleep(PAUSE) {
+                return Ok(Came::Stopped);
             }
         }
     }

@@ -159,10 +159,10 @@ fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage
 /// Copies a whole picture's pieces to `starts` in `out`; returns how many bytes they have.
 fn copy(stream: &Stream, filled: &Filled, planes: &Planes, starts: &[usize; MAX_MEMORIES], out: &mut [u8]) -> usize {
     let mut copied = 0;
-    for memory in 0..planes.memory_count() {
+    for (memory, &start) in starts.iter().enumerate().take(planes.memory_count()) {
         let needed = planes.needed_bytes(memory);
         let from = stream.bytes(filled, memory).get(..needed);
-        let to = out.get_mut(starts[memory]..starts[memory] + needed);
+        let to = out.get_mut(start..start + needed);
         if let (Some(from), Some(to)) = (from, to) {
             to.copy_from_slice(from);
             copied += needed;

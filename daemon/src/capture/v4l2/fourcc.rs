@@ -13,17 +13,17 @@ pub type FourCc = [u8; 4];
 
 /// Every format that is read, what costs least first: few bytes and little arithmetic, then JPEG, which has to be decoded,
 /// then mosaics, which cost arithmetic and have no white balance. Grey comes last: a camera that offers colours as well has
-/// more to tell.
+/// more to tell. Planes in one piece of memory and in several cost the same.
 const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"NV12", Raw(PixelFormat::Nv12)),
     (*b"NM12", Raw(PixelFormat::Nv12)),
     (*b"YUYV", Raw(PixelFormat::Yuyv)),
     (*b"UYVY", Raw(PixelFormat::Uyvy)),
-    (*b"NV21", Raw(PixelFormat::Nv21)),
     (*b"NM21", Raw(PixelFormat::Nv21)),
+    (*b"NV21", Raw(PixelFormat::Nv21)),
+    (*b"YM12", Raw(PixelFormat::I420)),
     (*b"YU12", Raw(PixelFormat::I420)),
     (*b"YV12", Raw(PixelFormat::I420)),
-    (*b"YM12", Raw(PixelFormat::I420)),
     (*b"YM21", Raw(PixelFormat::I420)),
     (*b"RGB3", Raw(PixelFormat::Rgb)),
     (*b"BGR3", Raw(PixelFormat::Bgr)),

@@ -8,6 +8,7 @@ use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
 use super::color;
 use super::device::{Interval, Node, PixFormat};
+use super::errors::gone;
 use super::fourcc::{self, FourCc};
 use super::planes::{Planes, PlanesError};
 use crate::capture::source::SourceError;
@@ -193,6 +194,9 @@ fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
 /// A call for the format that the driver refused.
 pub(super) fn refused(node: &Node, what: &str, error: &io::Error) -> SourceError {
     let device = node.path().display();
+    if error.raw_os_error() == Some(libc::ENODEV) {
+        return gone(node.path(), error);
+    }
     if error.raw_os_error() == Some(libc::EBUSY) {
         return SourceError::transient(format!("{device} is in use: another program streams from it, end that"));
     }

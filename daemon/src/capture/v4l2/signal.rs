@@ -164,23 +164,23 @@ impl Watch {
 
     /// Whether there is a signal. Changes nothing.
     pub fn look(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
-        if let Some(missing) = current(node).and_then(|input| missing(input.status)) {
-            return Ok(Err(missing));
+        let missing = current(node).and_then(|input| missing(input.status));
+        if !self.has_timings || missing == Some(NoSignal::NoPower) {
+            return Ok(missing.map_or(Ok(None), Err));
         }
-        if !self.has_timings {
-            return Ok(Ok(None));
-        }
-        Ok(match query(node) {
-            Ok(raw) => Ok(Some(Timings::of(&raw))),
+        // Why there are no timings says more than the status.
+        let timings = match query(node) {
+            Ok(raw) => Some(Timings::of(&raw)),
             Err(error) => match error.raw_os_error() {
-                Some(libc::ENOLINK) => Err(NoSignal::Nothing),
-                Some(libc::ENOLCK) => Err(NoSignal::NoLock),
-                Some(libc::ERANGE) => Err(NoSignal::OutOfRange),
+                Some(libc::ENOLINK) => return Ok(Err(NoSignal::Nothing)),
+                Some(libc::ENOLCK) => return Ok(Err(NoSignal::NoLock)),
+                Some(libc::ERANGE) => return Ok(Err(NoSignal::OutOfRange)),
                 // An input that does not measure is believed to have what it is set to.
-                Some(libc::ENODATA | libc::ENOTTY | libc::EINVAL) => Ok(None),
+                Some(libc::ENODATA | libc::ENOTTY | libc::EINVAL) => None,
                 _ => return Err(error),
             },
-        })
+        };
+        Ok(missing.map_or(Ok(timings), Err))
     }
 
     /// Sets the camera to the signal that is there. Nothing may stream.
@@ -202,8 +202,11 @@ impl Watch {
 
     /// Takes what the driver has told, and says whether the signal changed.
     pub fn take_change(&self, node: &Node) -> bool {
+        if !self.has_events {
+            return false;
+        }
         let mut changed = false;
-        while self.has_events {
+        loop {
             // SAFETY: integers and unions of them, for which zeros are values.
             let mut raw: sys::v4l2_event = unsafe { mem::zeroed() };
             // SAFETY: DQEVENT writes a v4l2_event. No more of them is an error.

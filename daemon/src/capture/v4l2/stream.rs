@@ -113,14 +113,6 @@ impl Refusal {
     fn of(call: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Driver { call, error }
     }
-
-    /// The system's number, where the driver gave one.
-    pub fn errno(&self) -> Option<i32> {
-        match self {
-            Self::Driver { error, .. } => error.raw_os_error(),
-            _ => None,
-        }
-    }
 }
 
 impl From<PinnedError> for Refusal {

@@ -27,8 +27,7 @@ impl Pieces {
         let mut pieces = Self { count, starts: [0; MAX_MEMORIES], lengths: [0; MAX_MEMORIES] };
         let page = page_bytes();
         let mut end = 0;
-        for index in 0..count.min(MAX_MEMORIES) {
-            let length = lengths[index];
+        for (index, length) in lengths.into_iter().enumerate().take(count) {
             if length == 0 || length > i32::MAX as usize {
                 return None;
             }

@@ -59,6 +59,6 @@ fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driv
 fn a_driver_that_refuses_names_the_call() {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
     let refusal = Stream::new(&node, Source::Ours(&Memory::host()), 4, [4096, 0, 0], 1).unwrap_err();
-    assert_eq!(refusal.errno(), Some(libc::ENOTTY));
-    assert!(refusal.to_string().starts_with("REQBUFS: "), "{refusal}");
+    let text = refusal.to_string();
+    assert!(text.starts_with("REQBUFS: ") && text.contains("os error 25"), "{text}");
 }
