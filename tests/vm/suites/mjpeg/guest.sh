@@ -1,6 +1,6 @@
 . /opt/lib.sh
 modprobe videodev
-check "v4l2loopback loads" insmod /opt/v4l2loopback.ko video_nr=9 card_label=jpegs
+check "v4l2loopback loads" insmod /opt/v4l2loopback.ko max_buffers=8 video_nr=9 card_label=jpegs
 wait_for 5 test -e /dev/video9
 v4l2-ctl -d /dev/video9 -c keep_format=1
 v4l2-ctl -d /dev/video9 --set-fmt-video-out=width=320,height=240,pixelformat=MJPG >/dev/null
@@ -27,6 +27,8 @@ name = "loop"
 type = "v4l2"
 device = "/dev/video9"
 format = "mjpeg"
+# This camera waits for the test.
+timeout = "30 s"
 [[sink]]
 type = "file"
 path = "$PWD/messages.jsonl"
@@ -34,27 +36,26 @@ TOML
 check "a picture is taken" visiond capture --config visiond.toml -n 1 -o .
 mv loop-*.png picture.png
 sed 's/^format.*/&\nio = "userptr"/' visiond.toml >userptr.toml
-check_not "USERPTR cannot be forced" visiond capture --config userptr.toml -n 1 -o .
-check "the message says what to do" grep -q 'does not stream by `io = "userptr"`.*leave `io` out' /run/check
+check_not "USERPTR cannot be forced" eval 'visiond capture --config userptr.toml -n 1 -o . >userptr.log 2>&1'
+check "the message says what to do" grep -q 'does not stream by `io = "userptr"`.*leave `io` out' userptr.log
 
 start_visiond visiond.toml
 check "frames flow" flowing loop
 kill $streamer
-wait_for 5 eval "! kill -0 $streamer"
-sleep 1
-check "it reads the driver's memory, as USERPTR is refused" grep -q "USERPTR into .*refused\|USERPTR.*(.*EINVAL\|USERPTR into host memory (" visiond.log
+wait $streamer
+sleep 2
+check "it reads the driver's memory, as USERPTR is refused" grep -q "MMAP.*refused: USERPTR" visiond.log
 before=$(messages loop)
-for round in 1 2 3 4; do
-  for kind in cut broken headless larger endless good; do send $kind; sleep 0.4; done
+for round in 1 2 3; do
+  for kind in cut broken headless good endless; do send $kind; sleep 0.7; done
 done
-check "what is whole comes through: 8 more messages" wait_for 3 eval "[ \$(messages loop) -ge $((before + 8)) ]"
-sleep 1
-check "and nothing of what is damaged" equal "$(messages loop)" $((before + 8))
+check "what is whole comes through, and nothing else" equal "$(messages loop)" $((before + 6))
 stream &
 streamer=$!
 vm_started+=($streamer)
 check "it goes on after that" flowing loop
 check "SIGTERM ends it" stop_visiond
-check "16 damaged frames were counted" equal "$(summary '.cameras[0].dropped.corrupt')" 16
-check "what was published is what came less that" equal "$(summary '.cameras[0] | .captured - .published - .dropped.overload')" "$(summary '.cameras[0].dropped.corrupt')"
-check "one line told of damage, not sixteen" between "$(grep -c -i 'damaged\|no JPEG' visiond.log)" 1 8
+check "the damaged ones were counted" equal "$(summary '.cameras[0].dropped.corrupt')" 9
+check "none else was" equal "$(summary '.cameras[0] | .captured - .published - .dropped.overload')" 0
+check "the status in the log has them" grep -q "corrupt 9" visiond.log
+check "the camera was opened once" equal "$(summary '.cameras[0].restarts')" 0
