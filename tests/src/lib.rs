@@ -128,6 +128,14 @@ impl Daemon {
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0, "signal {signal}");
     }
 
+    /// Puts another configuration in place of the one that it was started with, and asks for it to be read.
+    pub fn reconfigure(&self, config: &str) {
+        let next = self.path("next.toml");
+        std::fs::write(&next, fill(config, self.folder.path())).expect("the configuration is written");
+        std::fs::rename(next, self.path("visiond.toml")).expect("the configuration is replaced");
+        self.signal(libc::SIGHUP);
+    }
+
     /// The messages in a file of JSON lines so far; a line still being written is left out.
     pub fn messages(&self, name: &str) -> Vec<Value> {
         let bytes = std::fs::read(self.path(name)).unwrap_or_default();

@@ -443,3 +443,7 @@ fn finished(threads: &[&JoinHandle<()>], deadline: Instant) -> bool {
 
 /// How long the threads have at the end: a run of the network and a source's 100 ms.
 pub const JOIN: Duration = Duration::from_millis(1_200);
+
+#[cfg(test)]
+#[path = "supervisor_tests.rs"]
+mod tests;

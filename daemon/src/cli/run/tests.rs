@@ -21,14 +21,17 @@ impl Run {
     }
 
     fn config(&self, cameras: &str) -> Config {
+        Config::parse(&self.text(cameras), Path::new("test.toml")).unwrap()
+    }
+
+    fn text(&self, cameras: &str) -> String {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let text = format!(
+        format!(
             "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"nanodet\"\npath = '{}'\n{cameras}\n\
              [[sink]]\ntype = \"file\"\npath = '{}'\n",
             root.join("config/models/nanodet-g-416.onnx").display(),
             self.folder.path().join("out.jsonl").display()
-        );
-        Config::parse(&text, Path::new("test.toml")).unwrap()
+        )
     }
 
     fn serve(&self, cameras: &str, messages: Option<u64>) -> Outcome {
@@ -118,6 +121,37 @@ fn a_signal_ends_a_run_in_order() {
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(exit(&outcome), Exit::Success);
     assert_eq!(run.messages().len() as u64, outcome.summary.cameras[0].published);
+}
+
+#[test]
+fn a_reload_takes_what_is_in_the_file_and_a_wrong_one_changes_nothing() {
+    let run = Run::new();
+    let path = run.folder.path().join("visiond.toml");
+    let (config, limits) = (run.config(PATTERN), Limits { messages: None, duration: None });
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let wait_for = |camera: &str| {
+                let until = Instant::now() + Duration::from_secs(60);
+                let text = || fs::read_to_string(run.folder.path().join("out.jsonl")).unwrap_or_default();
+                while !text().contains(&format!("\"camera\":\"{camera}\"")) && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            };
+            wait_for("bars");
+            fs::write(&path, run.text("nonsense")).unwrap();
+            run.sender.reload();
+            std::thread::sleep(Duration::from_millis(50));
+            fs::write(&path, run.text(&PATTERN.replace("bars", "lines"))).unwrap();
+            run.sender.reload();
+            wait_for("lines");
+            run.sender.end();
+        });
+        serve(&path, config, &limits, &run.signals).unwrap()
+    });
+    assert_eq!(exit(&outcome), Exit::Success);
+    assert!(run.messages().iter().any(|message| message["camera"] == "lines"));
+    let names: Vec<_> = outcome.summary.cameras.iter().map(|camera| camera.name.as_str()).collect();
+    assert_eq!(names, ["lines"]);
 }
 
 #[test]

@@ -1,0 +1,385 @@
+//! SIGHUP: another configuration is put in force while the rest of the daemon goes on, or it is refused with a reason.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use visiond_tests::{Daemon, Finished, root};
+
+/// The tiny network costs nothing, so that no frame is lost for another reason than a reload. systemd's status is told with a
+/// reload alone.
+const HEAD: &str = r#"
+[engine]
+backend = "rten"
+threads = 1
+
+[status]
+interval = "1h"
+log_interval = "0s"
+
+[[model]]
+name = "tiny"
+path = "{dir}/tiny.onnx"
+"#;
+
+/// A camera that loses nothing: its program waits while a frame stands in the mailbox.
+const STAYS: &str = r#"
+[[camera]]
+name = "stays"
+model = "tiny"
+[camera.source]
+type = "command"
+pace = "fastest"
+container = "raw"
+format = "grey"
+width = 128
+height = 64
+command = ["sh", "-c", "while :; do head -c 8192 /dev/zero; sleep 0.01; done"]
+
+[[sink]]
+type = "file"
+path = "{dir}/out.jsonl"
+"#;
+
+fn pattern(name: &str, fps: u32) -> String {
+    let source = format!("{{ type = \"pattern\", width = 128, height = 64, fps = {fps}.0 }}");
+    format!("[[camera]]\nname = \"{name}\"\nmodel = \"tiny\"\nsource = {source}\n")
+}
+
+/// A daemon, and systemd at its other end.
+struct Managed {
+    daemon: Daemon,
+    /// Every datagram, and how many of them were looked at.
+    said: Arc<Mutex<Vec<String>>>,
+    heard: usize,
+    _folder: tempfile::TempDir,
+}
+
+impl Managed {
+    fn start(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let listener = Arc::clone(&said);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            while let Ok(n) = socket.recv(&mut buffer) {
+                listener.lock().unwrap().push(String::from_utf8_lossy(&buffer[..n]).into_owned());
+            }
+        });
+        let daemon = Daemon::start_with(config, |command| {
+            command.env("NOTIFY_SOCKET", &path);
+            // It stands beside the configuration, so that a test may exchange it.
+            let folder = PathBuf::from(command.get_args().last().unwrap()).parent().unwrap().to_owned();
+            for name in ["tiny.onnx", "tiny.toml"] {
+                std::fs::copy(root().join("tests/vm").join(name), folder.join(name)).unwrap();
+            }
+        });
+        let mut this = Self { daemon, said, heard: 0, _folder: folder };
+        this.hear("READY=1");
+        this
+    }
+
+    /// Waits until systemd hears what begins so; returns it.
+    fn hear(&mut self, beginning: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let said = self.said.lock().unwrap().clone();
+            if let Some(at) = said[self.heard..].iter().position(|said| said.starts_with(beginning)) {
+                self.heard += at + 1;
+                return said[self.heard - 1].clone();
+            }
+            assert!(Instant::now() < until, "{beginning} was not said, only:\n{}", said.join("\n"));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Reloads and waits for the end of it; returns the status that systemd is told then.
+    fn reload(&mut self, config: &str) -> String {
+        self.daemon.reconfigure(config);
+        let reloading = self.hear("RELOADING=1");
+        assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
+        let begin = self.heard;
+        self.hear("READY=1");
+        let said = self.said.lock().unwrap().clone();
+        // The status is told beside it.
+        let status = said[begin..].iter().rfind(|said| said.starts_with("STATUS=")).cloned();
+        status.unwrap_or_else(|| self.hear("STATUS="))
+    }
+
+    fn messages(&self, camera: &str) -> Vec<Value> {
+        let messages = self.daemon.messages("out.jsonl");
+        messages.into_iter().filter(|message| message["camera"] == camera).collect()
+    }
+
+    /// Waits until so many more messages of a camera are there.
+    fn see(&mut self, camera: &str, more: usize) {
+        let of = |daemon: &Daemon| daemon.messages("out.jsonl").iter().filter(|m| m["camera"] == camera).count();
+        let before = of(&self.daemon);
+        self.daemon.wait_until("more messages", |daemon| of(daemon) >= before + more);
+    }
+
+    fn end(self) -> Finished {
+        let ended = self.daemon.terminate();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+        assert!(ended.took < Duration::from_secs(2), "took {:?}", ended.took);
+        ended
+    }
+
+    /// What `/proc` tells of it: threads, descriptors, resident kilobytes.
+    fn size(&self) -> (usize, usize, usize) {
+        let count = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", self.daemon.pid())).unwrap().count();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.pid())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        (count("task"), count("fd"), resident.split_whitespace().next().unwrap().parse().unwrap())
+    }
+
+    /// The programs that it runs.
+    fn children(&self) -> Vec<i32> {
+        let pid = self.daemon.pid();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let of_threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+            .unwrap()
+            .flatten()
+            .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+        let all = of_threads.chain([children]).collect::<Vec<_>>().join(" ");
+        let mut pids: Vec<_> = all.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+}
+
+fn sequences(messages: &[Value]) -> Vec<u64> {
+    messages.iter().map(|message| message["sequence"].as_u64().unwrap()).collect()
+}
+
+/// Every frame from the first on, once, in order.
+fn assert_whole(messages: &[Value]) {
+    let sequences = sequences(messages);
+    assert_eq!(sequences, (0..sequences.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_did_not_change_is_not_touched_while_all_around_it_does() {
+    let socket = "[[sink]]\ntype = \"unix\"\npath = \"{dir}/d.sock\"\ncameras = [\"stays\"]\nqueue = 1000\n";
+    let mut managed = Managed::start(&format!("{HEAD}{STAYS}{socket}{}", pattern("other", 50)));
+    let reader = UnixStream::connect(managed.daemon.path("d.sock")).unwrap();
+    let reader = std::thread::spawn(move || {
+        let lines = BufReader::new(reader).lines().map_while(Result::ok);
+        lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()).collect::<Vec<_>>()
+    });
+    let children = managed.children();
+    assert_eq!(children.len(), 1);
+    for round in 0..20 {
+        let other = pattern("other", 50 + round % 4);
+        let more = match round % 5 {
+            0 => String::new(),
+            1 => pattern("third", 20),
+            2 => format!(
+                "{}[camera.annotate]\ndirectory = \"{{dir}}/pictures\"\nevery = 1\nkeep = 5\n",
+                pattern("third", 20)
+            ),
+            3 => "[[sink]]\nname = \"more\"\ntype = \"file\"\npath = \"{dir}/more.jsonl\"\n".to_owned(),
+            _ => "[log]\nlevel = \"debug\"\n".to_owned(),
+        };
+        let socket = socket.replace("1000", &format!("{}", 1000 + round));
+        let status = managed.reload(&format!("{HEAD}{STAYS}{socket}{other}{more}"));
+        assert!(!status.contains("not reloaded"), "{status}");
+        assert_eq!(status.contains("third"), matches!(round % 5, 1 | 2), "{status}");
+        managed.see("stays", 5);
+        managed.see("other", 1);
+    }
+    assert_eq!(managed.children(), children, "its program is the same");
+    let ended = managed.end();
+    let messages = ended.daemon.messages("out.jsonl");
+    let of = |camera: &str| messages.iter().filter(|m| m["camera"] == camera).cloned().collect::<Vec<_>>();
+    assert_whole(&of("stays"));
+    let other = sequences(&of("other"));
+    assert!(other.windows(2).all(|pair| pair[0] < pair[1]), "numbers go on: {other:?}");
+    assert!(std::fs::read_dir(ended.daemon.path("pictures")).unwrap().count() > 0);
+    assert!(ended.daemon.messages("more.jsonl").len() > 5);
+    let heard = sequences(&reader.join().unwrap());
+    assert!(
+        heard.windows(2).all(|pair| pair[0] + 1 == pair[1]) && heard.len() >= 100,
+        "the reader missed none: {heard:?}"
+    );
+    assert_eq!(ended.log.matches("camera stays: ").count(), 2, "opened once, summed up once: {}", ended.log);
+}
+
+#[test]
+fn a_network_is_exchanged_between_two_frames() {
+    let config = format!("{HEAD}{STAYS}");
+    let mut managed = Managed::start(&config);
+    managed.see("stays", 10);
+    let children = managed.children();
+    let mut known = 1;
+    for round in 0..6 {
+        // Another file under another name, or in its place, as `visiond build` leaves one; an unknown field is no harm.
+        let mut network = std::fs::read(root().join("tests/vm/tiny.onnx")).unwrap();
+        network.extend([0x32, 1, b'a' + round]);
+        let name = if round % 2 == 0 { format!("{round}.onnx") } else { "tiny.onnx".to_owned() };
+        std::fs::write(managed.daemon.path("part"), network).unwrap();
+        std::fs::rename(managed.daemon.path("part"), managed.daemon.path(&name)).unwrap();
+        let _ = std::fs::copy(managed.daemon.path("tiny.toml"), managed.daemon.path(&format!("{round}.toml")));
+        let status = managed.reload(&config.replace("tiny.onnx", &name));
+        assert!(!status.contains("not reloaded"), "{status}");
+        managed.see("stays", 5);
+        let messages = managed.messages("stays");
+        let mut models: Vec<_> = messages.iter().map(|m| m["model"]["sha256"].as_str().unwrap().to_owned()).collect();
+        models.dedup();
+        known += 1;
+        assert_eq!(models.len(), known, "each network looked at its frames, one after the other");
+    }
+    assert_eq!(managed.children(), children, "the camera was not touched");
+    let ended = managed.end();
+    assert_whole(&ended.daemon.messages("out.jsonl"));
+    assert_eq!(ended.log.matches("reloaded: model tiny loaded anew\n").count(), 6, "{}", ended.log);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_its_reason_and_what_runs_goes_on() {
+    let config = format!("{HEAD}{STAYS}");
+    let mut managed = Managed::start(&config);
+    let children = managed.children();
+    let wrong = [
+        (format!("{config}\nnonsense"), "visiond.toml:"),
+        (config.replace("tiny.onnx", "nowhere.onnx"), "model tiny: no model at "),
+        (
+            format!("{config}\n[[sink]]\ntype = \"unix\"\npath = \"/nowhere/d.sock\"\n"),
+            "sink unix: /nowhere/d.sock cannot be made",
+        ),
+        (config.replace("name = \"stays\"", "name = \"stays\"\nenabled = false"), "no camera to run"),
+        (
+            config.replace("[camera.source]", "annotate = { directory = \"/proc/no\", every = 1 }\n[camera.source]"),
+            "annotated pictures of camera stays",
+        ),
+    ];
+    for (wrong, why) in &wrong {
+        let status = managed.reload(wrong);
+        assert!(status.starts_with("STATUS=not reloaded: ") && status.contains(why), "{status}");
+        managed.see("stays", 3);
+    }
+    let status = managed.reload(&config);
+    assert!(status.starts_with("STATUS=stays "), "all is well again: {status}");
+    std::fs::remove_file(managed.daemon.path("visiond.toml")).unwrap();
+    managed.daemon.signal(libc::SIGHUP);
+    managed.hear("RELOADING=1");
+    let status = managed.hear("STATUS=");
+    assert!(status.contains("cannot be read"), "{status}");
+    assert_eq!(managed.children(), children, "nothing was touched");
+    let ended = managed.end();
+    assert_whole(&ended.daemon.messages("out.jsonl"));
+    let told = "the configuration is not reloaded, and what runs goes on:";
+    assert_eq!(ended.log.matches(told).count(), wrong.len() + 1, "{}", ended.log);
+    for (_, why) in &wrong {
+        assert!(ended.log.contains(why), "{why}:\n{}", ended.log);
+    }
+}
+
+#[test]
+fn a_camera_moves_to_another_network_and_a_lane_that_has_ended_begins_anew() {
+    let two = format!("{HEAD}[[model]]\nname = \"second\"\npath = \"{{dir}}/tiny.onnx\"\n{STAYS}");
+    let moves = |model: &str| pattern("moves", 20).replace("\"tiny\"", &format!("{model:?}"));
+    let mut managed = Managed::start(&format!("{two}{}", moves("tiny")));
+    let by = |managed: &Managed, model: &str| {
+        managed.messages("moves").iter().filter(|message| message["model"]["name"] == model).count()
+    };
+    for round in 1..=3 {
+        // With its only camera the second lane comes and goes.
+        for model in ["second", "tiny"] {
+            let before = by(&managed, model);
+            managed.reload(&format!("{two}{}", moves(model)));
+            managed.see("moves", 3);
+            assert!(by(&managed, model) > before, "round {round}, {model}");
+        }
+    }
+    // A file that comes to its end takes its lane along; a camera for that network has it loaded again.
+    let film = "[[camera]]\nname = \"film\"\nmodel = \"second\"\nsource = { type = \"command\", container = \"raw\", format = \
+                \"grey\", width = 128, height = 64, pace = \"fastest\", command = [\"head\", \"-c\", \"81920\", \"/dev/zero\"], \
+                repeat = false }\n";
+    managed.reload(&format!("{two}{film}"));
+    managed
+        .daemon
+        .wait_until("the film", |d| d.messages("out.jsonl").iter().filter(|m| m["camera"] == "film").count() >= 10);
+    managed.reload(&format!("{two}{film}{}", moves("second")));
+    managed.see("moves", 3);
+    let ended = managed.end();
+    let messages = ended.daemon.messages("out.jsonl");
+    let of = |camera: &str| messages.iter().filter(|m| m["camera"] == camera).cloned().collect::<Vec<_>>();
+    assert_whole(&of("stays"));
+    let moves = sequences(&of("moves"));
+    assert!(moves.len() > 10, "{moves:?}");
+}
+
+#[test]
+fn sigterm_in_the_middle_of_a_reload_ends_it_in_time() {
+    // Another network that takes a while to load.
+    let slow = HEAD.replace("{dir}/tiny.onnx", "{model}");
+    for delay_ms in [0, 3, 20, 100, 300] {
+        let managed = Managed::start(&format!("{HEAD}{STAYS}{}", pattern("other", 50)));
+        let camera = pattern("other", 40);
+        managed
+            .daemon
+            .reconfigure(&format!("{slow}{STAYS}{camera}[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n"));
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let ended = managed.end();
+        let messages = ended.daemon.messages("out.jsonl");
+        assert_whole(&messages.iter().filter(|m| m["camera"] == "stays").cloned().collect::<Vec<_>>());
+        assert!(!ended.daemon.path("d.sock").exists(), "the socket is removed: {}", ended.log);
+    }
+}
+
+#[test]
+fn signals_in_a_row_end_with_the_newest_configuration() {
+    let mut managed = Managed::start(&format!("{HEAD}{STAYS}"));
+    for round in 0..30 {
+        managed.daemon.reconfigure(&format!("{HEAD}{STAYS}{}", pattern(&format!("c{round}"), 20)));
+    }
+    managed.see("c29", 2);
+    let ended = managed.end();
+    let messages = ended.daemon.messages("out.jsonl");
+    assert_whole(&messages.iter().filter(|m| m["camera"] == "stays").cloned().collect::<Vec<_>>());
+    assert!(!ended.log.contains("panic"), "{}", ended.log);
+}
+
+#[test]
+fn a_hundred_reloads_leave_memory_threads_and_descriptors_as_they_were() {
+    let one = format!("{HEAD}{STAYS}{}", pattern("other", 20));
+    let annotated = "[camera.annotate]\ndirectory = \"{dir}/pictures\"\nevery = 100\nkeep = 5\n";
+    let two = format!(
+        "{}{STAYS}{}{annotated}{}[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n",
+        HEAD.replace("threads = 1", "threads = 2"),
+        pattern("other", 25),
+        pattern("third", 20),
+    );
+    let mut managed = Managed::start(&one);
+    let mut sizes = Vec::new();
+    for round in 1..=100 {
+        managed.reload(&two);
+        if round % 2 == 1 {
+            managed.reload(&format!("{two}nonsense"));
+        }
+        managed.reload(&one);
+        if round % 20 == 0 {
+            // What was exchanged last may still be ending.
+            std::thread::sleep(Duration::from_millis(500));
+            sizes.push(managed.size());
+        }
+    }
+    println!("threads, descriptors, resident kB after each 20 pairs: {sizes:?}");
+    let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
+    assert!(last.0 <= first.0, "threads: {sizes:?}");
+    // One that is open for a moment, such as /proc's for the log of memory.
+    assert!(last.1 <= first.1 + 1, "descriptors: {sizes:?}");
+    assert!(last.2 <= first.2 + 3_000, "memory: {sizes:?}");
+    let ended = managed.end();
+    let messages = ended.daemon.messages("out.jsonl");
+    assert_whole(&messages.iter().filter(|m| m["camera"] == "stays").cloned().collect::<Vec<_>>());
+}
