@@ -139,7 +139,7 @@ pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
     raw.id = control.id;
     match control.kind {
-        Kind::Button | Kind::Compound => return Err(io::ErrorKind::Unsupported.into()),
+        Kind::Button | Kind::Compound => Err(io::ErrorKind::Unsupported.into()),
         Kind::String => {
             let mut text = vec![0_u8; text_bytes(control)];
             // As many bytes as a control's text has, which is checked in `text_bytes` to fit.
