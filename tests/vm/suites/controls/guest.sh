@@ -3,6 +3,8 @@
 check "the virtual cameras load" \
   load_vivid n_devs=3 node_types=0x1,0x1,0x1 input_types=0x00,0x00,0xff num_inputs=1,1,4 multiplanar=1,2,1
 web=$(node vivid-000-vid-cap) multi=$(node vivid-001-vid-cap) hdmi=$(node vivid-002-vid-cap)
+links() { local all=(/dev/v4l/by-path/*); [ ${#all[@]} -ge 3 ]; }
+check "udev has named their places" wait_for 30 links
 
 # --- probe
 visiond probe --json >probe.json
