@@ -3,8 +3,8 @@
 check "the virtual cameras load" \
   load_vivid n_devs=3 node_types=0x1,0x1,0x1 input_types=0x00,0x00,0xff num_inputs=1,1,4 multiplanar=1,2,1
 web=$(node vivid-000-vid-cap) multi=$(node vivid-001-vid-cap) hdmi=$(node vivid-002-vid-cap)
-links() { local all=(/dev/v4l/by-path/*); [ ${#all[@]} -ge 3 ]; }
-check "udev has named their places" wait_for 30 links
+# All of vivid's cameras are at one place, so one of them has its link.
+check "udev has named their place" wait_for 30 test -e /dev/v4l/by-path/platform-vivid.0-video-index0
 
 # --- probe
 visiond probe --json >probe.json
@@ -23,7 +23,8 @@ check "rates of a size" equal "$(of "$web" '.formats[] | select(.fourcc == "YUYV
   "$(v4l2-ctl -d "$web" --list-frameintervals width=1280,height=720,pixelformat=YUYV | sed -n 's/.*(\([0-9.]*\) fps).*/\1/p' | sed 's/\.\?0*$//' | sort -rn | tr '\n' ' ' | sed 's/ $//')"
 check "an HDMI input has a range of sizes" equal "$(of "$hdmi" '[.formats[].sizes[].range] | all(.min_width > 0)')" true
 check "both APIs" equal "$(of "$web" .api) $(of "$multi" .api)" "single-planar multi-planar"
-check "the card's and the places' names" equal "$(of "$web" '.names.card, (.names.by_path | length > 0)' | tr '\n' ' ')" "vivid-000-vid-cap true "
+check "the card's name" equal "$(of "$web" .names.card)" vivid-000-vid-cap
+check "the place's name" equal "$(jq -r '[.cameras[].names.by_path[]] | join(" ")' probe.json)" /dev/v4l/by-path/platform-vivid.0-video-index0
 check "every kind of control" equal "$(of "$web" '[.controls[].type] | unique | join(" ")')" \
   "bitmask boolean button compound integer integer64 integer_menu menu string"
 check "a control with range, default and value" equal "$(of "$web" '.controls[] | select(.name == "brightness") | "\(.minimum) \(.maximum) \(.default) \(.value)"')" "0 255 128 128"
