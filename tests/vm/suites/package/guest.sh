@@ -17,6 +17,11 @@ detects() {
   tail -n1 "$1/messages.jsonl" | grep '"label":"white"'
 }
 
+# What cannot differ between the systems is tried on one of them.
+version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
+full=no
+[ "$(dpkg --print-architecture) $version" != "arm64 252" ] || full=yes
+
 # --- first installation: no camera ---------------------------------------------------------------------------------
 files >before
 check "it installs" dpkg -i /opt/first.deb
@@ -29,7 +34,6 @@ check "its user may open cameras" is_in video
 check "its user may use a GPU" is_in render
 check "the socket is for its group" equal "$(stat -c '%U:%G %a' /run/visiond/detections.sock)" "visiond:visiond 660"
 check "the configuration is for root and its group" equal "$(stat -c '%U:%G %a' /etc/visiond)" "root:visiond 750"
-version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
 if [ "$version" -ge 253 ]; then type=notify-reload; else type=notify; fi
 check "the unit is of the kind that systemd $version knows" equal "$(property Type)" $type
 check "systemd has nothing to say against the units" eval '! journalctl -b | grep -E "visiond(@)?\.service:[0-9]+:"'
@@ -52,9 +56,11 @@ for instance in visiond second; do
 done
 cp /etc/visiond/visiond.toml owned.toml
 check "it starts again with the owner's configuration" systemctl restart visiond
-check "an instance starts" systemctl start visiond@second
 check "it detects" detects /var/lib/visiond
-check "the instance detects" detects /var/lib/visiond/second
+if [ $full = yes ]; then
+  check "an instance starts" systemctl start visiond@second
+  check "the instance detects" detects /var/lib/visiond/second
+fi
 
 # --- update --------------------------------------------------------------------------------------------------------
 first=$(property MainPID) second=$(property MainPID visiond@second)
@@ -63,9 +69,11 @@ check "it is the new version" equal "$(dpkg-query -W -f '${Version}' visiond)" 9
 check "the configuration is the owner's" cmp /etc/visiond/visiond.toml owned.toml
 check "the new default lies beside it" grep -q "Of the update" /etc/visiond/visiond.toml.dpkg-dist
 check_not "the service is a new process" equal "$(property MainPID)" "$first"
-check_not "so is the instance" equal "$(property MainPID visiond@second)" "$second"
 check "it detects after the update" detects /var/lib/visiond
-check "the instance does, too" detects /var/lib/visiond/second
+if [ $full = yes ]; then
+  check_not "the instance is a new process" equal "$(property MainPID visiond@second)" "$second"
+  check "the instance detects after the update" detects /var/lib/visiond/second
+fi
 check "nothing failed on the way" equal "$(property NRestarts)$(property NRestarts visiond@second)" 00
 
 # --- removal, and back ---------------------------------------------------------------------------------------------
@@ -73,11 +81,13 @@ check "it is removed" dpkg -r visiond
 check_not "no process is left" pgrep -x visiond
 check_not "the program is gone" test -e /usr/bin/visiond
 check "configuration and state stay" test -e /etc/visiond/visiond.toml -a -e /var/lib/visiond/messages.jsonl
-check "it is installed again" dpkg --force-confdef --force-confold -i /opt/next.deb
-check "and runs as before" detects /var/lib/visiond
-systemctl disable --now visiond
-check "it is installed over a disabled one" dpkg --force-confdef --force-confold -i /opt/next.deb
-check_not "which stays off" systemctl is-active visiond
+if [ $full = yes ]; then
+  check "it is installed again" dpkg --force-confdef --force-confold -i /opt/next.deb
+  check "and runs as before" detects /var/lib/visiond
+  systemctl disable --now visiond
+  check "it is installed over a disabled one" dpkg --force-confdef --force-confold -i /opt/next.deb
+  check_not "which stays off" systemctl is-active visiond
+fi
 
 # --- purge ---------------------------------------------------------------------------------------------------------
 check "it is purged" dpkg -P visiond
