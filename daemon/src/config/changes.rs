@@ -41,23 +41,14 @@ impl Changes {
         changes.models = compare(old.used_models(), new.used_models(), name, |a, b| same_engine && a == b);
 
         let same_buffers = old.buffers == new.buffers;
-        let running =
-            |config: &'_ Config, camera: &CameraConfig| config.model_of(camera).map(|model| model.name.clone());
-        let cameras = |config: &Config| -> Vec<(CameraConfig, Option<String>)> {
-            let enabled = config.cameras.iter().filter(|camera| camera.enabled);
-            enabled.map(|camera| (camera.clone(), running(config, camera))).collect()
-        };
         let (before, after) = (cameras(old), cameras(new));
-        let same =
-            |a: &(CameraConfig, _), b: &(CameraConfig, _)| same_buffers && a.1 == b.1 && a.0.source == b.0.source;
-        let name = |camera: &&(CameraConfig, _)| camera.0.name.clone();
-        changes.cameras = compare(before.iter(), after.iter(), name, |a, b| same(a, b));
-        let drawn = |cameras: &[(CameraConfig, Option<String>)]| {
-            let drawn = cameras.iter().filter_map(|(camera, _)| Some((camera.name.clone(), camera.annotate.clone()?)));
-            drawn.collect::<Vec<_>>()
-        };
-        let (before, after) = (drawn(&before), drawn(&after));
-        changes.pictures = compare(before.iter(), after.iter(), |drawn| drawn.0.clone(), |a, b| a.1 == b.1);
+        let name = |(camera, _): &&(&CameraConfig, _)| camera.name.clone();
+        changes.cameras = compare(before.iter(), after.iter(), name, |(a, model_a), (b, model_b)| {
+            same_buffers && model_a == model_b && a.source == b.source
+        });
+        let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
+        let (before, after) = (before.iter().filter(drawn), after.iter().filter(drawn));
+        changes.pictures = compare(before, after, name, |(a, _), (b, _)| a.annotate == b.annotate);
 
         for sink in &new.sinks {
             match old.sinks.iter().find(|before| same_place(&before.kind, &sink.kind)) {
@@ -99,11 +90,6 @@ impl Changes {
     pub fn open_anew(&mut self, camera: &str) {
         self.cameras.entry(camera.to_owned()).or_insert(Change::Changed);
     }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// `model objects loaded anew, camera door added, [log] changed`
@@ -141,6 +127,12 @@ pub fn same_place(a: &SinkKind, b: &SinkKind) -> bool {
         (SinkKind::Unix(a), SinkKind::Unix(b)) => a.path == b.path,
         _ => false,
     }
+}
+
+/// The cameras that run, each with its model's name.
+fn cameras(config: &Config) -> Vec<(&CameraConfig, Option<&str>)> {
+    let enabled = config.cameras.iter().filter(|camera| camera.enabled);
+    enabled.map(|camera| (camera, config.model_of(camera).map(|model| model.name.as_str()))).collect()
 }
 
 fn compare<'a, T: 'a>(
@@ -206,10 +198,10 @@ mod tests {
     #[test]
     fn the_same_file_is_no_change_and_neither_is_another_order() {
         let same = Changes::between(&config(BASE), &config(BASE));
-        assert!(same.is_empty());
+        assert_eq!(same, Changes::default());
         assert_eq!(same.to_string(), "nothing has changed");
         let (head, sinks) = BASE.split_at(BASE.find("[[sink]]").unwrap());
-        assert!(Changes::between(&config(BASE), &config(&format!("{sinks}{head}"))).is_empty());
+        assert_eq!(Changes::between(&config(BASE), &config(&format!("{sinks}{head}"))), Changes::default());
     }
 
     #[test]
@@ -251,7 +243,7 @@ mod tests {
         let text =
             "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
         let named = text.replace("name = \"c\"", "name = \"c\"\nmodel = \"a\"");
-        assert!(Changes::between(&config(text), &config(&named)).is_empty());
+        assert_eq!(Changes::between(&config(text), &config(&named)), Changes::default());
     }
 
     #[test]

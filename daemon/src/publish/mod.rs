@@ -205,6 +205,7 @@ impl Publisher {
     }
 
     /// What became of each sink's messages so far.
+    #[cfg(test)]
     pub fn counts(&self) -> Vec<SinkCounts> {
         self.shared.routes().iter().map(Route::counts).collect()
     }

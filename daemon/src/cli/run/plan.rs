@@ -63,9 +63,12 @@ pub struct Plan {
     pub running: Running,
 }
 
-/// Which files a network is made of: device, number, size and time of change of each.
+/// Which files a network is made of: itself and its card, where they are there.
 #[derive(Clone, PartialEq, Eq)]
-struct Files([Option<(u64, u64, u64, i64, i64)>; 2]);
+struct Files([Option<FileId>; 2]);
+
+/// Device, number, size, and the time of the last change in seconds and nanoseconds.
+type FileId = (u64, u64, u64, i64, i64);
 
 impl Files {
     fn of(model: &ModelConfig) -> Self {
