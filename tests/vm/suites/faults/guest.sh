@@ -109,7 +109,7 @@ lost_and_back() {
 
 bus=/sys/bus/platform/drivers/vivid
 unbind() { echo vivid.0 >$bus/unbind; }
-# The door's node is there before the others are.
+# From when udev has set the door's node up.
 bind() { echo vivid.0 >$bus/bind && since=$(stat -c %.3Y "$(node vivid-000-vid-cap)" | tr -d .); }
 
 check "the virtual cameras load" \
