@@ -50,7 +50,7 @@ pub(super) struct Patience {
 impl Patience {
     /// As configured; else ten frames' time.
     pub fn new(configured: Option<Duration>, fps: Option<f64>) -> Self {
-        const LEAST: f64 = 0.5;
+        const LEAST: f64 = 1.0;
         const MOST: f64 = 5.0;
         if let Some(timeout) = configured {
             return Self { first: timeout, next: timeout };
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_frame_may_take_ten_frames_time_within_bounds() {
         let seconds = |fps| Patience::new(None, fps).next.as_secs_f64();
-        assert_eq!([Some(30.0), Some(10.0), Some(0.5), None].map(seconds), [0.5, 1.0, 5.0, 5.0]);
+        assert_eq!([Some(30.0), Some(10.0), Some(0.5), None].map(seconds), [1.0, 1.0, 5.0, 5.0]);
         assert_eq!(Patience::new(None, Some(30.0)).first, Duration::from_secs(3));
         assert_eq!(Patience::new(None, None).first, Duration::from_secs(5));
         let minute = Duration::from_secs(60);

@@ -26,12 +26,6 @@ pub enum CameraName {
     Card(String),
 }
 
-impl CameraName {
-    /// For messages, like a path's.
-    pub fn display(&self) -> impl fmt::Display + '_ {
-        self
-    }
-}
 
 impl fmt::Display for CameraName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
