@@ -12,7 +12,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
+use log::Level;
 use serde::Serialize;
 use v4l::v4l_sys as sys;
 
@@ -152,37 +154,56 @@ pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(Strin
     }
 }
 
-/// Sets what is configured: automatic modes first, since they lock others. `label` is for the log.
+/// Sets what is configured: automatic modes first, since they lock others. `label` is for the log, which is told at the first
+/// opening, and later of what differs from the last one.
 pub fn apply(node: &Node, wanted: &BTreeMap<String, ControlValue>, label: &str) {
     if wanted.is_empty() {
         return;
     }
-    let controls = match list(node) {
-        Ok(controls) => controls,
+    let mut told = Vec::new();
+    match list(node) {
+        Ok(controls) => set_all(node, &controls, wanted, &mut told),
         Err(error) => {
-            log::error!("{label}: the driver does not list its controls ({error}): the camera streams without any set");
-            return;
+            let why = format!("the driver does not list its controls ({error}): the camera streams without any set");
+            told.push((Level::Error, why));
         }
-    };
-    let (steps, refusals) = plan::plan(&controls, wanted);
-    for refusal in refusals {
-        log::error!("{label}: {}: the camera streams without it", refusal.why);
     }
+    tell(label, told);
+}
+
+fn set_all(
+    node: &Node,
+    controls: &[Control],
+    wanted: &BTreeMap<String, ControlValue>,
+    told: &mut Vec<(Level, String)>,
+) {
+    let (steps, refusals) = plan::plan(controls, wanted);
+    let without = |why: &str| (Level::Error, format!("{why}: the camera streams without it"));
+    told.extend(refusals.iter().map(|refusal| without(&refusal.why)));
     let mut set = Vec::new();
     for step in &steps {
         match raw::set(node, step.control, &step.value) {
             Ok(()) => set.push(step),
-            Err(error) => log::error!("{label}: {}: the camera streams without it", refused(node, step, &error)),
+            Err(error) => told.push(without(&refused(node, step, &error))),
         }
     }
     if !set.is_empty() {
         let all: Vec<_> = set.iter().map(|step| step.to_string()).collect();
-        log::info!("{label}: set {}", all.join(", "));
+        told.push((Level::Info, format!("set {}", all.join(", "))));
     }
-    for step in set {
-        if let Some(difference) = read_back(node, step) {
-            log::warn!("{label}: {difference}");
-        }
+    told.extend(set.into_iter().filter_map(|step| Some((Level::Warn, read_back(node, step)?))));
+}
+
+/// Logs what was said of a camera's controls; for the eyes of who debugs where it is what was said the last time.
+fn tell(label: &str, told: Vec<(Level, String)>) {
+    static LAST: Mutex<BTreeMap<String, Vec<(Level, String)>>> = Mutex::new(BTreeMap::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_news = last.get(label) != Some(&told);
+    for (level, line) in &told {
+        log::log!(if is_news { *level } else { Level::Debug }, "{label}: {line}");
+    }
+    if is_news {
+        last.insert(label.to_owned(), told);
     }
 }
 

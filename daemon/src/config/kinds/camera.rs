@@ -26,7 +26,6 @@ pub enum CameraName {
     Card(String),
 }
 
-
 impl fmt::Display for CameraName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
