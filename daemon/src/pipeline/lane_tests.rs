@@ -9,7 +9,8 @@ use super::testing::*;
 use super::*;
 use crate::capture::clock::SystemClock;
 use crate::capture::frame::FramePool;
-use crate::pipeline::inbox::Put;
+use crate::pipeline::inbox::{Inbox, Put};
+use crate::pipeline::metrics::CameraMetrics;
 
 /// A lane at work, and what a test needs to feed it.
 struct Bench {

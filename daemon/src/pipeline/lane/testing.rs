@@ -12,6 +12,7 @@ use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 use super::*;
 use crate::capture::clock::{SystemClock, now};
 use crate::capture::frame::FramePool;
+use crate::pipeline::metrics::CameraMetrics;
 use crate::publish::message::{FrameFacts, SCHEMA};
 
 /// A message with one detection a label.
