@@ -11,7 +11,7 @@ pub(super) fn unopened(device: &Path, error: &io::Error) -> SourceError {
     SourceError::transient(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
             format!(
-                "{device} is not there: plug the camera in, or correct `device` (`visiond probe` lists the cameras)"
+                "{device} is not there: plug the camera in, or correct its name (`visiond probe` lists the cameras)"
             )
         }
         Some(libc::EACCES | libc::EPERM) => {
@@ -28,7 +28,7 @@ pub(super) fn unknown(device: &Path, error: &io::Error) -> SourceError {
         return gone(device, error);
     }
     SourceError::permanent(format!(
-        "{} is no V4L2 device (QUERYCAP: {error}): `visiond probe` lists the cameras, correct `device`",
+        "{} is no V4L2 device (QUERYCAP: {error}): `visiond probe` lists the cameras, name one of those",
         device.display()
     ))
 }
@@ -43,7 +43,9 @@ pub(super) fn unstarted(device: &Path, error: &io::Error) -> SourceError {
             "{device} does not start: the USB bus has no bandwidth left for it; use \"mjpeg\", a smaller size or \
              rate, or another port"
         ),
-        Some(libc::ENOMEM) => format!("{device} does not start: the driver has no memory for its buffers"),
+        Some(libc::ENOMEM) => format!(
+            "{device} does not start: the driver has no memory for its buffers; use a smaller size, or fewer buffers (`count` in [buffers])"
+        ),
         _ => format!("{device} does not start: {error}"),
     })
 }

@@ -72,7 +72,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// Nobody answers to the name.
-    #[error("{name} is not there: plug the camera in, or correct `device` (`visiond probe` lists the cameras)")]
+    #[error("{name} is not there: plug the camera in, or correct its name (`visiond probe` lists the cameras)")]
     Absent {
         /// The name.
         name: String,

@@ -153,7 +153,7 @@ pub(super) fn check(device: &Path, capabilities: &Capabilities) -> Result<(), So
     if capabilities.api().is_none() {
         return Err(SourceError::permanent(format!(
             "{device} ({card}, driver {driver}) hands out no pictures, it is another of the device's nodes: `visiond \
-             probe` lists those that do, correct `device`"
+             probe` lists those that do, name one of them"
         )));
     }
     if flags & sys::V4L2_CAP_STREAMING == 0 {
