@@ -2,13 +2,12 @@
 
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::{io, slice};
 
 use v4l::v4l2;
 use visiond_kernels::buffer::{BufferError, Memory, RegisteredPages, UnifiedBuffer};
 use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
-
-use std::sync::Arc;
 
 use super::raw::{MemoryType, RawBuffer};
 use crate::capture::v4l2::device::{MAX_MEMORIES, Node};
