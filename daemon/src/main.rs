@@ -10,6 +10,8 @@ mod exit;
 mod logging;
 mod pipeline;
 mod publish;
+mod service;
+mod signals;
 mod systemd;
 mod thermal;
 

@@ -11,7 +11,7 @@ mod inspect;
 mod machine;
 mod man;
 mod models;
-mod network;
+pub mod network;
 mod probe;
 mod progress;
 mod run;
@@ -104,6 +104,11 @@ impl CliError {
     /// An error with its sentence.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), exit }
+    }
+
+    /// The system gives no thread, descriptor or the like.
+    pub fn system(error: io::Error) -> Self {
+        Self::new(Exit::Failure, format!("the system refuses: {error}"))
     }
 
     /// Standard output cannot be written. Silent when its reader has gone.

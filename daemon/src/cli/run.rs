@@ -3,12 +3,8 @@
 //! Everything is made ready first, so that what is wrong is told before anything runs: configuration, networks, sinks,
 //! pictures. Then this thread waits: for a signal, for the pipeline's end, or for the next time to tell how it goes. The
 //! first SIGTERM or SIGINT ends it in order within two seconds, a second one at once. SIGHUP has the configuration read
-//! again, see [`service`]. SIGPIPE is ignored by Rust's runtime.
+//! again, see [`service`](crate::service). SIGPIPE is ignored by Rust's runtime.
 
-mod plan;
-mod reload;
-mod service;
-mod signals;
 mod waiting;
 
 use std::fs;
@@ -25,11 +21,11 @@ use crate::pipeline::metrics::Phase;
 use crate::pipeline::process;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::summary::{CameraSummary, Summary};
+use crate::service::reload::Reloader;
+use crate::service::{Parts, Service};
+use crate::signals::Signals;
 use crate::systemd::Notifier;
 use crate::thermal::Thermals;
-use reload::Reloader;
-use service::{Parts, Service};
-use signals::Signals;
 use waiting::{End, Waiting};
 
 /// From a signal until all is written out and the process ends.
@@ -80,7 +76,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// Runs until told to stop.
 pub fn run(args: Args) -> Result<Exit, CliError> {
     let path = config_path(args.config)?;
-    let signals = Signals::register().map_err(system)?;
+    let signals = Signals::register().map_err(CliError::system)?;
     let config = Config::load(&path).map_err(|errors| CliError::new(Exit::Config, errors))?;
     logging::configure(&config.log);
     let limits = Limits { messages: args.max_frames, duration: args.duration };
@@ -107,13 +103,9 @@ struct Outcome {
     failure: Option<CliError>,
 }
 
-fn system(error: std::io::Error) -> CliError {
-    CliError::new(Exit::Failure, format!("the system refuses: {error}"))
-}
-
 /// Runs `config`, which was read from `path` and is read from there again.
 fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Result<Outcome, CliError> {
-    let stop = Stop::new().map_err(system)?;
+    let stop = Stop::new().map_err(CliError::system)?;
     let notifier = Notifier::from_environment();
     let thermals = Thermals::start(&stop);
     notifier.status("loading the networks");

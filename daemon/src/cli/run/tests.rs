@@ -11,12 +11,12 @@ use super::*;
 struct Run {
     folder: TempDir,
     signals: Signals,
-    sender: signals::testing::Sender,
+    sender: crate::signals::testing::Sender,
 }
 
 impl Run {
     fn new() -> Self {
-        let (signals, sender) = signals::testing::signals().unwrap();
+        let (signals, sender) = crate::signals::testing::signals().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), signals, sender }
     }
 

@@ -2,9 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::reload::Reloader;
-use super::service::Service;
-use super::signals::{Signals, Wish};
 use crate::cli::CliError;
 use crate::config::changes::Changes;
 use crate::config::types::StatusConfig;
@@ -13,6 +10,9 @@ use crate::pipeline::status::Reporter;
 use crate::pipeline::stop::{Stop, Wake};
 use crate::pipeline::supervisor::LaneView;
 use crate::pipeline::watchdog::Watchdog;
+use crate::service::Service;
+use crate::service::reload::Reloader;
+use crate::signals::{Signals, Wish};
 use crate::systemd::{MoreTime, Notifier};
 use crate::thermal::Thermals;
 

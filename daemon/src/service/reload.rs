@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::service::Service;
-use super::signals::Bell;
+use super::Service;
 use crate::cli::CliError;
 use crate::config::changes::Changes;
 use crate::config::types::Config;
 use crate::exit::Exit;
+use crate::signals::Bell;
 
 /// Reloads, one after the other.
 pub struct Reloader {
@@ -62,7 +62,7 @@ impl Reloader {
             let config = Config::load(&path).map_err(|errors| CliError::new(Exit::Config, errors));
             let _ = tell.send(config.and_then(|config| service.apply(config)));
         });
-        let thread = spawned.map_err(|error| failed.send(Err(super::system(error)))).ok();
+        let thread = spawned.map_err(|error| failed.send(Err(CliError::system(error)))).ok();
         self.current = Some(Current { thread, outcome });
     }
 

@@ -4,11 +4,12 @@
 //! there; only then is anything switched. Cameras, lanes and sinks that did not change are not touched. One change is made
 //! at a time, on whichever thread asks for it, while all else goes on.
 
+mod plan;
+pub mod reload;
+
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::plan::{Plan, Running};
-use super::system;
 use crate::cli::CliError;
 use crate::config::changes::Changes;
 use crate::config::types::{Config, StatusConfig};
@@ -20,6 +21,7 @@ use crate::pipeline::stop::Stop;
 use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
 use crate::publish::{PublishError, Publisher};
+use plan::{Plan, Running};
 
 /// How long lanes have to take their new networks before it is told that one does not.
 const HANDOVER: Duration = Duration::from_secs(10);
@@ -65,7 +67,7 @@ impl Service {
             })
         };
         let around = Surroundings { outlet, messages, patience: Patience::default(), stop: stop.clone() };
-        let pipeline = Pipeline::start(lanes, around).map_err(system)?;
+        let pipeline = Pipeline::start(lanes, around).map_err(CliError::system)?;
         let state = Mutex::new(State { running, pipeline });
         Ok(Self {
             stop: stop.clone(),
@@ -98,7 +100,7 @@ impl Service {
         let handover = state.pipeline.change(lanes).map_err(|error| {
             // The first is as good as any.
             let _ = self.broken.set(format!("a reload was left half done, because the system refuses: {error}"));
-            system(error)
+            CliError::system(error)
         })?;
         logging::configure(&running.config.log);
         warn_without_sink(&running.config);
