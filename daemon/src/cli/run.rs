@@ -118,6 +118,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let (service, stop, notifier) = (&*service, &stop, &notifier);
     let mut waiting = Waiting { service, stop, signals, notifier, thermals, reloader: &mut reloader };
     let end = waiting.wait(limits.duration.map(|duration| began + duration));
+    reloader.close();
 
     let seconds = began.elapsed().as_secs_f64();
     notifier.stopping();

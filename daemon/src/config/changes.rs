@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::Serialize;
+
 use super::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind};
 
 /// What becomes of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Change {
     /// It is new.
     Added,
@@ -30,6 +33,19 @@ pub struct Changes {
     cameras: BTreeMap<String, Change>,
     pictures: BTreeMap<String, Change>,
     sinks: BTreeMap<String, Change>,
+    /// What only a restart puts in force, as sentences.
+    pub restart_needed: Vec<String>,
+}
+
+/// One difference, for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// `model`, `camera`, `pictures`, `sink` or `table`.
+    pub part: &'static str,
+    /// Its name; of pictures the camera's.
+    pub name: String,
+    /// What becomes of it.
+    pub change: Change,
 }
 
 impl Changes {
@@ -81,6 +97,25 @@ impl Changes {
         self.pictures.get(camera).copied()
     }
 
+    /// Every difference: models, cameras, their pictures, sinks, tables.
+    pub fn told(&self) -> Vec<Told> {
+        let parts =
+            [("model", &self.models), ("camera", &self.cameras), ("pictures", &self.pictures), ("sink", &self.sinks)];
+        let parts = parts.into_iter().flat_map(|(part, changes)| {
+            changes.iter().map(move |(name, change)| Told { part, name: name.clone(), change: *change })
+        });
+        // A camera that comes or goes takes its pictures along.
+        let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
+        let parts = parts.filter(|told| !(told.part == "pictures" && whole(&told.name)));
+        let tables = self.tables().map(|table| Told { part: "table", name: table.to_owned(), change: Change::Changed });
+        parts.chain(tables).collect()
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &'static str> {
+        let tables = [(self.log, "log"), (self.status, "status")];
+        tables.into_iter().filter(|(changed, _)| *changed).map(|(_, table)| table)
+    }
+
     /// The network has to be loaded anew for another reason, such as its file.
     pub fn load_anew(&mut self, model: &str) {
         self.models.entry(model.to_owned()).or_insert(Change::Changed);
@@ -92,28 +127,28 @@ impl Changes {
     }
 }
 
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, anew) = match self.part {
+            "table" => return write!(f, "[{}] changed", self.name),
+            "model" => ("model", "loaded anew"),
+            "camera" => ("camera", "opened anew"),
+            "pictures" => ("pictures of camera", "set anew"),
+            part => (part, "set anew"),
+        };
+        let becomes = match self.change {
+            Change::Added => "added",
+            Change::Removed => "removed",
+            Change::Changed => anew,
+        };
+        write!(f, "{what} {} {becomes}", self.name)
+    }
+}
+
 /// `model objects loaded anew, camera door added, [log] changed`
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [
-            (&self.models, "model", "loaded anew"),
-            (&self.cameras, "camera", "opened anew"),
-            (&self.pictures, "pictures of camera", "set anew"),
-            (&self.sinks, "sink", "set anew"),
-        ];
-        // A camera that comes or goes takes its pictures along.
-        let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
-        let parts = parts.into_iter().flat_map(|(parts, what, anew)| {
-            let told = parts.iter().filter(move |(name, _)| !(what.starts_with("pictures") && whole(name)));
-            told.map(move |(name, change)| match change {
-                Change::Added => format!("{what} {name} added"),
-                Change::Removed => format!("{what} {name} removed"),
-                Change::Changed => format!("{what} {name} {anew}"),
-            })
-        });
-        let tables = [(self.log, "[log]"), (self.status, "[status]")];
-        let tables = tables.into_iter().filter(|(changed, _)| *changed).map(|(_, table)| format!("{table} changed"));
-        let parts: Vec<_> = parts.chain(tables).collect();
+        let parts: Vec<_> = self.told().iter().map(Told::to_string).collect();
         f.write_str(if parts.is_empty() { "nothing has changed" } else { "" })?;
         f.write_str(&parts.join(", "))
     }

@@ -1,23 +1,108 @@
-//! SIGHUP: the configuration is read again, and put in force beside the thread that waits for signals.
+//! Reloads: the configuration is read again and put in force, beside the thread that waits for signals.
+//!
+//! SIGHUP and [`Reloads`], the handle that all else asks through, go one way: the main thread begins one reload at a time,
+//! tells systemd, and answers whoever asked. Who asks while one is under way is answered by the one after it, because what
+//! that one read may be older than the wish.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use tokio::sync::oneshot;
+
 use super::Service;
 use crate::cli::CliError;
-use crate::config::changes::Changes;
+use crate::config::changes::{Changes, Told};
 use crate::config::types::Config;
 use crate::exit::Exit;
 use crate::signals::Bell;
 
-/// Reloads, one after the other.
+/// What came of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// When it was done, RFC 3339.
+    pub at: String,
+    /// Whether what the file says is in force now; else everything is as it was.
+    pub applied: bool,
+    /// What has changed, part by part; empty: nothing has.
+    pub changes: Vec<Told>,
+    /// What the file says otherwise and only a restart puts in force, as sentences.
+    pub restart_needed: Vec<String>,
+    /// Why it was refused: a sentence, or a line for each mistake of the file.
+    pub error: Option<String>,
+    /// The status that `visiond run` ends with when it finds the same at its start; 0: applied.
+    pub exit_status: u8,
+    /// From its beginning to its end.
+    pub took_ms: u64,
+}
+
+impl Outcome {
+    fn new(result: &Result<Changes, CliError>, took: Duration) -> Self {
+        let changes = result.as_ref().ok();
+        Self {
+            at: jiff::Timestamp::now().to_string(),
+            applied: result.is_ok(),
+            changes: changes.map(Changes::told).unwrap_or_default(),
+            restart_needed: changes.map(|changes| changes.restart_needed.clone()).unwrap_or_default(),
+            error: result.as_ref().err().map(|error| error.message.trim_end().to_owned()),
+            exit_status: result.as_ref().err().map_or(Exit::Success, |error| error.exit).code(),
+            took_ms: took.as_millis() as u64,
+        }
+    }
+}
+
+/// Asks for reloads, from any thread.
+#[derive(Clone)]
+pub struct Reloads(Arc<Shared>);
+
+struct Shared {
+    asked: Mutex<Asked>,
+    bell: Bell,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// Who waits for a reload that has not begun.
+    waiters: Vec<oneshot::Sender<Outcome>>,
+    last: Option<Outcome>,
+    /// The daemon ends: there will be none.
+    closed: bool,
+}
+
+impl Reloads {
+    fn new(bell: Bell) -> Self {
+        Self(Arc::new(Shared { asked: Mutex::default(), bell }))
+    }
+
+    /// Asks for one that begins from now on. An error instead of an outcome means that the daemon ends.
+    pub fn request(&self) -> oneshot::Receiver<Outcome> {
+        let (waiter, outcome) = oneshot::channel();
+        let mut asked = self.lock();
+        if !asked.closed {
+            asked.waiters.push(waiter);
+            self.0.bell.ring();
+        }
+        outcome
+    }
+
+    /// What came of the last one.
+    pub fn last(&self) -> Option<Outcome> {
+        self.lock().last.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes reloads, one after the other. The main thread's.
 pub struct Reloader {
     path: PathBuf,
     service: Arc<Service>,
-    bell: Bell,
+    reloads: Reloads,
     current: Option<Current>,
     /// It was asked for again meanwhile: what is read now may be older than that.
     again: bool,
@@ -25,9 +110,19 @@ pub struct Reloader {
 
 /// A reload under way.
 struct Current {
+    began: Instant,
+    waiters: Vec<oneshot::Sender<Outcome>>,
     /// `None` where the system gave none, which is the outcome then.
     thread: Option<JoinHandle<()>>,
-    outcome: Receiver<Result<Changes, CliError>>,
+    result: Receiver<Result<Changes, CliError>>,
+}
+
+/// A reload that is done.
+pub struct Finished {
+    /// For the log and systemd.
+    pub result: Result<Changes, CliError>,
+    waiters: Vec<oneshot::Sender<Outcome>>,
+    outcome: Outcome,
 }
 
 /// Rings when dropped, by a panic too.
@@ -40,9 +135,19 @@ impl Drop for RingAtEnd {
 }
 
 impl Reloader {
-    /// Reads the file at `path`, puts it in force at `service`, and rings `bell` when that is done.
+    /// Reads the file at `path`, puts it in force at `service`, and rings `bell` when that is done or asked for.
     pub fn new(path: PathBuf, service: &Arc<Service>, bell: Bell) -> Self {
-        Self { path, service: Arc::clone(service), bell, current: None, again: false }
+        Self { path, service: Arc::clone(service), reloads: Reloads::new(bell), current: None, again: false }
+    }
+
+    /// The handle to ask through.
+    pub fn reloads(&self) -> Reloads {
+        self.reloads.clone()
+    }
+
+    /// Whether somebody asked through [`Reloads`] and no reload begun since.
+    pub fn is_asked(&self) -> bool {
+        !self.again && !self.reloads.lock().waiters.is_empty()
     }
 
     /// Begins one, or makes one follow the one under way.
@@ -52,40 +157,59 @@ impl Reloader {
             return;
         }
         self.again = false;
-        let (tell, outcome) = channel();
-        let (path, service, bell) = (self.path.clone(), Arc::clone(&self.service), self.bell.clone());
+        let waiters = std::mem::take(&mut self.reloads.lock().waiters);
+        let (tell, result) = channel();
+        let (path, service) = (self.path.clone(), Arc::clone(&self.service));
         // Its receiver lives as long as the daemon waits.
         let failed = tell.clone();
-        let ring = RingAtEnd(bell);
+        let ring = RingAtEnd(self.reloads.0.bell.clone());
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || {
             let _ring = ring;
             let config = Config::load(&path).map_err(|errors| CliError::new(Exit::Config, errors));
             let _ = tell.send(config.and_then(|config| service.apply(config)));
         });
         let thread = spawned.map_err(|error| failed.send(Err(CliError::system(error)))).ok();
-        self.current = Some(Current { thread, outcome });
+        self.current = Some(Current { began: Instant::now(), waiters, thread, result });
     }
 
-    /// What came of the one that was under way, once it is done.
-    pub fn finished(&mut self) -> Option<Result<Changes, CliError>> {
-        let outcome = match self.current.as_ref()?.outcome.try_recv() {
-            Ok(outcome) => outcome,
+    /// What came of the one that was under way, once it is done; who asked for it waits until [`Reloader::answer`]. One
+    /// that was asked for meanwhile has begun then.
+    pub fn finished(&mut self) -> Option<Finished> {
+        let result = match self.current.as_ref()?.result.try_recv() {
+            Ok(result) => result,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => {
                 let message = "a fault of visiond, told above: please report it";
                 Err(CliError::new(Exit::Failure, message))
             }
         };
-        self.current = None;
+        let Current { began, waiters, .. } = self.current.take()?;
         if std::mem::take(&mut self.again) {
             self.begin();
         }
-        Some(outcome)
+        let outcome = Outcome::new(&result, began.elapsed());
+        Some(Finished { result, waiters, outcome })
+    }
+
+    /// Answers who asked, once all that it changes is changed.
+    pub fn answer(&self, Finished { waiters, outcome, .. }: Finished) {
+        self.reloads.lock().last = Some(outcome.clone());
+        for waiter in waiters {
+            // Who has gone wants no answer.
+            let _ = waiter.send(outcome.clone());
+        }
     }
 
     /// Whether one is under way.
     pub fn is_busy(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// The daemon ends: who waits is told so, and nobody can ask any more.
+    pub fn close(&self) {
+        let mut asked = self.reloads.lock();
+        asked.closed = true;
+        asked.waiters.clear();
     }
 
     /// Waits for the one that is under way; `false`: it is not done by `deadline`.

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cli::CliError;
-use crate::config::changes::Changes;
 use crate::config::types::StatusConfig;
 use crate::logging;
 use crate::pipeline::status::Reporter;
@@ -11,7 +9,7 @@ use crate::pipeline::stop::{Stop, Wake};
 use crate::pipeline::supervisor::LaneView;
 use crate::pipeline::watchdog::Watchdog;
 use crate::service::Service;
-use crate::service::reload::Reloader;
+use crate::service::reload::{Finished, Reloader};
 use crate::signals::{Signals, Wish};
 use crate::systemd::{MoreTime, Notifier};
 use crate::thermal::Thermals;
@@ -110,7 +108,7 @@ impl Waiting<'_> {
                         log::info!("SIGHUP, as the terminal is gone: ending");
                         return End::Signal;
                     }
-                    Some(Wish::Reload) => self.begin_reload(&mut tasks),
+                    Some(Wish::Reload) => self.begin_reload(&mut tasks, "SIGHUP"),
                     None => {}
                 },
                 Ok(Wake::Stopped) => return End::Inside,
@@ -120,8 +118,11 @@ impl Waiting<'_> {
                     return End::Inside;
                 }
             }
-            if let Some(outcome) = self.reloader.finished() {
-                self.end_reload(&mut tasks, outcome);
+            if let Some(finished) = self.reloader.finished() {
+                self.end_reload(&mut tasks, finished);
+            }
+            if self.reloader.is_asked() {
+                self.begin_reload(&mut tasks, "asked for");
             }
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
@@ -164,8 +165,8 @@ impl Waiting<'_> {
         }
     }
 
-    fn begin_reload(&mut self, tasks: &mut Tasks) {
-        log::info!("SIGHUP: reading the configuration again");
+    fn begin_reload(&mut self, tasks: &mut Tasks, why: &str) {
+        log::info!("{why}: reading the configuration again");
         // Before the start is over, systemd waits for its end.
         if tasks.started {
             self.notifier.reloading();
@@ -175,10 +176,11 @@ impl Waiting<'_> {
         self.reloader.begin();
     }
 
-    fn end_reload(&mut self, tasks: &mut Tasks, outcome: Result<Changes, CliError>) {
-        match outcome {
+    fn end_reload(&mut self, tasks: &mut Tasks, finished: Finished) {
+        match &finished.result {
             Ok(changes) => {
                 log::info!("reloaded: {changes}");
+                changes.restart_needed.iter().for_each(|what| log::warn!("{what}"));
                 tasks.refused = None;
                 tasks.lanes = self.service.lanes();
                 tasks.live.follow(&tasks.lanes);
@@ -195,6 +197,7 @@ impl Waiting<'_> {
                 tasks.refused = Some(format!("not reloaded: {why}"));
             }
         }
+        self.reloader.answer(finished);
         if self.reloader.is_busy() {
             return;
         }
