@@ -169,6 +169,7 @@ fn numbered(path: &mut PathBuf, number: usize) {
 
 prop_compose! {
     fn config()(
+        device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
         engine in (word(), of(path()), of(path()), 0..=63_u32, 0..=1024_usize)
             .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads)| {
@@ -211,7 +212,7 @@ prop_compose! {
             }
             all_sinks.push(sink);
         }
-        Config { log, engine, buffers, status, models, cameras: all_cameras, sinks: all_sinks }
+        Config { device, log, engine, buffers, status, models, cameras: all_cameras, sinks: all_sinks }
     }
 }
 

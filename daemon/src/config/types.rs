@@ -34,14 +34,18 @@ macro_rules! words {
 }
 
 mod camera;
+mod device;
 mod sink;
 
 pub use camera::*;
+pub use device::*;
 pub use sink::*;
 
 section! {
     /// The whole file.
     pub struct Config {
+        /// What the outside calls this machine.
+        device: DeviceConfig as table() => part,
         /// What is told about the daemon itself, and where.
         log: LogConfig as table() => part,
         /// What runs the networks.
