@@ -8,6 +8,7 @@ mod config;
 mod credentials;
 mod exit;
 mod logging;
+mod observe;
 mod pipeline;
 mod publish;
 mod service;

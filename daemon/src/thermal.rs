@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pipeline::stop::Stop;
 use sysfs::{Files, Look};
@@ -81,12 +81,17 @@ impl Thermals {
 }
 
 /// A Jetson in a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JetsonSummary {
     /// The power mode at the end, by nvpmodel's name.
     pub power_mode: Option<String>,
     /// How busy the GPU was, looked at every five seconds.
     pub gpu_load_percent: Option<f64>,
+    /// At the last look.
+    pub gpu_load_now_percent: Option<f64>,
+    /// Whether it is slowed down now.
+    pub throttled_now: bool,
     /// By zone, in degrees Celsius.
     pub temperatures_c: BTreeMap<String, Temperature>,
     /// Times that it was slowed down by heat or by its supply.
@@ -96,7 +101,8 @@ pub struct JetsonSummary {
 }
 
 /// A zone's temperature, in degrees Celsius.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Temperature {
     /// At the last look.
     pub last: f64,
@@ -266,6 +272,8 @@ impl Seen {
             power_mode: self.look.power_mode.clone(),
             gpu_load_percent: (self.loads.1 > 0)
                 .then(|| (self.loads.0 / f64::from(self.loads.1) * 10.0).round() / 10.0),
+            gpu_load_now_percent: self.look.gpu_load,
+            throttled_now: self.throttle.is_some(),
             temperatures_c: temperatures.collect(),
             throttled: self.throttled,
             throttled_seconds: (self.throttled_for + under_way).as_secs_f64(),

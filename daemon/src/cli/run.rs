@@ -17,6 +17,7 @@ use crate::config::parse_duration;
 use crate::config::types::Config;
 use crate::exit::{self, Exit};
 use crate::logging;
+use crate::observe::Observer;
 use crate::pipeline::metrics::Phase;
 use crate::pipeline::process;
 use crate::pipeline::stop::Stop;
@@ -115,8 +116,10 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let began = Instant::now();
     let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
     let thermals = thermals.as_ref();
+    let observer = Arc::new(Observer::new(&service, thermals, path));
     let (service, stop, notifier) = (&*service, &stop, &notifier);
-    let mut waiting = Waiting { service, stop, signals, notifier, thermals, reloader: &mut reloader };
+    let mut waiting =
+        Waiting { service, stop, signals, notifier, thermals, observer: &observer, reloader: &mut reloader };
     let end = waiting.wait(limits.duration.map(|duration| began + duration));
     reloader.close();
 

@@ -248,6 +248,9 @@ impl Camera {
         }
         self.metrics.enter(Phase::Streaming);
         self.metrics.set_io(source.io());
+        if memory.away.is_none() {
+            self.metrics.set_reason(None);
+        }
         match memory.away {
             // Told with its first frame: one that opens and stays silent is not back.
             Some(_) => memory.returns = Some(source.describe()),
@@ -291,6 +294,7 @@ impl Camera {
                 Ok(Next::Waiting { reason }) => {
                     waits = true;
                     memory.away.get_or_insert_with(Instant::now);
+                    self.metrics.set_reason(Some(Arc::clone(&reason)));
                     self.metrics.enter(Phase::Waiting);
                     log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
                 }
@@ -312,6 +316,9 @@ impl Camera {
     fn frame_came(&self, memory: &mut Memory) {
         (memory.said, memory.unsaid) = (None, None);
         let away = memory.away.take();
+        if away.is_some() {
+            self.metrics.set_reason(None);
+        }
         if let Some((away, is)) = away.zip(memory.returns.take()) {
             let (name, seconds) = (&self.metrics.name, away.elapsed().as_secs_f64());
             let word = if self.sequence.load(Ordering::Relaxed) == 0 { "there" } else { "back" };
@@ -343,6 +350,7 @@ impl Camera {
 
     fn lost(&self, error: &SourceError, memory: &mut Memory) -> State {
         self.metrics.count_error();
+        self.metrics.set_reason(Some(Arc::clone(&error.message)));
         self.metrics.enter(Phase::Waiting);
         let pause = memory.backoff.pause();
         self.say(error, memory, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
@@ -351,6 +359,7 @@ impl Camera {
 
     fn failed(&self, error: &SourceError, memory: &mut Memory) -> State {
         self.metrics.count_error();
+        self.metrics.set_reason(Some(Arc::clone(&error.message)));
         self.metrics.enter(Phase::Failed);
         self.say(error, memory, "");
         if !self.open.is_device() {

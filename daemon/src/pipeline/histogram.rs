@@ -79,6 +79,23 @@ impl HistogramSnapshot {
         self.buckets.iter().sum()
     }
 
+    /// All values together.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// How many values are above the bound before and at most each of `bounds_us`, which rise, and how many are above the
+    /// last. A bucket counts as its middle, so a bound is met to 3.2 %.
+    pub fn within(&self, bounds_us: &[u64]) -> Vec<u64> {
+        let mut counts = vec![0; bounds_us.len() + 1];
+        for (bucket, values) in self.buckets.iter().enumerate().filter(|(_, values)| **values > 0) {
+            let (low, next) = bounds(bucket);
+            let middle = (low + next - 1) / 2;
+            counts[bounds_us.partition_point(|&bound| bound < middle)] += values;
+        }
+        counts
+    }
+
     /// Average of the values; 0 when there is none.
     pub fn mean_us(&self) -> u64 {
         self.sum_us.checked_div(self.count()).unwrap_or(0)
@@ -148,6 +165,15 @@ mod tests {
         histogram.record_us(12);
         let new = histogram.snapshot().since(&before);
         assert_eq!((new.count(), new.mean_us(), new.quantile_us(0.99)), (2, 11, 12));
+    }
+
+    #[test]
+    fn values_are_sorted_into_the_buckets_that_others_ask_for() {
+        let histogram = Histogram::default();
+        [0, 10, 11, 990, 5_000, 80_000].iter().for_each(|&value| histogram.record_us(value));
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.within(&[10, 1_000, 10_000]), [2, 2, 1, 1]);
+        assert_eq!((snapshot.count(), snapshot.sum_us()), (6, 86_011));
     }
 
     proptest! {

@@ -14,8 +14,9 @@ pub use lane::{Activity, GpuSnapshot, LaneMetrics};
 
 use super::beat::Beat;
 use super::histogram::{Histogram, HistogramSnapshot};
+use super::rate::Rate;
 use crate::capture::source::LossCause;
-use crate::publish::message::{Message, Timings};
+use crate::publish::message::{FrameFacts, Message, Timings};
 
 /// Why a frame was not looked at, or had no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +152,20 @@ pub struct CameraMetrics {
     stages: [Histogram; Stage::ALL.len()],
     labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
     io: Mutex<Option<&'static str>>,
+    frame: Mutex<Option<FrameShape>>,
+    reason: Mutex<Option<Arc<str>>>,
+    rate: Rate,
+}
+
+/// What a camera's frames are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FrameShape {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Pixel format, by the configuration's word.
+    pub format: &'static str,
 }
 
 /// How often a label was seen.
@@ -180,6 +195,9 @@ impl CameraMetrics {
             stages: Default::default(),
             labels: Mutex::new(BTreeMap::new()),
             io: Mutex::new(None),
+            frame: Mutex::new(None),
+            reason: Mutex::new(None),
+            rate: Rate::default(),
         }
     }
 
@@ -196,6 +214,11 @@ impl CameraMetrics {
     /// How frames come out of a driver from now on.
     pub fn set_io(&self, io: Option<&'static str>) {
         *self.io.lock().unwrap_or_else(PoisonError::into_inner) = io;
+    }
+
+    /// Why it is away; `None`: it is not.
+    pub fn set_reason(&self, reason: Option<Arc<str>>) {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// A frame came.
@@ -245,6 +268,9 @@ impl CameraMetrics {
             count.newest += 1;
         }
         drop(labels);
+        let FrameFacts { width, height, format, .. } = message.frame;
+        *self.frame.lock().unwrap_or_else(PoisonError::into_inner) = Some(FrameShape { width, height, format });
+        self.rate.count();
         // Last, and released, so that who sees this frame counted sees all the rest of it.
         self.published.fetch_add(1, Ordering::Release);
     }
@@ -252,6 +278,11 @@ impl CameraMetrics {
     /// Messages so far.
     pub fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
+    }
+
+    /// Messages a second within the last five seconds.
+    pub fn fps(&self) -> f64 {
+        self.rate.per_second()
     }
 
     /// Everything as it stands now.
@@ -269,6 +300,8 @@ impl CameraMetrics {
             stages: std::array::from_fn(|stage| self.stages[stage].snapshot()),
             labels: self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             io: *self.io.lock().unwrap_or_else(PoisonError::into_inner),
+            frame: *self.frame.lock().unwrap_or_else(PoisonError::into_inner),
+            reason: self.reason.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(str::to_owned),
         }
     }
 }
@@ -298,6 +331,10 @@ pub struct CameraSnapshot {
     pub labels: BTreeMap<Arc<str>, LabelCount>,
     /// How frames came out of a driver the last time, where there is one.
     pub io: Option<&'static str>,
+    /// What the newest frame was.
+    pub frame: Option<FrameShape>,
+    /// Why it is away, or was the last time that it was opened.
+    pub reason: Option<String>,
 }
 
 impl CameraSnapshot {

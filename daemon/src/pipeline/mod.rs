@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod network;
 pub mod pacer;
 pub mod process;
+pub mod rate;
 pub mod status;
 pub mod stop;
 pub mod summary;

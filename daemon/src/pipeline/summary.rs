@@ -12,7 +12,6 @@ use super::process::Resident;
 use super::status::{drops, millis};
 use super::supervisor::LaneView;
 use crate::annotate::annotator::AnnotateCounts;
-use crate::config::types::{SinkConfig, SinkKind};
 use crate::publish::SinkCounts;
 use crate::thermal::JetsonSummary;
 
@@ -230,13 +229,8 @@ impl Spread {
 
 impl SinkSummary {
     /// Of a sink's counts.
-    pub fn new(config: &SinkConfig, counts: &SinkCounts) -> Self {
-        let to = match &config.kind {
-            SinkKind::Stdout => "standard output".to_owned(),
-            SinkKind::File(file) => file.path.display().to_string(),
-            SinkKind::Unix(socket) => socket.path.display().to_string(),
-        };
-        Self { name: counts.name.clone(), to, written: counts.written, lost: counts.lost() }
+    pub fn new(counts: &SinkCounts) -> Self {
+        Self { name: counts.name.clone(), to: counts.to.clone(), written: counts.written, lost: counts.lost() }
     }
 }
 

@@ -102,8 +102,12 @@ pub struct SinkCounts {
     pub name: String,
     /// stdout, file or unix.
     pub kind: &'static str,
+    /// Where messages go.
+    pub to: String,
     /// Waiting now.
     pub waiting: usize,
+    /// How many may.
+    pub capacity: usize,
     /// Taken into the queue.
     pub queued: u64,
     /// Written; by a socket: handed to whoever was connected.
@@ -205,7 +209,6 @@ impl Publisher {
     }
 
     /// What became of each sink's messages so far.
-    #[cfg(test)]
     pub fn counts(&self) -> Vec<SinkCounts> {
         self.shared.routes().iter().map(Route::counts).collect()
     }
@@ -301,6 +304,15 @@ fn kind(config: &SinkConfig) -> &'static str {
     }
 }
 
+/// Where a sink's messages go, for people.
+fn place(config: &SinkConfig) -> String {
+    match &config.kind {
+        SinkKind::Stdout => "standard output".to_owned(),
+        SinkKind::File(file) => file.path.display().to_string(),
+        SinkKind::Unix(socket) => socket.path.display().to_string(),
+    }
+}
+
 impl Route {
     fn wants(&self, message: &Message) -> bool {
         let SinkConfig { cameras, only_detections, .. } = &self.config;
@@ -315,7 +327,9 @@ impl Route {
         SinkCounts {
             name: self.config.name.clone(),
             kind: kind(&self.config),
+            to: place(&self.config),
             waiting: queue.waiting(),
+            capacity: self.config.queue,
             queued: read(&counters.queued),
             written: read(&counters.written),
             dropped_full: read(&counters.dropped_full),

@@ -6,6 +6,7 @@
 
 mod plan;
 pub mod reload;
+mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,8 +21,9 @@ use crate::pipeline::process;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
-use crate::publish::{PublishError, Publisher};
+use crate::publish::{PublishError, Publisher, SinkCounts};
 use plan::{Plan, Running};
+pub use view::{ModelView, View};
 
 /// How long lanes have to take their new networks before it is told that one does not.
 const HANDOVER: Duration = Duration::from_secs(10);
@@ -34,6 +36,8 @@ pub struct Service {
     publisher: Arc<Publisher>,
     first_message: Arc<OnceLock<Option<Duration>>>,
     state: Mutex<State>,
+    /// What runs, for whoever looks: exchanged as a whole, so that nobody who looks waits for a change.
+    view: Mutex<Arc<View>>,
     /// Held by whoever makes a change.
     changing: Mutex<()>,
     /// Why a change was left half done, which ends the daemon.
@@ -68,12 +72,14 @@ impl Service {
         };
         let around = Surroundings { outlet, messages, patience: Patience::default(), stop: stop.clone() };
         let pipeline = Pipeline::start(lanes, around).map_err(CliError::system)?;
+        let view = Mutex::new(Arc::new(View::new(&running, &pipeline)));
         let state = Mutex::new(State { running, pipeline });
         Ok(Self {
             stop: stop.clone(),
             publisher,
             first_message,
             state,
+            view,
             changing: Mutex::default(),
             broken: OnceLock::new(),
         })
@@ -105,6 +111,8 @@ impl Service {
         logging::configure(&running.config.log);
         warn_without_sink(&running.config);
         state.running = running;
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(View::new(&state.running, &state.pipeline));
         let pictures = state.running.pictures.clone();
         drop(state);
         drop(hold);
@@ -123,6 +131,16 @@ impl Service {
     /// Every lane with its cameras, as they are now.
     pub fn lanes(&self) -> Vec<LaneView> {
         self.lock().pipeline.lanes()
+    }
+
+    /// What runs. Never waits, whatever is under way.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What became of each sink's messages so far. Never waits either.
+    pub fn sinks(&self) -> Vec<SinkCounts> {
+        self.publisher.counts()
     }
 
     /// How often what is told.
@@ -169,13 +187,12 @@ impl Service {
             }
         });
         let models = views.iter().zip(&running.models);
-        let sinks = running.config.sinks.iter().zip(&sinks);
         Parts {
             models: models
-                .map(|(view, model)| ModelSummary::new(view, &model.backend, model.buffers.memory.kind()))
+                .map(|(view, model)| ModelSummary::new(view, &model.loaded.backend, model.buffers.memory.kind()))
                 .collect(),
             cameras: cameras.collect(),
-            sinks: sinks.map(|(sink, counts)| SinkSummary::new(sink, counts)).collect(),
+            sinks: sinks.iter().map(SinkSummary::new).collect(),
         }
     }
 

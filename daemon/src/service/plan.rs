@@ -34,12 +34,25 @@ pub struct Running {
 #[derive(Clone)]
 pub struct RunningModel {
     name: Arc<str>,
+    /// Its file.
+    pub path: PathBuf,
     files: Files,
-    device: Option<Arc<Device>>,
-    /// What runs it.
-    pub backend: String,
+    /// The network itself.
+    pub loaded: Loaded,
     /// The memory that its frames live in.
     pub buffers: Buffers,
+}
+
+/// Facts of a network that was loaded.
+#[derive(Clone)]
+pub struct Loaded {
+    /// What runs it.
+    pub backend: String,
+    /// Of its file.
+    pub sha256: String,
+    /// What it takes.
+    pub input: String,
+    device: Option<Arc<Device>>,
 }
 
 /// A camera's pictures.
@@ -113,21 +126,27 @@ impl Plan {
         if known.is_none_or(|known| known.files != files) || (one_starts && !has_lane(&name)) {
             self.changes.load_anew(&name);
         }
-        let (network, backend, device) = match known.filter(|_| self.changes.model(&name).is_none()) {
-            Some(known) => (None, known.backend.clone(), known.device.clone()),
+        let (network, loaded) = match known.filter(|_| self.changes.model(&name).is_none()) {
+            Some(known) => (None, known.loaded.clone()),
             None => {
-                let (network, backend, device) = load(config, model)?;
-                (Some(network), backend, device)
+                let (network, loaded) = load(config, model)?;
+                (Some(network), loaded)
             }
         };
-        let buffers = Buffers::new(&config.buffers, device.as_ref())
+        let buffers = Buffers::new(&config.buffers, loaded.device.as_ref())
             .map_err(|error| CliError::new(Exit::Config, format!("buffers.memory: {error}")))?;
         if known.is_none_or(|known| !known.buffers.are_like(&buffers)) {
             log::info!("model {name}: frames in {}", buffers.describe());
             cameras.iter().for_each(|camera| self.changes.open_anew(&camera.name));
         }
         let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before)).collect::<Result<_, _>>()?;
-        self.running.models.push(RunningModel { name: Arc::clone(&name), files, device, backend, buffers });
+        self.running.models.push(RunningModel {
+            name: Arc::clone(&name),
+            path: model.path.clone(),
+            files,
+            loaded,
+            buffers,
+        });
         self.lanes.push(LanePlan { model: name, network, cameras });
         Ok(())
     }
@@ -151,19 +170,25 @@ impl Plan {
     }
 }
 
-/// A network with a session of its own, what runs it, and the GPU where one does.
-fn load(config: &Config, model: &ModelConfig) -> Result<(LaneNetwork, String, Option<Arc<Device>>), CliError> {
+/// A network with a session of its own, and its facts.
+fn load(config: &Config, model: &ModelConfig) -> Result<(LaneNetwork, Loaded), CliError> {
     let network = Network::load(model, &config.engine)?;
     let backend = network.engine.backend_description().to_owned();
     log::info!("model {}: {} on {backend}", model.name, model.path.display());
     let detector = network.required_detector()?;
-    let device = network.device().cloned();
+    let inputs: Vec<_> = network.engine.inputs().iter().map(ToString::to_string).collect();
+    let loaded = Loaded {
+        sha256: network.engine.file().sha256.clone(),
+        input: inputs.join(", "),
+        device: network.device().cloned(),
+        backend,
+    };
     let network = LaneNetwork {
         model: Arc::new(network.facts()),
         ready: Some(Box::new(detector)),
         build: Box::new(move || Ok(Box::new(network.detector()?))),
     };
-    Ok((network, backend, device))
+    Ok((network, loaded))
 }
 
 /// Sources that are read as fast as they are taken must not lose anything.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::types::StatusConfig;
 use crate::logging;
+use crate::observe::Observer;
 use crate::pipeline::status::Reporter;
 use crate::pipeline::stop::{Stop, Wake};
 use crate::pipeline::supervisor::LaneView;
@@ -35,6 +36,7 @@ pub struct Waiting<'a> {
     pub signals: &'a Signals,
     pub notifier: &'a Notifier,
     pub thermals: Option<&'a Thermals>,
+    pub observer: &'a Observer,
     pub reloader: &'a mut Reloader,
 }
 
@@ -177,6 +179,8 @@ impl Waiting<'_> {
     }
 
     fn end_reload(&mut self, tasks: &mut Tasks, finished: Finished) {
+        let told = finished.result.as_ref().map(ToString::to_string).map_err(|error| error.message.clone());
+        self.observer.reloads.note(told);
         match &finished.result {
             Ok(changes) => {
                 log::info!("reloaded: {changes}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use visiond_engine::detector::RunCounts;
 
 use crate::pipeline::histogram::Histogram;
@@ -26,6 +26,17 @@ pub enum Activity {
 
 impl Activity {
     pub(super) const ALL: [Self; 5] = [Self::Idle, Self::Looking, Self::Publishing, Self::Backoff, Self::Ended];
+
+    /// The name that the status has for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Looking => "looking",
+            Self::Publishing => "publishing",
+            Self::Backoff => "backoff",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 /// One lane's counters.
@@ -43,7 +54,8 @@ pub struct LaneMetrics {
 }
 
 /// What a lane's network counted on the GPU, over all of its sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GpuSnapshot {
     /// Runs that the GPU was given as one CUDA graph.
     pub graph_runs: u64,
