@@ -7,6 +7,7 @@ mod cli;
 mod config;
 mod credentials;
 mod exit;
+mod live;
 mod logging;
 mod observe;
 mod pipeline;

@@ -1,4 +1,4 @@
-//! A JPEG picture (a file, or a frame of an MJPEG camera) into a frame.
+//! A JPEG picture (a file, or a frame of an MJPEG camera) into a frame, and a frame into a picture.
 //!
 //! Decoded by libjpeg-turbo through the `turbojpeg` crate, because a network's scores move with single grey levels and the
 //! usual reference, OpenCV, decodes with it. Measured against `cv2.imdecode` of OpenCV 5.0 on one x86-64 core, on 1080p
@@ -15,10 +15,14 @@
 //! wrong picture. One thing is mended first: cameras leave out the end marker, which costs nothing of the picture. The
 //! Huffman tables that MJPEG cameras leave out are known to libjpeg-turbo.
 
+mod encode;
+
 use turbojpeg::{Colorspace, DecompressHeader, Decompressor, Image};
 
 use crate::color::ColorDescription;
 use crate::frame::{FrameError, FrameLayout, MAX_SIDE, PixelFormat};
+
+pub use self::encode::{EncodeError, JpegEncoder};
 
 /// Scans of a progressive picture at most; encoders write about ten, an attack thousands.
 const MAX_SCANS: u32 = 100;

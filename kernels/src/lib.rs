@@ -5,7 +5,7 @@
 //! - [`geometry`]: where a frame lands in a network's input, and the way back.
 //! - [`preprocess`]: a frame into a network's input tensor, in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
-//! - [`jpeg`]: a compressed picture into a frame.
+//! - [`jpeg`]: a compressed picture into a frame, and back.
 //! - [`filter`]: of raw outputs, the candidates that pass.
 //! - [`nms`]: many overlapping boxes into few.
 //! - [`nvtx`]: ranges that Nsight Systems shows.

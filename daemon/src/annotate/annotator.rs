@@ -62,7 +62,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Slot {
-    waiting: Option<(Frame, Arc<Message>)>,
+    waiting: Option<(Arc<Frame>, Arc<Message>)>,
     closed: bool,
 }
 
@@ -89,7 +89,7 @@ impl Annotator {
     }
 
     /// Hands in a frame with what was seen in it; it is drawn if the configuration asks for it. Never waits.
-    pub fn offer(&self, frame: Frame, message: Arc<Message>) {
+    pub fn offer(&self, frame: Arc<Frame>, message: Arc<Message>) {
         if !self.wants(&message) {
             return;
         }
@@ -103,7 +103,7 @@ impl Annotator {
     }
 
     /// As [`Annotator::offer`], but waits while another frame does: for sources that are read as fast as possible.
-    pub fn offer_wait(&self, frame: Frame, message: Arc<Message>) {
+    pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
         if !self.wants(&message) {
             return;
         }
@@ -212,7 +212,7 @@ impl Drawer {
     }
 
     /// The next frame to draw; `None` when closed and nothing waits.
-    fn next(&self) -> Option<(Frame, Arc<Message>)> {
+    fn next(&self) -> Option<(Arc<Frame>, Arc<Message>)> {
         let mut slot = self.shared.lock();
         loop {
             if let Some(taken) = slot.waiting.take() {

@@ -1,6 +1,6 @@
 //! A lane: the thread of one model. Takes the newest frames of its cameras, looks at them in one run, and publishes.
 //!
-//! A frame's buffer is given back as soon as the run has begun, unless pictures are drawn of its camera. A frame that fails
+//! A frame's buffer is given back as soon as the run has begun, unless pictures are drawn of its camera or somebody watches it. A frame that fails
 //! costs that frame; a network that fails again and again is built anew; a panic costs the frames in hand, and the lane
 //! begins anew after a pause. Other lanes and all cameras go on meanwhile. The lane sleeps on the inbox: it never spins.
 //!
@@ -62,7 +62,7 @@ pub struct Lane {
 /// A frame in hand.
 struct Work {
     camera: Arc<LaneCamera>,
-    /// Kept once the run has begun only where pictures are drawn.
+    /// Kept once the run has begun only where a picture is made of it.
     frame: Option<Frame>,
     /// Complete but for what the run tells.
     message: Message,
@@ -261,7 +261,7 @@ impl Lane {
             let error = match begin_run(network, &hands.works) {
                 Ok(flight) => {
                     for work in &mut hands.works {
-                        if work.camera.annotator.is_none() {
+                        if work.camera.annotator.is_none() && !work.camera.view.wanted() {
                             work.frame = None;
                         }
                     }
@@ -367,7 +367,9 @@ impl Lane {
         (self.outlet)(&message);
         camera.metrics.count_published(&message);
         self.metrics.note_frame();
-        if let (Some(annotator), Some(frame)) = (&camera.annotator, work.frame) {
+        let Some(frame) = work.frame.map(Arc::new) else { return };
+        camera.view.offer(&frame, &message);
+        if let Some(annotator) = &camera.annotator {
             match camera.delivery {
                 Delivery::NewestWins => annotator.offer(frame, message),
                 Delivery::Lossless => annotator.offer_wait(frame, message),

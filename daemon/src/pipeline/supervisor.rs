@@ -22,6 +22,7 @@ use super::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, Phase};
 use super::stop::Stop;
 use crate::annotate::annotator::Annotator;
 use crate::capture::clock::{Clock, SystemClock};
+use crate::live::Live;
 
 /// A camera to be.
 pub struct CameraPlan {
@@ -49,6 +50,8 @@ pub struct LanePlan {
 pub struct Surroundings {
     /// Where messages go.
     pub outlet: Outlet,
+    /// Who watches.
+    pub live: Arc<Live>,
     /// How many may.
     pub messages: Option<u64>,
     /// Pauses.
@@ -310,7 +313,8 @@ impl Pipeline {
         for camera in plan.cameras {
             let known = |metrics: &Arc<CameraMetrics>| {
                 let annotator = camera.annotator.clone();
-                Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator, delivery: camera.delivery })
+                let (metrics, view) = (Arc::clone(metrics), self.around.live.view(&camera.name));
+                Arc::new(LaneCamera { metrics, annotator, view, delivery: camera.delivery })
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {

@@ -84,7 +84,8 @@ impl Bench {
     fn new() -> Self {
         let (outlet, messages) = testing::outlet();
         let (stop, orders) = (Stop::new().unwrap(), Arc::default());
-        let around = Surroundings { outlet, messages: None, patience: Patience::default(), stop: stop.clone() };
+        let live = crate::live::Live::new();
+        let around = Surroundings { outlet, live, messages: None, patience: Patience::default(), stop: stop.clone() };
         let pipeline = Pipeline::start(lane(true, vec![starts("a", &orders)]), around).unwrap();
         Self { pipeline, stop, orders, messages }
     }

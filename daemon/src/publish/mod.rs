@@ -21,10 +21,12 @@ use std::time::{Duration, Instant};
 
 use crate::config::changes::same_place;
 use crate::config::types::{SinkConfig, SinkKind};
+use crate::live::Live;
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
 use message::Message;
-use queue::{Published, Queue};
+pub use queue::Published;
+use queue::Queue;
 
 /// A sink cannot be opened, or none is left to write to.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -53,6 +55,7 @@ pub struct Publisher {
 struct Shared {
     /// Exchanged as a whole, so that who publishes holds no lock meanwhile.
     routes: Mutex<Arc<Vec<Route>>>,
+    live: Arc<Live>,
     failure: OnceLock<PublishError>,
     stop: Stop,
 }
@@ -139,9 +142,10 @@ impl Publisher {
     /// Fails when an output can never work as configured (a missing folder, a socket that another process serves). What
     /// may mend itself (a full disk) is logged and tried again. When the only sinks left are standard outputs without a
     /// reader, `stop` is raised and [`Publisher::failure`] says so.
-    pub fn start(sinks: &[SinkConfig], stop: &Stop) -> Result<Self, PublishError> {
+    pub fn start(sinks: &[SinkConfig], live: &Arc<Live>, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
-        let shared = Shared { routes: Mutex::default(), failure: OnceLock::new(), stop: stop.clone() };
+        let live = Arc::clone(live);
+        let shared = Shared { routes: Mutex::default(), live, failure: OnceLock::new(), stop: stop.clone() };
         let publisher = Self { shared: Arc::new(shared) };
         let Retired(none) = publisher.change(publisher.prepare(sinks)?)?;
         debug_assert!(none.is_empty());
@@ -199,13 +203,13 @@ impl Publisher {
         Ok(Retired(gone))
     }
 
-    /// Hands a message to every sink that wants it. Never waits, except for a sink with `when_full = "block"`.
+    /// Hands a message to every sink that wants it, and to whoever reads live. Never waits, except for a sink with `when_full = "block"`.
     pub fn publish(&self, message: &Arc<Message>) {
-        let mut published = None;
+        let published = Arc::new(Published::new(Arc::clone(message)));
         for route in self.shared.routes().iter().filter(|route| route.wants(message)) {
-            let published = published.get_or_insert_with(|| Arc::new(Published::new(Arc::clone(message))));
-            route.outlet.queue.push(published);
+            route.outlet.queue.push(&published);
         }
+        self.shared.live.feed().publish(&published);
     }
 
     /// What became of each sink's messages so far.

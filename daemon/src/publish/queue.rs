@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::message::Message;
 use crate::config::types::{SinkConfig, WhenFull};
 use crate::pipeline::stop::Stop;
@@ -19,7 +21,7 @@ use crate::pipeline::stop::Stop;
 #[derive(Debug)]
 pub struct Published {
     message: Arc<Message>,
-    line: OnceLock<Vec<u8>>,
+    line: OnceLock<Bytes>,
 }
 
 impl Published {
@@ -29,8 +31,13 @@ impl Published {
     }
 
     /// The JSON line with its line end, made by whoever asks first.
-    pub fn line(&self) -> &[u8] {
-        self.line.get_or_init(|| self.message.to_line())
+    pub fn line(&self) -> &Bytes {
+        self.line.get_or_init(|| self.message.to_line().into())
+    }
+
+    /// The message.
+    pub fn message(&self) -> &Arc<Message> {
+        &self.message
     }
 }
 

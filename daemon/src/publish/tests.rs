@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use super::message::{BoxMessage, DetectionMessage, FrameFacts, Message, ModelFacts, SCHEMA, Timings};
 use super::{PublishError, Publisher, SinkCounts};
 use crate::config::types::{FileSinkConfig, SinkConfig, SinkKind, UnixSinkConfig, WhenFull};
+use crate::live::Live;
 use crate::pipeline::stop::Stop;
 
 pub fn message(sequence: u64, detections: usize) -> Arc<Message> {
@@ -62,7 +63,7 @@ pub fn unix_kind(path: &Path) -> UnixSinkConfig {
 }
 
 fn start(config: SinkConfig) -> Publisher {
-    Publisher::start(&[config], &Stop::new().unwrap()).unwrap()
+    Publisher::start(&[config], &Live::new(), &Stop::new().unwrap()).unwrap()
 }
 
 pub fn soon() -> Instant {
@@ -173,7 +174,7 @@ fn somebody_elses_last_line_is_ended_not_removed() {
 #[test]
 fn an_output_that_can_never_work_is_told_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |kind| match Publisher::start(&[sink(kind)], &Stop::new().unwrap()) {
+    let open = |kind| match Publisher::start(&[sink(kind)], &Live::new(), &Stop::new().unwrap()) {
         Err(error @ PublishError::Open { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
@@ -408,7 +409,7 @@ fn a_stale_socket_is_replaced_and_a_served_one_is_not() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a listener leaves its file behind");
     let publisher = start(sink(SinkKind::Unix(unix_kind(&path))));
-    let second = Publisher::start(&[sink(SinkKind::Unix(unix_kind(&path)))], &Stop::new().unwrap());
+    let second = Publisher::start(&[sink(SinkKind::Unix(unix_kind(&path)))], &Live::new(), &Stop::new().unwrap());
     let error = second.map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("is served by another process"), "{error}");
     publisher.publish(&message(1, 1));

@@ -15,6 +15,7 @@ use crate::cli::CliError;
 use crate::config::changes::Changes;
 use crate::config::types::{Config, StatusConfig};
 use crate::exit::Exit;
+use crate::live::Live;
 use crate::logging;
 use crate::pipeline::camera::Patience;
 use crate::pipeline::process;
@@ -30,9 +31,13 @@ const HANDOVER: Duration = Duration::from_secs(10);
 /// How long sinks and pictures that are no more have to write out what waits.
 const RETIRE: Duration = Duration::from_secs(5);
 
+/// How long the last live picture has at the end.
+const PICTURES: Duration = Duration::from_millis(200);
+
 /// The daemon at work.
 pub struct Service {
     stop: Stop,
+    live: Arc<Live>,
     publisher: Arc<Publisher>,
     first_message: Arc<OnceLock<Option<Duration>>>,
     state: Mutex<State>,
@@ -60,7 +65,8 @@ impl Service {
     /// Starts what `config` asks for; at most so many `messages` go out.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, CliError> {
         let Plan { lanes, running, .. } = Plan::new(config, &Running::default(), |_| false)?;
-        let publisher = Arc::new(Publisher::start(&running.config.sinks, stop).map_err(output)?);
+        let live = Live::new();
+        let publisher = Arc::new(Publisher::start(&running.config.sinks, &live, stop).map_err(output)?);
         warn_without_sink(&running.config);
         let first_message = Arc::new(OnceLock::new());
         let outlet = {
@@ -70,12 +76,20 @@ impl Service {
                 first_message.get_or_init(process::age);
             })
         };
-        let around = Surroundings { outlet, messages, patience: Patience::default(), stop: stop.clone() };
+        let around = Surroundings {
+            outlet,
+            live: Arc::clone(&live),
+            messages,
+            patience: Patience::default(),
+            stop: stop.clone(),
+        };
         let pipeline = Pipeline::start(lanes, around).map_err(CliError::system)?;
         let view = Mutex::new(Arc::new(View::new(&running, &pipeline)));
+        live.set_lanes(pipeline.lanes());
         let state = Mutex::new(State { running, pipeline });
         Ok(Self {
             stop: stop.clone(),
+            live,
             publisher,
             first_message,
             state,
@@ -113,6 +127,7 @@ impl Service {
         state.running = running;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) =
             Arc::new(View::new(&state.running, &state.pipeline));
+        self.live.set_lanes(state.pipeline.lanes());
         let pictures = state.running.pictures.clone();
         drop(state);
         drop(hold);
@@ -126,6 +141,11 @@ impl Service {
         }
         retired.close(deadline);
         Ok(changes)
+    }
+
+    /// What can be watched.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// Every lane with its cameras, as they are now.
@@ -175,6 +195,7 @@ impl Service {
         let State { running, pipeline } = &*state;
         pipeline.halt();
         pipeline.join(Instant::now() + JOIN);
+        self.live.close(Instant::now() + PICTURES);
         let pictures: Vec<_> =
             running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
         let sinks = self.publisher.close(deadline);

@@ -22,12 +22,12 @@ fn config(directory: &Path) -> AnnotateConfig {
     }
 }
 
-fn frame(pool: &FramePool, sequence: u64) -> Frame {
+fn frame(pool: &FramePool, sequence: u64) -> Arc<Frame> {
     let layout = FrameLayout::packed(PixelFormat::Nv12, 320, 240, ColorDescription::default()).unwrap();
     let mut buffer = pool.take().unwrap();
     buffer.as_mut_slice().fill(128);
     let timestamp = Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Marks::EndOfFrame };
-    Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None }
+    Arc::new(Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None })
 }
 
 fn pool() -> FramePool {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::annotate::annotator::Annotator;
 use crate::capture::frame::Frame;
+use crate::live::CameraView;
 use crate::pipeline::inbox::{Delivery, Inbox};
 use crate::pipeline::metrics::CameraMetrics;
 use crate::pipeline::network::{Build, Network};
@@ -59,6 +60,8 @@ pub struct LaneCamera {
     pub metrics: Arc<CameraMetrics>,
     /// Who draws its pictures.
     pub annotator: Option<Arc<Annotator>>,
+    /// Who watches it.
+    pub view: Arc<CameraView>,
     /// Whether its frames and pictures must not be lost.
     pub delivery: Delivery,
 }

@@ -39,7 +39,8 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
 
 /// A camera as a lane knows it.
 pub fn camera(metrics: &Arc<CameraMetrics>) -> Arc<LaneCamera> {
-    Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator: None, delivery: Delivery::Lossless })
+    let view = crate::live::Live::new().view(&metrics.name);
+    Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator: None, view, delivery: Delivery::Lossless })
 }
 
 /// Facts of no particular model.

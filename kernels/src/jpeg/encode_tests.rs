@@ -1,0 +1,116 @@
+//! Pictures that are encoded and read again.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::color::ColorDescription;
+use crate::frame::FrameLayout;
+use crate::jpeg::JpegDecoder;
+
+const FORMATS: [PixelFormat; 6] =
+    [PixelFormat::Grey, PixelFormat::Yuyv, PixelFormat::Uyvy, PixelFormat::Nv12, PixelFormat::Nv21, PixelFormat::I420];
+
+/// A frame of one colour, as `format` stores it.
+fn frame_of(format: PixelFormat, size: (u32, u32), color: ColorDescription, [y, cb, cr]: [u8; 3]) -> Vec<u8> {
+    let layout = FrameLayout::packed(format, size.0, size.1, color).unwrap();
+    let mut bytes = vec![0; layout.size_bytes()];
+    let luma = layout.planes().get(1).map_or(bytes.len(), |plane| plane.offset_bytes);
+    let fill = |bytes: &mut [u8], pattern: &[u8]| {
+        bytes.iter_mut().zip(pattern.iter().cycle()).for_each(|(byte, value)| *byte = *value);
+    };
+    match format {
+        PixelFormat::Yuyv => fill(&mut bytes, &[y, cb, y, cr]),
+        PixelFormat::Uyvy => fill(&mut bytes, &[cb, y, cr, y]),
+        _ => fill(&mut bytes[..luma], &[y]),
+    }
+    match format {
+        PixelFormat::Nv12 => fill(&mut bytes[luma..], &[cb, cr]),
+        PixelFormat::Nv21 => fill(&mut bytes[luma..], &[cr, cb]),
+        PixelFormat::I420 => {
+            let second = layout.planes()[2].offset_bytes;
+            fill(&mut bytes[luma..second], &[cb]);
+            fill(&mut bytes[second..], &[cr]);
+        }
+        _ => {}
+    }
+    bytes
+}
+
+fn decoded(jpeg: &[u8]) -> (Vec<u8>, u32, u32) {
+    let mut decoder = JpegDecoder::new();
+    let (width, height) = decoder.header(jpeg).unwrap();
+    let mut rgb = vec![0; (width * height * 3) as usize];
+    decoder.decode(jpeg, &mut rgb).unwrap();
+    (rgb, width, height)
+}
+
+#[test]
+fn colours_stay_what_they_were_in_every_format_and_at_odd_sizes() {
+    // Red and blue, told apart when Cb and Cr are mixed up: limited range, and the same red in full range.
+    let limited = ColorDescription::default();
+    let cases = [
+        (limited, [81, 90, 240], [255, 0, 0]),
+        (limited, [41, 240, 110], [0, 0, 255]),
+        (ColorDescription::JPEG, [76, 85, 255], [255, 0, 0]),
+    ];
+    let mut encoder = JpegEncoder::new(95).unwrap();
+    for format in FORMATS {
+        for size in [(64, 48), (33, 17), (1, 1), (2, 3)] {
+            for (color, yuv, rgb) in cases {
+                let bytes = frame_of(format, size, color, yuv);
+                let layout = FrameLayout::packed(format, size.0, size.1, color).unwrap();
+                assert!(encoder.read(&layout.view(&bytes).unwrap()));
+                let (pixels, width, height) = decoded(&encoder.encode_read().unwrap());
+                assert_eq!((width, height), size);
+                let grey = ((color.to_rgb().y_gain * (f64::from(yuv[0]) - color.to_rgb().y_offset)).round()) as u8;
+                let expected = if format == PixelFormat::Grey { [grey; 3] } else { rgb };
+                for pixel in pixels.chunks(3) {
+                    let near = pixel.iter().zip(expected).all(|(&a, b)| a.abs_diff(b) <= 6);
+                    assert!(near, "{format} {size:?}: {pixel:?} instead of {expected:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pixels_of_a_gradient_stand_where_they_stood() {
+    let (width, height) = (98, 61);
+    let mut encoder = JpegEncoder::new(95).unwrap();
+    for format in FORMATS {
+        let layout = FrameLayout::packed(format, width, height, ColorDescription::JPEG).unwrap();
+        let mut bytes = frame_of(format, (width, height), ColorDescription::JPEG, [0, 128, 128]);
+        let pitch = layout.planes()[0].pitch_bytes;
+        let (step, first) = match format {
+            PixelFormat::Yuyv => (2, 0),
+            PixelFormat::Uyvy => (2, 1),
+            _ => (1, 0),
+        };
+        for y in 0..height as usize {
+            for x in 0..width as usize {
+                bytes[y * pitch + x * step + first] = (x + 2 * y) as u8;
+            }
+        }
+        assert!(encoder.read(&layout.view(&bytes).unwrap()));
+        let (pixels, ..) = decoded(&encoder.encode_read().unwrap());
+        for y in 0..height as usize {
+            for x in 0..width as usize {
+                let found = pixels[(y * width as usize + x) * 3 + 1];
+                assert!(found.abs_diff((x + 2 * y) as u8) <= 5, "{format} {x},{y}: {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_jpeg_has_no_colours_for_comes_as_rgb() {
+    let mut encoder = JpegEncoder::new(90).unwrap();
+    let hd = ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited };
+    for (format, color) in [(PixelFormat::Nv12, hd), (PixelFormat::Bgr, ColorDescription::JPEG)] {
+        let layout = FrameLayout::packed(format, 8, 8, color).unwrap();
+        assert!(!encoder.read(&layout.view(&vec![0; layout.size_bytes()]).unwrap()));
+    }
+    let (pixels, ..) = decoded(&encoder.encode_rgb(&[10, 200, 90].repeat(64), 8, 8).unwrap());
+    assert!(pixels.chunks(3).all(|p| p[0].abs_diff(10) <= 4 && p[1].abs_diff(200) <= 4 && p[2].abs_diff(90) <= 4));
+    assert!(encoder.encode_rgb(&[0; 8], 8, 8).unwrap_err().to_string().contains("needs 192 bytes"));
+}
