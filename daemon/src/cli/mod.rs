@@ -5,6 +5,7 @@ mod build;
 mod cameras;
 mod capture;
 mod check;
+mod client;
 mod completions;
 mod detect;
 mod inspect;
