@@ -16,6 +16,8 @@ mod service;
 mod signals;
 mod systemd;
 mod thermal;
+mod unix_socket;
+mod web;
 
 use std::process::ExitCode;
 

@@ -27,6 +27,7 @@ use crate::service::{Parts, Service};
 use crate::signals::Signals;
 use crate::systemd::Notifier;
 use crate::thermal::Thermals;
+use crate::web;
 use waiting::{End, Waiting};
 
 /// From a signal until all is written out and the process ends.
@@ -111,12 +112,23 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let thermals = Thermals::start(&stop);
     notifier.status("loading the networks");
     let more_time = notifier.more_time();
+    // Before anything runs, as whatever is wrong with an address is wrong then.
+    let output = |reason| CliError::new(Exit::Output, reason);
+    let prepared = web::Prepared::new(&config.http, &[]).map_err(output)?;
     let service = Arc::new(Service::start(config, limits.messages, &stop)?);
     drop(more_time);
     let began = Instant::now();
     let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
     let thermals = thermals.as_ref();
     let observer = Arc::new(Observer::new(&service, thermals, path));
+    let state = web::State {
+        service: Arc::clone(&service),
+        live: Arc::clone(service.live()),
+        observer: Arc::clone(&observer),
+        reloads: reloader.reloads(),
+    };
+    let server = Arc::new(web::Server::start(prepared, state).map_err(CliError::system)?);
+    service.is_served_by(Arc::clone(&server));
     let (service, stop, notifier) = (&*service, &stop, &notifier);
     let mut waiting =
         Waiting { service, stop, signals, notifier, thermals, observer: &observer, reloader: &mut reloader };
@@ -129,6 +141,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     stop.raise();
     let lost = service.lost();
     let deadline = Instant::now() + if end == End::Signal || lost.is_some() { END } else { DRAIN };
+    server.end(deadline);
     let Parts { models, cameras, sinks } = service.end(deadline, seconds);
     if !reloader.wait(deadline) {
         log::warn!("a reload was under way and is left behind");

@@ -29,6 +29,8 @@ pub struct Changes {
     pub log: bool,
     /// `[status]`
     pub status: bool,
+    /// `[http]`
+    pub http: bool,
     models: BTreeMap<String, Change>,
     cameras: BTreeMap<String, Change>,
     pictures: BTreeMap<String, Change>,
@@ -51,7 +53,12 @@ pub struct Told {
 impl Changes {
     /// From `old` to `new`, as far as the files tell. What else has changed is added by who finds it.
     pub fn between(old: &Config, new: &Config) -> Self {
-        let mut changes = Self { log: old.log != new.log, status: old.status != new.status, ..Self::default() };
+        let mut changes = Self {
+            log: old.log != new.log,
+            status: old.status != new.status,
+            http: old.http != new.http,
+            ..Self::default()
+        };
         let same_engine = old.engine == new.engine;
         let name = |model: &&ModelConfig| model.name.clone();
         changes.models = compare(old.used_models(), new.used_models(), name, |a, b| same_engine && a == b);
@@ -112,7 +119,7 @@ impl Changes {
     }
 
     fn tables(&self) -> impl Iterator<Item = &'static str> {
-        let tables = [(self.log, "log"), (self.status, "status")];
+        let tables = [(self.log, "log"), (self.status, "status"), (self.http, "http")];
         tables.into_iter().filter(|(changed, _)| *changed).map(|(_, table)| table)
     }
 

@@ -3,6 +3,7 @@
 //! This looks at the tables as they stand in the file, not at the structs, so that a mistake in one key of a camera does
 //! not hide what is wrong with its name. Whatever is absent or of the wrong type is skipped: the reader told of it already.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
@@ -10,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
-use super::kinds::{CameraName, camera_in, resolve};
+use super::kinds::{CameraName, camera_in, is_loopback, resolve};
 use super::report::{Report, nearest};
 use super::schema::Item;
 
@@ -81,6 +82,30 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
         cameras_of_sink(sink, &cameras, &camera_names, report);
     }
     same_outputs(&sinks, base, report);
+    if let Some(http) =
+        root.get("http").and_then(|item| Some(Found { table: item.get_ref().as_table()?, span: item.span() }))
+    {
+        addresses(&http, report);
+    }
+}
+
+/// Whoever reaches an address from the network must know a secret, and two servers cannot have one address.
+fn addresses(http: &Found<'_, '_>, report: &mut Report) {
+    let mut seen = Vec::new();
+    let listed = http.table.get("listen").and_then(|item| item.get_ref().as_array());
+    for item in listed.into_iter().flat_map(|items| items.iter()) {
+        let Some(text) = item.get_ref().as_str() else { continue };
+        if seen.contains(&text) && !text.ends_with(":0") {
+            report.error(item.span(), format!("{text} is listed twice: leave one of them out"), None);
+        }
+        seen.push(text);
+        let open = text.parse::<SocketAddr>().is_ok_and(|address| !is_loopback(address.ip()));
+        if open && !http.has("token") {
+            let message = "the network reaches this address, and nothing is asked of who comes: set `http.token`, or listen \
+                           on 127.0.0.1";
+            report.error(item.span(), message.to_owned(), None);
+        }
+    }
 }
 
 /// A login needs a URL without one.

@@ -167,6 +167,29 @@ fn numbered(path: &mut PathBuf, number: usize) {
     path.as_mut_os_string().push(format!("-{number}"));
 }
 
+fn address() -> impl Strategy<Value = Address> {
+    prop_oneof![
+        any::<std::net::SocketAddrV4>().prop_map(|address| Address::Tcp(address.into())),
+        (any::<std::net::Ipv6Addr>(), any::<u16>()).prop_map(|address| Address::Tcp(address.into())),
+        path().prop_map(Address::Unix),
+    ]
+}
+
+prop_compose! {
+    fn http()(
+        mut listen in vec(address(), 0..3), token in path(), socket_mode in 0..=0o777_u32,
+        max_connections in 1..=65_536_usize, max_fps in 0.1..=120.0, allow_hosts in vec("[a-z0-9.-]{1,20}", 0..3),
+    ) -> HttpConfig {
+        for (i, address) in listen.iter_mut().enumerate() {
+            match address {
+                Address::Tcp(address) => address.set_port(8790 + i as u16),
+                Address::Unix(path) => numbered(path, i),
+            }
+        }
+        HttpConfig { listen, token: Some(token), socket_mode, max_connections, max_fps, allow_hosts }
+    }
+}
+
 prop_compose! {
     fn config()(
         device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
@@ -178,6 +201,7 @@ prop_compose! {
         buffers in (word(), 3..=32_usize).prop_map(|(memory, count)| BufferConfig { memory, count }),
         status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
             .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),
+        http in http(),
         mut models in vec(model(), 1..4), cameras in vec(camera(), 0..4), sinks in vec(sink(), 0..4),
     ) -> Config {
         for (i, model) in models.iter_mut().enumerate() {
@@ -212,7 +236,7 @@ prop_compose! {
             }
             all_sinks.push(sink);
         }
-        Config { device, log, engine, buffers, status, models, cameras: all_cameras, sinks: all_sinks }
+        Config { device, log, engine, buffers, status, http, models, cameras: all_cameras, sinks: all_sinks }
     }
 }
 

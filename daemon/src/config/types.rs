@@ -35,10 +35,12 @@ macro_rules! words {
 
 mod camera;
 mod device;
+mod http;
 mod sink;
 
 pub use camera::*;
 pub use device::*;
+pub use http::*;
 pub use sink::*;
 
 section! {
@@ -54,6 +56,8 @@ section! {
         buffers: BufferConfig as table() => part,
         /// How often the daemon tells its rates and latencies.
         status: StatusConfig as table() => part,
+        /// The page, the API and the metrics.
+        http: HttpConfig as table() => part,
         /// A network. Several may be there; each camera names the one that looks at its frames.
         models["model"]: Vec<ModelConfig> as tables() => part,
         /// A camera, or anything else that frames come from.

@@ -5,11 +5,8 @@
 //! reader sees gaps in `sequence` but never half a line. The lines themselves are shared, not copied.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,6 +15,7 @@ use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Published, Queue, Wake};
 use super::{Ended, Sink};
 use crate::config::types::{SinkConfig, SinkKind, UnixSinkConfig};
+use crate::unix_socket::{self, SocketFile};
 
 /// At the end: how long a reader may take nothing before its rest is given up.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -53,35 +51,14 @@ struct Reader {
     gone: bool,
 }
 
-/// The socket's name in the file system; removed when dropped, if it is still ours.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    id: (u64, u64),
-}
-
 impl UnixSink {
     /// Makes the socket. One that nobody serves is replaced; a served one, and anything else of that name, is left alone.
     pub fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, String> {
-        let (path, shown) = (&config.path, config.path.display());
-        remove_stale(path)?;
-        let listener = UnixListener::bind(path).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => format!("{shown} is too long for a socket: at most 107 bytes"),
-            io::ErrorKind::NotFound => format!("{shown} cannot be made: {error}; make its folder"),
-            io::ErrorKind::PermissionDenied => {
-                format!("{shown} cannot be made: {error}; give visiond's user the right to write there")
-            }
-            _ => format!("{shown} cannot be made: {error}"),
-        })?;
-        let prepared = listener
-            .set_nonblocking(true)
-            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(config.mode)))
-            .and_then(|()| fs::symlink_metadata(path));
-        let found = prepared.map_err(|error| format!("{shown} cannot be prepared: {error}"))?;
+        let (listener, socket) = unix_socket::bind(&config.path, config.mode)?;
         Ok(Self {
             name: name.to_owned(),
             listener,
-            socket: SocketFile { path: path.clone(), id: (found.dev(), found.ino()) },
+            socket,
             readers: Vec::new(),
             max_readers: config.max_readers,
             reader_buffer_bytes: config.reader_buffer_bytes,
@@ -94,7 +71,7 @@ impl UnixSink {
     fn configure(&mut self, config: SinkConfig) {
         let SinkKind::Unix(UnixSinkConfig { mode, max_readers, reader_buffer_bytes, .. }) = config.kind else { return };
         (self.name, self.max_readers, self.reader_buffer_bytes) = (config.name, max_readers, reader_buffer_bytes);
-        if let Err(error) = fs::set_permissions(&self.socket.path, fs::Permissions::from_mode(mode)) {
+        if let Err(error) = self.socket.set_mode(mode) {
             log::error!("sink {}: who may connect cannot be changed: {error}", self.name);
         }
     }
@@ -295,36 +272,6 @@ impl Reader {
             Ok(_) => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
             Err(_) => self.gone = true,
-        }
-    }
-}
-
-/// Removes a socket file that nobody serves. Fails on a served one and on what is no socket.
-fn remove_stale(path: &Path) -> Result<(), String> {
-    let shown = path.display();
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        // Whatever is wrong with the folder, binding says it better.
-        Err(_) => return Ok(()),
-    };
-    if !found.file_type().is_socket() {
-        return Err(format!("{shown} exists and is no socket: name another path, or remove it"));
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| format!("{shown} is stale but cannot be removed: {error}"))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(format!("{shown} exists, and whether somebody serves it cannot be told: {error}")),
-        Ok(_) => Err(format!("{shown} is served by another process: end that one, or name another path")),
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id);
-        if ours && let Err(error) = fs::remove_file(&self.path) {
-            log::warn!("{} cannot be removed: {error}", self.path.display());
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::pipeline::stop::Stop;
 use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
 use crate::publish::{PublishError, Publisher, SinkCounts};
+use crate::web;
 use plan::{Plan, Running};
 pub use view::{ModelView, View};
 
@@ -45,6 +46,8 @@ pub struct Service {
     view: Mutex<Arc<View>>,
     /// Held by whoever makes a change.
     changing: Mutex<()>,
+    /// What serves HTTP, once it does.
+    web: OnceLock<Arc<web::Server>>,
     /// Why a change was left half done, which ends the daemon.
     broken: OnceLock<String>,
 }
@@ -95,6 +98,7 @@ impl Service {
             state,
             view,
             changing: Mutex::default(),
+            web: OnceLock::new(),
             broken: OnceLock::new(),
         })
     }
@@ -111,6 +115,8 @@ impl Service {
         };
         let Plan { changes, lanes, running } = Plan::new(config, &before, |model| hold.has(model))?;
         let sinks = self.publisher.prepare(&running.config.sinks).map_err(output)?;
+        let web = self.web.get().map(|server| Ok((server, server.prepare(&running.config.http)?)));
+        let web = web.transpose().map_err(|reason: String| CliError::new(Exit::Output, reason))?;
 
         let mut state = self.lock();
         if self.stop.is_raised() {
@@ -123,6 +129,9 @@ impl Service {
             CliError::system(error)
         })?;
         logging::configure(&running.config.log);
+        if let Some((server, prepared)) = web {
+            server.change(prepared);
+        }
         warn_without_sink(&running.config);
         state.running = running;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -146,6 +155,17 @@ impl Service {
     /// What can be watched.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
+    }
+
+    /// From here on a change has `server` follow it.
+    pub fn is_served_by(&self, server: Arc<web::Server>) {
+        // There is one server a process.
+        let _ = self.web.set(server);
+    }
+
+    /// What is in force, as it was read.
+    pub fn config(&self) -> Config {
+        self.lock().running.config.clone()
     }
 
     /// Every lane with its cameras, as they are now.

@@ -3,10 +3,12 @@
 //! - `plain`: flags, numbers, words.
 //! - `text`: strings, names, paths, URLs, command lines.
 //! - `quantity`: what has a unit or a radix: times, sizes, permissions.
+//! - `address`: where a server listens.
 //! - `camera`: a camera's name.
 //! - `control`: what a camera's control is set to.
 //! - `lists`: many values of one kind.
 
+mod address;
 mod camera;
 mod control;
 mod lists;
@@ -18,6 +20,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::schema::{At, Item, Kind, Reader, Shape, TableWriter};
 
+pub use address::{Address, address, host, is_loopback};
 pub use camera::{CameraName, camera, camera_in};
 pub use control::{ControlValue, control};
 pub use lists::{by_name, list};

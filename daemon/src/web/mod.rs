@@ -1,0 +1,109 @@
+//! HTTP: the page, the API, streams, metrics and health.
+//!
+//! One thread with a runtime of its own serves all of it, so that whoever asks, however much, costs the lanes nothing but
+//! the processor's time. Work that takes long is handed to others and waited for.
+//!
+//! - [`listen`]: addresses, sockets, connections and their limits.
+//! - [`routes`]: what is answered where.
+
+pub mod listen;
+pub mod routes;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::config::types::HttpConfig;
+use crate::live::Live;
+use crate::observe::Observer;
+use crate::service::Service;
+use crate::service::reload::Reloads;
+use listen::Acceptors;
+pub use listen::Prepared;
+
+/// How long connections have to end by themselves when the daemon ends.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// What handlers work with. Clones share it.
+#[derive(Clone)]
+pub struct State {
+    /// All that runs.
+    pub service: Arc<Service>,
+    /// What can be watched.
+    pub live: Arc<Live>,
+    /// Looks at all of it, and keeps what the server counts.
+    pub observer: Arc<Observer>,
+    /// Asks for reloads.
+    pub reloads: Reloads,
+}
+
+/// The thread that serves HTTP.
+pub struct Server {
+    orders: UnboundedSender<Order>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// What is served now.
+    served: Mutex<Vec<listen::Place>>,
+}
+
+/// What the thread is to do.
+enum Order {
+    Serve(Prepared),
+    End,
+}
+
+impl Server {
+    /// Serves what was prepared.
+    pub fn start(prepared: Prepared, state: State) -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (orders, to_do) = unbounded_channel();
+        let served = Mutex::new(prepared.places());
+        let thread = thread::Builder::new().name("web".to_owned()).spawn(move || {
+            runtime.block_on(serve(prepared, to_do, state));
+            // Work that was handed over and still runs is left behind.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { orders, thread: Mutex::new(Some(thread)), served })
+    }
+
+    /// Opens what `config` asks for beside what is served; what is wrong is told here, and nothing has changed.
+    pub fn prepare(&self, config: &HttpConfig) -> Result<Prepared, String> {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        Prepared::new(config, &served)
+    }
+
+    /// Serves what was prepared, and no more what is not in it; connections that are open stay.
+    pub fn change(&self, prepared: Prepared) {
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = prepared.places();
+        // Without a thread there is nothing to change: it has ended.
+        let _ = self.orders.send(Order::Serve(prepared));
+    }
+
+    /// Ends it by `deadline`; connections have a moment to end in order.
+    pub fn end(&self, deadline: Instant) {
+        let _ = self.orders.send(Order::End);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        while !thread.is_finished() {
+            if Instant::now() >= deadline {
+                log::warn!("http: a request is not done and is left behind");
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        // A panic of it was logged by the hook.
+        let _ = thread.join();
+    }
+}
+
+async fn serve(prepared: Prepared, mut to_do: UnboundedReceiver<Order>, state: State) {
+    let mut acceptors = Acceptors::new(routes::router(state.clone()), Arc::clone(&state.observer));
+    acceptors.serve(prepared);
+    while let Some(Order::Serve(prepared)) = to_do.recv().await {
+        acceptors.serve(prepared);
+    }
+    acceptors.end(GRACE).await;
+}

@@ -1,0 +1,16 @@
+//! What is answered where. Each part has a function `routes()` of its own, merged here.
+
+use axum::Router;
+use axum::routing::get;
+
+use super::State;
+
+/// Everything.
+pub fn router(state: State) -> Router {
+    Router::new().route("/healthz", get(healthz)).with_state(state)
+}
+
+/// The process lives and serves.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
