@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use journal::Journal;
-pub use subject::{Subject, about};
+pub use subject::{Subject, about, subject};
 
 use crate::config::types::{LogConfig, LogTarget};
 

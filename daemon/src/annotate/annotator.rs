@@ -14,6 +14,7 @@ use super::draw::draw;
 use super::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::config::types::AnnotateConfig;
+use crate::pipeline::trace;
 use crate::publish::message::Message;
 use crate::publish::outage::{Outage, explain};
 
@@ -180,6 +181,7 @@ impl Drawer {
                 self.lost();
                 continue;
             }
+            let _trace = trace::work_on("draw", &message.camera, message.sequence);
             let picture = frame.view().map_err(Into::into).and_then(|view| self.maker.make(&view));
             drop(frame);
             let mut picture = match picture {

@@ -37,6 +37,11 @@ pub fn about(subject: Subject, name: impl Into<Arc<str>>) {
     });
 }
 
+/// Which `subject` this thread's lines are about.
+pub fn subject(subject: Subject) -> Option<Arc<str>> {
+    ABOUT.with_borrow(|about| about.iter().find(|(kind, _)| *kind == subject).map(|(_, name)| Arc::clone(name)))
+}
+
 /// Hands every field of this thread to `tell`.
 pub(super) fn with(mut tell: impl FnMut(&str, &str)) {
     // At the end of a thread, when its storage is gone already, there is nothing to tell.

@@ -26,6 +26,7 @@ use super::lane::{Arrival, LaneInbox};
 use super::metrics::{CameraMetrics, DropCause, Phase};
 use super::process::CpuWatch;
 use super::stop::{Stop, Wake};
+use super::trace;
 use crate::capture::clock::Clock;
 use crate::capture::frame::Frame;
 use crate::capture::source::{Next, Source, SourceError};
@@ -269,7 +270,9 @@ impl Camera {
         let mut cpu = CpuWatch::start();
         let error = loop {
             let range = nvtx::range(c"capture");
+            let trace = trace::work("wait for a frame");
             let next = source.next(&self.stop);
+            drop(trace);
             drop(range);
             let copied = source.copied_bytes();
             self.metrics.count_copied(copied - std::mem::replace(&mut copied_bytes, copied));
@@ -331,6 +334,7 @@ impl Camera {
         self.metrics.count_captured();
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
+        let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
         match self.inbox.put(self.slot, Arrival { frame, queued_ns }) {
             Put::Stored => true,
             Put::Displaced(_) => {

@@ -27,6 +27,7 @@ use super::metrics::{Activity, DropCause, LaneMetrics};
 use super::network::{Fault, Network, NetworkError};
 use super::pacer::{Pacer, Step};
 use super::stop::Stop;
+use super::trace;
 use crate::capture::clock::Clock;
 use crate::capture::frame::Frame;
 use crate::logging::{self, Subject, events};
@@ -256,7 +257,9 @@ impl Lane {
     /// Begins a run over what was taken. A frame that cannot be part of it is left out; what fails is logged.
     fn begin(&self, network: &mut dyn Network, model: &Arc<ModelFacts>, hands: &mut Hands) {
         let now_ns = self.clock.monotonic_ns();
+        let trace = trace::work("begin run");
         hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| receive(camera, model, arrival, now_ns)));
+        hands.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.message.sequence));
         while let Some(first) = hands.works.front() {
             let error = match begin_run(network, &hands.works) {
                 Ok(flight) => {
@@ -293,7 +296,9 @@ impl Lane {
     fn land(&self, network: &mut dyn Network, hands: &mut Hands) -> bool {
         let Some(run) = hands.aloft.front_mut() else { return false };
         self.metrics.enter(Activity::Looking);
+        let trace = trace::work("finish run");
         let result = network.finish(run.flight);
+        drop(trace);
         self.metrics.count_run();
         let flight = run.flight;
         match result {
@@ -327,6 +332,7 @@ impl Lane {
         for slot in 0.. {
             let Some(mut work) = run.works.pop_front() else { break };
             let start = Instant::now();
+            let trace = trace::work_on("read", &work.message.camera, work.message.sequence);
             if let Err(error) = network.detections(flight, slot, &mut hands.found) {
                 self.complain(&mut hands.complaints, &work, &error);
                 fail(&work);
@@ -337,6 +343,7 @@ impl Lane {
             work.message.timings_us.preprocess = timings.preprocess_us;
             work.message.timings_us.infer = timings.infer_us;
             work.message.timings_us.postprocess = micros(start.elapsed());
+            drop(trace);
             self.metrics.enter(Activity::Publishing);
             self.publish(work);
             self.metrics.enter(Activity::Looking);
@@ -362,8 +369,11 @@ impl Lane {
         }
         let _range = nvtx::range(c"publish");
         let mut message = work.message;
-        message.timings_us.total = self.clock.monotonic_ns().saturating_sub(message.monotonic_ns) / 1_000;
+        let _trace = trace::work_on("publish", &message.camera, message.sequence);
+        let now_ns = self.clock.monotonic_ns();
+        message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
         let message = Arc::new(message);
+        trace::frame(&message, now_ns);
         (self.outlet)(&message);
         camera.metrics.count_published(&message);
         self.metrics.note_frame();

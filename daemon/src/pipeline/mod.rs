@@ -15,4 +15,5 @@ pub mod status;
 pub mod stop;
 pub mod summary;
 pub mod supervisor;
+pub mod trace;
 pub mod watchdog;

@@ -15,6 +15,7 @@ use super::outage::{Outage, explain};
 use super::queue::{Counters, Popped, Queue};
 use super::{Ended, Sink};
 use crate::config::types::{FileSinkConfig, SinkConfig, SinkKind};
+use crate::pipeline::trace;
 
 /// How often the path is looked up, to find that somebody has moved, deleted or cut the file.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -176,6 +177,7 @@ impl Sink for FileSink {
                 Counters::add(&queue.counters.failed, 1);
                 continue;
             }
+            let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
             match self.write(message.line()) {
                 Ok(()) => {
                     self.outage.works();

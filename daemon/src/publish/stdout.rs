@@ -13,6 +13,7 @@ use super::outage::{Outage, explain};
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
 use super::{Ended, Sink};
+use crate::pipeline::trace;
 
 /// What a pipe takes without waiting once poll(2) calls it writable. PIPE_BUF.
 const CHUNK_BYTES: usize = 4096;
@@ -128,6 +129,7 @@ impl Sink for Stdout {
                 Counters::add(&queue.counters.failed, 1);
                 continue;
             }
+            let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
             match self.write(message.line(), queue) {
                 Ok(()) => self.outage.works(),
                 Err(Failure::Other(error)) => {

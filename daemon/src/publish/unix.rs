@@ -15,6 +15,7 @@ use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Published, Queue, Wake};
 use super::{Ended, Sink};
 use crate::config::types::{SinkConfig, SinkKind, UnixSinkConfig};
+use crate::pipeline::trace;
 use crate::unix_socket::{self, SocketFile};
 
 /// At the end: how long a reader may take nothing before its rest is given up.
@@ -143,6 +144,7 @@ impl UnixSink {
     }
 
     fn hand_round(&mut self, message: &Arc<Published>, counters: &Counters) {
+        let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
         for reader in &mut self.readers {
             Counters::add(&counters.reader_lost, reader.queue(message, self.reader_buffer_bytes));
             reader.send();
