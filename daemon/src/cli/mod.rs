@@ -16,6 +16,7 @@ pub mod network;
 mod probe;
 mod progress;
 mod run;
+mod trace;
 mod verify;
 
 use std::fmt;
@@ -88,6 +89,7 @@ enum Command {
     Inspect(inspect::Args),
     Bench(bench::Args),
     Verify(verify::Args),
+    Trace(trace::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -171,6 +173,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Verify(args)) => verify::run(args),
+        Some(Command::Trace(args)) => trace::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     }

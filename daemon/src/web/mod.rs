@@ -8,6 +8,7 @@
 
 pub mod listen;
 pub mod routes;
+mod trace;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

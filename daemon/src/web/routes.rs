@@ -3,11 +3,11 @@
 use axum::Router;
 use axum::routing::get;
 
-use super::State;
+use super::{State, trace};
 
 /// Everything.
 pub fn router(state: State) -> Router {
-    Router::new().route("/healthz", get(healthz)).with_state(state)
+    Router::new().route("/healthz", get(healthz)).merge(trace::routes()).with_state(state)
 }
 
 /// The process lives and serves.
