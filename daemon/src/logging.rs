@@ -15,12 +15,13 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use log::{LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use journal::Journal;
 pub use subject::{Subject, about, subject};
 
 use crate::config::types::{LogConfig, LogTarget};
+use crate::observe::log_tail;
 
 /// What the command line says about the log; it wins over the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,14 +127,15 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
+        let message = message(record);
+        log_tail::keep(record.level(), subject::of(record), &message);
         let line = if JOURNAL.load(Ordering::Relaxed) {
-            let message = message(record);
             if NATIVE.get().and_then(Option::as_ref).is_some_and(|journal| journal.write(record, &message)) {
                 return;
             }
             format!("<{}>{message}\n", journal::priority(record.level()))
         } else {
-            stderr_line(record, &jiff::Timestamp::now())
+            stderr_line(record.level(), &message, &jiff::Timestamp::now())
         };
         let live = live();
         let text = if live.is_empty() { line } else { format!("\r\x1b[K{line}{live}") };
@@ -145,8 +147,8 @@ impl Log for Logger {
 }
 
 /// `2026-01-31T12:00:00.123Z WARN  camera door: ...`
-fn stderr_line(record: &Record<'_>, now: &jiff::Timestamp) -> String {
-    format!("{now:.3} {:5} {}\n", record.level(), message(record))
+fn stderr_line(level: Level, message: &str, now: &jiff::Timestamp) -> String {
+    format!("{now:.3} {level:5} {message}\n")
 }
 
 /// The message on one line; other crates' begin with where they come from.
@@ -197,8 +199,6 @@ fn is_stream(told: &str, device: u64, inode: u64) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use log::Level;
-
     use super::*;
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         let record = |target| Record::builder().args(args).level(Level::Warn).target(target).build();
         let now = "2026-01-31T12:00:00.123456Z".parse().unwrap();
         assert_eq!(
-            stderr_line(&record("visiond::pipeline"), &now),
+            stderr_line(Level::Warn, &message(&record("visiond::pipeline")), &now),
             "2026-01-31T12:00:00.123Z WARN  camera door: lost\\u{1b}[2J\\nagain\n"
         );
         assert_eq!(message(&record("rten::load")), "rten::load: camera door: lost\\u{1b}[2J\\nagain");

@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use log::Record;
+use log::kv::Key;
+
 /// Kinds of things that have a field of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
@@ -15,6 +18,15 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// The word for it, which is also the key of a line's own.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Camera => "camera",
+            Self::Model => "model",
+            Self::Sink => "sink",
+        }
+    }
+
     /// The journal's field.
     fn field(self) -> &'static str {
         match self {
@@ -40,6 +52,19 @@ pub fn about(subject: Subject, name: impl Into<Arc<str>>) {
 /// Which `subject` this thread's lines are about.
 pub fn subject(subject: Subject) -> Option<Arc<str>> {
     ABOUT.with_borrow(|about| about.iter().find(|(kind, _)| *kind == subject).map(|(_, name)| Arc::clone(name)))
+}
+
+/// What a line is about: what its call says, else what its thread is.
+pub(super) fn of(record: &Record<'_>) -> Option<(&'static str, String)> {
+    let subjects = [Subject::Camera, Subject::Model, Subject::Sink];
+    let own = subjects.into_iter().find_map(|subject| {
+        let value = record.key_values().get(Key::from_str(subject.word()))?;
+        Some((subject.word(), value.to_string()))
+    });
+    // At the end of a thread its storage is gone already.
+    let threads =
+        || ABOUT.try_with(|about| about.try_borrow().ok()?.last().map(|(is, name)| (is.word(), name.to_string())));
+    own.or_else(|| threads().ok().flatten())
 }
 
 /// Hands every field of this thread to `tell`.

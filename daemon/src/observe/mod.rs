@@ -5,8 +5,10 @@
 //! not hold it up.
 
 pub mod counters;
+pub mod log_tail;
 pub mod observation;
 pub mod process;
+pub mod prometheus;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -119,7 +119,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 5] = [Self::Opening, Self::Streaming, Self::Waiting, Self::Failed, Self::Ended];
+    /// Every phase.
+    pub const ALL: [Self; 5] = [Self::Opening, Self::Streaming, Self::Waiting, Self::Failed, Self::Ended];
 
     /// The name used in lines and summaries.
     pub const fn name(self) -> &'static str {
