@@ -75,7 +75,7 @@ impl Observer {
             config: self.config.display().to_string(),
             reloads: self.reloads.facts(),
             process: ProcessFacts::now(),
-            cameras: cameras(&view),
+            cameras: self.cameras(&view),
             models: view.models.iter().zip(&view.lanes).map(|(model, lane)| model_facts(model, lane)).collect(),
             sinks: self.service.sinks().into_iter().map(sink_facts).collect(),
             http: self.http.facts(),
@@ -87,20 +87,23 @@ impl Observer {
     pub fn not_ready(&self) -> Vec<String> {
         not_ready(&self.service.view().lanes)
     }
+
+    fn cameras(&self, view: &View) -> Vec<CameraFacts> {
+        let live = self.service.live();
+        let cameras = view.lanes.iter().flat_map(|lane| lane.cameras.iter().map(move |camera| (lane, camera)));
+        let cameras = cameras.map(|(lane, camera)| {
+            let pictures = view.pictures.iter().find(|pictures| pictures.camera == camera.name);
+            let mut facts = camera_facts(&lane.lane.name, camera, pictures.map(|pictures| pictures.annotator.counts()));
+            facts.watchers = live.view(&camera.name).watchers() as u64;
+            facts
+        });
+        cameras.collect()
+    }
 }
 
 fn not_ready(lanes: &[LaneView]) -> Vec<String> {
     let lanes = lanes.iter().filter(|lane| !lane.is_ready());
     lanes.map(|lane| format!("model {}: no frame went through it yet", lane.lane.name)).collect()
-}
-
-fn cameras(view: &View) -> Vec<CameraFacts> {
-    let cameras = view.lanes.iter().flat_map(|lane| lane.cameras.iter().map(move |camera| (lane, camera)));
-    let cameras = cameras.map(|(lane, camera)| {
-        let pictures = view.pictures.iter().find(|pictures| pictures.camera == camera.name);
-        camera_facts(&lane.lane.name, camera, pictures.map(|pictures| pictures.annotator.counts()))
-    });
-    cameras.collect()
 }
 
 fn camera_facts(model: &str, camera: &CameraMetrics, pictures: Option<AnnotateCounts>) -> CameraFacts {

@@ -7,6 +7,7 @@
 //! - [`routes`]: what is answered where.
 
 pub mod listen;
+mod observe;
 pub mod routes;
 mod trace;
 

@@ -3,11 +3,11 @@
 use axum::Router;
 use axum::routing::get;
 
-use super::{State, trace};
+use super::{State, observe, trace};
 
 /// Everything.
 pub fn router(state: State) -> Router {
-    Router::new().route("/healthz", get(healthz)).merge(trace::routes()).with_state(state)
+    Router::new().route("/healthz", get(healthz)).merge(observe::routes()).merge(trace::routes()).with_state(state)
 }
 
 /// The process lives and serves.

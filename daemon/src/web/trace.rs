@@ -54,7 +54,7 @@ async fn record(wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
     }
 }
 
-fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
+pub(super) fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
     let body =
         serde_json::json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
     (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
