@@ -74,13 +74,13 @@ impl Changes {
         changes.pictures = compare(before, after, name, |(a, _), (b, _)| a.annotate == b.annotate);
 
         for sink in &new.sinks {
-            match old.sinks.iter().find(|before| same_place(&before.kind, &sink.kind)) {
+            match old.sinks.iter().find(|before| same_output(before, sink)) {
                 Some(before) if before == sink => {}
                 Some(_) => drop(changes.sinks.insert(sink.name.clone(), Change::Changed)),
                 None => drop(changes.sinks.insert(sink.name.clone(), Change::Added)),
             }
         }
-        let gone = |sink: &&SinkConfig| !new.sinks.iter().any(|after| same_place(&after.kind, &sink.kind));
+        let gone = |sink: &&SinkConfig| !new.sinks.iter().any(|after| same_output(after, sink));
         for sink in old.sinks.iter().filter(gone) {
             // One of the same name at another place is told as changed.
             let change = if changes.sinks.contains_key(&sink.name) { Change::Changed } else { Change::Removed };
@@ -161,8 +161,15 @@ impl fmt::Display for Changes {
     }
 }
 
-/// Whether two sinks write to one place: then the second takes over from the first without a gap.
-pub fn same_place(a: &SinkKind, b: &SinkKind) -> bool {
+/// Whether two sinks write to one place and keep what waits for it at one place: then the second takes over from the first
+/// without a gap.
+pub fn same_output(a: &SinkConfig, b: &SinkConfig) -> bool {
+    let spool = |sink: &SinkConfig| sink.durable.then(|| sink.spool());
+    same_place(&a.kind, &b.kind) && spool(a) == spool(b)
+}
+
+/// Whether two sinks write to one place.
+fn same_place(a: &SinkKind, b: &SinkKind) -> bool {
     match (a, b) {
         (SinkKind::Stdout, SinkKind::Stdout) => true,
         (SinkKind::File(a), SinkKind::File(b)) => a.path == b.path,

@@ -190,6 +190,11 @@ fn sink_facts(counts: SinkCounts) -> SinkFacts {
         readers: counts.readers,
         reader_lost: counts.reader_lost,
         readers_refused: counts.readers_refused,
+        thinned: counts.thinned,
+        connected: counts.connected,
+        reconnects: counts.reconnects,
+        resent: counts.resent,
+        outage: counts.outage,
         ..SinkFacts::default()
     }
 }

@@ -28,7 +28,7 @@ fn sinks_come_and_go_and_the_one_that_stays_misses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let stays = named("stays", file_kind(&path("stays"), 0, 5));
-    let publisher = Publisher::start(std::slice::from_ref(&stays), &Live::new(), &Stop::new().unwrap()).unwrap();
+    let publisher = Publisher::start(std::slice::from_ref(&stays), &context(), &Stop::new().unwrap()).unwrap();
     let mut comes = Vec::new();
     for round in 0..20 {
         let other = named("other", file_kind(&path(&format!("{round}")), 0, 5));
@@ -53,7 +53,7 @@ fn a_sink_that_cannot_be_opened_leaves_all_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let (good, new) = (folder.path().join("good"), folder.path().join("new.sock"));
     let stays = sink(file_kind(&good, 0, 5));
-    let publisher = Publisher::start(std::slice::from_ref(&stays), &Live::new(), &Stop::new().unwrap()).unwrap();
+    let publisher = Publisher::start(std::slice::from_ref(&stays), &context(), &Stop::new().unwrap()).unwrap();
     let bad = named("bad", file_kind(Path::new("/nowhere/at/all"), 0, 5));
     let socket = named("socket", SinkKind::Unix(unix_kind(&new)));
     let error = publisher.prepare(&[socket, bad]).err().unwrap();
@@ -69,7 +69,7 @@ fn readers_stay_connected_when_their_socket_is_set_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("d.sock");
     let socket = |limits: UnixSinkConfig| sink(SinkKind::Unix(limits));
-    let publisher = Publisher::start(&[socket(unix_kind(&path))], &Live::new(), &Stop::new().unwrap()).unwrap();
+    let publisher = Publisher::start(&[socket(unix_kind(&path))], &context(), &Stop::new().unwrap()).unwrap();
     let reader = UnixStream::connect(&path).unwrap();
     wait_until("the reader", || publisher.counts()[0].readers == 1);
     publisher.publish(&message(0, 0));
@@ -92,7 +92,7 @@ fn readers_stay_connected_when_their_socket_is_set_otherwise() {
 fn a_file_goes_on_with_another_rotation_and_another_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("d.jsonl");
-    let publisher = Publisher::start(&[sink(file_kind(&path, 0, 5))], &Live::new(), &Stop::new().unwrap()).unwrap();
+    let publisher = Publisher::start(&[sink(file_kind(&path, 0, 5))], &context(), &Stop::new().unwrap()).unwrap();
     (10..30).for_each(|sequence| publisher.publish(&message(sequence, 1)));
     wait_until("the first", || publisher.counts()[0].written == 20);
     change(&publisher, &[named("other", file_kind(&path, 4096, 3))]);
@@ -106,7 +106,7 @@ fn a_file_goes_on_with_another_rotation_and_another_name() {
 #[test]
 fn a_hundred_changes_leave_no_thread_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let publisher = Publisher::start(&[], &Live::new(), &Stop::new().unwrap()).unwrap();
+    let publisher = Publisher::start(&[], &context(), &Stop::new().unwrap()).unwrap();
     let sink = |n: usize| named("s", file_kind(&folder.path().join(format!("{}", n % 2)), 0, 5));
     (0..100).for_each(|n| change(&publisher, &[sink(n)]));
     // Other tests' threads run beside these.
@@ -119,7 +119,7 @@ fn the_last_reader_that_leaves_ends_the_daemon_and_the_first_does_not() {
     let stop = Stop::new().unwrap();
     let file = sink(file_kind(&folder.path().join("out"), 0, 5));
     let stdout = named("stdout", SinkKind::Stdout);
-    let publisher = Publisher::start(&[stdout.clone(), file.clone()], &Live::new(), &stop).unwrap();
+    let publisher = Publisher::start(&[stdout.clone(), file.clone()], &context(), &stop).unwrap();
     publisher.shared.routes()[0].outlet.gone.store(true, Ordering::SeqCst);
     assert!(!publisher.shared.end_without_readers() && !stop.is_raised());
     change(&publisher, &[file, stdout.clone()]);

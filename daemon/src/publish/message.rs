@@ -1,6 +1,8 @@
 //! The message: one frame's detections, as every sink sends them. `docs/message.schema.json` says the same to machines.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use visiond_engine::detector::Detection;
@@ -15,6 +17,8 @@ pub const SCHEMA: &str = "visiond/1";
 pub struct Message {
     /// [`SCHEMA`].
     pub schema: &'static str,
+    /// Of this message alone, wherever and however often it is sent.
+    pub id: Box<str>,
     /// The camera's name.
     pub camera: Arc<str>,
     /// The frame's number from the source; gaps are frames that were not looked at.
@@ -127,6 +131,7 @@ impl Message {
     ) -> Self {
         Self {
             schema: SCHEMA,
+            id: next_id(),
             camera: Arc::clone(camera),
             sequence: frame.sequence,
             captured_at: rfc3339(frame.timestamp),
@@ -198,6 +203,16 @@ impl BoxMessage {
         let size = |low: f64, high: f64| rounded_pixels((high - low).max(0.0)) as f32;
         Self { x: x1 as f32, y: y1 as f32, width: size(x1, x2), height: size(y1, y2) }
     }
+}
+
+/// The next message's id: sixteen hexadecimal digits that each start of a process draws at random, and a number that counts
+/// its messages.
+pub fn next_id() -> Box<str> {
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // Its keys come from the system's random numbers.
+    let process = PROCESS.get_or_init(|| RandomState::new().hash_one(std::process::id()));
+    format!("{process:016x}-{}", COUNT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
 /// RFC 3339 in UTC with nine decimals.

@@ -56,6 +56,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                 let named = |detection| DetectionMessage::new(detection, Arc::clone(&label));
                 let message = Message {
                     schema: SCHEMA,
+                    id: "0123456789abcdef-1".into(),
                     camera: camera.into(),
                     sequence,
                     captured_at: rfc3339(timestamp),

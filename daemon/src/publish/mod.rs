@@ -6,6 +6,7 @@
 //! Sinks change while they run, see [`Publisher::change`]. One that writes to the same place as before is the same: it keeps
 //! its queue, its open file or its readers, and learns what is set otherwise from its queue.
 
+pub mod broker;
 mod file;
 pub mod message;
 pub mod outage;
@@ -19,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::config::changes::same_place;
+use crate::config::changes::same_output;
 use crate::config::types::{SinkConfig, SinkKind};
-use crate::live::Live;
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
+use broker::SinkContext;
 use message::Message;
 pub use queue::Published;
 use queue::Queue;
@@ -55,7 +56,7 @@ pub struct Publisher {
 struct Shared {
     /// Exchanged as a whole, so that who publishes holds no lock meanwhile.
     routes: Mutex<Arc<Vec<Route>>>,
-    live: Arc<Live>,
+    context: SinkContext,
     failure: OnceLock<PublishError>,
     stop: Stop,
 }
@@ -127,6 +128,16 @@ pub struct SinkCounts {
     pub reader_lost: u64,
     /// Socket: readers turned away because there were too many.
     pub readers_refused: u64,
+    /// Left out because of `max_rate`.
+    pub thinned: u64,
+    /// Whether it is connected to its broker; `None`: there is none.
+    pub connected: Option<bool>,
+    /// Times that it was connected to its broker again.
+    pub reconnects: u64,
+    /// Messages that were sent again because a connection was lost before they were acknowledged.
+    pub resent: u64,
+    /// Why nothing can be written now.
+    pub outage: Option<String>,
 }
 
 impl SinkCounts {
@@ -142,10 +153,10 @@ impl Publisher {
     /// Fails when an output can never work as configured (a missing folder, a socket that another process serves). What
     /// may mend itself (a full disk) is logged and tried again. When the only sinks left are standard outputs without a
     /// reader, `stop` is raised and [`Publisher::failure`] says so.
-    pub fn start(sinks: &[SinkConfig], live: &Arc<Live>, stop: &Stop) -> Result<Self, PublishError> {
+    pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
-        let live = Arc::clone(live);
-        let shared = Shared { routes: Mutex::default(), live, failure: OnceLock::new(), stop: stop.clone() };
+        let context = context.clone();
+        let shared = Shared { routes: Mutex::default(), context, failure: OnceLock::new(), stop: stop.clone() };
         let publisher = Self { shared: Arc::new(shared) };
         let Retired(none) = publisher.change(publisher.prepare(sinks)?)?;
         debug_assert!(none.is_empty());
@@ -155,9 +166,9 @@ impl Publisher {
     /// Opens those of `sinks` that write to a place where none does yet; nothing that runs is touched.
     pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<SinkPlan, PublishError> {
         let before = self.shared.routes();
-        let runs = |sink: &SinkConfig| before.iter().any(|route| same_place(&route.config.kind, &sink.kind));
+        let runs = |sink: &SinkConfig| before.iter().any(|route| same_output(&route.config, sink));
         let prepared = sinks.iter().map(|sink| {
-            let opened = if runs(sink) { None } else { Some(open(sink)?) };
+            let opened = if runs(sink) { None } else { Some(open(sink, &self.shared.context)?) };
             Ok((sink.clone(), opened))
         });
         prepared.collect::<Result<_, _>>().map(SinkPlan)
@@ -170,7 +181,7 @@ impl Publisher {
         let mut started = Retired(Vec::new());
         let mut routes = Vec::with_capacity(plan.0.len());
         for (config, sink) in plan.0 {
-            let running = before.iter().find(|route| same_place(&route.config.kind, &config.kind));
+            let running = before.iter().find(|route| same_output(&route.config, &config));
             let outlet = match (sink, running) {
                 (None, Some(running)) => Arc::clone(&running.outlet),
                 (None, None) => continue,
@@ -209,7 +220,7 @@ impl Publisher {
         for route in self.shared.routes().iter().filter(|route| route.wants(message)) {
             route.outlet.queue.push(&published);
         }
-        self.shared.live.feed().publish(&published);
+        self.shared.context.live.feed().publish(&published);
     }
 
     /// What became of each sink's messages so far.
@@ -342,6 +353,11 @@ impl Route {
             readers: read(&counters.readers),
             reader_lost: read(&counters.reader_lost),
             readers_refused: read(&counters.readers_refused),
+            thinned: read(&counters.thinned),
+            connected: [None, Some(false), Some(true)].get(read(&counters.connected) as usize).copied().flatten(),
+            reconnects: read(&counters.reconnects),
+            resent: read(&counters.resent),
+            outage: counters.outage.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
@@ -383,7 +399,8 @@ fn survive_size_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-fn open(config: &SinkConfig) -> Result<Box<dyn Sink>, PublishError> {
+/// Opens a sink. One that talks to a broker is a [`broker::BrokerSink`] around the courier of its protocol.
+fn open(config: &SinkConfig, _context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
     let name = &config.name;
     let opened: Result<Box<dyn Sink>, String> = match &config.kind {
         SinkKind::Stdout => stdout::Stdout::open(name).map(|sink| Box::new(sink) as _),

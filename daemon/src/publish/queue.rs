@@ -41,7 +41,7 @@ impl Published {
     }
 }
 
-/// What became of a sink's messages. Only ever grows, but for `readers`.
+/// What became of a sink's messages. Only ever grows, but for `readers`, `connected` and `outage`.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Taken into the queue.
@@ -60,6 +60,16 @@ pub struct Counters {
     pub reader_lost: AtomicU64,
     /// Socket: readers turned away because there were too many.
     pub readers_refused: AtomicU64,
+    /// Left out because of `max_rate`.
+    pub thinned: AtomicU64,
+    /// Broker: 0 where there is none, 1 not connected, 2 connected.
+    pub connected: AtomicU64,
+    /// Broker: times that it was connected again.
+    pub reconnects: AtomicU64,
+    /// Broker: messages that were sent again because a connection was lost before they were acknowledged.
+    pub resent: AtomicU64,
+    /// Why nothing can be written now.
+    pub outage: Mutex<Option<String>>,
 }
 
 impl Counters {
@@ -196,6 +206,16 @@ impl Queue {
         }
     }
 
+    /// What the sink is to be from now on, if that is news.
+    pub fn configured(&self) -> Option<Box<SinkConfig>> {
+        self.lock().configured.take()
+    }
+
+    /// Until when everything is to be out, once the queue is closed.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline
+    }
+
     /// Messages waiting now.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()
@@ -266,6 +286,11 @@ impl Wake {
     /// Forgets that it rang.
     pub fn hush(&self) {
         while matches!((&self.reader).read(&mut [0; 64]), Ok(64)) {}
+    }
+
+    /// The same for a sleeper that reads the rings itself, and forgets them by that. It is set not to block.
+    pub fn reader(&self) -> std::io::Result<UnixStream> {
+        self.reader.try_clone()
     }
 
     /// Readable once it rang.

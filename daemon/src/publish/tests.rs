@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::broker::SinkContext;
 use super::message::{BoxMessage, DetectionMessage, FrameFacts, Message, ModelFacts, SCHEMA, Timings};
 use super::{PublishError, Publisher, SinkCounts};
 use crate::config::types::{FileSinkConfig, SinkConfig, SinkKind, UnixSinkConfig, WhenFull};
-use crate::live::Live;
 use crate::pipeline::stop::Stop;
 
 pub fn message(sequence: u64, detections: usize) -> Arc<Message> {
@@ -28,6 +28,7 @@ pub fn message(sequence: u64, detections: usize) -> Arc<Message> {
     };
     Arc::new(Message {
         schema: SCHEMA,
+        id: "0123456789abcdef-1".into(),
         camera: "door".into(),
         sequence,
         captured_at: "2025-01-01T00:00:00.000000000Z".into(),
@@ -51,6 +52,7 @@ pub fn sink(kind: SinkKind) -> SinkConfig {
         only_detections: false,
         queue: 10_000,
         when_full: WhenFull::DropOldest,
+        ..SinkConfig::default()
     }
 }
 
@@ -63,7 +65,12 @@ pub fn unix_kind(path: &Path) -> UnixSinkConfig {
 }
 
 fn start(config: SinkConfig) -> Publisher {
-    Publisher::start(&[config], &Live::new(), &Stop::new().unwrap()).unwrap()
+    Publisher::start(&[config], &context(), &Stop::new().unwrap()).unwrap()
+}
+
+/// Of a process without cameras.
+pub fn context() -> SinkContext {
+    SinkContext { live: crate::live::Live::new(), device: "test".into() }
 }
 
 pub fn soon() -> Instant {
@@ -174,7 +181,7 @@ fn somebody_elses_last_line_is_ended_not_removed() {
 #[test]
 fn an_output_that_can_never_work_is_told_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |kind| match Publisher::start(&[sink(kind)], &Live::new(), &Stop::new().unwrap()) {
+    let open = |kind| match Publisher::start(&[sink(kind)], &context(), &Stop::new().unwrap()) {
         Err(error @ PublishError::Open { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
@@ -409,7 +416,7 @@ fn a_stale_socket_is_replaced_and_a_served_one_is_not() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a listener leaves its file behind");
     let publisher = start(sink(SinkKind::Unix(unix_kind(&path))));
-    let second = Publisher::start(&[sink(SinkKind::Unix(unix_kind(&path)))], &Live::new(), &Stop::new().unwrap());
+    let second = Publisher::start(&[sink(SinkKind::Unix(unix_kind(&path)))], &context(), &Stop::new().unwrap());
     let error = second.map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("is served by another process"), "{error}");
     publisher.publish(&message(1, 1));

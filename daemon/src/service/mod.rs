@@ -22,6 +22,7 @@ use crate::pipeline::process;
 use crate::pipeline::stop::Stop;
 use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
+use crate::publish::broker::SinkContext;
 use crate::publish::{PublishError, Publisher, SinkCounts};
 use crate::web;
 use plan::{Plan, Running};
@@ -69,7 +70,8 @@ impl Service {
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, CliError> {
         let Plan { lanes, running, .. } = Plan::new(config, &Running::default(), |_| false)?;
         let live = Live::new();
-        let publisher = Arc::new(Publisher::start(&running.config.sinks, &live, stop).map_err(output)?);
+        let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
+        let publisher = Arc::new(Publisher::start(&running.config.sinks, &context, stop).map_err(output)?);
         warn_without_sink(&running.config);
         let first_message = Arc::new(OnceLock::new());
         let outlet = {

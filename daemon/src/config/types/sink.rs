@@ -1,10 +1,11 @@
 //! `[[sink]]`: where messages go.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::MIB;
+use super::{HOUR, MIB, MS, SECOND};
 use crate::config::declare::{section, union};
-use crate::config::kinds::{Words, flag, list, mode, name, path, size, whole, word};
+use crate::config::kinds::{Words, duration, flag, list, mode, name, path, real, size, whole, word};
 
 section! {
     /// `[[sink]]`
@@ -22,6 +23,28 @@ section! {
         /// What a full queue does. "block" holds the lane up, and is allowed only where every camera of the sink has a
         /// source that waits: pace "fastest", or pictures without `fps`.
         when_full: WhenFull as word() => default(WhenFull::DropOldest),
+        /// Messages a second of each camera at most; of those between, only the newest goes out. Without it all do.
+        max_rate: Option<f64> as real(0.001..=1000.0) => optional("2.0"),
+        /// For brokers: what is not acknowledged is kept on disk, over lost connections and restarts, and sent in order.
+        durable: bool as flag() => default(false),
+        /// The folder of what is kept, of this sink alone. Without it `spool/NAME` in $STATE_DIRECTORY, which systemd sets.
+        spool_directory: Option<PathBuf> as path() => optional(r#""/var/lib/visiond/spool/mqtt""#),
+        /// Bytes on disk at most; when they are full, the oldest messages go.
+        spool_bytes: u64 as size(MIB..=1 << 40) => default(256 * MIB),
+        /// After how long what was written must be safe from a power cut; 0: each message before it is sent.
+        spool_sync: Duration as duration(10 * MS..=HOUR).or_zero() => default(SECOND),
+    }
+}
+
+impl SinkConfig {
+    /// The folder of what is kept on disk; `None` where neither the configuration nor systemd names one.
+    pub fn spool(&self) -> Option<PathBuf> {
+        self.spool_directory.clone().or_else(|| {
+            let folders = std::env::var_os("STATE_DIRECTORY")?;
+            // systemd lists several with colons between them.
+            let first = std::env::split_paths(&folders).next()?;
+            Some(first.join("spool").join(&self.name))
+        })
     }
 }
 

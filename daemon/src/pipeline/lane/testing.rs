@@ -26,6 +26,7 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
     };
     Message {
         schema: SCHEMA,
+        id: crate::publish::message::next_id(),
         camera: camera.into(),
         sequence: 0,
         captured_at: String::new(),

@@ -1,0 +1,147 @@
+//! Parcels on their way: sent, or next to be sent, and not yet acknowledged; in the order of their numbers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Parcel;
+
+/// The parcels on their way.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Numbers rise. The first is never acknowledged.
+    entries: VecDeque<Entry>,
+    /// Entries before this one went out over the present connection.
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    parcel: Arc<Parcel>,
+    acknowledged: bool,
+    /// Over a connection before the present one, or over this one.
+    sent: bool,
+}
+
+/// What an acknowledgement came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Every parcel up to this number is acknowledged now, if that is news.
+    pub through: Option<u64>,
+}
+
+impl Window {
+    /// Puts a parcel behind the others.
+    pub fn push(&mut self, parcel: Parcel) {
+        debug_assert!(self.entries.back().is_none_or(|last| last.parcel.number < parcel.number));
+        self.entries.push_back(Entry { parcel: Arc::new(parcel), acknowledged: false, sent: false });
+    }
+
+    /// How many are in it, with those that were acknowledged out of turn.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether every parcel is acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many the broker has not acknowledged.
+    pub fn outstanding(&self) -> usize {
+        self.entries.iter().filter(|entry| !entry.acknowledged).count()
+    }
+
+    /// Whether some parcel went out over this connection and is not acknowledged.
+    pub fn awaits(&self) -> bool {
+        self.next > 0
+    }
+
+    /// The connection is another: what is not acknowledged goes out again.
+    pub fn rewind(&mut self) {
+        self.next = 0;
+    }
+
+    /// The next parcel to send.
+    pub fn next(&mut self) -> Option<Arc<Parcel>> {
+        while self.entries.get(self.next).is_some_and(|entry| entry.acknowledged) {
+            self.next += 1;
+        }
+        self.entries.get(self.next).map(|entry| Arc::clone(&entry.parcel))
+    }
+
+    /// The parcel that [`Window::next`] gave is out; tells whether it was before.
+    pub fn sent(&mut self) -> bool {
+        let Some(entry) = self.entries.get_mut(self.next) else { return false };
+        self.next += 1;
+        std::mem::replace(&mut entry.sent, true)
+    }
+
+    /// The broker has the parcel of this number; `None`: that was known, or there is none.
+    pub fn acknowledge(&mut self, number: u64) -> Option<Acknowledged> {
+        let at = self.entries.binary_search_by_key(&number, |entry| entry.parcel.number).ok()?;
+        let entry = self.entries.get_mut(at)?;
+        if std::mem::replace(&mut entry.acknowledged, true) {
+            return None;
+        }
+        let mut through = None;
+        while let Some(first) = self.entries.front().filter(|first| first.acknowledged) {
+            through = Some(first.parcel.number);
+            self.entries.pop_front();
+            self.next = self.next.saturating_sub(1);
+        }
+        Some(Acknowledged { through })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(numbers: std::ops::Range<u64>) -> Window {
+        let mut window = Window::default();
+        for number in numbers {
+            window.push(Parcel { number, id: "".into(), camera: "".into(), line: Default::default() });
+        }
+        window
+    }
+
+    fn send_all(window: &mut Window) -> Vec<(u64, bool)> {
+        let mut sent = Vec::new();
+        while let Some(parcel) = window.next() {
+            sent.push((parcel.number, window.sent()));
+        }
+        sent
+    }
+
+    #[test]
+    fn acknowledgements_may_come_in_any_order_and_count_once() {
+        let mut window = window(10..14);
+        assert_eq!(send_all(&mut window), [(10, false), (11, false), (12, false), (13, false)]);
+        assert_eq!(window.acknowledge(12), Some(Acknowledged { through: None }));
+        assert_eq!(window.acknowledge(12), None);
+        assert_eq!(window.acknowledge(11), Some(Acknowledged { through: None }));
+        assert_eq!((window.len(), window.outstanding()), (4, 2));
+        assert_eq!(window.acknowledge(10), Some(Acknowledged { through: Some(12) }));
+        assert_eq!(window.acknowledge(10), None);
+        assert_eq!(window.acknowledge(99), None);
+        assert!(window.awaits());
+        assert_eq!(window.acknowledge(13), Some(Acknowledged { through: Some(13) }));
+        assert!(window.is_empty() && !window.awaits());
+    }
+
+    #[test]
+    fn another_connection_gets_what_is_not_acknowledged_in_order_and_then_the_rest() {
+        let mut window = window(0..4);
+        for _ in 0..3 {
+            window.next();
+            window.sent();
+        }
+        window.acknowledge(1);
+        window.rewind();
+        assert_eq!(send_all(&mut window), [(0, true), (2, true), (3, false)]);
+        // An answer that comes before its parcel went out again.
+        window.rewind();
+        window.acknowledge(0);
+        assert_eq!(send_all(&mut window), [(2, true), (3, true)]);
+    }
+}
