@@ -17,19 +17,21 @@ const MAX_BYTES: u64 = 4096;
 pub enum CredentialError {
     /// Not run by systemd, or by one without credentials.
     #[error(
-        "the login \"{0}\" is a credential of systemd's, and there are none here: give visiond's unit \
-         `LoadCredential={0}:FILE` (`systemctl edit visiond`), or set `login` to a file's path, with a slash in it"
+        "the {0} \"{1}\" is a credential of systemd's, and there are none here: give visiond's unit \
+         `LoadCredential={1}:FILE` (`systemctl edit visiond`), or set `{0}` to a file's path, with a slash in it"
     )]
-    None(String),
+    None(&'static str, String),
     /// There are others.
     #[error(
-        "the login \"{0}\" is not among the credentials that systemd gave: add `LoadCredential={0}:FILE` to visiond's unit \
+        "the {0} \"{1}\" is not among the credentials that systemd gave: add `LoadCredential={1}:FILE` to visiond's unit \
          (`systemctl edit visiond`), then restart it"
     )]
-    Unknown(String),
+    Unknown(&'static str, String),
     /// A file.
-    #[error("the login {path} cannot be read: {reason}")]
+    #[error("the {what} {path} cannot be read: {reason}")]
     Unreadable {
+        /// The key that names it.
+        what: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's words.
@@ -38,6 +40,12 @@ pub enum CredentialError {
     /// Something else is in it.
     #[error("the login {0} must be one line, `user:password`")]
     Shape(PathBuf),
+    /// No secret that is worth its name.
+    #[error(
+        "the token {0} must be one line of 16 to 256 letters, digits and signs: make one with \
+         `head -c 24 /dev/urandom | base64`"
+    )]
+    Weak(PathBuf),
 }
 
 /// A user's name and password. Its `Debug` shows neither.
@@ -60,19 +68,7 @@ impl Login {
     }
 
     fn read_from(name: &Path, credentials: Option<&Path>) -> Result<Self, CredentialError> {
-        let is_file = name.components().count() > 1;
-        let path = match credentials {
-            _ if is_file => name.to_owned(),
-            Some(folder) => folder.join(name),
-            None => return Err(CredentialError::None(name.display().to_string())),
-        };
-        let text = read(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if !is_file => CredentialError::Unknown(name.display().to_string()),
-            io::ErrorKind::InvalidData => CredentialError::Shape(path.clone()),
-            _ => CredentialError::Unreadable { path: path.clone(), reason: error.to_string() },
-        })?;
-        let line = text.strip_suffix('\n').unwrap_or(&text);
-        let line = line.strip_suffix('\r').unwrap_or(line);
+        let (path, line) = line_of("login", name, credentials, CredentialError::Shape)?;
         match line.split_once(':') {
             Some((user, password)) if !user.is_empty() && !line.contains(char::is_control) => {
                 Ok(Self { user: user.to_owned(), password: password.to_owned() })
@@ -90,11 +86,63 @@ impl Login {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// A secret that whoever asks must know. Its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(***)")
+    }
+}
+
+impl Token {
+    /// Reads `name`: a credential of systemd's, or, with a slash in it, a file.
+    pub fn read(name: &Path) -> Result<Self, CredentialError> {
+        Self::read_from(name, env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from).as_deref())
+    }
+
+    fn read_from(name: &Path, credentials: Option<&Path>) -> Result<Self, CredentialError> {
+        let (path, line) = line_of("token", name, credentials, CredentialError::Weak)?;
+        // As a header's value it has no other characters.
+        let strong = (16..=256).contains(&line.len()) && line.bytes().all(|byte| byte.is_ascii_graphic());
+        if strong { Ok(Self(line)) } else { Err(CredentialError::Weak(path)) }
+    }
+
+    /// The secret.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The file of the secret that `key` names, and the line in it; `odd` is what to say of what is no text.
+fn line_of(
+    key: &'static str,
+    name: &Path,
+    credentials: Option<&Path>,
+    odd: fn(PathBuf) -> CredentialError,
+) -> Result<(PathBuf, String), CredentialError> {
+    let is_file = name.components().count() > 1;
+    let path = match credentials {
+        _ if is_file => name.to_owned(),
+        Some(folder) => folder.join(name),
+        None => return Err(CredentialError::None(key, name.display().to_string())),
+    };
+    let text = read(key, &path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if !is_file => CredentialError::Unknown(key, name.display().to_string()),
+        io::ErrorKind::InvalidData => odd(path.clone()),
+        _ => CredentialError::Unreadable { what: key, path: path.clone(), reason: error.to_string() },
+    })?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line).to_owned();
+    Ok((path, line))
+}
+
+fn read(key: &str, path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     let found = file.metadata()?;
     if found.permissions().mode() & 0o004 != 0 {
-        log::warn!("every user of this machine may read the login {}: chmod 640, group visiond", path.display());
+        log::warn!("every user of this machine may read the {key} {}: chmod 640, group visiond", path.display());
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
@@ -155,5 +203,22 @@ mod tests {
         for shape in ["", "secret", ":secret", "user:sec\nret", "user:sec\u{7}ret\n"] {
             assert_eq!(error(shape, "gate", true), "the login DIR/gate must be one line, `user:password`");
         }
+    }
+
+    #[test]
+    fn a_token_is_one_line_that_cannot_be_guessed() {
+        let token = |text: &str| {
+            let folder = folder_with(text);
+            Token::read_from(Path::new("gate"), Some(folder.path())).map_err(|error| error.to_string())
+        };
+        let good = token("0123456789abcdef\r\n").unwrap();
+        assert_eq!((good.as_str(), format!("{good:?}").as_str()), ("0123456789abcdef", "Token(***)"));
+        for weak in ["", "short", "0123456789abcde f", "0123456789abcdef\nmore", &"x".repeat(257)] {
+            let error = token(weak).unwrap_err();
+            assert!(error.contains("must be one line of 16 to 256"), "{error}");
+            assert!(weak.is_empty() || !error.contains(weak), "{error}");
+        }
+        let missing = Token::read_from(Path::new("door"), None).unwrap_err().to_string();
+        assert!(missing.starts_with("the token \"door\" is a credential of systemd's"), "{missing}");
     }
 }

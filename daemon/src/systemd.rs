@@ -6,6 +6,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -128,6 +129,22 @@ impl Socket {
             log::warn!("systemd cannot be told `{state}`: {error}");
         }
     }
+}
+
+/// The sockets that systemd hands over (sd_listen_fds(3)), the first time that they are asked for; none from then on.
+pub fn passed_sockets() -> Vec<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+    let count = number("LISTEN_FDS").filter(|count| ours && (1..=64).contains(count)).unwrap_or(0);
+    if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    // SAFETY: the protocol gives this process, and nobody else in it, the descriptors from 3 on; that systemd means this
+    // process LISTEN_PID says, and TAKEN lets nobody come here twice. One that is closed all the same is sorted out first.
+    let is_open = |fd: i32| unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
+    // SAFETY: as above.
+    (3..3 + count).filter(|fd| is_open(*fd)).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
 }
 
 /// See [`Notifier::more_time`].

@@ -8,9 +8,10 @@ mod stream;
 use std::env;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,8 +30,12 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::guard::Rules;
+use crate::config::is_loopback;
 use crate::config::types::{Address, HttpConfig};
+use crate::credentials::Token;
 use crate::observe::Observer;
+use crate::systemd;
 use crate::unix_socket::{self, SocketFile};
 pub use stream::Peer;
 use stream::{Listener, Stream};
@@ -44,9 +49,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// Who is turned away while so many are being told so is not told.
 const REFUSALS: usize = 32;
 
-/// A place that is served: an address of the configuration.
+/// A place that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place(Address);
+pub struct Place {
+    address: Address,
+    /// systemd made its socket, and keeps it.
+    passed: bool,
+}
 
 /// What is to be served, opened and not yet served.
 pub struct Prepared {
@@ -54,29 +63,79 @@ pub struct Prepared {
     places: Vec<(Place, Option<Opened>)>,
     socket_mode: u32,
     max_connections: usize,
+    max_fps: f64,
+    rules: Rules,
 }
 
-enum Opened {
+/// A socket that waits for connections.
+pub enum Opened {
+    /// Of an address.
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    /// In the file system, with its file where it is ours.
+    Unix(UnixListener, Option<SocketFile>),
 }
 
 impl Prepared {
-    /// Opens what `config` asks for and is not among `served`.
+    /// Opens what `config` asks for, and what systemd hands over, as far as it is not among `served`.
     pub fn new(config: &HttpConfig, served: &[Place]) -> Result<Self, String> {
-        let mut places = Vec::new();
+        let token = config.token.as_deref().map(Token::read).transpose();
+        let token = token.map_err(|error| format!("http: {error}"))?;
+        let mut places: Vec<(Place, Option<Opened>)> = Vec::new();
+        for socket in systemd::passed_sockets() {
+            let (address, opened) = passed(socket)?;
+            places.push((Place { address, passed: true }, Some(opened)));
+        }
+        places.extend(served.iter().filter(|place| place.passed).map(|place| (place.clone(), None)));
+        for (Place { address, .. }, _) in &places {
+            if token.is_none() && matches!(address, Address::Tcp(tcp) if !is_loopback(tcp.ip())) {
+                return Err(format!(
+                    "http: systemd hands over {address}, which the network reaches, and nothing is asked of who comes: set \
+                     http.token, or have visiond.socket listen on 127.0.0.1"
+                ));
+            }
+        }
         for address in addresses(config) {
-            let place = Place(address);
-            let socket = if served.contains(&place) { None } else { Some(open(&place.0, config.socket_mode)?) };
+            if places.iter().any(|(place, _)| place.passed && place.address == address) {
+                continue;
+            }
+            let place = Place { address, passed: false };
+            let socket = if served.contains(&place) { None } else { Some(open(&place.address, config.socket_mode)?) };
             places.push((place, socket));
         }
-        Ok(Self { places, socket_mode: config.socket_mode, max_connections: config.max_connections })
+        let rules = Rules::new(token.as_ref(), &config.allow_hosts);
+        let HttpConfig { socket_mode, max_connections, max_fps, .. } = *config;
+        Ok(Self { places, socket_mode, max_connections, max_fps, rules })
     }
 
     /// What will be served.
     pub fn places(&self) -> Vec<Place> {
         self.places.iter().map(|(place, _)| place.clone()).collect()
     }
+
+    /// What will be asked of whoever comes.
+    pub fn rules(&self) -> Rules {
+        self.rules.clone()
+    }
+
+    /// Pictures a second of a camera.
+    pub fn max_fps(&self) -> f64 {
+        self.max_fps
+    }
+}
+
+/// A socket of systemd's, with its address.
+fn passed(socket: OwnedFd) -> Result<(Address, Opened), String> {
+    let fail = |error: io::Error| format!("http: a socket that systemd hands over cannot be served: {error}");
+    let tcp = TcpListener::from(socket);
+    if let Ok(address) = tcp.local_addr() {
+        tcp.set_nonblocking(true).map_err(fail)?;
+        return Ok((Address::Tcp(address), Opened::Tcp(tcp)));
+    }
+    let unix = UnixListener::from(OwnedFd::from(tcp));
+    let address = unix.local_addr().map_err(fail)?;
+    unix.set_nonblocking(true).map_err(fail)?;
+    let path = address.as_pathname().unwrap_or(Path::new("without a path")).to_owned();
+    Ok((Address::Unix(path), Opened::Unix(unix, None)))
 }
 
 /// What the configuration says, or what goes without saying.
@@ -98,7 +157,9 @@ fn open(address: &Address, socket_mode: u32) -> Result<Opened, String> {
     match address {
         Address::Unix(path) => {
             let opened = unix_socket::bind(path, socket_mode);
-            opened.map(|(listener, file)| Opened::Unix(listener, file)).map_err(|reason| format!("http: {reason}"))
+            opened
+                .map(|(listener, file)| Opened::Unix(listener, Some(file)))
+                .map_err(|reason| format!("http: {reason}"))
         }
         Address::Tcp(tcp) => {
             let opened = TcpListener::bind(tcp).and_then(|listener| {
@@ -158,12 +219,12 @@ impl Acceptors {
             let stays = prepared.places.iter().any(|(other, _)| other == place);
             if !stays {
                 task.abort();
-                log::info!("http: {} is no longer served", place.0);
+                log::info!("http: {} is no longer served", place.address);
             }
             stays
         });
         for (_, _, file) in &self.serving {
-            if let Some(Err(error)) = file.as_ref().map(|file| file.set_mode(prepared.socket_mode)) {
+            if let Some(Err(error)) = file.as_deref().map(|file| file.set_mode(prepared.socket_mode)) {
                 log::error!("http: who may connect cannot be changed: {error}");
             }
         }
@@ -171,12 +232,12 @@ impl Acceptors {
             let Some(socket) = socket else { continue };
             match Listener::new(socket) {
                 Ok((listener, file)) => {
-                    log::info!("http: serving at {}", listener.shown(&place.0));
+                    log::info!("http: serving at {}", listener.shown(&place.address));
                     let file = file.map(Arc::new);
                     let task = self.tasks.spawn(accept(listener, file.clone(), Arc::clone(&self.connections)));
                     self.serving.push((place, task, file));
                 }
-                Err(error) => log::error!("http: {} cannot be served: {error}", place.0),
+                Err(error) => log::error!("http: {} cannot be served: {error}", place.address),
             }
         }
     }

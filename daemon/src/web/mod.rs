@@ -4,9 +4,17 @@
 //! the processor's time. Work that takes long is handed to others and waited for.
 //!
 //! - [`listen`]: addresses, sockets, connections and their limits.
-//! - [`routes`]: what is answered where.
+//! - [`guard`], [`login`]: who may ask.
+//! - [`routes`]: what is answered where, and what holds for every answer; [`errors`]: how an error looks.
+//! - [`api`], [`health`]: what is told; [`masked`]: what is not.
 
+pub mod api;
+pub mod errors;
+pub mod guard;
+pub mod health;
 pub mod listen;
+mod login;
+mod masked;
 mod observe;
 pub mod routes;
 mod trace;
@@ -24,6 +32,7 @@ use crate::live::Live;
 use crate::observe::Observer;
 use crate::service::Service;
 use crate::service::reload::Reloads;
+use guard::Guard;
 use listen::Acceptors;
 pub use listen::Prepared;
 
@@ -102,10 +111,21 @@ impl Server {
 }
 
 async fn serve(prepared: Prepared, mut to_do: UnboundedReceiver<Order>, state: State) {
-    let mut acceptors = Acceptors::new(routes::router(state.clone()), Arc::clone(&state.observer));
-    acceptors.serve(prepared);
-    while let Some(Order::Serve(prepared)) = to_do.recv().await {
+    let guard = Guard::new(&state.observer);
+    let live = Arc::clone(&state.live);
+    let mut acceptors = Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.observer));
+    let begin = |prepared: Prepared, acceptors: &mut Acceptors| {
+        guard.set(prepared.rules());
+        live.set_max_fps(prepared.max_fps());
         acceptors.serve(prepared);
+    };
+    begin(prepared, &mut acceptors);
+    tokio::spawn({
+        let live = Arc::clone(&live);
+        async move { live.feed().hand_round().await }
+    });
+    while let Some(Order::Serve(prepared)) = to_do.recv().await {
+        begin(prepared, &mut acceptors);
     }
     acceptors.end(GRACE).await;
 }

@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::State;
-use super::trace::problem;
+use super::errors::Problem;
 use crate::observe::{log_tail, prometheus};
 
 /// Which lines are asked for.
@@ -32,6 +32,6 @@ async fn metrics(Shared(state): Shared<State>) -> Response {
 async fn log(lines: Result<Query<Lines>, QueryRejection>) -> Response {
     match lines {
         Ok(Query(Lines { after })) => Json(log_tail::after(after)).into_response(),
-        Err(_) => problem(StatusCode::BAD_REQUEST, "no such line", "`after` is the number of a line, 0 or more"),
+        Err(_) => Problem::new(StatusCode::BAD_REQUEST, "`after` is the number of a line, 0 or more").into_response(),
     }
 }

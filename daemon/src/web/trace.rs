@@ -13,6 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::State;
+use super::errors::Problem;
 use crate::pipeline::trace::{self, MOST_SECONDS};
 
 /// What is recorded where nobody says how long.
@@ -33,11 +34,11 @@ async fn record(wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
     let seconds = wanted.map(|Query(wanted)| wanted.seconds.unwrap_or(SECONDS));
     let Some(seconds) = seconds.ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds)) else {
         let detail = format!("`seconds` is a whole number from 1 to {MOST_SECONDS}");
-        return problem(StatusCode::BAD_REQUEST, "no such time", &detail);
+        return Problem::new(StatusCode::BAD_REQUEST, detail).into_response();
     };
     let recording = match trace::start() {
         Ok(recording) => recording,
-        Err(busy) => return problem(StatusCode::CONFLICT, "busy", &busy.to_string()),
+        Err(busy) => return Problem::new(StatusCode::CONFLICT, busy.to_string()).into_response(),
     };
     // Who asks and goes away takes the recording along.
     sleep(Duration::from_secs(seconds)).await;
@@ -50,12 +51,8 @@ async fn record(wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
     match text.await {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         // Writing to memory does not fail, and a panic was logged by the hook.
-        Ok(Err(_)) | Err(_) => problem(StatusCode::INTERNAL_SERVER_ERROR, "no trace", "its text could not be made"),
+        Ok(Err(_)) | Err(_) => {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the trace's text could not be made").into_response()
+        }
     }
-}
-
-pub(super) fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
-    let body =
-        serde_json::json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }

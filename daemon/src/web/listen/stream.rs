@@ -1,5 +1,6 @@
 //! One connection's bytes, of either kind of socket.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -27,6 +28,15 @@ pub enum Peer {
     Tcp(SocketAddr),
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix => f.write_str("a process of this machine"),
+            Self::Tcp(address) => address.ip().fmt(f),
+        }
+    }
+}
+
 /// A socket that connections come from.
 pub enum Listener {
     Tcp(TcpListener),
@@ -38,7 +48,7 @@ impl Listener {
     pub fn new(opened: Opened) -> io::Result<(Self, Option<SocketFile>)> {
         Ok(match opened {
             Opened::Tcp(listener) => (Self::Tcp(TcpListener::from_std(listener)?), None),
-            Opened::Unix(listener, file) => (Self::Unix(UnixListener::from_std(listener)?), Some(file)),
+            Opened::Unix(listener, file) => (Self::Unix(UnixListener::from_std(listener)?), file),
         })
     }
 

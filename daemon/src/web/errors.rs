@@ -1,0 +1,96 @@
+//! Errors as programs and people read them: `application/problem+json` (RFC 9457).
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// What a plain answer may hold to become a problem's detail.
+const DETAIL_BYTES: usize = 4096;
+
+/// An answer that is no success: its status and a sentence, and perhaps members of its own.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    detail: String,
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// With a sentence that says what to do.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), more: Map::new() }
+    }
+
+    /// Nothing has that name.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// With the members of `more` beside the usual ones, which win.
+    pub fn with(mut self, more: Value) -> Self {
+        if let Value::Object(more) = more {
+            self.more.extend(more);
+        }
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let usual = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or("Error"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let mut members = self.more;
+        if let Value::Object(usual) = usual {
+            members.extend(usual);
+        }
+        let mut answer = (self.status, Json(Value::Object(members))).into_response();
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        answer
+    }
+}
+
+/// No camera has that name.
+pub fn no_camera(name: &str) -> Problem {
+    let name: String = name.chars().take(64).collect();
+    Problem::not_found(format!("no camera that runs is called \"{name}\": /api/v1/cameras lists them"))
+}
+
+/// Makes a problem of an error that a library put in its own words.
+pub async fn as_problem(answer: Response) -> Response {
+    let status = answer.status();
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let told = kind.starts_with("application/") || kind.starts_with("text/html");
+    if !(status.is_client_error() || status.is_server_error()) || told {
+        return answer;
+    }
+    let (parts, body) = answer.into_parts();
+    let text = to_bytes(body, DETAIL_BYTES).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let detail = match (text.trim(), status) {
+        ("", StatusCode::NOT_FOUND) => "nothing is here: /api/v1/openapi.json lists what is",
+        ("", StatusCode::METHOD_NOT_ALLOWED) => "not with this method: the header Allow has those that are",
+        ("", StatusCode::INTERNAL_SERVER_ERROR) => "a fault of visiond, told in its log: please report it",
+        ("", _) => status.canonical_reason().unwrap_or("it went wrong"),
+        (text, _) => text,
+    };
+    let mut problem = Problem::new(status, detail).into_response();
+    for (name, value) in parts.headers {
+        // Those that say more than the body, such as Allow and Sec-WebSocket-Version.
+        if let Some(name) = name.filter(|name| *name == ALLOW || name.as_str().starts_with("sec-")) {
+            problem.headers_mut().insert(name, value);
+        }
+    }
+    problem
+}
+
+/// An answer to whoever asks what nobody answers.
+pub async fn nothing_here() -> Response {
+    as_problem(StatusCode::NOT_FOUND.into_response().map(|_| Body::empty())).await
+}
