@@ -1,0 +1,87 @@
+// The page: what comes from the daemon goes to the parts that show it.
+
+import { byId, write, attribute, show, speak } from './dom.js';
+import { duration } from './format.js';
+import { startTheme } from './theme.js';
+import { History } from './history.js';
+import { followStatus, Stream } from './connection.js';
+import { Cameras } from './cameras.js';
+import { Inspector } from './inspector.js';
+import { showMachine } from './machine.js';
+import { Log } from './log.js';
+import { startReload } from './reload.js';
+
+startTheme();
+startReload();
+// Which of many this is.
+write(byId('device'), location.host);
+document.title = `visiond ${location.host}`;
+const history = new History();
+const inspector = new Inspector();
+const cameras = new Cameras((name, byHand) => inspector.choose(name, byHand));
+const log = new Log();
+const stream = new Stream((message) => {
+  history.frame(message, performance.now());
+  cameras.message(message);
+});
+let daemon = null;
+let lostSince = null;
+
+followStatus(arrived, lost);
+
+function arrived(status) {
+  const known = daemon;
+  daemon = { version: status.version, started: status.started_at };
+  // A new version has a new page.
+  if (known && known.version !== daemon.version) return location.reload();
+  if (known && known.started !== daemon.started) {
+    history.clear();
+    cameras.clear();
+    log.clear();
+  }
+  if (lostSince !== null) speak('visiond answers again');
+  lostSince = null;
+  show(byId('banner'), false);
+  stream.now();
+  history.status(status, performance.now());
+  cameras.status(status, history);
+  inspector.status(status, history);
+  showMachine(status, history);
+  state(status);
+}
+
+function lost(trouble, since) {
+  lostSince = since;
+  const seconds = (Date.now() - since) / 1000;
+  // One answer that failed is no news yet.
+  if (daemon && seconds < 1) return;
+  cameras.lost();
+  tell('bad', 'No answer');
+  write(byId('banner'), `${sentence(trouble)}. Tried again every second; what is shown is from before.`);
+  show(byId('banner'), true);
+  write(byId('state-text'), `No answer for ${duration(seconds)}`);
+}
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1).replace(/\.$/, '');
+}
+
+/** In one line: whether all is well, and what is not. */
+function state(status) {
+  const names = (list) => list.map((each) => each.name).join(', ');
+  const failed = status.cameras.filter((camera) => camera.phase === 'failed');
+  const away = status.cameras.filter((camera) => camera.phase === 'waiting');
+  const out = status.sinks.filter((sink) => sink.outage || sink.connected === false);
+  const troubles = [];
+  if (failed.length > 0) troubles.push(`camera ${names(failed)} failed`);
+  if (away.length > 0) troubles.push(`camera ${names(away)} away`);
+  if (out.length > 0) troubles.push(`sink ${names(out)} cannot write`);
+  if (troubles.length > 0) tell(failed.length + out.length > 0 ? 'bad' : 'warn', sentence(troubles.join('; ')));
+  else if (!status.ready) tell('warn', 'Starting');
+  else tell('ok', `Running for ${duration(status.uptime_s)}`);
+}
+
+function tell(level, text) {
+  attribute(byId('state'), 'data-level', level);
+  write(byId('state-text'), text);
+}

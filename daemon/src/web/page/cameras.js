@@ -1,0 +1,164 @@
+// The cameras as tiles: picture, rate, age, what is seen. Choosing one shows the rest of its facts beside them.
+
+import { byId, element, write, attribute, show, keep } from './dom.js';
+import { count, millis, percent, labels } from './format.js';
+import { Screen, Pictures } from './pictures.js';
+
+const WORDS = {
+  opening: ['Opening', 'warn'],
+  streaming: ['Streaming', 'ok'],
+  waiting: ['Waiting', 'warn'],
+  failed: ['Failed', 'bad'],
+  ended: ['Ended', 'quiet'],
+};
+
+/** A phase's word and level. */
+export function phaseOf(camera) {
+  return WORDS[camera.phase] ?? [camera.phase, 'quiet'];
+}
+
+export function droppedInAll(camera) {
+  return Object.values(camera.dropped).reduce((sum, frames) => sum + frames, 0);
+}
+
+/** Of all frames that came or should have: the part that was not looked at. */
+export function droppedPart(camera) {
+  const dropped = droppedInAll(camera);
+  return dropped === 0 ? 0 : dropped / (dropped + camera.published);
+}
+
+export class Cameras {
+  #tiles = new Map();
+  #pictures = new Pictures();
+  #list = byId('cameras');
+  #large = new Picture(byId('large'));
+  #chosen = null;
+  #choose;
+
+  /** `choose(name, byHand)` is called when another camera is. */
+  constructor(choose) {
+    this.#choose = choose;
+    const large = byId('large');
+    const enlarge = byId('enlarge');
+    show(enlarge, document.fullscreenEnabled === true);
+    enlarge.addEventListener('click', () => (document.fullscreenElement ? document.exitFullscreen() : large.requestFullscreen()));
+    document.addEventListener('fullscreenchange', () => attribute(enlarge, 'aria-label', document.fullscreenElement ? 'Leave full screen' : 'Full screen'));
+    document.addEventListener('scrollend', () => this.#pictures.pump());
+  }
+
+  status(status, history) {
+    const { cameras } = status;
+    show(byId('no-cameras'), cameras.length === 0);
+    show(byId('large'), cameras.length > 0);
+    // The only one is shown large already.
+    show(this.#list, cameras.length > 1);
+    keep(this.#list, cameras, (camera) => camera.name, (camera) => this.#make(camera), (_, camera) => this.#update(camera, history));
+    for (const [name, tile] of this.#tiles) {
+      if (tile.node.isConnected) continue;
+      tile.screen.detach(tile.picture.canvas);
+      this.#pictures.remove(tile.screen);
+      this.#tiles.delete(name);
+    }
+    if (!this.#tiles.has(this.#chosen)) this.#pick(cameras[0]?.name ?? null, false);
+    const chosen = cameras.find((camera) => camera.name === this.#chosen);
+    if (chosen) this.#large.show(chosen, history);
+    this.#pictures.pump();
+  }
+
+  message(message) {
+    this.#tiles.get(message.camera)?.screen.message(message);
+  }
+
+  /** Nothing comes from the daemon: what is shown is old. */
+  lost() {
+    for (const tile of this.#tiles.values()) {
+      tile.screen.streaming = false;
+      tile.picture.stale(true);
+    }
+    this.#large.stale(true);
+  }
+
+  /** The daemon is another one. */
+  clear() {
+    for (const tile of this.#tiles.values()) tile.screen.forget();
+  }
+
+  #pick(name, byHand) {
+    this.#tiles.get(this.#chosen)?.screen.detach(this.#large.canvas);
+    this.#chosen = name;
+    this.#tiles.get(name)?.screen.attach(this.#large.canvas);
+    for (const [other, tile] of this.#tiles) attribute(tile.choose, 'aria-pressed', String(other === name));
+    this.#choose(name, byHand);
+  }
+
+  #make(camera) {
+    const choose = element('button', { type: 'button', className: 'choose name', textContent: camera.name, title: camera.name });
+    const node = element('li', { className: 'camera' }, ...pictureParts(choose));
+    const tile = { node, choose, screen: new Screen(camera.name), picture: new Picture(node) };
+    choose.addEventListener('click', () => this.#pick(camera.name, true));
+    attribute(choose, 'aria-pressed', 'false');
+    this.#tiles.set(camera.name, tile);
+    this.#pictures.add(tile.screen);
+    tile.screen.attach(tile.picture.canvas);
+    return node;
+  }
+
+  #update(camera, history) {
+    const tile = this.#tiles.get(camera.name);
+    tile.screen.streaming = camera.phase === 'streaming';
+    tile.picture.show(camera, history);
+  }
+}
+
+function pictureParts(name) {
+  const notice = element('p', { className: 'notice', hidden: true }, element('b'), element('span'));
+  const ground = element('div', { className: 'screen' }, element('canvas', { role: 'img' }), notice);
+  const rest = ['rate', 'sees', 'numbers'].map((className) => element('span', { className }));
+  return [ground, element('div', { className: 'label' }, name, ...rest)];
+}
+
+/** A picture with what is written on it and below it. */
+class Picture {
+  constructor(node) {
+    this.node = node;
+    this.canvas = node.querySelector('canvas');
+  }
+
+  stale(is) {
+    this.#part('screen').classList.toggle('stale', is);
+  }
+
+  show(camera, history) {
+    const streaming = camera.phase === 'streaming';
+    const [word, level] = phaseOf(camera);
+    this.stale(!streaming);
+    const notice = this.#part('notice');
+    show(notice, !streaming);
+    attribute(notice, 'data-level', level);
+    write(notice.firstChild, word);
+    write(notice.lastChild, camera.reason ?? '');
+    attribute(this.canvas, 'aria-label', streaming ? `Live picture of ${camera.name}` : `${camera.name}: no picture`);
+    write(this.#part('name'), camera.name);
+    this.#part('rate').replaceChildren(streaming ? camera.fps.toFixed(1) : '–', element('small', { textContent: ' fps' }));
+    const seen = streaming ? labels(camera.labels, 'newest') || 'nothing' : word.toLowerCase();
+    write(this.#part('sees'), seen);
+    attribute(this.#part('sees'), 'title', seen);
+    this.#part('numbers').replaceChildren(...numbers(camera, history.points(camera.name).at(-1)?.age ?? null));
+  }
+
+  #part(name) {
+    return this.node.querySelector(`.${name}`);
+  }
+}
+
+/** Age and drops, as far as there are any. */
+function numbers(camera, age) {
+  const part = droppedPart(camera);
+  const parts = [];
+  if (camera.phase === 'streaming' && age !== null) parts.push(`p99 ${millis(age)} ms`);
+  if (part > 0) {
+    const className = part > 0.01 ? 'warn' : '';
+    parts.push(element('span', { className, textContent: `${percent(part)} dropped`, title: `${count(droppedInAll(camera))} frames` }));
+  }
+  return parts.flatMap((each, at) => (at === 0 ? [each] : [' · ', each]));
+}

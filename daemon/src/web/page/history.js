@@ -1,0 +1,108 @@
+// What each camera did lately: from the status, a point a second for the lines; from the stream, every frame's timings of the
+// last minute, for percentiles that are exact.
+
+/** Of a frame's way, in its order. */
+export const STAGES = ['capture', 'queue', 'preprocess', 'infer', 'postprocess', 'total'];
+/** Points of a line: two minutes. */
+export const POINTS = 120;
+const LATELY_MS = 60_000;
+/** A camera of 120 frames a second for a minute. */
+const MOST_FRAMES = 7200;
+
+export class History {
+  #cameras = new Map();
+  /** The longest time in each bucket of a stage, as the status has them. */
+  #bounds = [];
+
+  #of(name) {
+    let camera = this.#cameras.get(name);
+    if (!camera) {
+      camera = { frames: [], first: 0, points: [] };
+      this.#cameras.set(name, camera);
+    }
+    return camera;
+  }
+
+  /** A frame's timings. */
+  frame(message, now) {
+    const camera = this.#of(message.camera);
+    camera.frames.push({ at: now, timings: message.timings_us });
+    this.#forget(camera, now);
+  }
+
+  #forget(camera, now) {
+    const old = (frame) => now - frame.at > LATELY_MS;
+    while (camera.first < camera.frames.length && (old(camera.frames[camera.first]) || camera.frames.length - camera.first > MOST_FRAMES)) {
+      camera.first += 1;
+    }
+    // In one go now and then, so that a frame does not cost a copy of all the others.
+    if (camera.first > 1000) {
+      camera.frames.splice(0, camera.first);
+      camera.first = 0;
+    }
+  }
+
+  /** A status: a point for every line. */
+  status(status, now) {
+    const names = new Set(status.cameras.map((camera) => camera.name));
+    for (const name of this.#cameras.keys()) if (!names.has(name)) this.#cameras.delete(name);
+    for (const facts of status.cameras) {
+      const camera = this.#of(facts.name);
+      const buckets = facts.stages.total?.buckets;
+      if (buckets) this.#bounds = buckets.map(([bound]) => bound);
+      this.#forget(camera, now);
+      // Of the last five seconds, so that the line shows what happens now.
+      const ages = [];
+      for (let at = camera.frames.length - 1; at >= camera.first && now - camera.frames[at].at < 5000; at -= 1) {
+        ages.push(camera.frames[at].timings.total);
+      }
+      camera.points.push({ fps: facts.fps, age: quantile(ages.sort(rising), 0.99) });
+      if (camera.points.length > POINTS) camera.points.shift();
+    }
+  }
+
+  points(name) {
+    return this.#of(name).points;
+  }
+
+  /** The last minute of a camera's stage, as the status tells those since the start. */
+  stage(name, stage) {
+    const camera = this.#of(name);
+    const times = [];
+    for (let at = camera.first; at < camera.frames.length; at += 1) times.push(camera.frames[at].timings[stage]);
+    times.sort(rising);
+    const counts = this.#bounds.map(() => 0);
+    for (const time of times) {
+      const bucket = this.#bounds.findIndex((bound) => bound === null || time <= bound);
+      if (bucket >= 0) counts[bucket] += 1;
+    }
+    return {
+      count: times.length,
+      p50_us: quantile(times, 0.5),
+      p99_us: quantile(times, 0.99),
+      max_us: times.at(-1) ?? null,
+      buckets: this.#bounds.map((bound, at) => [bound, counts[at]]),
+    };
+  }
+
+  /** The ages of all cameras' frames in the last minute. */
+  ageOfAll() {
+    const times = [];
+    for (const camera of this.#cameras.values()) {
+      for (let at = camera.first; at < camera.frames.length; at += 1) times.push(camera.frames[at].timings.total);
+    }
+    return quantile(times.sort(rising), 0.99);
+  }
+
+  /** The daemon is another one: what was counted before says nothing of it. */
+  clear() {
+    this.#cameras.clear();
+  }
+}
+
+const rising = (a, b) => a - b;
+
+function quantile(sorted, part) {
+  if (sorted.length === 0) return null;
+  return sorted[Math.min(sorted.length, Math.max(1, Math.ceil(sorted.length * part))) - 1];
+}

@@ -1,0 +1,167 @@
+// All facts of the chosen camera: its last two minutes, latency by stage, dropped frames by cause.
+
+import { byId, element, write, attribute, show, keep, facts, path } from './dom.js';
+import { count, figures, millis, bytes, percent, plural, labels } from './format.js';
+import { STAGES, POINTS } from './history.js';
+import { phaseOf, droppedInAll, droppedPart } from './cameras.js';
+
+const WIDTH = 240;
+const HEIGHT = 36;
+const CAUSES = {
+  driver: 'lost by the driver or the program behind it',
+  corrupt: 'damaged or short',
+  overload: 'a newer one came before the network was free',
+  failed: 'the network or its preparation failed',
+};
+const STAGE_TITLES = {
+  capture: 'From the frame’s timestamp until it stood in the mailbox',
+  queue: 'In the mailbox',
+  preprocess: 'Frame to tensor',
+  infer: 'The network',
+  postprocess: 'Raw outputs to detections',
+  total: 'From capture to publishing: the age of the news',
+};
+
+export class Inspector {
+  #name = null;
+  #recent = true;
+  #redraw = () => {};
+
+  constructor() {
+    const choices = [byId('latency-recent'), byId('latency-all')];
+    for (const button of choices) {
+      button.addEventListener('click', () => {
+        this.#recent = button === choices[0];
+        for (const each of choices) attribute(each, 'aria-pressed', String(each === button));
+        this.#redraw();
+      });
+    }
+  }
+
+  /** Another camera. */
+  choose(name, byHand) {
+    this.#name = name;
+    show(byId('inspector'), name !== null);
+    write(byId('inspector-title'), name ?? '');
+    this.#redraw();
+    // On a phone the large picture may be out of sight, above.
+    if (byHand) byId('large').scrollIntoView({ block: 'nearest', behavior: 'smooth' });
+  }
+
+  status(status, history) {
+    this.#redraw = () => this.#draw(status, history);
+    this.#redraw();
+  }
+
+  #draw(status, history) {
+    const camera = status.cameras.find((each) => each.name === this.#name);
+    if (!camera) return;
+    const [word, level] = phaseOf(camera);
+    write(byId('inspector-phase'), word);
+    attribute(byId('inspector-phase'), 'data-level', level);
+    show(byId('inspector-reason'), Boolean(camera.reason));
+    attribute(byId('inspector-reason'), 'data-level', level);
+    write(byId('inspector-reason'), camera.reason ?? '');
+    trends(history.points(camera.name));
+    latency(STAGES.map((stage) => [stage, this.#recent ? history.stage(camera.name, stage) : camera.stages[stage]]));
+    drops(camera);
+    facts(byId('facts'), rows(camera));
+    links(camera.name);
+  }
+}
+
+function trends(points) {
+  const now = points.at(-1);
+  write(byId('trend-fps'), now ? figures(now.fps) : '–');
+  write(byId('trend-age'), now && now.age !== null ? `${millis(now.age)} ms` : '–');
+  line(byId('trend-fps-line'), points.map((point) => point.fps));
+  line(byId('trend-age-line'), points.map((point) => point.age));
+}
+
+/** The newest at the right; the height is the largest's. */
+function line(svg, values) {
+  const most = Math.max(...values.filter((value) => value !== null), 0) * 1.15;
+  const spots = [];
+  values.forEach((value, at) => {
+    if (value === null || most === 0) return;
+    const x = WIDTH - ((values.length - 1 - at) * WIDTH) / (POINTS - 1);
+    spots.push(`${x.toFixed(1)} ${(HEIGHT - (value / most) * HEIGHT).toFixed(1)}`);
+  });
+  if (spots.length < 2) return svg.replaceChildren();
+  const first = spots[0].split(' ')[0];
+  svg.replaceChildren(path('area', `M${first} ${HEIGHT}L${spots.join('L')}V${HEIGHT}Z`), path('line', `M${spots.join('L')}`));
+}
+
+function latency(stages) {
+  const bounds = stages[0][1]?.buckets.map(([bound]) => bound) ?? [];
+  write(byId('latency-least'), bounds.length > 1 ? time(bounds[0]) : '');
+  write(byId('latency-most'), bounds.length > 1 ? time(bounds.at(-2)) : '');
+  const make = ([stage]) => {
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    svg.setAttribute('viewBox', `0 0 ${WIDTH} 20`);
+    svg.setAttribute('preserveAspectRatio', 'none');
+    svg.setAttribute('aria-hidden', 'true');
+    const cells = [element('td', {}, svg), element('td'), element('td'), element('td')];
+    return element('tr', { className: stage }, element('th', { scope: 'row', textContent: stage, title: STAGE_TITLES[stage] }), ...cells);
+  };
+  keep(byId('latency').tBodies[0], stages, ([stage]) => stage, make, (row, [, times]) => {
+    row.cells[1].firstChild.replaceChildren(...(times?.count ? bars(times) : []));
+    const none = !times?.count;
+    [times?.p50_us, times?.p99_us, times?.max_us].forEach((us, at) => write(row.cells[2 + at], none ? '–' : millis(us)));
+  });
+}
+
+/** A bar a bucket, by the root of its part of the frames, so that seldom ones stay visible. */
+function bars({ count: frames, buckets }) {
+  const wide = WIDTH / buckets.length;
+  const drawn = buckets.map(([, inIt], at) => {
+    if (inIt === 0) return '';
+    const height = Math.max(1.5, Math.sqrt(inIt / frames) * 20).toFixed(1);
+    return `M${(at * wide + 0.6).toFixed(1)} 20v-${height}h${(wide - 1.2).toFixed(1)}v${height}z`;
+  });
+  return [path('bars', drawn.join(''))];
+}
+
+function time(us) {
+  if (us < 1000) return `${us} µs`;
+  return us < 1_000_000 ? `${us / 1000} ms` : `${us / 1_000_000} s`;
+}
+
+function drops(camera) {
+  const causes = Object.entries(camera.dropped).sort((a, b) => b[1] - a[1]);
+  show(byId('no-drops'), droppedInAll(camera) === 0);
+  show(byId('drops'), droppedInAll(camera) > 0);
+  const most = Math.max(1, ...causes.map(([, frames]) => frames));
+  const make = ([cause]) => {
+    const track = element('span', { className: 'track', 'aria-hidden': 'true' }, element('span'));
+    return element('tr', {}, element('th', { scope: 'row', textContent: cause, title: CAUSES[cause] ?? '' }), element('td', {}, track), element('td'));
+  };
+  keep(byId('drops').tBodies[0], causes, ([cause]) => cause, make, (row, [, frames]) => {
+    row.cells[1].firstChild.firstChild.style.width = `${(100 * frames) / most}%`;
+    write(row.cells[2], count(frames));
+  });
+}
+
+function rows(camera) {
+  const copied = camera.captured > 0 && camera.copied_bytes > 0 ? `${bytes(camera.copied_bytes / camera.captured)} a frame` : null;
+  return [
+    ['Network', camera.model],
+    ['Frame', camera.width ? `${camera.width} × ${camera.height} ${camera.format}` : null],
+    ['Driver’s buffers', camera.io],
+    ['Copied on the way', copied],
+    ['Frames that came', count(camera.captured)],
+    ['Messages', count(camera.published)],
+    ['Dropped', droppedInAll(camera) ? `${count(droppedInAll(camera))} (${percent(droppedPart(camera))})` : '0', droppedPart(camera) > 0.01 ? 'warn' : null],
+    ['Opened again', camera.restarts ? plural(camera.restarts, 'time') : null],
+    ['Errors', camera.errors ? count(camera.errors) : null, 'warn'],
+    ['Seen', labels(camera.labels, 'total') || 'nothing yet'],
+    ['Watched by', camera.watchers ? plural(camera.watchers, 'reader') : null],
+    ['Stored pictures', camera.pictures ? count(camera.pictures.written) : null],
+  ];
+}
+
+function links(name) {
+  const at = `/cameras/${encodeURIComponent(name)}`;
+  const targets = [['Snapshot', `${at}/snapshot.jpg?overlay=1`], ['Video', `${at}/stream.mjpeg?overlay=1`], ['Detections', `/api/v1${at}/detections`]];
+  keep(byId('links'), targets, ([text, href]) => text + href, ([textContent, href]) => element('a', { textContent, href }), () => {});
+}

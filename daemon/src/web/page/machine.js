@@ -1,0 +1,160 @@
+// The daemon as a whole: the row of figures at the top, the machine, its networks, its sinks.
+
+import { byId, element, write, attribute, show, keep, facts } from './dom.js';
+import { count, figures, millis, bytes, duration, percent, plural, clock } from './format.js';
+import { droppedInAll } from './cameras.js';
+
+/** Of the CPU, between two looks. */
+let before = null;
+let cpu = null;
+
+export function showMachine(status, history) {
+  measureCpu(status);
+  const hottest = hot(status.jetson);
+  glance(status, history, hottest);
+  facts(byId('machine'), machine(status, hottest));
+  things(byId('models'), status.models, model, 'No camera names a network.');
+  things(byId('sinks'), status.sinks, sink, 'No sink is configured: what is seen goes to this page and the API alone.');
+  about(status);
+}
+
+function measureCpu({ at, process }) {
+  const now = { at: Date.parse(at), seconds: process.cpu_seconds, pid: process.pid };
+  if (before && before.pid === now.pid && now.at > before.at) cpu = ((now.seconds - before.seconds) * 1000) / (now.at - before.at);
+  else cpu = null;
+  before = now;
+}
+
+function hot(jetson) {
+  const zones = Object.entries(jetson?.temperatures_c ?? {}).sort((a, b) => b[1].last - a[1].last);
+  return zones.length > 0 ? { zone: zones[0][0], ...zones[0][1] } : null;
+}
+
+function heat(celsius) {
+  if (celsius >= 95) return 'bad';
+  return celsius >= 85 ? 'warn' : null;
+}
+
+/** Figures with a unit: [name, number, unit, level]; those without a number are left out. */
+function glance(status, history, hottest) {
+  const { cameras, sinks, jetson, process } = status;
+  const streaming = cameras.filter((camera) => camera.phase === 'streaming').length;
+  const away = cameras.some((camera) => camera.phase === 'waiting' || camera.phase === 'failed');
+  const dropped = cameras.reduce((sum, camera) => sum + droppedInAll(camera), 0);
+  const published = cameras.reduce((sum, camera) => sum + camera.published, 0);
+  const age = history.ageOfAll();
+  const out = sinks.filter((sink) => sink.outage || sink.connected === false).length;
+  const rows = [
+    ['Cameras', String(streaming), ` of ${cameras.length}`, away ? 'warn' : null],
+    ['Frames', figures(cameras.reduce((sum, camera) => sum + camera.fps, 0)), ' fps'],
+    ['Latency p99', age === null ? null : millis(age), ' ms'],
+    ['Dropped', percent(dropped / Math.max(1, dropped + published)), ` ${count(dropped)}`, dropped > 0.01 * published ? 'warn' : null],
+    ['Processor', cpu === null ? null : percent(cpu), ' of a core'],
+    ['Memory', ...bytes(process.resident_bytes).split(/(?= )/)],
+    ['GPU', jetson?.gpu_load_percent === null || !jetson ? null : `${Math.round(jetson.gpu_load_percent)} %`, ''],
+    ['Hottest', hottest && `${Math.round(hottest.last)} °C`, hottest && ` ${hottest.zone}`, hottest && heat(hottest.last)],
+    ['Sinks', sinks.length ? String(sinks.length - out) : null, ` of ${sinks.length}`, out ? 'bad' : null],
+  ];
+  const make = ([name]) => element('div', {}, element('dt', { textContent: name }), element('dd', {}, element('span'), element('small')));
+  keep(byId('glance'), rows.filter(([, value]) => value !== null), ([name]) => name, make, (node, [, value, unit, level]) => {
+    write(node.lastChild.firstChild, value);
+    write(node.lastChild.lastChild, unit ?? '');
+    attribute(node, 'data-level', level ?? null);
+  });
+}
+
+function machine({ process, jetson, http, reloads, uptime_s, not_ready }, hottest) {
+  const zones = Object.entries(jetson?.temperatures_c ?? {}).map(([zone, { last, max }]) => [`${zone} temperature`, `${last.toFixed(0)} °C, at most ${max.toFixed(0)}`, heat(last)]);
+  const last = reloads.last;
+  return [
+    ['Running for', duration(uptime_s)],
+    ['Not ready', not_ready.join('; '), 'warn'],
+    ['Memory', `${bytes(process.resident_bytes)}, at most ${bytes(process.peak_resident_bytes)}`],
+    ['Processor', `${duration(process.cpu_seconds)} in all`],
+    ['Threads', count(process.threads)],
+    ['Descriptors', `${count(process.descriptors)} of ${count(process.descriptors_limit)}`],
+    ['Power mode', jetson?.power_mode],
+    ['GPU busy', jetson && jetson.gpu_load_percent !== null ? `${jetson.gpu_load_percent.toFixed(0)} %` : null],
+    ...zones,
+    ['Slowed down', jetson?.throttled ? `${plural(jetson.throttled, 'time')}, ${duration(jetson.throttled_seconds)}` : null, 'warn'],
+    ['Temperature', hottest || jetson ? null : 'not told: no Jetson'],
+    ['HTTP', `${plural(http.connections, 'connection')}, ${plural(http.requests, 'request')}`],
+    ['Stream readers', count(http.websocket_readers + http.event_readers)],
+    ['Reloads', reloads.applied + reloads.refused ? `${count(reloads.applied)} applied, ${count(reloads.refused)} refused` : null],
+    ['Last reload', last ? `${clock(last.at)}: ${last.applied ? 'applied' : 'refused'}` : null, last && !last.applied ? 'warn' : null],
+  ];
+}
+
+/** A part of the page a thing: a name, its state, a sentence where something is wrong, its facts. */
+function things(parent, list, tell, none) {
+  const make = () => {
+    const head = element('div', { className: 'head' }, element('h3'), element('span', { className: 'chip' }));
+    return element('div', { className: 'thing' }, head, element('p', { className: 'reason' }), element('dl', { className: 'facts' }));
+  };
+  // Two sinks may have one name's first letters, never the name.
+  keep(parent, list.length > 0 ? list : [null], (thing) => thing?.name ?? '', (thing) => (thing ? make() : element('p', { className: 'empty', textContent: none })), (node, thing) => {
+    if (!thing) return;
+    const { state, level, reason, rows } = tell(thing);
+    const [head, sentence, list] = node.children;
+    write(head.firstChild, thing.name);
+    write(head.lastChild, state);
+    attribute(head.lastChild, 'data-level', level);
+    show(sentence, Boolean(reason));
+    write(sentence, reason ?? '');
+    attribute(sentence, 'data-level', level);
+    facts(list, rows);
+  });
+}
+
+function model(it) {
+  const { gpu } = it;
+  const levels = { backoff: 'bad', ended: 'quiet' };
+  const activity = { idle: 'waits for frames', looking: 'at work', publishing: 'at work', backoff: 'failed, is built anew' };
+  return {
+    state: activity[it.activity] ?? it.activity,
+    level: levels[it.activity] ?? 'ok',
+    rows: [
+      ['Engine', it.backend],
+      ['File', it.file],
+      ['SHA-256', it.sha256 ? `${it.sha256.slice(0, 16)}…` : null],
+      ['Input', it.input],
+      ['Memory of frames', it.memory],
+      ['Runs', count(it.runs)],
+      ['Errors', it.errors ? count(it.errors) : null, 'warn'],
+      ['Built anew', it.rebuilds ? plural(it.rebuilds, 'time') : null, 'warn'],
+      ['CUDA graph', gpu ? `${count(gpu.graph_runs)} runs, ${count(gpu.single_runs)} call by call` : null],
+      ['Launch', gpu ? `p50 ${millis(gpu.launch_us_p50)} ms, p99 ${millis(gpu.launch_us_p99)} ms` : null],
+      ['Copied for the GPU', gpu?.copied_bytes ? bytes(gpu.copied_bytes) : null],
+    ],
+  };
+}
+
+function sink(it) {
+  const broken = Boolean(it.outage) || it.connected === false;
+  const { spool } = it;
+  const state = broken ? 'Outage' : it.connected === true ? 'Connected' : 'Writing';
+  const full = it.capacity > 0 && it.waiting > it.capacity / 2;
+  return {
+    state,
+    level: broken ? 'bad' : 'ok',
+    reason: it.outage,
+    rows: [
+      ['Kind', it.kind],
+      ['To', it.to],
+      ['Queue', `${count(it.waiting)} of ${count(it.capacity)}`, full ? 'warn' : null],
+      ['Written', count(it.written)],
+      ['Lost', it.lost ? count(it.lost) : '0', it.lost ? 'bad' : null],
+      ['Left out by max_rate', it.thinned ? count(it.thinned) : null],
+      ['Connected again', it.reconnects ? plural(it.reconnects, 'time') : null],
+      ['Sent again', it.resent ? count(it.resent) : null],
+      ['Readers', it.kind === 'unix' ? count(it.readers) : null],
+      ['Readers too slow for', it.reader_lost ? plural(it.reader_lost, 'message') : null, 'warn'],
+      ['Spool', spool ? `${plural(spool.records, 'message')}, ${bytes(spool.bytes)} of ${bytes(spool.limit_bytes)}` : null],
+      ['Gone from the full spool', spool?.dropped ? count(spool.dropped) : null, 'bad'],
+    ],
+  };
+}
+
+function about({ version, target, config }) {
+  write(byId('about'), `visiond ${version} for ${target}, configured by ${config}`);
+}

@@ -1,0 +1,108 @@
+// Boxes, points and labels on a picture, in the colours that visiond's own pictures have.
+
+const SHADES = [[0.85, 1], [0.55, 1], [0.95, 0.72], [0.55, 0.82], [1, 0.88]];
+/** Points that score less are guesses about what is hidden. */
+const POINT_SCORE = 0.3;
+
+/** Hues go round by the golden angle, so that neighbours are far apart. */
+function classColor(id) {
+  const hue = (0.38 + id * 0.618033988749895) % 1;
+  const [saturation, value] = SHADES[Math.floor(id / 8) % 5];
+  return [5, 3, 1].map((n) => {
+    const k = (n + hue * 6) % 6;
+    return Math.round((value - value * saturation * Math.min(Math.max(Math.min(k, 4 - k), 0), 1)) * 255);
+  });
+}
+
+/** Black or white, whichever is read better. */
+function textColor(color) {
+  const [r, g, b] = color.map((byte) => {
+    const value = byte / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? '#000' : '#fff';
+}
+
+/** Where a frame of `width` by `height` stands in a canvas: whole, in the middle. */
+export function fitting(canvas, width, height) {
+  const scale = Math.min(canvas.width / width, canvas.height / height);
+  return { scale, left: (canvas.width - width * scale) / 2, top: (canvas.height - height * scale) / 2 };
+}
+
+/** Narrower pictures, in pixels of the page, have boxes without labels. */
+const LABELS_FROM = 240;
+
+/** Draws what was seen. `place` is where the frame stands; `unit` is a pixel of the page, so that lines have one width anywhere. */
+export function drawDetections(context, detections, place, unit) {
+  const font = 11.5 * unit;
+  const small = context.canvas.width / unit < LABELS_FROM;
+  const line = small ? 1.5 * unit : 2 * unit;
+  context.font = `600 ${font}px system-ui, sans-serif`;
+  context.textBaseline = 'middle';
+  const labels = [];
+  // The best last, on top.
+  for (const detection of [...detections].reverse()) {
+    const color = classColor(detection.class_id);
+    const css = `rgb(${color.join(' ')})`;
+    if (detection.box) {
+      const { x, y, width, height } = detection.box;
+      const at = [place.left + x * place.scale, place.top + y * place.scale, width * place.scale, height * place.scale];
+      const inner = [at[0] + line / 2, at[1] + line / 2, Math.max(1, at[2] - line), Math.max(1, at[3] - line)];
+      context.lineJoin = 'round';
+      context.lineWidth = line + 2 * unit;
+      context.strokeStyle = 'rgb(0 0 0 / .45)';
+      context.strokeRect(...inner);
+      context.lineWidth = line;
+      context.strokeStyle = css;
+      context.strokeRect(...inner);
+    }
+    for (const point of detection.keypoints ?? []) {
+      if ((point.score ?? 1) < POINT_SCORE) continue;
+      context.beginPath();
+      context.arc(place.left + point.x * place.scale, place.top + point.y * place.scale, 3 * unit, 0, 7);
+      context.fillStyle = css;
+      context.strokeStyle = '#000';
+      context.lineWidth = unit;
+      context.fill();
+      context.stroke();
+    }
+    labels.unshift({ detection, color, css });
+  }
+  if (small) return;
+  const taken = [];
+  for (const label of labels) drawLabel(context, label, place, { font, line, unit }, taken);
+}
+
+function drawLabel(context, { detection, color, css }, place, { font, line, unit }, taken) {
+  const room = context.canvas.width;
+  const height = Math.round(font * 1.5);
+  const box = detection.box;
+  const full = `${detection.label} ${detection.score.toFixed(2)}`;
+  const pad = 4 * unit;
+  // In a narrow box the name alone, so that neighbours keep theirs.
+  const narrow = box && context.measureText(full).width + 2 * pad > Math.max(box.width * place.scale, 54 * unit);
+  const text = narrow ? detection.label : full;
+  const width = Math.min(room, context.measureText(text).width + 2 * pad);
+  let spots;
+  if (box) {
+    const left = place.left + box.x * place.scale;
+    const top = place.top + box.y * place.scale;
+    const bottom = top + box.height * place.scale;
+    spots = [[left, top - height], [left, top], [left, bottom - height], [left, bottom], [left, (top + bottom - height) / 2]];
+  } else {
+    // A classifier's labels stand one below the other.
+    spots = [[place.left + pad, place.top + pad + taken.length * (height + line)]];
+  }
+  const inside = ([left, top]) => top >= 0 && top + height <= context.canvas.height && left >= 0;
+  const free = ([left, top]) => taken.every((other) => left >= other.right || left + width <= other.left || top >= other.bottom || top + height <= other.top);
+  const clamp = ([left, top]) => [Math.min(Math.max(0, left), room - width), Math.min(Math.max(0, top), context.canvas.height - height)];
+  const spot = spots.find((candidate) => inside(candidate) && free(clamp(candidate)));
+  // Better no label than one over another.
+  if (!spot && taken.length > 0) return;
+  const [left, top] = clamp(spot ?? spots[0]);
+  taken.push({ left, top, right: left + width, bottom: top + height });
+  context.fillStyle = css;
+  context.fillRect(left, top, width, height);
+  context.fillStyle = textColor(color);
+  context.fillText(text, left + pad, top + height / 2 + unit * 0.5, width - 2 * pad);
+}

@@ -1,0 +1,204 @@
+// The cameras' pictures, each with the boxes of its own frame.
+//
+// A picture is asked for when the one before it has come, so that a slow link or a slow phone gets fewer of them instead of
+// older ones, and a few at a time for all cameras, because a browser has six connections to a host and the rest of the page
+// needs some. The stream's messages stay for a while and are found by the sequence number that a picture comes with.
+
+import { element } from './dom.js';
+import { fitting, drawDetections } from './overlay.js';
+
+/** Pictures under way at once. */
+const SLOTS = 4;
+const PATIENCE_MS = 5000;
+/** From one picture of a camera to the next, at least; the daemon draws no more than so many by default. */
+const INTERVAL_MS = 90;
+/** After one that could not be had. */
+const AFTER_TROUBLE_MS = 2000;
+/** Messages kept for pictures that are on their way: two seconds at 60 frames a second. */
+const MOST_MESSAGES = 120;
+/** How long a picture waits for its message. */
+const MESSAGE_MS = 150;
+
+/** One camera's picture, on any number of canvases. */
+export class Screen {
+  /** Whether the camera gives frames. */
+  streaming = false;
+  underWay = false;
+  next = 0;
+  #canvases = new Map();
+  #picture = null;
+  #messages = [];
+  #waiting = null;
+  #due = false;
+
+  constructor(name) {
+    this.name = name;
+  }
+
+  /** Shows it on `canvas` too. */
+  attach(canvas) {
+    const size = new ResizeObserver(() => this.#fit(canvas));
+    const sight = new IntersectionObserver(([entry]) => this.#see(canvas, entry.isIntersecting), { rootMargin: '100px' });
+    this.#canvases.set(canvas, { size, sight, visible: true });
+    size.observe(canvas);
+    sight.observe(canvas);
+    this.#draw();
+  }
+
+  detach(canvas) {
+    const face = this.#canvases.get(canvas);
+    face?.size.disconnect();
+    face?.sight.disconnect();
+    this.#canvases.delete(canvas);
+    canvas.getContext('2d').clearRect(0, 0, canvas.width, canvas.height);
+  }
+
+  /** Whether anybody can see it. */
+  get visible() {
+    return [...this.#canvases.values()].some((face) => face.visible);
+  }
+
+  /** What the newest frame showed. */
+  get latest() {
+    return this.#messages.at(-1) ?? null;
+  }
+
+  message(message) {
+    this.#messages.push(message);
+    if (this.#messages.length > MOST_MESSAGES) this.#messages.shift();
+    if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
+    // Without pictures the boxes alone are worth seeing.
+    if (!this.#picture && !this.#waiting) this.#draw();
+  }
+
+  /** A picture has come; `sequence` is its frame's number, where it is told. */
+  picture(bitmap, sequence) {
+    this.#waiting?.bitmap.close();
+    clearTimeout(this.#waiting?.timer);
+    const late = this.latest && sequence !== null && this.latest.sequence < sequence;
+    this.#waiting = { bitmap, sequence, timer: late ? setTimeout(() => this.#take(), MESSAGE_MS) : 0 };
+    if (!late) this.#take();
+  }
+
+  /** Another daemon counts anew. */
+  forget() {
+    this.#messages = [];
+  }
+
+  #take() {
+    const { bitmap, sequence, timer } = this.#waiting;
+    clearTimeout(timer);
+    this.#waiting = null;
+    this.#picture?.bitmap.close();
+    this.#picture = { bitmap, sequence };
+    this.#draw();
+  }
+
+  /** The picture's own message; where its number is not told, the newest. */
+  #shown() {
+    if (!this.#picture) return this.latest;
+    const { sequence } = this.#picture;
+    if (sequence === null) return this.latest;
+    return this.#messages.findLast((message) => message.sequence === sequence) ?? null;
+  }
+
+  #fit(canvas) {
+    const unit = window.devicePixelRatio || 1;
+    const width = Math.round(canvas.clientWidth * unit);
+    const height = Math.round(canvas.clientHeight * unit);
+    if (width === canvas.width && height === canvas.height) return;
+    canvas.width = width;
+    canvas.height = height;
+    // What was on it is gone; another at once, before the page is painted.
+    this.#paint(canvas);
+  }
+
+  #see(canvas, visible) {
+    const face = this.#canvases.get(canvas);
+    if (face) face.visible = visible;
+    if (visible) this.#paint(canvas);
+  }
+
+  #draw() {
+    if (this.#due) return;
+    this.#due = true;
+    requestAnimationFrame(() => {
+      this.#due = false;
+      for (const [canvas, { visible }] of this.#canvases) if (visible) this.#paint(canvas);
+    });
+  }
+
+  #paint(canvas) {
+    const context = canvas.getContext('2d');
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    const message = this.#shown();
+    const bitmap = this.#picture?.bitmap;
+    const width = message?.frame.width ?? bitmap?.width;
+    const height = message?.frame.height ?? bitmap?.height;
+    if (!width || !canvas.width) return;
+    const place = fitting(canvas, width, height);
+    if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
+    const detections = message?.detections ?? [];
+    drawDetections(context, detections, place, window.devicePixelRatio || 1);
+    canvas.dataset.sequence = String(this.#picture?.sequence ?? message?.sequence ?? '');
+    canvas.dataset.boxes = String(detections.length);
+    if (bitmap && detections.length > 0 && performance.getEntriesByName('boxes').length === 0) performance.mark('boxes');
+  }
+}
+
+/** Asks for pictures of all screens in turn. */
+export class Pictures {
+  #screens = new Set();
+  #underWay = 0;
+  #timer = 0;
+
+  constructor() {
+    document.addEventListener('visibilitychange', () => this.pump());
+  }
+
+  add(screen) {
+    this.#screens.add(screen);
+  }
+
+  remove(screen) {
+    this.#screens.delete(screen);
+  }
+
+  /** Asks for whatever is due; comes back by itself while something is. */
+  pump() {
+    clearTimeout(this.#timer);
+    if (document.hidden) return;
+    const now = performance.now();
+    const open = [...this.#screens].filter((screen) => screen.streaming && screen.visible && !screen.underWay);
+    open.sort((a, b) => a.next - b.next);
+    for (const screen of open) {
+      if (this.#underWay >= SLOTS) return;
+      if (screen.next > now) {
+        this.#timer = setTimeout(() => this.pump(), screen.next - now);
+        return;
+      }
+      this.#ask(screen);
+    }
+  }
+
+  async #ask(screen) {
+    this.#underWay += 1;
+    screen.underWay = true;
+    screen.next = performance.now() + INTERVAL_MS;
+    try {
+      const path = `/cameras/${encodeURIComponent(screen.name)}/snapshot.jpg`;
+      const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+      if (!response.ok) throw new Error(`${path}: ${response.status}`);
+      const sequence = response.headers.get('X-Visiond-Sequence');
+      const bitmap = await createImageBitmap(await response.blob());
+      if (this.#screens.has(screen)) screen.picture(bitmap, sequence === null ? null : Number(sequence));
+      else bitmap.close();
+    } catch {
+      screen.next = performance.now() + AFTER_TROUBLE_MS;
+    } finally {
+      this.#underWay -= 1;
+      screen.underWay = false;
+      this.pump();
+    }
+  }
+}
