@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use super::errors::Problem;
 use super::listen::Peer;
-use super::login;
+use super::page;
 use crate::config::is_loopback;
 use crate::credentials::Token;
 use crate::observe::Observer;
@@ -180,7 +180,7 @@ pub async fn check(Extract(guard): Extract<Arc<Guard>>, mut request: Request, ne
                 guard.refuse_slowly(peer).await;
             }
             let mut answer = if path == "/" && request.method() == Method::GET {
-                (StatusCode::UNAUTHORIZED, login::page("")).into_response()
+                (StatusCode::UNAUTHORIZED, page::login("")).into_response()
             } else {
                 let why = "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`, or log in at /";
                 Problem::new(StatusCode::UNAUTHORIZED, why).into_response()

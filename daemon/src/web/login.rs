@@ -4,27 +4,18 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Extension, State as Extract};
-use axum::http::header::{CONTENT_SECURITY_POLICY, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use axum::http::header::{LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 
 use super::errors::Problem;
 use super::guard::{COOKIE_NAME, Guard};
 use super::listen::Peer;
+use super::page;
 
 /// How long a browser keeps the cookie.
 const KEPT_S: u32 = 30 * 24 * 3600;
-
-const PAGE: &str = include_str!("login.html");
-
-/// The form, with something to say.
-pub fn page(say: &str) -> Response {
-    let mut answer = Html(PAGE.replace("{say}", say)).into_response();
-    let policy = HeaderValue::from_static("default-src 'none'; form-action 'self'; frame-ancestors 'none'");
-    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
-    answer
-}
 
 /// `/login`
 pub fn routes(guard: &Arc<Guard>) -> Router {
@@ -45,7 +36,7 @@ async fn login(Extract(guard): Extract<Arc<Guard>>, Extension(peer): Extension<P
         None => {
             guard.refuse_slowly(peer).await;
             let headers = [(WWW_AUTHENTICATE, "Bearer realm=\"visiond\"")];
-            (StatusCode::UNAUTHORIZED, headers, page("This is not the token.")).into_response()
+            (StatusCode::UNAUTHORIZED, headers, page::login("This is not the token.")).into_response()
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - [`guard`], [`login`]: who may ask.
 //! - [`routes`]: what is answered where, and what holds for every answer; [`errors`]: how an error looks.
 //! - [`api`], [`health`]: what is told; [`masked`]: what is not.
+//! - [`page`]: the live page, and the one that asks for the token.
 
 pub mod api;
 pub mod errors;
@@ -16,6 +17,7 @@ pub mod listen;
 mod login;
 mod masked;
 mod observe;
+mod page;
 pub mod routes;
 mod trace;
 

@@ -5,7 +5,13 @@
 
 use std::sync::LazyLock;
 
+use axum::Router;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use sha2::{Digest, Sha256};
+
+use super::State;
 
 const FRAME: &str = include_str!("page/index.html");
 const LOGIN: &str = include_str!("page/login.html");
@@ -29,35 +35,37 @@ const MODULES: [(&str, &str); 13] = [
     ("app", include_str!("page/app.js")),
 ];
 
-/// What is sent for a page.
+/// A document and the policy that it comes with.
 #[derive(Debug)]
 pub struct Page {
-    /// The document, complete.
-    pub html: String,
-    /// The value of its Content-Security-Policy header.
-    pub policy: String,
+    html: String,
+    policy: String,
+}
+
+/// `/`: the live page.
+pub fn routes() -> Router<State> {
+    Router::new().route("/", get(async || live().answer(live().html.as_str())))
 }
 
 /// The live page.
-pub fn live() -> &'static Page {
+fn live() -> &'static Page {
     static PAGE: LazyLock<Page> = LazyLock::new(|| Page::join(FRAME, &script()));
     &PAGE
 }
 
-/// The page that asks for the token: a form that posts `token` to /login.
-pub fn login() -> &'static Page {
+/// The page that asks for the token: a form that posts `token` to /login. `say` is what came of the last one, as markup.
+pub fn login(say: &str) -> Response {
     static PAGE: LazyLock<Page> = LazyLock::new(|| Page::join(LOGIN, ""));
-    &PAGE
-}
-
-/// The same, after a token that was not the right one.
-pub fn login_refused() -> &'static Page {
-    static PAGE: LazyLock<Page> =
-        LazyLock::new(|| Page::join(&LOGIN.replace("<p id=\"refused\" hidden>", "<p id=\"refused\">"), ""));
-    &PAGE
+    PAGE.answer(PAGE.html.replace("{say}", say))
 }
 
 impl Page {
+    /// What is sent; `html` is the page, filled in.
+    fn answer(&self, html: impl IntoResponse) -> Response {
+        let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_SECURITY_POLICY, self.policy.as_str())];
+        (headers, html).into_response()
+    }
+
     fn join(frame: &str, script: &str) -> Self {
         let icon = format!("data:image/svg+xml;base64,{}", base64(ICON.trim().as_bytes()));
         let html = frame.replace("{icon}", &icon).replace("{style}", STYLE).replace("{script}", script);
@@ -116,19 +124,17 @@ mod tests {
 
     #[test]
     fn the_page_is_one_small_document_that_takes_nothing_from_elsewhere() {
-        for page in [live(), login(), login_refused()] {
-            assert!(page.html.len() <= MOST_BYTES, "{} bytes", page.html.len());
-            for left in ["{icon}", "{style}", "{script}", "https://", "style=\"", "onclick"] {
-                assert!(!page.html.contains(left), "{left}");
-            }
+        assert!(live().html.len() <= MOST_BYTES, "{} bytes", live().html.len());
+        for left in ["{icon}", "{style}", "{script}", "https://", "style=\"", "onclick"] {
+            assert!(!live().html.contains(left), "{left}");
         }
-        assert!(login_refused().html.len() < login().html.len());
     }
 
     #[test]
     fn the_policy_names_what_the_page_holds_and_nothing_by_wish() {
         let page = live();
-        let script = page.html.split_once("<script type=\"module\">").and_then(|(_, rest)| rest.split_once("</script>"));
+        let script =
+            page.html.split_once("<script type=\"module\">").and_then(|(_, rest)| rest.split_once("</script>"));
         let (script, _) = script.unwrap_or_default();
         assert!(!script.is_empty());
         assert!(page.policy.contains(&base64(&Sha256::digest(script))));
@@ -154,7 +160,8 @@ mod tests {
 
     #[test]
     fn base64_is_that_of_rfc_4648() {
-        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")];
+        let pairs =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")];
         for (plain, coded) in pairs {
             assert_eq!(base64(plain.as_bytes()), coded);
         }

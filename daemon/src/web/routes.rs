@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::errors::{Problem, as_problem};
 use super::guard::{self, Guard};
-use super::{State, api, health, login, observe, trace};
+use super::{State, api, health, login, observe, page, trace};
 
 /// Bytes that a request may carry.
 const BODY_BYTES: usize = 64 << 10;
@@ -41,6 +41,7 @@ pub fn router(state: State, guard: &Arc<Guard>) -> Router {
         .merge(api::routes())
         .merge(observe::routes())
         .merge(trace::routes())
+        .merge(page::routes())
         .with_state(state)
         .merge(login::routes(guard))
         .layer(from_fn(bounded))

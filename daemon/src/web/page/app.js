@@ -19,7 +19,7 @@ document.title = `visiond ${location.host}`;
 const history = new History();
 const inspector = new Inspector();
 const cameras = new Cameras((name, byHand) => inspector.choose(name, byHand));
-const log = new Log();
+new Log();
 const stream = new Stream((message) => {
   history.frame(message, performance.now());
   cameras.message(message);
@@ -37,7 +37,6 @@ function arrived(status) {
   if (known && known.started !== daemon.started) {
     history.clear();
     cameras.clear();
-    log.clear();
   }
   if (lostSince !== null) speak('visiond answers again');
   lostSince = null;

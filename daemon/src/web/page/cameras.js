@@ -113,8 +113,8 @@ export class Cameras {
 function pictureParts(name) {
   const notice = element('p', { className: 'notice', hidden: true }, element('b'), element('span'));
   const ground = element('div', { className: 'screen' }, element('canvas', { role: 'img' }), notice);
-  const rest = ['rate', 'sees', 'numbers'].map((className) => element('span', { className }));
-  return [ground, element('div', { className: 'label' }, name, ...rest)];
+  const [rate, sees, numbers] = ['rate', 'sees', 'numbers'].map((className) => element('span', { className }));
+  return [ground, element('div', { className: 'label' }, element('div', {}, name, rate), element('div', {}, sees, numbers))];
 }
 
 /** A picture with what is written on it and below it. */

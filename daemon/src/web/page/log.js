@@ -7,7 +7,7 @@ import { ask } from './connection.js';
 const INTERVAL_MS = 2000;
 /** As many as the daemon keeps. */
 const MOST_LINES = 500;
-const LEVELS = ['error', 'warn', 'info', 'debug', 'trace'];
+const LEVELS = ['error', 'warn', 'info', 'debug'];
 
 export class Log {
   #lines = [];
@@ -22,8 +22,7 @@ export class Log {
     this.#follow();
   }
 
-  /** Another daemon counts anew. */
-  clear() {
+  #clear() {
     this.#lines = [];
     this.#after = 0;
     this.#box.replaceChildren();
@@ -34,7 +33,7 @@ export class Log {
       try {
         const from = this.#after;
         const answer = await ask(`/api/v1/log?after=${from}`);
-        if (answer.ok && from === this.#after) this.#take(answer.body.lines);
+        if (answer.ok && from === this.#after) this.#take(answer.body);
       } catch {
         // The status says that nothing comes.
       }
@@ -42,9 +41,11 @@ export class Log {
     }
   }
 
-  #take(lines) {
+  #take({ lines, last }) {
+    // Fewer than before: another daemon, which sends all of its own.
+    if (last < this.#after) this.#clear();
+    this.#after = last;
     if (lines.length === 0) return;
-    this.#after = lines.at(-1).number;
     this.#lines.push(...lines);
     const atEnd = this.#atEnd();
     this.#box.append(...lines.filter((line) => this.#fits(line)).map(row));
@@ -60,10 +61,9 @@ export class Log {
     this.#toEnd();
   }
 
-  #fits({ level, subject, text }) {
+  #fits({ level, about, message }) {
     const wanted = this.#find.value.trim().toLowerCase();
-    const least = this.#level.value === 'debug' ? 'trace' : this.#level.value;
-    return LEVELS.indexOf(level.toLowerCase()) <= LEVELS.indexOf(least) && `${subject ?? ''} ${text}`.toLowerCase().includes(wanted);
+    return LEVELS.indexOf(level) <= LEVELS.indexOf(this.#level.value) && `${(about ?? []).join(' ')} ${message}`.toLowerCase().includes(wanted);
   }
 
   #atEnd() {
@@ -75,8 +75,8 @@ export class Log {
   }
 }
 
-function row({ time, level, text }) {
-  const short = level.toLowerCase();
-  const when = element('time', { textContent: clock(time), title: time });
-  return element('div', { 'data-level': short }, when, element('span', { className: 'level', textContent: short }), element('span', { className: 'text', textContent: text }));
+function row({ at, level, message }) {
+  const cells = [element('time', { textContent: clock(at), title: at })];
+  cells.push(element('span', { className: 'level', textContent: level }), element('span', { className: 'text', textContent: message }));
+  return element('div', { 'data-level': level }, ...cells);
 }

@@ -30,7 +30,7 @@ export function fitting(canvas, width, height) {
 }
 
 /** Narrower pictures, in pixels of the page, have boxes without labels. */
-const LABELS_FROM = 240;
+const LABELS_FROM = 300;
 
 /** Draws what was seen. `place` is where the frame stands; `unit` is a pixel of the page, so that lines have one width anywhere. */
 export function drawDetections(context, detections, place, unit) {
