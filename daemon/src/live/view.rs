@@ -126,8 +126,9 @@ impl CameraView {
             return;
         }
         let (now_ns, interval_ns) = (SystemClock.monotonic_ns(), self.encoder.interval_ns());
-        // In step with the interval as long as frames are, so that their jitter costs no pictures.
-        state.next_ns = (state.next_ns + interval_ns).max(now_ns.saturating_sub(interval_ns / 2) + interval_ns / 2);
+        // In step with the interval as long as frames come, so that their jitter costs no pictures.
+        let in_step = now_ns.saturating_sub(state.next_ns) < interval_ns;
+        state.next_ns = if in_step { state.next_ns } else { now_ns } + interval_ns;
         state.in_hand = true;
         state.waiting = Some((Arc::clone(frame), Arc::clone(message)));
         self.due_ns.store(NEVER, Ordering::Relaxed);
