@@ -192,6 +192,8 @@ fn closing_gives_every_frame_back_and_refuses_watchers() {
     assert!(all_back(&pool, 3) && !view.wanted());
     assert!(matches!(view.watch(true), Err(ViewError::NoEncoder { .. })));
     // What was made before it ended may still be there, nothing more comes.
-    let more = block_on(async { tokio::time::timeout(Duration::from_millis(50), async { while watch.next().await.is_some() {} }).await });
+    let more = block_on(async {
+        tokio::time::timeout(Duration::from_millis(50), async { while watch.next().await.is_some() {} }).await
+    });
     assert!(more.is_err());
 }

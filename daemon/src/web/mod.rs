@@ -7,6 +7,7 @@
 //! - [`guard`], [`login`]: who may ask.
 //! - [`routes`]: what is answered where, and what holds for every answer; [`errors`]: how an error looks.
 //! - [`api`], [`health`]: what is told; [`masked`]: what is not.
+//! - [`stream`], [`pictures`]: what comes as long as it is watched.
 //! - [`page`]: the live page, and the one that asks for the token.
 
 pub mod api;
@@ -18,7 +19,9 @@ mod login;
 mod masked;
 mod observe;
 mod page;
+mod pictures;
 pub mod routes;
+mod stream;
 mod trace;
 
 use std::io;
