@@ -62,6 +62,14 @@ Exit status:
         self.into()
     }
 
+    /// The one with this number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        use Exit::{Config, Differs, Failure, Gpu, Input, Model, Output, Success, Usage};
+        [Success, Failure, Usage, Config, Model, Input, Output, Gpu, Differs]
+            .into_iter()
+            .find(|exit| exit.code() == code)
+    }
+
     /// The number that the shell sees.
     pub const fn code(self) -> u8 {
         self as u8

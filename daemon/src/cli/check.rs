@@ -1,14 +1,20 @@
 //! `visiond check`: every error of a configuration at once.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 
+use super::client::{Address, Client, Place};
 use super::{CliError, config_path, machine, print, print_json};
 use crate::config::report::{Finding, Report, Severity, count};
 use crate::config::types::Config;
 use crate::config::{Document, annotated, read};
 use crate::exit::Exit;
+use crate::service::reload::{Preview, Proposal};
+
+/// The daemon compares, and looks at the models' files.
+const PREVIEW: Duration = Duration::from_secs(30);
 
 /// Check configurations: every error at once, with file, line and column
 ///
@@ -34,8 +40,16 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     effective: bool,
 
+    /// Ask the daemon that runs what a reload would change
+    #[arg(long, conflicts_with = "effective")]
+    against_running: bool,
+
+    /// Where that daemon listens: http://HOST:PORT or unix:/PATH; without it as for `visiond reload`
+    #[arg(long, value_name = "ADDRESS", requires = "against_running", value_parser = Address::parse)]
+    url: Option<Address>,
+
     /// Print a file with every key, its default and what it is for, to begin with
-    #[arg(long, conflicts_with_all = ["configs", "json", "effective", "file_only"])]
+    #[arg(long, conflicts_with_all = ["configs", "json", "effective", "file_only", "against_running"])]
     print_default_config: bool,
 }
 
@@ -43,6 +57,7 @@ const AFTER_HELP: &str = "\
 Examples:
   visiond check
   visiond check --file-only jetson.toml        written here for another machine
+  visiond check --against-running              what a reload would change
   visiond check --effective /etc/visiond/visiond.toml
   visiond check --print-default-config > visiond.toml";
 
@@ -52,6 +67,9 @@ struct Checked {
     file: PathBuf,
     valid: bool,
     findings: Vec<Finding>,
+    /// What the daemon that runs says to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against_running: Option<Preview>,
     #[serde(skip)]
     config: Option<Config>,
 }
@@ -62,7 +80,15 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         return print(&annotated::text()).map(|()| Exit::Success);
     }
     let configs = if args.configs.is_empty() { vec![config_path(None)?] } else { args.configs };
-    let checked: Vec<_> = configs.iter().map(|path| check(path, !args.file_only)).collect();
+    let mut checked: Vec<_> = configs.iter().map(|path| check(path, !args.file_only)).collect();
+    if args.against_running {
+        for one in checked.iter_mut().filter(|one| one.valid) {
+            let place = Place { config: Some(one.file.clone()), url: args.url.clone() };
+            let preview = preview(&Client::find(&place)?, &one.file)?;
+            one.valid = preview.valid;
+            one.against_running = Some(preview);
+        }
+    }
     let all_valid = checked.iter().all(|one| one.valid);
     if args.json {
         print_json(&checked)?;
@@ -94,7 +120,17 @@ fn check(path: &Path, whole_machine: bool) -> Checked {
         Err(finding) => vec![*finding],
     };
     let valid = findings.iter().all(|finding| finding.severity != Severity::Error);
-    Checked { file: path.to_owned(), valid, findings, config }
+    Checked { file: path.to_owned(), valid, findings, against_running: None, config }
+}
+
+/// What a reload with the file would change. The daemon is given the text, so that it compares with what it runs, secrets
+/// and all, and tells nobody of them.
+fn preview(client: &Client, path: &Path) -> Result<Preview, CliError> {
+    let text = read(path).map_err(|finding| CliError::new(Exit::Config, finding))?;
+    let path = std::path::absolute(path).map_err(CliError::system)?;
+    let proposal =
+        serde_json::to_value(Proposal { path, text }).map_err(|error| CliError::new(Exit::Failure, error))?;
+    client.post_json("/api/v1/changes", Some(&proposal), PREVIEW)
 }
 
 fn text(checked: &Checked) -> String {
@@ -115,7 +151,22 @@ fn text(checked: &Checked) -> String {
         parts.push(count(config.sinks.len(), "sink"));
     }
     out += &format!("{}: {}\n", checked.file.display(), parts.join(", "));
+    checked.against_running.iter().for_each(|preview| out += &against_running(preview));
     out
+}
+
+fn against_running(preview: &Preview) -> String {
+    let Preview { changes, restart_needed, error, .. } = preview;
+    let nothing = (changes.is_empty() && restart_needed.is_empty()).then(|| "change nothing".to_owned());
+    let lines = match error {
+        Some(error) => vec![format!("be refused: {error}")],
+        None => {
+            let changes = changes.iter().map(|change| format!("change: {change}"));
+            let restarts = restart_needed.iter().map(|what| format!("not be enough: {what}"));
+            nothing.into_iter().chain(changes).chain(restarts).collect()
+        }
+    };
+    lines.iter().map(|line| format!("a reload would {line}\n")).collect()
 }
 
 #[cfg(test)]

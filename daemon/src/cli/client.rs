@@ -64,7 +64,7 @@ pub enum Address {
 
 impl Address {
     /// `http://HOST:PORT` or `unix:/PATH`.
-    fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }

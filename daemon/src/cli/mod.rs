@@ -15,6 +15,7 @@ mod models;
 pub mod network;
 mod probe;
 mod progress;
+mod reload;
 mod run;
 mod trace;
 mod verify;
@@ -76,11 +77,13 @@ Examples:
   visiond capture --camera /dev/video0         a picture of a camera
   visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
   visiond check /etc/visiond/visiond.toml      every error of a configuration
-  visiond run /etc/visiond/visiond.toml        the daemon";
+  visiond run /etc/visiond/visiond.toml        the daemon
+  visiond reload                               it reads its configuration again";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Reload(reload::Args),
     Detect(detect::Args),
     Check(check::Args),
     Probe(probe::Args),
@@ -165,6 +168,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         _ if cli.version => probe::print_version(),
         None => print(&command().render_help().to_string()).map(|()| Exit::Usage),
         Some(Command::Run(args)) => run::run(args),
+        Some(Command::Reload(args)) => reload::run(args),
         Some(Command::Detect(args)) => detect::run(args),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Probe(args)) => probe::run(args),

@@ -50,7 +50,12 @@ impl Network {
         Detector::new(&self.engine, &self.card, &self.limits)
     }
 
-    /// The same, for a command that cannot go on without.
+    /// A detector whose outputs can be looked at as they come out of the network.
+    pub fn raw_detector(&self) -> Result<Detector, DetectorError> {
+        Detector::new(&self.engine, &self.card, &Limits { raw_outputs: true, ..self.limits.clone() })
+    }
+
+    /// A detector as [`Network::detector`], for a command that cannot go on without.
     pub fn required_detector(&self) -> Result<Detector, CliError> {
         self.detector().map_err(|error| detector_error(&format_args!("model {}", self.name), &error))
     }

@@ -3,15 +3,16 @@
 //! Parts are compared by what they are, not by where they stand: a model and a camera by name, a sink by the place that it
 //! writes to. Only what runs counts: cameras that are enabled, and models that such a camera names.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind};
+use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkKind};
 
 /// What becomes of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
     /// It is new.
@@ -25,12 +26,8 @@ pub enum Change {
 /// The differences.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// `[log]`
-    pub log: bool,
-    /// `[status]`
-    pub status: bool,
-    /// `[http]`
-    pub http: bool,
+    /// Those of which nothing else is told.
+    tables: Vec<&'static str>,
     models: BTreeMap<String, Change>,
     cameras: BTreeMap<String, Change>,
     pictures: BTreeMap<String, Change>,
@@ -40,10 +37,10 @@ pub struct Changes {
 }
 
 /// One difference, for programs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// `model`, `camera`, `pictures`, `sink` or `table`.
-    pub part: &'static str,
+    pub part: Cow<'static, str>,
     /// Its name; of pictures the camera's.
     pub name: String,
     /// What becomes of it.
@@ -53,17 +50,30 @@ pub struct Told {
 impl Changes {
     /// From `old` to `new`, as far as the files tell. What else has changed is added by who finds it.
     pub fn between(old: &Config, new: &Config) -> Self {
-        let mut changes = Self {
-            log: old.log != new.log,
-            status: old.status != new.status,
-            http: old.http != new.http,
-            ..Self::default()
-        };
-        let same_engine = old.engine == new.engine;
+        // A table that is new here has to be thought of.
+        let Config { log, device, engine, buffers, status, http, models: _, cameras: _, sinks: _ } = old;
+        let mut changes = Self::default();
+        // What a network is loaded and run with.
+        let EngineConfig { canary_timeout, .. } = engine;
+        let same_engine = EngineConfig { canary_timeout: *canary_timeout, ..new.engine.clone() } == *engine;
+        let tables = [
+            ("log", *log != new.log),
+            ("engine", *canary_timeout != new.engine.canary_timeout),
+            ("status", *status != new.status),
+            ("http", *http != new.http),
+        ];
+        changes.tables.extend(tables.into_iter().filter(|(_, changed)| *changed).map(|(table, _)| table));
+        if device.resolved() != new.device.resolved() {
+            changes.restart_needed.push(format!(
+                "[device] `name` is {} from the next start on: what runs goes by {} until then",
+                new.device.resolved(),
+                device.resolved()
+            ));
+        }
         let name = |model: &&ModelConfig| model.name.clone();
         changes.models = compare(old.used_models(), new.used_models(), name, |a, b| same_engine && a == b);
 
-        let same_buffers = old.buffers == new.buffers;
+        let same_buffers = *buffers == new.buffers;
         let (before, after) = (cameras(old), cameras(new));
         let name = |(camera, _): &&(&CameraConfig, _)| camera.name.clone();
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, model_a), (b, model_b)| {
@@ -109,18 +119,18 @@ impl Changes {
         let parts =
             [("model", &self.models), ("camera", &self.cameras), ("pictures", &self.pictures), ("sink", &self.sinks)];
         let parts = parts.into_iter().flat_map(|(part, changes)| {
-            changes.iter().map(move |(name, change)| Told { part, name: name.clone(), change: *change })
+            changes.iter().map(move |(name, change)| Told { part: part.into(), name: name.clone(), change: *change })
         });
         // A camera that comes or goes takes its pictures along.
         let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
         let parts = parts.filter(|told| !(told.part == "pictures" && whole(&told.name)));
-        let tables = self.tables().map(|table| Told { part: "table", name: table.to_owned(), change: Change::Changed });
-        parts.chain(tables).collect()
+        let table = |table: &&str| Told { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
+        parts.chain(self.tables.iter().map(table)).collect()
     }
 
-    fn tables(&self) -> impl Iterator<Item = &'static str> {
-        let tables = [(self.log, "log"), (self.status, "status"), (self.http, "http")];
-        tables.into_iter().filter(|(changed, _)| *changed).map(|(_, table)| table)
+    /// Whether this table is set otherwise; of those that no model, camera or sink is made of.
+    pub fn has_table(&self, name: &str) -> bool {
+        self.tables.contains(&name)
     }
 
     /// The network has to be loaded anew for another reason, such as its file.
@@ -136,7 +146,7 @@ impl Changes {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, anew) = match self.part {
+        let (what, anew) = match &*self.part {
             "table" => return write!(f, "[{}] changed", self.name),
             "model" => ("model", "loaded anew"),
             "camera" => ("camera", "opened anew"),
@@ -159,6 +169,11 @@ impl fmt::Display for Changes {
         f.write_str(if parts.is_empty() { "nothing has changed" } else { "" })?;
         f.write_str(&parts.join(", "))
     }
+}
+
+/// Puts into `new` what only a restart changes, as it is in `old`, which runs.
+pub fn keep_until_restart(old: &Config, new: &mut Config) {
+    new.device = old.device.clone();
 }
 
 /// Whether two sinks write to one place and keep what waits for it at one place: then the second takes over from the first
@@ -269,6 +284,7 @@ mod tests {
         let top = |table: &str| told("\n", &format!("\n{table}\n"));
         assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\ninterval = \"2s\""), "[log] changed, [status] changed");
         assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded anew");
+        assert_eq!(top("[engine]\ncanary_timeout = \"2s\""), "[engine] changed");
         assert_eq!(top("[buffers]\ncount = 6"), "camera door opened anew, camera yard opened anew");
     }
 
@@ -293,6 +309,18 @@ mod tests {
             "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
         let named = text.replace("name = \"c\"", "name = \"c\"\nmodel = \"a\"");
         assert_eq!(Changes::between(&config(text), &config(&named)), Changes::default());
+    }
+
+    #[test]
+    fn what_only_a_restart_changes_is_told_each_time_until_then() {
+        let old = config(BASE);
+        let mut new = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
+        let told = Changes::between(&old, &new).restart_needed;
+        assert!(told[0].starts_with("[device] `name` is gate from the next start on"), "{told:?}");
+        let other = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
+        keep_until_restart(&old, &mut new);
+        assert_eq!(Changes::between(&new, &other).restart_needed, told);
+        assert_eq!(Changes::between(&new, &old), Changes::default());
     }
 
     #[test]

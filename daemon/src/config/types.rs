@@ -106,6 +106,9 @@ section! {
         gpu: u32 as whole(0..=63) => default(0),
         /// Threads of one run of a network; 0 takes every core. Fewer leave room for decoding and other programs.
         threads: usize as whole(0..=1024) => default(0),
+        /// What a network that a reload brings may take for a frame. It is tried on a frame of each of its cameras before it
+        /// is put in force, and refused if it takes longer.
+        canary_timeout: Duration as duration(MS..=HOUR) => default(10 * SECOND),
     }
 }
 

@@ -4,6 +4,7 @@
 //! there; only then is anything switched. Cameras, lanes and sinks that did not change are not touched. One change is made
 //! at a time, on whichever thread asks for it, while all else goes on.
 
+mod canary;
 mod plan;
 pub mod reload;
 mod view;
@@ -24,7 +25,11 @@ use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
 use crate::publish::broker::SinkContext;
 use crate::publish::{PublishError, Publisher, SinkCounts};
+<<<<<<< HEAD
 use crate::web;
+=======
+use canary::Canary;
+>>>>>>> 3119cfe (A new network is tried on real frames before it is put in force; visiond reload; check --against-running)
 use plan::{Plan, Running};
 pub use view::{ModelView, View};
 
@@ -68,7 +73,7 @@ pub struct Parts {
 impl Service {
     /// Starts what `config` asks for; at most so many `messages` go out.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, CliError> {
-        let Plan { lanes, running, .. } = Plan::new(config, &Running::default(), |_| false)?;
+        let Plan { lanes, running, .. } = Plan::new(config, &Running::default(), |_| false, None)?;
         let live = Live::new();
         let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
         let publisher = Arc::new(Publisher::start(&running.config.sinks, &context, stop).map_err(output)?);
@@ -115,7 +120,8 @@ impl Service {
             let state = self.lock();
             (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
         };
-        let Plan { changes, lanes, running } = Plan::new(config, &before, |model| hold.has(model))?;
+        let canary = Canary { live: &self.live };
+        let Plan { changes, lanes, running } = Plan::new(config, &before, |model| hold.has(model), Some(&canary))?;
         let sinks = self.publisher.prepare(&running.config.sinks).map_err(output)?;
         let web = self.web.get().map(|server| Ok((server, server.prepare(&running.config.http)?)));
         let web = web.transpose().map_err(|reason: String| CliError::new(Exit::Output, reason))?;
@@ -183,6 +189,12 @@ impl Service {
     /// What became of each sink's messages so far. Never waits either.
     pub fn sinks(&self) -> Vec<SinkCounts> {
         self.publisher.counts()
+    }
+
+    /// What `config` would change about what runs, or why it would be refused, as far as that can be told without trying.
+    pub fn preview(&self, config: &Config) -> Result<Changes, CliError> {
+        let before = self.lock().running.clone();
+        plan::preview(config, &before)
     }
 
     /// How often what is told.

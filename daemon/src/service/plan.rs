@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use visiond_kernels::cuda::Device;
 
+use super::canary::{Canary, Candidate};
 use crate::annotate::annotator::Annotator;
 use crate::capture::{self, Buffers};
 use crate::cli::CliError;
 use crate::cli::network::Network;
-use crate::config::changes::{Change, Changes};
+use crate::config::changes::{self, Change, Changes};
 use crate::config::types::{CameraConfig, Config, ModelConfig, Pace, SourceConfig};
 use crate::exit::Exit;
 use crate::pipeline::inbox::Delivery;
@@ -96,16 +97,23 @@ impl Files {
 
 impl Plan {
     /// Loads every network that is new, and makes the folders of pictures that are; what runs is not touched. `has_lane`
-    /// tells whether a model's lane goes on without another network.
-    pub fn new(config: Config, before: &Running, has_lane: impl Fn(&str) -> bool) -> Result<Self, CliError> {
+    /// tells whether a model's lane goes on without another network. Where there is a `canary`, it tries what is new.
+    pub fn new(
+        mut config: Config,
+        before: &Running,
+        has_lane: impl Fn(&str) -> bool,
+        canary: Option<&Canary<'_>>,
+    ) -> Result<Self, CliError> {
         let changes = Changes::between(&before.config, &config);
+        if canary.is_some() {
+            changes::keep_until_restart(&before.config, &mut config);
+        }
         let mut plan = Self { changes, lanes: Vec::new(), running: Running::default() };
         for model in config.used_models() {
-            plan.add_lane(&config, model, before, &has_lane)?;
+            plan.add_lane(&config, model, before, &has_lane, canary)?;
         }
         if plan.lanes.is_empty() {
-            let message = "no camera to run: write a [[camera]], or set `enabled` of one to true";
-            return Err(CliError::new(Exit::Config, message));
+            return Err(no_camera());
         }
         plan.running.config = config;
         Ok(plan)
@@ -117,6 +125,7 @@ impl Plan {
         model: &ModelConfig,
         before: &Running,
         has_lane: &impl Fn(&str) -> bool,
+        canary: Option<&Canary<'_>>,
     ) -> Result<(), CliError> {
         let name: Arc<str> = model.name.as_str().into();
         let files = Files::of(model);
@@ -129,7 +138,7 @@ impl Plan {
         let (network, loaded) = match known.filter(|_| self.changes.model(&name).is_none()) {
             Some(known) => (None, known.loaded.clone()),
             None => {
-                let (network, loaded) = load(config, model)?;
+                let (network, loaded) = load(config, model, canary)?;
                 (Some(network), loaded)
             }
         };
@@ -170,12 +179,34 @@ impl Plan {
     }
 }
 
+/// What `config` would change about what runs; nothing is loaded or opened.
+pub fn preview(config: &Config, before: &Running) -> Result<Changes, CliError> {
+    let mut changes = Changes::between(&before.config, config);
+    for model in config.used_models() {
+        let known = before.models.iter().find(|known| *known.name == *model.name);
+        if known.is_none_or(|known| known.files != Files::of(model)) {
+            changes.load_anew(&model.name);
+        }
+    }
+    if config.used_models().next().is_none() { Err(no_camera()) } else { Ok(changes) }
+}
+
+fn no_camera() -> CliError {
+    CliError::new(Exit::Config, "no camera to run: write a [[camera]], or set `enabled` of one to true")
+}
+
 /// A network with a session of its own, and its facts.
-fn load(config: &Config, model: &ModelConfig) -> Result<(LaneNetwork, Loaded), CliError> {
+fn load(config: &Config, model: &ModelConfig, canary: Option<&Canary<'_>>) -> Result<(LaneNetwork, Loaded), CliError> {
     let network = Network::load(model, &config.engine)?;
     let backend = network.engine.backend_description().to_owned();
     log::info!("model {}: {} on {backend}", model.name, model.path.display());
     let detector = network.required_detector()?;
+    let mut candidate = Candidate { network, detector };
+    if let Some(canary) = canary {
+        let cameras: Vec<_> = config.cameras_of(model).map(|camera| &*camera.name).collect();
+        candidate = canary.prove(&model.name, candidate, &cameras, config.engine.canary_timeout)?;
+    }
+    let Candidate { network, detector } = candidate;
     let inputs: Vec<_> = network.engine.inputs().iter().map(ToString::to_string).collect();
     let loaded = Loaded {
         sha256: network.engine.file().sha256.clone(),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::Service;
@@ -21,7 +21,8 @@ use crate::exit::Exit;
 use crate::signals::Bell;
 
 /// What came of a reload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Outcome {
     /// When it was done, RFC 3339.
     pub at: String,
@@ -50,6 +51,43 @@ impl Outcome {
             error: result.as_ref().err().map(|error| error.message.trim_end().to_owned()),
             exit_status: result.as_ref().err().map_or(Exit::Success, |error| error.exit).code(),
             took_ms: took.as_millis() as u64,
+        }
+    }
+}
+
+/// What a configuration would change about what runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Preview {
+    /// Whether a reload would try it; a network that is no good is found by the reload alone.
+    pub valid: bool,
+    /// As in [`Outcome`].
+    pub changes: Vec<Told>,
+    /// As in [`Outcome`].
+    pub restart_needed: Vec<String>,
+    /// As in [`Outcome`].
+    pub error: Option<String>,
+}
+
+/// A configuration that is not in force.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Its file: relative paths in it are relative to the file's folder. The daemon does not read it.
+    pub path: PathBuf,
+    /// What stands in it.
+    pub text: String,
+}
+
+impl Preview {
+    /// What `service` would change for `proposal`.
+    pub fn new(service: &Service, proposal: &Proposal) -> Self {
+        let config = Config::parse(&proposal.text, &proposal.path);
+        let config = config.map_err(|errors| CliError::new(Exit::Config, errors));
+        match config.and_then(|config| service.preview(&config)) {
+            Ok(changes) => {
+                Self { valid: true, changes: changes.told(), restart_needed: changes.restart_needed, error: None }
+            }
+            Err(error) => Self { error: Some(error.message.trim_end().to_owned()), ..Self::default() },
         }
     }
 }

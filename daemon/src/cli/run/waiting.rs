@@ -190,7 +190,7 @@ impl Waiting<'_> {
                 tasks.live.follow(&tasks.lanes);
                 tasks.logged.follow(&tasks.lanes);
                 tasks.status = self.service.status();
-                if changes.status {
+                if changes.has_table("status") {
                     tasks.schedule(self.notifier);
                 }
             }
