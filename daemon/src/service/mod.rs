@@ -25,11 +25,8 @@ use crate::pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use crate::pipeline::supervisor::{JOIN, LaneView, Pipeline, Surroundings};
 use crate::publish::broker::SinkContext;
 use crate::publish::{PublishError, Publisher, SinkCounts};
-<<<<<<< HEAD
 use crate::web;
-=======
 use canary::Canary;
->>>>>>> 3119cfe (A new network is tried on real frames before it is put in force; visiond reload; check --against-running)
 use plan::{Plan, Running};
 pub use view::{ModelView, View};
 

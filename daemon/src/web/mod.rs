@@ -11,6 +11,7 @@
 //! - [`page`]: the live page, and the one that asks for the token.
 
 pub mod api;
+mod changes;
 pub mod errors;
 pub mod guard;
 pub mod health;

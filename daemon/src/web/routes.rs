@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::errors::{Problem, as_problem};
 use super::guard::{self, Guard};
-use super::{State, api, health, login, observe, page, pictures, stream, trace};
+use super::{State, api, changes, health, login, observe, page, pictures, stream, trace};
 
 /// Bytes that a request may carry.
 const BODY_BYTES: usize = 64 << 10;
@@ -39,6 +39,7 @@ pub fn router(state: State, guard: &Arc<Guard>) -> Router {
     Router::new()
         .merge(health::routes())
         .merge(api::routes())
+        .merge(changes::routes())
         .merge(observe::routes())
         .merge(stream::routes())
         .merge(pictures::routes())
