@@ -200,9 +200,9 @@ prop_compose! {
     fn config()(
         device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
-        engine in (word(), of(path()), of(path()), 0..=63_u32, 0..=1024_usize)
-            .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads)| {
-                EngineConfig { backend, onnxruntime_library, tensorrt_library, gpu, threads }
+        engine in (word(), of(path()), of(path()), 0..=63_u32, 0..=1024_usize, duration(1, 3_600_000))
+            .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout)| {
+                EngineConfig { backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout }
             }),
         buffers in (word(), 3..=32_usize).prop_map(|(memory, count)| BufferConfig { memory, count }),
         status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
