@@ -17,6 +17,7 @@ mod probe;
 mod progress;
 mod reload;
 mod run;
+mod top;
 mod trace;
 mod verify;
 
@@ -79,6 +80,7 @@ Examples:
   visiond check /etc/visiond/visiond.toml      every error of a configuration
   visiond run /etc/visiond/visiond.toml        the daemon
   visiond reload                               it reads its configuration again";
+  visiond top                                  what it does, live in this terminal";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -93,6 +95,7 @@ enum Command {
     Bench(bench::Args),
     Verify(verify::Args),
     Trace(trace::Args),
+    Top(top::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -178,6 +181,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Verify(args)) => verify::run(args),
         Some(Command::Trace(args)) => trace::run(args),
+        Some(Command::Top(args)) => top::run(args),
         Some(Command::Completions(args)) => completions::run(args),
         Some(Command::Man(args)) => man::run(args),
     }

@@ -55,15 +55,18 @@ pub fn subject(subject: Subject) -> Option<Arc<str>> {
 }
 
 /// What a line is about: what its call says, else what its thread is.
-pub(super) fn of(record: &Record<'_>) -> Option<(&'static str, String)> {
+pub(super) fn of(record: &Record<'_>) -> Option<(String, String)> {
     let subjects = [Subject::Camera, Subject::Model, Subject::Sink];
     let own = subjects.into_iter().find_map(|subject| {
         let value = record.key_values().get(Key::from_str(subject.word()))?;
-        Some((subject.word(), value.to_string()))
+        Some((subject.word().to_owned(), value.to_string()))
     });
     // At the end of a thread its storage is gone already.
-    let threads =
-        || ABOUT.try_with(|about| about.try_borrow().ok()?.last().map(|(is, name)| (is.word(), name.to_string())));
+    let threads = || {
+        ABOUT.try_with(|about| {
+            about.try_borrow().ok()?.last().map(|(is, name)| (is.word().to_owned(), name.to_string()))
+        })
+    };
     own.or_else(|| threads().ok().flatten())
 }
 

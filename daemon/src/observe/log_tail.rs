@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use log::Level;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Lines kept.
 const LINES: usize = 500;
@@ -14,23 +14,25 @@ const BYTES: usize = 256 << 10;
 const LINE_BYTES: usize = 4 << 10;
 
 /// A line of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Line {
     /// Counts every line of the process, from 1.
     pub number: u64,
     /// When: RFC 3339, UTC.
     pub at: String,
     /// error, warn, info or debug.
-    pub level: &'static str,
+    pub level: String,
     /// What it is about: "camera", "model" or "sink" and its name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub about: Option<(&'static str, String)>,
+    pub about: Option<(String, String)>,
     /// What happened.
     pub message: String,
 }
 
 /// Lines after a number.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Tail {
     /// Oldest first.
     pub lines: Vec<Line>,
@@ -49,7 +51,7 @@ struct Ring {
 static RING: Mutex<Ring> = Mutex::new(Ring::new());
 
 /// Keeps a line. Trace is not kept: it would leave room for nothing else.
-pub fn keep(level: Level, about: Option<(&'static str, String)>, message: &str) {
+pub fn keep(level: Level, about: Option<(String, String)>, message: &str) {
     if level < Level::Trace {
         let at = super::rfc3339(jiff::Timestamp::now());
         ring().push(level, at, about, message);
@@ -71,7 +73,7 @@ impl Ring {
         Self { lines: VecDeque::new(), bytes: 0, last: 0 }
     }
 
-    fn push(&mut self, level: Level, at: String, about: Option<(&'static str, String)>, message: &str) {
+    fn push(&mut self, level: Level, at: String, about: Option<(String, String)>, message: &str) {
         let mut end = message.len().min(LINE_BYTES);
         while !message.is_char_boundary(end) {
             end -= 1;
@@ -88,7 +90,7 @@ impl Ring {
             Level::Info => "info",
             Level::Debug | Level::Trace => "debug",
         };
-        self.lines.push_back(Line { number: self.last, at, level, about, message: text });
+        self.lines.push_back(Line { number: self.last, at, level: level.to_owned(), about, message: text });
         while self.lines.len() > LINES || self.bytes > BYTES {
             let Some(gone) = self.lines.pop_front() else { break };
             self.bytes -= gone.message.len();

@@ -9,6 +9,7 @@ pub mod log_tail;
 pub mod observation;
 pub mod process;
 pub mod prometheus;
+mod recent;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::annotate::annotator::AnnotateCounts;
 use crate::pipeline::histogram::HistogramSnapshot;
-use crate::pipeline::metrics::{CameraMetrics, DropCause, Phase, Stage};
+use crate::pipeline::metrics::{CameraMetrics, CameraSnapshot, DropCause, Phase, Stage};
 use crate::pipeline::process::age;
 use crate::pipeline::supervisor::LaneView;
 use crate::publish::SinkCounts;
@@ -25,6 +26,7 @@ use crate::thermal::Thermals;
 use counters::{HttpCounters, ReloadHistory};
 use observation::{CameraFacts, LabelFacts, ModelFacts, Observation, PictureFacts, SinkFacts, StageFacts};
 use process::ProcessFacts;
+use recent::Recent;
 
 /// The longest time in each bucket of a stage, in microseconds; one more bucket holds the rest.
 pub const BUCKETS_US: [u64; 18] = [
@@ -39,6 +41,7 @@ pub struct Observer {
     config: PathBuf,
     started_at: jiff::Timestamp,
     started: Instant,
+    recent: Recent,
     /// Counted by the HTTP server.
     pub http: HttpCounters,
     /// Told by whoever reloads.
@@ -55,6 +58,7 @@ impl Observer {
             config: config.to_owned(),
             started_at: jiff::Timestamp::now().checked_sub(age).unwrap_or_else(|_| jiff::Timestamp::now()),
             started: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
+            recent: Recent::default(),
             http: HttpCounters::default(),
             reloads: ReloadHistory::default(),
         }
@@ -90,10 +94,14 @@ impl Observer {
 
     fn cameras(&self, view: &View) -> Vec<CameraFacts> {
         let live = self.service.live();
+        self.recent.keep(&view.lanes);
         let cameras = view.lanes.iter().flat_map(|lane| lane.cameras.iter().map(move |camera| (lane, camera)));
         let cameras = cameras.map(|(lane, camera)| {
             let pictures = view.pictures.iter().find(|pictures| pictures.camera == camera.name);
-            let mut facts = camera_facts(&lane.lane.name, camera, pictures.map(|pictures| pictures.annotator.counts()));
+            let pictures = pictures.map(|pictures| pictures.annotator.counts());
+            let total = camera.snapshot();
+            let recent = self.recent.of(camera, &total.stages);
+            let mut facts = camera_facts(&lane.lane.name, camera, &total, &recent, pictures);
             facts.watchers = live.view(&camera.name).watchers() as u64;
             facts
         });
@@ -106,8 +114,13 @@ fn not_ready(lanes: &[LaneView]) -> Vec<String> {
     lanes.map(|lane| format!("model {}: no frame went through it yet", lane.lane.name)).collect()
 }
 
-fn camera_facts(model: &str, camera: &CameraMetrics, pictures: Option<AnnotateCounts>) -> CameraFacts {
-    let total = camera.snapshot();
+fn camera_facts(
+    model: &str,
+    camera: &CameraMetrics,
+    total: &CameraSnapshot,
+    recent: &[HistogramSnapshot],
+    pictures: Option<AnnotateCounts>,
+) -> CameraFacts {
     let phase = camera.phase();
     let mut labels: Vec<_> = total
         .labels
@@ -116,6 +129,8 @@ fn camera_facts(model: &str, camera: &CameraMetrics, pictures: Option<AnnotateCo
         .collect();
     labels.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
     let frame = total.frame.unwrap_or_default();
+    let stages = Stage::ALL.iter().zip(&total.stages).zip(recent);
+    let stages = stages.map(|((stage, all), recent)| (stage.name().to_owned(), stage_facts(all, recent)));
     CameraFacts {
         name: camera.name.to_string(),
         model: model.to_owned(),
@@ -133,7 +148,7 @@ fn camera_facts(model: &str, camera: &CameraMetrics, pictures: Option<AnnotateCo
         errors: total.errors,
         detections: total.detections,
         labels,
-        stages: Stage::ALL.iter().map(|&stage| (stage.name().to_owned(), stage_facts(total.stage(stage)))).collect(),
+        stages: stages.collect(),
         copied_bytes: total.copied_bytes,
         capture_cpu_s: total.capture_cpu_ns as f64 / 1e9,
         watchers: 0,
@@ -145,7 +160,7 @@ fn camera_facts(model: &str, camera: &CameraMetrics, pictures: Option<AnnotateCo
     }
 }
 
-fn stage_facts(times: &HistogramSnapshot) -> StageFacts {
+fn stage_facts(times: &HistogramSnapshot, recent: &HistogramSnapshot) -> StageFacts {
     let bounds = BUCKETS_US.iter().copied().map(Some).chain([None]);
     StageFacts {
         count: times.count(),
@@ -153,6 +168,8 @@ fn stage_facts(times: &HistogramSnapshot) -> StageFacts {
         p50_us: times.quantile_us(0.5),
         p99_us: times.quantile_us(0.99),
         max_us: times.max_us(),
+        recent_p50_us: recent.quantile_us(0.5),
+        recent_p99_us: recent.quantile_us(0.99),
         buckets: bounds.zip(times.within(&BUCKETS_US)).collect(),
     }
 }

@@ -123,6 +123,10 @@ pub struct StageFacts {
     pub p99_us: u64,
     /// Longest.
     pub max_us: u64,
+    /// Median of the last five to ten seconds.
+    pub recent_p50_us: u64,
+    /// 99th percentile of the last five to ten seconds.
+    pub recent_p99_us: u64,
     /// For each bucket the longest time in it (`null`: any) and how many frames fell into it alone.
     pub buckets: Vec<(Option<u64>, u64)>,
 }
