@@ -79,7 +79,7 @@ Examples:
   visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
   visiond check /etc/visiond/visiond.toml      every error of a configuration
   visiond run /etc/visiond/visiond.toml        the daemon
-  visiond reload                               it reads its configuration again";
+  visiond reload                               it reads its configuration again
   visiond top                                  what it does, live in this terminal";
 
 #[derive(Debug, Subcommand)]
