@@ -36,11 +36,13 @@ macro_rules! words {
 mod camera;
 mod device;
 mod http;
+mod mqtt;
 mod sink;
 
 pub use camera::*;
 pub use device::*;
 pub use http::*;
+pub use mqtt::*;
 pub use sink::*;
 
 section! {

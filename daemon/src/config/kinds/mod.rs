@@ -4,11 +4,13 @@
 //! - `text`: strings, names, paths, URLs, command lines.
 //! - `quantity`: what has a unit or a radix: times, sizes, permissions.
 //! - `address`: where a server listens.
+//! - `broker`: where a broker is, topics.
 //! - `camera`: a camera's name.
 //! - `control`: what a camera's control is set to.
 //! - `lists`: many values of one kind.
 
 mod address;
+mod broker;
 mod camera;
 mod control;
 mod lists;
@@ -21,6 +23,7 @@ use toml::de::{DeInteger, DeValue};
 use super::schema::{At, Item, Kind, Reader, Shape, TableWriter};
 
 pub use address::{Address, address, host, is_loopback};
+pub use broker::{broker, split_broker, topic};
 pub use camera::{CameraName, camera, camera_in};
 pub use control::{ControlValue, control};
 pub use lists::{by_name, list};

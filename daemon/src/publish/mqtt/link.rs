@@ -1,0 +1,354 @@
+//! A session with a broker: messages go out in their order, acknowledgements come back by their numbers.
+//!
+//! All waiting is in [`Link::happening`], which may be dropped at any await and called again: what it has read or half written
+//! is kept here, not in the future. The session is clean: after a lost connection nothing is left, neither here nor at the
+//! broker, and whoever has messages without an acknowledgement sends them again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::wire::{Answer, Letter, Limits, Qos, Wire};
+
+/// Bytes that wait for the socket before more messages are made into packets.
+const OUTPUT_BYTES: usize = 256 << 10;
+/// How long after a refusal the messages are sent again.
+const REFUSED_WAIT: Duration = Duration::from_secs(5);
+
+/// A connection, with TLS or without.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// What happens in a session.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// The broker has the parcel of this number.
+    Acknowledged(u64),
+    /// The broker will never take the parcel of this number; why.
+    Impossible(u64, String),
+    /// The session is over; why.
+    Lost(String),
+}
+
+/// A session that the broker has begun.
+pub struct Link {
+    stream: Box<dyn Stream>,
+    wire: Wire,
+    limits: Limits,
+    input: BytesMut,
+    output: BytesMut,
+    /// Bytes that were ever put into `output`, and that the socket has taken.
+    made: u64,
+    written: u64,
+    unflushed: bool,
+    /// What has no number outside: states, pictures.
+    own: VecDeque<Letter>,
+    parcels: VecDeque<(u64, Letter)>,
+    in_flight: BTreeMap<u16, InFlight>,
+    last_number: u16,
+    /// Parcels of QoS 0, each with the byte of `made` that ends it.
+    leaving: VecDeque<(u64, u64)>,
+    happened: VecDeque<Happening>,
+    lost: Option<String>,
+    keep_alive: Duration,
+    heard: Instant,
+    said: Instant,
+    asked: Option<Instant>,
+    refusal: Option<String>,
+    /// Parcels wait until then, because the broker refused one.
+    refused_until: Option<Instant>,
+}
+
+/// A message without its acknowledgement.
+struct InFlight {
+    /// Of a parcel.
+    number: Option<u64>,
+    letter: Letter,
+}
+
+impl Link {
+    /// A session on `stream`, whose begin has been agreed on.
+    pub fn new(stream: Box<dyn Stream>, wire: Wire, limits: Limits, keep_alive: Duration, input: BytesMut) -> Self {
+        let now = Instant::now();
+        let keep_alive = limits.keep_alive_seconds.map_or(keep_alive, |s| Duration::from_secs(u64::from(s.max(1))));
+        Self {
+            stream,
+            wire,
+            limits,
+            input,
+            output: BytesMut::new(),
+            made: 0,
+            written: 0,
+            unflushed: false,
+            own: VecDeque::new(),
+            parcels: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            last_number: 0,
+            leaving: VecDeque::new(),
+            happened: VecDeque::new(),
+            lost: None,
+            keep_alive,
+            heard: now,
+            said: now,
+            asked: None,
+            refusal: None,
+            refused_until: None,
+        }
+    }
+
+    /// Puts a message of our own in line, before the parcels.
+    pub fn say(&mut self, letter: Letter) {
+        self.own.push_back(letter);
+    }
+
+    /// Messages of our own that have not left yet.
+    pub fn unsaid(&self) -> usize {
+        self.own.len()
+    }
+
+    /// Puts a parcel in line and writes what the socket takes now.
+    pub async fn send(&mut self, number: u64, letter: Letter) {
+        self.parcels.push_back((number, letter));
+        poll_fn(|context| {
+            // Whatever is wrong is told by `happening`.
+            let _ = self.write(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// The next thing that happens. May be dropped and called again at any time.
+    pub async fn happening(&mut self) -> Happening {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Asks a silent broker whether it is there, and gives up one that does not answer; to be called now and then.
+    pub fn tick(&mut self, now: Instant) {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        if self.refused_until.is_some_and(|until| now >= until) {
+            self.refused_until = None;
+        }
+        match self.asked {
+            Some(asked) if since(asked) >= self.keep_alive => {
+                let seconds = since(self.heard).as_secs();
+                self.lost.get_or_insert_with(|| {
+                    format!("the broker has not been heard of for {seconds} s: is it still there, and the way to it?")
+                });
+            }
+            Some(_) => {}
+            // Half of it, because the broker measures the same time from the other end.
+            None if since(self.heard.min(self.said)) >= self.keep_alive / 2 => {
+                let before = self.output.len();
+                self.wire.ping(&mut self.output);
+                self.made += (self.output.len() - before) as u64;
+                self.asked = Some(now);
+            }
+            None => {}
+        }
+    }
+
+    /// Ends the session in order, after what is in line of our own; the last will is not published then.
+    pub async fn close(mut self, within: Duration) {
+        let ended = async {
+            while !(self.own.is_empty() && self.in_flight.values().all(|letter| letter.number.is_some())) {
+                if let Happening::Lost(_) = self.happening().await {
+                    return;
+                }
+            }
+            let before = self.output.len();
+            self.wire.farewell(&mut self.output);
+            self.made += (self.output.len() - before) as u64;
+            let _ = poll_fn(|context| self.write(context)).await;
+            let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
+        };
+        let _ = tokio::time::timeout(within, ended).await;
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
+        loop {
+            if let Some(happening) = self.happened.pop_front() {
+                return Poll::Ready(happening);
+            }
+            if let Some(reason) = &self.lost {
+                return Poll::Ready(Happening::Lost(reason.clone()));
+            }
+            if let Poll::Ready(Err(error)) = self.write(context) {
+                // The broker may have said why before it closed: reading tells, or the same error.
+                self.lost = Some(said_at_the_end(&error));
+                let _ = self.read(context);
+                continue;
+            }
+            if !self.happened.is_empty() {
+                continue;
+            }
+            match self.read(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(reason)) => self.lost = Some(reason),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Makes packets and writes them; ready when nothing is left to be written.
+    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            self.pack();
+            if self.output.is_empty() {
+                break;
+            }
+            let n = ready!(Pin::new(&mut *self.stream).poll_write(context, &self.output))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.output.advance(n);
+            self.written += n as u64;
+            self.unflushed = true;
+            self.said = Instant::now();
+            while let Some((_, number)) = self.leaving.pop_front_if(|(end, _)| *end <= self.written) {
+                self.happened.push_back(Happening::Acknowledged(number));
+            }
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Makes packets of what is in line, as far as the broker's window and our buffer have room.
+    fn pack(&mut self) {
+        while self.output.len() < OUTPUT_BYTES {
+            let parcel = self.refused_until.is_none().then(|| self.parcels.front()).flatten();
+            let Some(next) = self.own.front().or(parcel.map(|(_, letter)| letter)) else { return };
+            if next.qos != Qos::AtMostOnce && self.in_flight.len() >= usize::from(self.limits.in_flight) {
+                return;
+            }
+            let (number, mut letter) = match self.own.pop_front() {
+                Some(letter) => (None, letter),
+                None => match self.parcels.pop_front() {
+                    Some((number, letter)) => (Some(number), letter),
+                    None => return,
+                },
+            };
+            if letter.qos as u8 > self.limits.qos as u8 {
+                letter.qos = self.limits.qos;
+            }
+            letter.retain &= self.limits.retain;
+            let id = if letter.qos == Qos::AtMostOnce { 0 } else { self.free_number() };
+            let before = self.output.len();
+            let bytes = self.wire.letter_bytes(&letter);
+            let packed = if bytes > self.limits.packet_bytes {
+                Err(format!("it has {bytes} bytes, and the broker takes {} at most", self.limits.packet_bytes))
+            } else {
+                self.wire.letter(&letter, id, &mut self.output)
+            };
+            if let Err(reason) = packed {
+                self.output.truncate(before);
+                match number {
+                    Some(number) => self.happened.push_back(Happening::Impossible(number, reason)),
+                    None => log::warn!("a message to {} is not sent: {reason}", letter.topic),
+                }
+                continue;
+            }
+            self.made += (self.output.len() - before) as u64;
+            match number {
+                Some(number) if id == 0 => self.leaving.push_back((self.made, number)),
+                _ if id == 0 => {}
+                number => drop(self.in_flight.insert(id, InFlight { number, letter })),
+            }
+        }
+    }
+
+    /// A number that no message in flight has. There is one, because at most 65,534 are in flight when it is asked for.
+    fn free_number(&mut self) -> u16 {
+        loop {
+            self.last_number = self.last_number.checked_add(1).unwrap_or(1);
+            if !self.in_flight.contains_key(&self.last_number) {
+                return self.last_number;
+            }
+        }
+    }
+
+    /// Reads once and does what the broker says.
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let mut chunk = [0; 4096];
+        let mut buffer = ReadBuf::new(&mut chunk);
+        if let Err(error) = ready!(Pin::new(&mut *self.stream).poll_read(context, &mut buffer)) {
+            return Poll::Ready(Err(said_at_the_end(&error)));
+        }
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Err("the broker closed the connection".to_owned()));
+        }
+        self.input.extend_from_slice(buffer.filled());
+        (self.heard, self.asked) = (Instant::now(), None);
+        loop {
+            match self.wire.answer(&mut self.input) {
+                Ok(Some(answer)) => self.answered(answer),
+                Ok(None) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(format!("the broker says what is no MQTT: {error}"))),
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Acknowledged(id, Ok(())) | Answer::Completed(id) => {
+                let Some(done) = self.in_flight.remove(&id) else { return };
+                if let Some(number) = done.number {
+                    if self.refusal.take().is_some() {
+                        log::info!("the broker takes messages again");
+                    }
+                    self.happened.push_back(Happening::Acknowledged(number));
+                }
+            }
+            Answer::Received(id, Ok(())) => {
+                let before = self.output.len();
+                self.wire.release(id, &mut self.output);
+                self.made += (self.output.len() - before) as u64;
+            }
+            Answer::Acknowledged(id, Err(reason)) | Answer::Received(id, Err(reason)) => {
+                if let Some(refused) = self.in_flight.remove(&id) {
+                    self.refused(refused, reason);
+                }
+            }
+            Answer::Farewell(reason) => self.lost = Some(format!("the broker ended the session: {reason}")),
+            Answer::Welcome(_) | Answer::Unwelcome(_) | Answer::Pong | Answer::Other => {}
+        }
+    }
+
+    /// A parcel that the broker refused goes back to its place in line, and all wait a while; anything else is let go.
+    fn refused(&mut self, InFlight { number, letter }: InFlight, reason: String) {
+        if self.refusal.as_ref() != Some(&reason) {
+            log::error!(
+                "the broker refuses a message to {}: {reason}; give this user the right to publish there",
+                letter.topic
+            );
+            self.refusal = Some(reason);
+        }
+        if let Some(number) = number {
+            let place = self.parcels.partition_point(|(other, _)| *other < number);
+            self.parcels.insert(place, (number, letter));
+            self.refused_until.get_or_insert_with(|| Instant::now() + REFUSED_WAIT);
+        }
+    }
+}
+
+/// An error of the connection in words.
+pub fn said_at_the_end(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            format!("the broker closed the connection ({error})")
+        }
+        _ => format!("the connection to the broker broke: {error}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;
