@@ -77,6 +77,11 @@ impl Login {
         }
     }
 
+    /// The user, and the password.
+    pub fn into_parts(self) -> (String, String) {
+        (self.user, self.password)
+    }
+
     /// `url` with this login in it, escaped as URLs want it. What is no URL stays as it is.
     pub fn into_url(self, url: &str) -> String {
         match url.split_once("://") {

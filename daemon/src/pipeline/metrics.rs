@@ -281,6 +281,11 @@ impl CameraMetrics {
         self.published.load(Ordering::Acquire)
     }
 
+    /// Things seen so far.
+    pub fn detections(&self) -> u64 {
+        self.detections.load(Ordering::Relaxed)
+    }
+
     /// Messages a second within the last five seconds.
     pub fn fps(&self) -> f64 {
         self.rate.per_second()

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::wire::{Answer, Letter, Limits, Qos, Wire};
+use super::wire::{Answer, Heard, Letter, Limits, Qos, Wire};
 
 /// Bytes that wait for the socket before more messages are made into packets.
 const OUTPUT_BYTES: usize = 256 << 10;
@@ -32,6 +32,8 @@ pub enum Happening {
     Acknowledged(u64),
     /// The broker will never take the parcel of this number; why.
     Impossible(u64, String),
+    /// Somebody said what is listened to.
+    Heard(Heard),
     /// The session is over; why.
     Lost(String),
 }
@@ -110,6 +112,21 @@ impl Link {
     /// Messages of our own that have not left yet.
     pub fn unsaid(&self) -> usize {
         self.own.len()
+    }
+
+    /// Listens to what the broker keeps under these topics, or no more.
+    pub fn listen(&mut self, topics: &[String], listen: bool) {
+        let number = self.free_number();
+        let before = self.output.len();
+        let written = if listen {
+            self.wire.listen(topics, number, &mut self.output)
+        } else {
+            self.wire.listen_no_more(topics, number, &mut self.output)
+        };
+        if written.is_err() {
+            self.output.truncate(before);
+        }
+        self.made += (self.output.len() - before) as u64;
     }
 
     /// Puts a parcel in line and writes what the socket takes now.
@@ -318,6 +335,7 @@ impl Link {
                 }
             }
             Answer::Farewell(reason) => self.lost = Some(format!("the broker ended the session: {reason}")),
+            Answer::Message(heard) => self.happened.push_back(Happening::Heard(heard)),
             Answer::Welcome(_) | Answer::Unwelcome(_) | Answer::Pong | Answer::Other => {}
         }
     }

@@ -32,7 +32,30 @@ impl Topics {
         self.of(camera, "snapshot")
     }
 
+    /// Where all cameras' states are, with a wildcard.
+    pub fn states(&self) -> String {
+        self.state("+")
+    }
+
+    /// The camera whose state `topic` is.
+    pub fn camera_of_state<'t>(&self, topic: &'t str) -> Option<&'t str> {
+        topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.strip_suffix("/state")
+    }
+
     fn of(&self, camera: &str, what: &str) -> String {
         format!("{}/cameras/{camera}/{what}", self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_tells_its_camera() {
+        let topics = Topics::new("a/b", "gate");
+        assert_eq!(topics.camera_of_state(&topics.state("door")), Some("door"));
+        assert_eq!(topics.camera_of_state("a/b/gate7/cameras/door/state"), None);
+        assert_eq!(topics.camera_of_state(&topics.detections("door")), None);
     }
 }

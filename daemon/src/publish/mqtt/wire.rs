@@ -9,8 +9,8 @@ use rumqttc::v5::mqttbytes::v5;
 
 use crate::config::types::MqttProtocol;
 
-/// Bytes of a packet from the broker at most. Nothing is subscribed to, so only answers come.
-const MAX_INCOMING: usize = 64 << 10;
+/// Bytes of a packet from the broker at most. What is subscribed to are announcements and states, which are small.
+const MAX_INCOMING: usize = 1 << 20;
 
 /// How sure it is that a message arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +100,19 @@ pub enum Answer {
     Pong,
     /// It ends the session, and why.
     Farewell(String),
+    /// What somebody published, or the broker kept.
+    Message(Heard),
     /// What a publisher does not need.
     Other,
+}
+
+/// A message that came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    pub topic: String,
+    pub payload: Bytes,
+    /// The broker kept it from before.
+    pub retained: bool,
 }
 
 /// Why a session may not begin.
@@ -201,6 +212,45 @@ impl Wire {
         out.extend_from_slice(&number.to_be_bytes());
     }
 
+    /// Appends the wish to hear what is kept under these topics, which may have wildcards.
+    pub fn listen(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let filter = |topic: &String| {
+                    v4::SubscribeFilter::new(topic.clone(), rumqttc::mqttbytes::QoS::AtMostOnce)
+                };
+                let mut packet = v4::Subscribe::new_many(topics.iter().map(filter));
+                packet.pkid = number;
+                packet.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let filter = |topic: &String| v5::Filter {
+                    nolocal: true,
+                    ..v5::Filter::new(topic.clone(), rumqttc::v5::mqttbytes::QoS::AtMostOnce)
+                };
+                let mut packet = v5::Subscribe::new_many(topics.iter().map(filter), None);
+                packet.pkid = number;
+                packet.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Appends the wish to hear no more of them.
+    pub fn listen_no_more(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let packet = v4::Unsubscribe { pkid: number, topics: topics.to_vec() };
+                packet.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let packet = v5::Unsubscribe { pkid: number, filters: topics.to_vec(), properties: None };
+                packet.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
     /// Appends the question whether the broker is there.
     pub fn ping(self, out: &mut BytesMut) {
         out.extend_from_slice(&[0xC0, 0]);
@@ -242,6 +292,11 @@ fn answer_v3(packet: &v4::Packet) -> Answer {
         v4::Packet::PubRec(ack) => Answer::Received(ack.pkid, Ok(())),
         v4::Packet::PubComp(ack) => Answer::Completed(ack.pkid),
         v4::Packet::PingResp => Answer::Pong,
+        v4::Packet::Publish(message) => Answer::Message(Heard {
+            topic: message.topic.clone(),
+            payload: message.payload.clone(),
+            retained: message.retain,
+        }),
         _ => Answer::Other,
     }
 }
@@ -273,6 +328,15 @@ fn answer_v5(packet: v5::Packet) -> Answer {
         }
         v5::Packet::PubComp(ack) => Answer::Completed(ack.pkid),
         v5::Packet::PingResp(_) => Answer::Pong,
+        v5::Packet::Publish(message) => Answer::Message(Heard {
+            topic: String::from_utf8_lossy(&message.topic).into_owned(),
+            payload: message.payload,
+            retained: message.retain,
+        }),
+        v5::Packet::Disconnect(v5::Disconnect { reason_code: v5::DisconnectReasonCode::SessionTakenOver, .. }) => {
+            let remedy = "give each its own `client_id`, or each machine its own name under [device]";
+            Answer::Farewell(format!("another connection has the same client id: {remedy}"))
+        }
         v5::Packet::Disconnect(end) => {
             let words = end.properties.and_then(|properties| properties.reason_string);
             Answer::Farewell(told(&format!("{:?}", end.reason_code), words))
