@@ -80,6 +80,9 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
     same_device(&cameras, base, report);
     for sink in &sinks {
         cameras_of_sink(sink, &cameras, &camera_names, report);
+        if sink.is("type", "mqtt") {
+            certificates(sink, report);
+        }
     }
     same_outputs(&sinks, base, report);
     if let Some(http) =
@@ -119,6 +122,22 @@ fn login(source: &Found<'_, '_>, report: &mut Report) {
             report.error(span, message.to_owned(), None);
         }
         Some(_) => {}
+    }
+}
+
+/// Certificates need a connection that has them, and each other.
+fn certificates(sink: &Found<'_, '_>, report: &mut Report) {
+    let plain = sink.text("url").is_some_and(|(url, _)| url.starts_with("mqtt://"));
+    for key in ["ca", "certificate", "key"] {
+        if let Some((_, span)) = sink.text(key).filter(|_| plain) {
+            let message = format!("`{key}` is for TLS, and `url` is without: write mqtts:// there, or leave `{key}` out");
+            report.error(span, message, None);
+        }
+    }
+    for (key, other) in [("certificate", "key"), ("key", "certificate")] {
+        if let Some((_, span)) = sink.text(key).filter(|_| !sink.has(other)) {
+            report.error(span, format!("`{key}` goes with `{other}`, which is missing: set both, or none"), None);
+        }
     }
 }
 
@@ -300,16 +319,22 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
         let Some((kind, kind_span)) = sink.text("type") else { continue };
         let place = match kind {
             "stdout" => Some((PathBuf::from("-"), kind_span.clone())),
+            "mqtt" => sink.text("url").map(|(url, span)| {
+                let prefix = sink.text("topic_prefix").map_or("visiond", |(prefix, _)| prefix);
+                (PathBuf::from(format!("{url} {prefix}")), span)
+            }),
             _ => sink.text("path").map(|(path, span)| (place(base, path), span)),
         };
         let mut taken = false;
         if let Some((place, span)) = place {
             taken = places.contains(&place);
             if taken {
-                let message = if kind == "stdout" {
-                    "another sink writes to standard output already: leave one of them out".to_owned()
-                } else {
-                    format!("another sink has the path {} already: give each its own", place.display())
+                let message = match kind {
+                    "stdout" => "another sink writes to standard output already: leave one of them out".to_owned(),
+                    "mqtt" => "another sink publishes the same topics to this broker: set another `topic_prefix`, or leave \
+                               one of them out"
+                        .to_owned(),
+                    _ => format!("another sink has the path {} already: give each its own", place.display()),
                 };
                 report.error(span, message, None);
             }

@@ -139,6 +139,39 @@ prop_compose! {
     }
 }
 
+fn topic() -> impl Strategy<Value = String> {
+    select(vec!["visiond".to_owned(), "a/b/c".to_owned(), "ö".to_owned()])
+}
+
+prop_compose! {
+    fn mqtt()(
+        tls: bool, protocol in word(), login in of(path()), ca in of(path()), pair in of((path(), path())),
+        client_id in of(text()), keep_alive in duration(1000, 3_600_000), topic_prefix in topic(),
+        qos in (0..=2_u8, 0..=2_u8), retain: bool, message_expiry in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
+    ) -> MqttSinkConfig {
+        let url = if tls { "mqtts://broker" } else { "mqtt://10.0.0.7:1884" };
+        let (certificate, key) = pair.filter(|_| tls).unzip();
+        let (qos_detections, qos_state) = qos;
+        MqttSinkConfig {
+            url: url.to_owned(), protocol, login, ca: ca.filter(|_| tls), certificate, key, client_id, keep_alive,
+            topic_prefix, qos_detections, qos_state, retain, message_expiry, ..MqttSinkConfig::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn mqtt_cameras()(
+        state_interval in duration(250, 3_600_000), occupancy_hold in prop_oneof![Just(Duration::ZERO), duration(1, 3_600_000)],
+        snapshot_interval in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)], snapshot_overlay: bool,
+        home_assistant: bool, discovery_prefix in topic(), count_labels in vec(text(), 0..3),
+    ) -> MqttSinkConfig {
+        MqttSinkConfig {
+            state_interval, occupancy_hold, snapshot_interval, snapshot_overlay, home_assistant, discovery_prefix,
+            count_labels, ..MqttSinkConfig::default()
+        }
+    }
+}
+
 fn sink_kind() -> impl Strategy<Value = SinkKind> {
     prop_oneof![
         Just(SinkKind::Stdout),
@@ -150,6 +183,18 @@ fn sink_kind() -> impl Strategy<Value = SinkKind> {
                 SinkKind::Unix(UnixSinkConfig { path, mode, max_readers, reader_buffer_bytes })
             }
         ),
+        (mqtt(), mqtt_cameras()).prop_map(|(session, cameras)| {
+            SinkKind::Mqtt(MqttSinkConfig {
+                state_interval: cameras.state_interval,
+                occupancy_hold: cameras.occupancy_hold,
+                snapshot_interval: cameras.snapshot_interval,
+                snapshot_overlay: cameras.snapshot_overlay,
+                home_assistant: cameras.home_assistant,
+                discovery_prefix: cameras.discovery_prefix,
+                count_labels: cameras.count_labels,
+                ..session
+            })
+        }),
     ]
 }
 
@@ -239,6 +284,7 @@ prop_compose! {
                 SinkKind::Stdout => {}
                 SinkKind::File(file) => numbered(&mut file.path, i),
                 SinkKind::Unix(unix) => numbered(&mut unix.path, i),
+                SinkKind::Mqtt(mqtt) => mqtt.topic_prefix.push_str(&i.to_string()),
             }
             all_sinks.push(sink);
         }
@@ -282,4 +328,5 @@ fn every_word_is_written_as_itself() {
     check::<WhenFull>();
     check::<Pace>();
     check::<VideoPixels>();
+    check::<MqttProtocol>();
 }

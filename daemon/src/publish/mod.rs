@@ -9,6 +9,7 @@
 pub mod broker;
 mod file;
 pub mod message;
+mod mqtt;
 pub mod outage;
 mod poll;
 mod queue;
@@ -104,7 +105,7 @@ trait Sink: Send {
 pub struct SinkCounts {
     /// The sink's name.
     pub name: String,
-    /// stdout, file or unix.
+    /// stdout, file, unix or mqtt.
     pub kind: &'static str,
     /// Where messages go.
     pub to: String,
@@ -316,6 +317,7 @@ fn kind(config: &SinkConfig) -> &'static str {
         SinkKind::Stdout => "stdout",
         SinkKind::File(_) => "file",
         SinkKind::Unix(_) => "unix",
+        SinkKind::Mqtt(_) => "mqtt",
     }
 }
 
@@ -325,6 +327,7 @@ fn place(config: &SinkConfig) -> String {
         SinkKind::Stdout => "standard output".to_owned(),
         SinkKind::File(file) => file.path.display().to_string(),
         SinkKind::Unix(socket) => socket.path.display().to_string(),
+        SinkKind::Mqtt(broker) => broker.url.clone(),
     }
 }
 

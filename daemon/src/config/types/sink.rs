@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{HOUR, MIB, MS, SECOND};
+use super::{HOUR, MIB, MS, MqttSinkConfig, SECOND};
 use crate::config::declare::{section, union};
 use crate::config::kinds::{Words, duration, flag, list, mode, name, path, real, size, whole, word};
 
@@ -68,6 +68,8 @@ union! {
         File(FileSinkConfig) = "file",
         /// JSON lines to whoever connects to a Unix socket.
         Unix(UnixSinkConfig) = "unix",
+        /// Messages to a broker of MQTT, with what the cameras are and show, also for Home Assistant.
+        Mqtt(MqttSinkConfig) = "mqtt",
     }
 }
 
