@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, reason = "a test ends at the first thing that is not as arranged")]
 
+pub mod mosquitto;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};

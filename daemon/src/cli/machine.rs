@@ -15,7 +15,9 @@ use crate::capture::v4l2::device::Node;
 use crate::capture::v4l2::{controls, identity};
 use crate::config::is_url;
 use crate::config::report::Report;
-use crate::config::types::{CameraConfig, Config, ModelConfig, MqttSinkConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
+use crate::config::types::{
+    CameraConfig, Config, ModelConfig, MqttSinkConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config,
+};
 
 /// Reports what is not there. `root` is the file that `config` was read from.
 pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Report) {

@@ -130,7 +130,8 @@ fn certificates(sink: &Found<'_, '_>, report: &mut Report) {
     let plain = sink.text("url").is_some_and(|(url, _)| url.starts_with("mqtt://"));
     for key in ["ca", "certificate", "key"] {
         if let Some((_, span)) = sink.text(key).filter(|_| plain) {
-            let message = format!("`{key}` is for TLS, and `url` is without: write mqtts:// there, or leave `{key}` out");
+            let message =
+                format!("`{key}` is for TLS, and `url` is without: write mqtts:// there, or leave `{key}` out");
             report.error(span, message, None);
         }
     }
@@ -331,9 +332,11 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
             if taken {
                 let message = match kind {
                     "stdout" => "another sink writes to standard output already: leave one of them out".to_owned(),
-                    "mqtt" => "another sink publishes the same topics to this broker: set another `topic_prefix`, or leave \
+                    "mqtt" => {
+                        "another sink publishes the same topics to this broker: set another `topic_prefix`, or leave \
                                one of them out"
-                        .to_owned(),
+                            .to_owned()
+                    }
                     _ => format!("another sink has the path {} already: give each its own", place.display()),
                 };
                 report.error(span, message, None);

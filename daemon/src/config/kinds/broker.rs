@@ -78,7 +78,9 @@ impl Inline for Topic {
     fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
         let wrong = |c: char| c.is_control() || c.is_whitespace() || "#+$".contains(c);
         match filled(item) {
-            Some(text) if text.len() <= 256 && text.split('/').all(|level| !level.is_empty() && !level.contains(wrong)) => {
+            Some(text)
+                if text.len() <= 256 && text.split('/').all(|level| !level.is_empty() && !level.contains(wrong)) =>
+            {
                 Some(text.to_owned())
             }
             _ => self.refuse(item, at, reader, ""),
@@ -99,7 +101,8 @@ mod tests {
         assert_eq!(split_broker("mqtt://localhost:1883"), Some(("mqtt", "localhost", Some(1883))));
         assert_eq!(split_broker("mqtts://10.0.0.5/"), Some(("mqtts", "10.0.0.5", None)));
         assert_eq!(split_broker("mqtt://[fd00::1]:1884"), Some(("mqtt", "fd00::1", Some(1884))));
-        for wrong in ["localhost:1883", "mqtt://", "mqtt://host:0", "mqtt://host:99999", "mqtt://host/x", "mqtt://[::1"] {
+        for wrong in ["localhost:1883", "mqtt://", "mqtt://host:0", "mqtt://host:99999", "mqtt://host/x", "mqtt://[::1"]
+        {
             assert_eq!(split_broker(wrong), None, "{wrong}");
         }
     }

@@ -120,10 +120,7 @@ impl Discovery {
                 "sw_version": env!("CARGO_PKG_VERSION"),
             }),
         );
-        all.insert(
-            "origin".to_owned(),
-            json!({ "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") }),
-        );
+        all.insert("origin".to_owned(), json!({ "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") }));
         if let Value::Object(more) = more {
             all.extend(more);
         }

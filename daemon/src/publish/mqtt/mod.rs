@@ -139,7 +139,8 @@ impl Courier for Mqtt {
         let SinkKind::Mqtt(new) = &config.kind else { return true };
         let before = std::mem::replace(&mut self.config, new.clone());
         let session = |config: &MqttSinkConfig| {
-            let MqttSinkConfig { url, protocol, login, ca, certificate, key, client_id, keep_alive, .. } = config.clone();
+            let MqttSinkConfig { url, protocol, login, ca, certificate, key, client_id, keep_alive, .. } =
+                config.clone();
             (url, protocol, login, ca, certificate, key, client_id, keep_alive)
         };
         let same_name = self.sink == config.name || new.client_id.is_some();

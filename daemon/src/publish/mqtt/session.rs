@@ -11,8 +11,8 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 
 use super::link::{Link, Stream, said_at_the_end};
-use super::wire::{Answer, Hello, Limits, Refusal, Wire};
 use super::tls;
+use super::wire::{Answer, Hello, Limits, Refusal, Wire};
 use crate::config::kinds::split_broker;
 use crate::config::types::{MqttProtocol, MqttSinkConfig};
 
@@ -60,7 +60,11 @@ async fn welcome(
             Ok(Some(Answer::Welcome(limits))) => return Ok(limits),
             Ok(Some(Answer::Unwelcome(refusal))) => return Err(refused(refusal, config, other_version)),
             Ok(Some(_)) => return Err("what answers there is no broker of MQTT: is the port right?".to_owned()),
-            Err(error) => return Err(format!("what answers there is no broker of MQTT, or of another version ({error}); {other_version}")),
+            Err(error) => {
+                return Err(format!(
+                    "what answers there is no broker of MQTT, or of another version ({error}); {other_version}"
+                ));
+            }
             Ok(None) => {}
         }
         let n = read(stream, input).await.map_err(|error| broken(&error, host))?;
@@ -74,7 +78,10 @@ fn refused(refusal: Refusal, config: &MqttSinkConfig, other_version: &str) -> St
     match refusal {
         Refusal::Login => match &config.login {
             Some(login) => {
-                format!("the broker does not accept the user and password of the login {}: correct them", login.display())
+                format!(
+                    "the broker does not accept the user and password of the login {}: correct them",
+                    login.display()
+                )
             }
             None => "the broker wants a user and a password: name them with `login`".to_owned(),
         },

@@ -47,7 +47,9 @@ fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if added == 0 {
-        return Err("this system trusts no certificates: install ca-certificates, or name the broker's with `ca`".into());
+        return Err(
+            "this system trusts no certificates: install ca-certificates, or name the broker's with `ca`".into()
+        );
     }
     Ok(roots)
 }

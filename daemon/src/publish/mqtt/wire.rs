@@ -216,9 +216,8 @@ impl Wire {
     pub fn listen(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
         let written = match self.0 {
             MqttProtocol::V3 => {
-                let filter = |topic: &String| {
-                    v4::SubscribeFilter::new(topic.clone(), rumqttc::mqttbytes::QoS::AtMostOnce)
-                };
+                let filter =
+                    |topic: &String| v4::SubscribeFilter::new(topic.clone(), rumqttc::mqttbytes::QoS::AtMostOnce);
                 let mut packet = v4::Subscribe::new_many(topics.iter().map(filter));
                 packet.pkid = number;
                 packet.write(out).map_err(|error| error.to_string())

@@ -1,0 +1,372 @@
+//! The MQTT sink against Mosquitto: what arrives there, read by `mosquitto_sub`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use visiond_tests::mosquitto::{Message, Mosquitto, Reader};
+use visiond_tests::{Daemon, root};
+
+/// A device called gate whose camera door sees one bar of each of eight colours, and a sink with these keys.
+fn config(sink: &str) -> String {
+    let tiny = root().join("tests/vm/tiny.onnx");
+    format!(
+        r#"
+[device]
+name = "gate"
+[engine]
+backend = "rten"
+threads = 1
+[[model]]
+name = "bars"
+path = "{}"
+[[camera]]
+name = "door"
+source = {{ type = "pattern", width = 128, height = 64, fps = 20 }}
+[[sink]]
+type = "mqtt"
+{sink}
+"#,
+        tiny.display()
+    )
+}
+
+fn url(broker: &Mosquitto) -> String {
+    format!("url = \"mqtt://127.0.0.1:{}\"\n", broker.port)
+}
+
+fn sequences(reader: &Reader) -> Vec<u64> {
+    reader.under("/detections").iter().map(|message| message.json()["sequence"].as_u64().unwrap()).collect()
+}
+
+/// The log so far is not to be had before the end, so a test that needs a line of it ends the daemon.
+fn log_after(daemon: Daemon) -> String {
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    ended.log
+}
+
+fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while !ready() {
+        assert!(std::time::Instant::now() < until, "waited 30 s for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn last(messages: &[Message]) -> Option<String> {
+    messages.last().map(Message::text)
+}
+
+#[test]
+fn detections_state_and_availability_arrive_by_both_versions_and_every_quality() {
+    for (protocol, qos) in [("5", 0), ("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)] {
+        let broker = Mosquitto::start();
+        let reader = broker.reader("visiond/gate/#", &[]);
+        let sink =
+            format!("{}protocol = \"{protocol}\"\nqos_detections = {qos}\nmessage_expiry = \"1m\"\n", url(&broker));
+        let mut daemon = Daemon::start(&config(&sink));
+        daemon.wait_until("twenty messages", |_| reader.under("/detections").len() >= 20);
+        wait_for("the state", || reader.under("/state").iter().any(|state| state.json()["occupied"] == true));
+
+        let detections = reader.under("/detections");
+        for message in &detections {
+            let (json, facts) = (message.json(), format!("{protocol} {qos}: {message:?}"));
+            assert_eq!(message.topic, "visiond/gate/cameras/door/detections", "{facts}");
+            assert_eq!((json["camera"].as_str(), message.retained, message.qos), (Some("door"), false, qos), "{facts}");
+            assert!(!message.payload.ends_with(b"\n"), "{facts}");
+            if protocol == "5" {
+                assert_eq!(message.user_properties, format!("id:{}", json["id"].as_str().unwrap()), "{facts}");
+                assert_eq!(message.content_type, "application/json", "{facts}");
+                assert!((50..=60).contains(&message.expiry.parse::<u64>().unwrap()), "{facts}");
+            }
+        }
+        let order = sequences(&reader);
+        assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{protocol} {qos}: {order:?}");
+
+        // Whoever comes later finds what is kept.
+        let kept = broker.retained("visiond/gate/#");
+        let state = kept.iter().find(|message| message.topic.ends_with("/cameras/door/state")).unwrap().json();
+        assert_eq!((state["phase"].as_str(), state["counts"]["red"].as_u64()), (Some("streaming"), Some(1)), "{state}");
+        assert_eq!((state["detections"].as_u64(), state["model"].as_str()), (Some(8), Some("bars")), "{state}");
+        assert!(kept.iter().any(|message| message.topic.ends_with("/availability") && message.text() == "online"));
+        assert!(!kept.iter().any(|message| message.topic.ends_with("/detections")), "{kept:?}");
+
+        let log = log_after(daemon);
+        wait_for("its leave", || last(&reader.under("/availability")).as_deref() == Some("offline"));
+        assert!(log.contains("sink mqtt: connected"), "{log}");
+        assert!(
+            !broker.log().contains("exceeded timeout") && !broker.log().contains("protocol error"),
+            "{}",
+            broker.log()
+        );
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_is_offline_by_its_last_will() {
+    let broker = Mosquitto::start();
+    let reader = broker.reader("visiond/gate/availability", &[]);
+    let mut daemon = Daemon::start(&config(&url(&broker)));
+    daemon.wait_until("it to be online", |_| last(&reader.messages()).as_deref() == Some("online"));
+    daemon.signal(libc::SIGKILL);
+    wait_for("the last will", || last(&reader.messages()).as_deref() == Some("offline"));
+    assert_eq!(last(&broker.retained("visiond/gate/availability")).as_deref(), Some("offline"));
+}
+
+#[test]
+fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
+    for (protocol, qos) in [("5", 1), ("3.1.1", 2)] {
+        // It keeps the reader's session on disk, so that what fails to arrive was lost on the way there.
+        let mut broker = Mosquitto::start_with(|_| {
+            "allow_anonymous true\npersistence true\nmax_queued_messages 0\nmax_inflight_messages 5\n".to_owned()
+        });
+        let reader = broker.reader("visiond/#", &["-c", "-i", "reader"]);
+        let sink = format!("{}protocol = \"{protocol}\"\nqos_detections = {qos}\nqueue = 10000\n", url(&broker));
+        let mut daemon = Daemon::start(&config(&sink));
+        for restart in 1..=3 {
+            let before = sequences(&reader).len();
+            daemon.wait_until("messages", |_| sequences(&reader).len() >= before + 10);
+            broker.end(libc::SIGTERM);
+            std::thread::sleep(Duration::from_millis(300));
+            broker.resume();
+            daemon.wait_until("it to be online again", |_| {
+                reader.under("/availability").iter().filter(|m| m.text() == "online" && !m.retained).count() > restart
+            });
+        }
+        let before = sequences(&reader).len();
+        daemon.wait_until("messages", |_| sequences(&reader).len() >= before + 10);
+        let log = log_after(daemon);
+        let mut order = sequences(&reader);
+        // What goes out twice is the same message, and comes in order each time.
+        let ids: Vec<_> = reader
+            .under("/detections")
+            .iter()
+            .map(|m| (m.json()["sequence"].clone(), m.json()["id"].clone()))
+            .collect();
+        assert!(ids.iter().all(|(sequence, id)| ids.iter().all(|(s, i)| (s == sequence) == (i == id))), "{ids:?}");
+        let first = order[0];
+        order.sort_unstable();
+        order.dedup();
+        let expected: Vec<u64> = (first..first + order.len() as u64).collect();
+        assert_eq!(order, expected, "{protocol}: without a gap\n{log}");
+        for (line, times) in [("the connection is lost", 3), ("connected after", 3)] {
+            assert_eq!(log.matches(line).count(), times, "{line}:\n{log}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
+    let broker = Mosquitto::start_with(|folder| {
+        let passwords = folder.join("passwords");
+        let made = Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&passwords).args(["jet", "s3cret"]).status();
+        assert!(made.unwrap().success());
+        format!("allow_anonymous false\npassword_file {}\n", passwords.display())
+    });
+    let reader = broker.reader("visiond/gate/#", &["-u", "jet", "-P", "s3cret"]);
+    for protocol in ["5", "3.1.1"] {
+        let sink = |login: &str| format!("{}protocol = \"{protocol}\"\n{login}", url(&broker));
+        let ended = {
+            let daemon = Daemon::start(&config(&sink("")));
+            std::thread::sleep(Duration::from_millis(1500));
+            log_after(daemon)
+        };
+        assert!(ended.contains("the broker wants a user and a password: name them with `login`"), "{ended}");
+        assert_eq!(ended.matches("wants a user").count(), 1, "once an outage\n{ended}");
+
+        let logins = tempfile::tempdir().unwrap();
+        let (wrong, right) = (logins.path().join("wrong"), logins.path().join("right"));
+        std::fs::write(&wrong, "jet:hunter2\n").unwrap();
+        std::fs::write(&right, "jet:s3cret\n").unwrap();
+        let with = |file: &Path| config(&sink(&format!("login = \"{}\"\n", file.display())));
+        let mut daemon = Daemon::start(&with(&wrong));
+        std::thread::sleep(Duration::from_millis(800));
+        let before = reader.under("/detections").len();
+        daemon.reconfigure(&with(&right));
+        daemon.wait_until("messages", |_| reader.under("/detections").len() > before);
+        let log = log_after(daemon);
+        assert!(log.contains("does not accept the user and password of the login"), "{log}");
+        assert!(!log.contains("hunter2") && !log.contains("s3cret"), "{log}");
+    }
+}
+
+/// Certificates of an authority, of the broker and of a device, as PEM files in the folder.
+fn make_certificates(folder: &Path) {
+    let script = r#"
+set -e
+key="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+for ca in ca other-ca; do
+    openssl req -x509 $key -keyout $ca.key -out $ca.pem -days 30 -subj /CN=$ca
+done
+printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >server.ext
+printf 'extendedKeyUsage=clientAuth\n' >device.ext
+for name in server device; do
+    openssl req $key -keyout $name.key -out $name.csr -subj /CN=$name
+    openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile $name.ext -out $name.pem
+done
+"#;
+    let made = Command::new("sh").arg("-c").arg(script).current_dir(folder).stderr(Stdio::null()).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn tls_proves_both_ends_and_says_what_is_wrong() {
+    let broker = Mosquitto::start_with(|folder| {
+        make_certificates(folder);
+        let file = |name: &str| folder.join(name).display().to_string();
+        format!(
+            "cafile {}\ncertfile {}\nkeyfile {}\nrequire_certificate true\nuse_identity_as_username true\n",
+            file("ca.pem"),
+            file("server.pem"),
+            file("server.key")
+        )
+    });
+    let pem = |name: &str| broker.path(name).display().to_string();
+    let (ca, certificate, key) = (pem("ca.pem"), pem("device.pem"), pem("device.key"));
+    let reader = broker.reader("visiond/gate/#", &["--cafile", &ca, "--cert", &certificate, "--key", &key]);
+    let sink = |host: &str, more: &str| config(&format!("url = \"mqtts://{host}:{}\"\n{more}", broker.port));
+    let trust = format!("ca = \"{ca}\"\n");
+    let proof = format!("certificate = \"{certificate}\"\nkey = \"{key}\"\n");
+
+    for host in ["localhost", "127.0.0.1"] {
+        let before = reader.under("/detections").len();
+        let mut daemon = Daemon::start(&sink(host, &format!("{trust}{proof}")));
+        daemon.wait_until("messages", |_| reader.under("/detections").len() > before + 5);
+        log_after(daemon);
+    }
+    let said = |text: String| {
+        let daemon = Daemon::start(&text);
+        std::thread::sleep(Duration::from_millis(1200));
+        log_after(daemon)
+    };
+    let log = said(sink("localhost", &trust));
+    assert!(log.contains("the broker does not take this device's certificate"), "{log}");
+    let log = said(sink("localhost", &format!("ca = \"{}\"\n{proof}", pem("other-ca.pem"))));
+    assert!(log.contains("signed by nobody who is trusted here: name its authority with `ca`"), "{log}");
+    let log = said(sink("ip6-localhost", &format!("{trust}{proof}")));
+    assert!(
+        log.contains("the broker's certificate is not for ip6-localhost") || log.contains("ip6-localhost"),
+        "{log}"
+    );
+    let plain = Mosquitto::start();
+    let log = said(config(&format!("url = \"mqtts://localhost:{}\"\n{trust}", plain.port)));
+    assert!(log.contains("sink mqtt: not connected"), "{log}");
+
+    // Files that can never work are told before anything runs.
+    let refused =
+        Daemon::start(&sink("localhost", &format!("{trust}certificate = \"{ca}\"\nkey = \"{ca}\"\n"))).finish();
+    assert!(refused.log.contains("holds no key in PEM"), "{}", refused.log);
+    assert_ne!(refused.status.code(), Some(0));
+}
+
+#[test]
+fn what_the_broker_refuses_arrives_when_it_may() {
+    let broker = Mosquitto::start_with(|folder| {
+        let rights = folder.join("rights");
+        std::fs::write(&rights, "topic readwrite visiond/gate/availability\ntopic read #\n").unwrap();
+        format!("allow_anonymous true\nacl_file {}\n", rights.display())
+    });
+    let reader = broker.reader("visiond/gate/#", &[]);
+    let mut daemon = Daemon::start(&config(&format!("{}queue = 10000\n", url(&broker))));
+    daemon.wait_until("it to be online", |_| last(&reader.under("/availability")).as_deref() == Some("online"));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(reader.under("/detections").is_empty());
+    std::fs::write(broker.path("rights"), "topic readwrite #\n").unwrap();
+    broker.signal(libc::SIGHUP);
+    daemon.wait_until("messages", |_| reader.under("/detections").len() > 100);
+    let order = sequences(&reader);
+    assert!(order.windows(2).all(|pair| pair[0] + 1 == pair[1]), "in order, without a gap: {order:?}");
+    let log = log_after(daemon);
+    assert!(log.contains("the broker refuses a message to visiond/gate/cameras/door/"), "{log}");
+    assert!(log.contains("the broker takes messages again"), "{log}");
+}
+
+/// What Home Assistant would know, by topic.
+fn announced(broker: &Mosquitto) -> Vec<(String, Value)> {
+    let kept = broker.retained("homeassistant/#");
+    kept.iter().map(|message| (message.topic.clone(), message.json())).collect()
+}
+
+#[test]
+fn home_assistant_finds_a_camera_and_loses_one_that_is_gone() {
+    let broker = Mosquitto::start();
+    let reader = broker.reader("visiond/gate/#", &[]);
+    // What another program announced there, and what this device left behind when it had a camera called attic.
+    for (topic, text) in [
+        ("homeassistant/sensor/visiond_gate/other_fps/config", "{\"origin\":{\"name\":\"other\"}}"),
+        ("homeassistant/sensor/visiond_gate/attic_fps/config", "{\"origin\":{\"name\":\"visiond\"}}"),
+        ("visiond/gate/cameras/attic/state", "{}"),
+    ] {
+        let port = broker.port.to_string();
+        let sent = Command::new("mosquitto_pub")
+            .args(["-h", "127.0.0.1", "-p", &port, "-r", "-t", topic, "-m", text])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+    let sink = format!(
+        "{}home_assistant = true\ncount_labels = [\"red\", \"white\"]\nsnapshot_interval = \"1s\"\n",
+        url(&broker)
+    );
+    let two = format!(
+        "{}[[camera]]\nname = \"yard\"\nsource = {{ type = \"pattern\", width = 128, height = 64 }}\n",
+        config(&sink)
+    );
+    let mut daemon = Daemon::start(&two);
+    daemon.wait_until("pictures", |_| reader.under("yard/snapshot").len() + reader.under("door/snapshot").len() >= 3);
+    let picture = reader.under("door/snapshot").pop().unwrap();
+    assert!(picture.payload.starts_with(&[0xff, 0xd8, 0xff]) && picture.payload.ends_with(&[0xff, 0xd9]), "a JPEG");
+
+    wait_for("announcements", || announced(&broker).len() == 13);
+    let entities = announced(&broker);
+    for (topic, entity) in entities.iter().filter(|(topic, _)| topic.contains("/door_")) {
+        assert!(entity["unique_id"].as_str().unwrap().starts_with("visiond_gate_door_"), "{topic}");
+        assert_eq!(entity["device"]["identifiers"][0], "visiond_gate_door", "{topic}");
+        assert_eq!(entity["device"]["name"], "gate door", "{topic}");
+        assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability", "{topic}");
+        let source = entity["state_topic"].as_str().or(entity["topic"].as_str()).unwrap();
+        assert!(!broker.retained(source).is_empty(), "{topic} reads {source}, where nothing is");
+        if let Some(template) = entity["value_template"].as_str() {
+            assert!(template.starts_with("{{ ") && template.ends_with(" }}"), "{template}");
+        }
+    }
+    let mut ids: Vec<_> = entities.iter().filter_map(|(_, entity)| entity["unique_id"].as_str()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), all), (12, 12), "each entity has an id of its own, and the other program's is left alone");
+    assert!(broker.retained("visiond/gate/cameras/attic/state").is_empty(), "what is left behind is cleared");
+
+    daemon.reconfigure(&config(&sink));
+    wait_for("yard to be gone", || announced(&broker).iter().all(|(topic, _)| !topic.contains("/yard_")));
+    wait_for("its state to be gone", || broker.retained("visiond/gate/cameras/yard/#").is_empty());
+    assert_eq!(announced(&broker).len(), 7, "the other camera's and the other program's");
+
+    daemon.reconfigure(&config(&sink.replace("home_assistant = true", "home_assistant = false")));
+    wait_for("nothing to be announced", || announced(&broker).len() == 1);
+    log_after(daemon);
+}
+
+#[test]
+fn a_camera_that_is_away_is_told_with_its_reason() {
+    let broker = Mosquitto::start();
+    let reader = broker.reader("visiond/gate/cameras/door/state", &[]);
+    let text = config(&url(&broker));
+    let (from, to) =
+        ("type = \"pattern\", width = 128, height = 64, fps = 20", "type = \"v4l2\", device = \"/dev/video-nowhere\"");
+    assert!(text.contains(from));
+    let mut daemon = Daemon::start(&text.replace(from, to));
+    daemon.wait_until("the reason", |_| {
+        reader
+            .messages()
+            .iter()
+            .any(|message| message.json()["phase"] == "waiting" && message.json()["reason"].is_string())
+    });
+    let state = reader.messages().pop().unwrap().json();
+    assert_eq!((state["occupied"].as_bool(), state["detections"].as_u64()), (Some(false), Some(0)), "{state}");
+    let reason = state["reason"].as_str().unwrap();
+    assert!(reason.contains("video-nowhere"), "{reason}");
+}

@@ -1,0 +1,201 @@
+//! Mosquitto, the broker that the MQTT sink is tested with, and `mosquitto_sub`, which reads what arrived there.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A broker on loopback in a folder of its own; killed when dropped.
+pub struct Mosquitto {
+    /// Its folder: configuration, passwords, certificates, what it stores.
+    pub folder: tempfile::TempDir,
+    /// Where it listens.
+    pub port: u16,
+    child: Option<Child>,
+}
+
+impl Mosquitto {
+    /// A broker that everybody may use.
+    pub fn start() -> Self {
+        Self::start_with(|_| "allow_anonymous true\n".to_owned())
+    }
+
+    /// A broker with these lines in its configuration; `settings` may put files into its folder.
+    pub fn start_with(settings: impl FnOnce(&Path) -> String) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let settings = settings(folder.path());
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let text = format!(
+            "listener {port} 127.0.0.1\npersistence_location {}/\nlog_dest file {}\n{settings}",
+            folder.path().display(),
+            folder.path().join("log").display()
+        );
+        std::fs::write(folder.path().join("conf"), text).expect("the broker's configuration");
+        let mut broker = Self { folder, port, child: None };
+        broker.resume();
+        broker
+    }
+
+    /// Starts it again where it was.
+    pub fn resume(&mut self) {
+        let program =
+            ["/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto"].into_iter().find(|path| Path::new(path).exists());
+        let mut command = Command::new(program.unwrap_or("mosquitto"));
+        command.arg("-c").arg(self.path("conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("mosquitto starts: tests/setup --test says what to install");
+        self.child = Some(child);
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < until, "mosquitto does not listen:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends it by a signal and waits for that.
+    pub fn end(&mut self, signal: i32) {
+        let Some(mut child) = self.child.take() else { return };
+        signal_to(&child, signal);
+        child.wait().expect("mosquitto ends");
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        signal_to(self.child.as_ref().expect("it runs"), signal);
+    }
+
+    /// A path in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Reads `topic` from now on; `arguments` go to mosquitto_sub too.
+    pub fn reader(&self, topic: &str, arguments: &[&str]) -> Reader {
+        Reader::start(self.port, topic, arguments)
+    }
+
+    /// What the broker keeps under `topic` now.
+    pub fn retained(&self, topic: &str) -> Vec<Message> {
+        let reader = self.reader(topic, &["--retained-only", "-W", "1"]);
+        let until = Instant::now() + Duration::from_secs(5);
+        while !reader.ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        reader.messages()
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        self.end(libc::SIGKILL);
+    }
+}
+
+fn signal_to(child: &Child, signal: i32) {
+    let pid = i32::try_from(child.id()).expect("a pid");
+    // SAFETY: kill(2) takes two integers; the child has not been waited for, so the pid is still its own.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal}");
+}
+
+/// A message as mosquitto_sub shows it.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// The topic.
+    pub topic: String,
+    /// The bytes.
+    pub payload: Vec<u8>,
+    /// The broker kept it from before.
+    pub retained: bool,
+    /// Its quality of service.
+    pub qos: u64,
+    /// MQTT 5: user properties, `key:value`.
+    pub user_properties: String,
+    /// MQTT 5.
+    pub content_type: String,
+    /// MQTT 5: seconds that the broker keeps it.
+    pub expiry: String,
+}
+
+impl Message {
+    /// The payload as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.payload).into_owned()
+    }
+
+    /// The payload as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.payload).unwrap_or_else(|error| panic!("{error} in {:?}", self.text()))
+    }
+}
+
+/// A `mosquitto_sub`; killed when dropped.
+pub struct Reader {
+    child: Mutex<Child>,
+    messages: Arc<Mutex<Vec<Message>>>,
+}
+
+impl Reader {
+    fn start(port: u16, topic: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new("mosquitto_sub");
+        command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-V", "mqttv5", "-q", "2", "-t", topic]);
+        // The payload in hexadecimal digits, because it may be a picture.
+        command.args(["-F", "%t|%r|%q|%P|%C|%E|%x", "--quiet"]).args(arguments);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let messages = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&messages);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                kept.lock().expect("no panic").push(parse(&line));
+            }
+        });
+        Self { child: Mutex::new(child), messages }
+    }
+
+    /// What came so far.
+    pub fn messages(&self) -> Vec<Message> {
+        self.messages.lock().expect("no panic").clone()
+    }
+
+    /// What came so far under topics that end so.
+    pub fn under(&self, end: &str) -> Vec<Message> {
+        self.messages().into_iter().filter(|message| message.topic.ends_with(end)).collect()
+    }
+
+    fn ended(&self) -> bool {
+        self.child.lock().expect("no panic").try_wait().is_ok_and(|status| status.is_some())
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().expect("no panic");
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn parse(line: &str) -> Message {
+    let mut parts = line.split('|');
+    let mut next = || parts.next().unwrap_or_default();
+    let (topic, retained, qos) = (next(), next(), next());
+    let (user_properties, content_type, expiry, hex) = (next(), next(), next(), next());
+    let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap_or(""), 16).unwrap_or(0);
+    Message {
+        topic: topic.to_owned(),
+        payload: hex.as_bytes().chunks(2).map(digits).collect(),
+        retained: retained == "1",
+        qos: qos.parse().unwrap_or(0),
+        user_properties: user_properties.to_owned(),
+        content_type: content_type.to_owned(),
+        expiry: expiry.to_owned(),
+    }
+}
