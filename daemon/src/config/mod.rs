@@ -24,7 +24,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
 
-pub use kinds::{is_loopback, is_url, parse_word, quote};
+pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
 pub use report::ConfigErrors;
 use report::{Finding, Report};
 use schema::{Reader, Section, TableReader, TableWriter};

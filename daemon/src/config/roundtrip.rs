@@ -147,7 +147,7 @@ prop_compose! {
     fn mqtt()(
         tls: bool, protocol in word(), login in of(path()), ca in of(path()), pair in of((path(), path())),
         client_id in of(text()), keep_alive in duration(1000, 3_600_000), topic_prefix in topic(),
-        qos in (0..=2_u8, 0..=2_u8), retain: bool, message_expiry in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
+        qos in (0..=2_u32, 0..=2_u32), retain: bool, message_expiry in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
     ) -> MqttSinkConfig {
         let url = if tls { "mqtts://broker" } else { "mqtt://10.0.0.7:1884" };
         let (certificate, key) = pair.filter(|_| tls).unzip();

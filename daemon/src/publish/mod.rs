@@ -25,7 +25,7 @@ use crate::config::changes::same_output;
 use crate::config::types::{SinkConfig, SinkKind};
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
-use broker::SinkContext;
+use broker::{BrokerSink, SinkContext};
 use message::Message;
 pub use queue::Published;
 use queue::Queue;
@@ -403,12 +403,15 @@ fn survive_size_limits() {
 }
 
 /// Opens a sink. One that talks to a broker is a [`broker::BrokerSink`] around the courier of its protocol.
-fn open(config: &SinkConfig, _context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
-    let name = &config.name;
-    let opened: Result<Box<dyn Sink>, String> = match &config.kind {
+fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
+    let name = &sink.name;
+    let opened: Result<Box<dyn Sink>, String> = match &sink.kind {
         SinkKind::Stdout => stdout::Stdout::open(name).map(|sink| Box::new(sink) as _),
         SinkKind::File(config) => file::FileSink::open(name, config).map(|sink| Box::new(sink) as _),
         SinkKind::Unix(config) => unix::UnixSink::open(name, config).map(|sink| Box::new(sink) as _),
+        SinkKind::Mqtt(config) => mqtt::Mqtt::open(sink, config, context.clone())
+            .and_then(|courier| BrokerSink::open(sink, courier))
+            .map(|sink| Box::new(sink) as _),
     };
     opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
 }

@@ -33,9 +33,9 @@ section! {
         topic_prefix: String as topic() => default("visiond".to_owned()),
         /// How sure detections are to arrive: 0 at most once, 1 at least once, 2 exactly once while the connection lasts. With
         /// 0 also `durable` sinks lose what was on its way when the connection broke.
-        qos_detections: u8 as whole(0..=2) => default(1),
+        qos_detections: u32 as whole(0..=2) => default(1),
         /// The same for availability, state and snapshots.
-        qos_state: u8 as whole(0..=2) => default(1),
+        qos_state: u32 as whole(0..=2) => default(1),
         /// Whether the broker keeps each camera's last detections for those who subscribe later, as it does with
         /// availability, state and snapshots.
         retain: bool as flag() => default(false),

@@ -98,9 +98,11 @@ impl Cameras {
         }
         let mut there = BTreeSet::new();
         for lane in self.live.lanes() {
-            for camera in lane.cameras.iter().filter(|camera| self.is_chosen(&camera.name)) {
-                there.insert(Arc::clone(&camera.name));
-                self.camera(link, camera, &lane.lane.name, now);
+            for camera in &lane.cameras {
+                if self.is_chosen(&camera.name) {
+                    there.insert(Arc::clone(&camera.name));
+                    self.camera(link, camera, &lane.lane.name, now);
+                }
             }
         }
         let gone: Vec<_> = self.known.keys().filter(|name| !there.contains(*name)).cloned().collect();

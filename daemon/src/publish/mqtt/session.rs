@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use super::link::{Link, Stream, said_at_the_end};
 use super::tls;
 use super::wire::{Answer, Hello, Limits, Refusal, Wire};
-use crate::config::kinds::split_broker;
+use crate::config::split_broker;
 use crate::config::types::{MqttProtocol, MqttSinkConfig};
 
 /// Begins a session. The error is a sentence that names the broker.

@@ -106,7 +106,16 @@ fn differs(before: &CameraState, now: &CameraState, since: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::publish::tests::message_of;
+    use crate::publish::tests::message;
+
+    /// A message of the camera with these labels.
+    fn message_of(sequence: u64, labels: &[&str]) -> Message {
+        let mut message = Message::clone(&message(sequence, labels.len()));
+        for (detection, label) in message.detections.iter_mut().zip(labels) {
+            detection.label = (*label).into();
+        }
+        message
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,10 +128,10 @@ mod tests {
             tracker.look(&camera, &model, message, 5 * SECOND, start + at * SECOND)
         };
         assert!(!look(None, 0).occupied);
-        let person = message_of("door", 1, &["person", "dog", "person"]);
+        let person = message_of(1, &["person", "dog", "person"]);
         camera.count_published(&person);
         // Between two looks: the newest message is another one already.
-        let nothing = message_of("door", 2, &[]);
+        let nothing = message_of(2, &[]);
         let state = look(Some(&nothing), 1);
         assert!(state.occupied && state.counts.is_empty());
         assert!(look(Some(&nothing), 6).occupied);

@@ -25,7 +25,7 @@ pub enum Qos {
 
 impl Qos {
     /// 0, 1, 2; more is 2.
-    pub fn new(number: u8) -> Self {
+    pub fn new(number: u32) -> Self {
         match number {
             0 => Self::AtMostOnce,
             1 => Self::AtLeastOnce,
@@ -350,7 +350,7 @@ fn limits(properties: Option<&v5::ConnAckProperties>) -> Limits {
     Limits {
         in_flight: said.receive_max.map_or(default.in_flight, |max| max.max(1)),
         packet_bytes: said.max_packet_size.map_or(default.packet_bytes, |max| max as usize),
-        qos: said.max_qos.map_or(default.qos, Qos::new),
+        qos: said.max_qos.map_or(default.qos, |max| Qos::new(max.into())),
         retain: said.retain_available != Some(0),
         keep_alive_seconds: said.server_keep_alive,
     }
