@@ -13,6 +13,7 @@ mod mqtt;
 pub mod outage;
 mod poll;
 mod queue;
+mod spool;
 mod stdout;
 mod unix;
 
