@@ -84,6 +84,7 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
             certificates(sink, report);
         }
     }
+    spools(&sinks, base, report);
     same_outputs(&sinks, base, report);
     if let Some(http) =
         root.get("http").and_then(|item| Some(Found { table: item.get_ref().as_table()?, span: item.span() }))
@@ -310,6 +311,24 @@ fn waits(source: &Found<'_, '_>) -> bool {
         Some("images") => !source.has("fps"),
         Some("v4l2" | "pattern") => false,
         _ => true,
+    }
+}
+
+/// What a broker has not acknowledged can be kept, each sink's in a folder of its own.
+fn spools(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
+    let mut folders = Vec::new();
+    for sink in sinks.iter().filter(|sink| sink.flag("durable") == Some(true)) {
+        if let Some((kind @ ("stdout" | "file" | "unix"), span)) = sink.text("type") {
+            let message = format!("`durable` is for sinks that talk to a broker, not for \"{kind}\": leave it out");
+            report.error(span, message, None);
+        }
+        let Some((folder, span)) = sink.text("spool_directory") else { continue };
+        let folder = place(base, folder);
+        if folders.contains(&folder) {
+            let message = format!("another sink keeps its messages in {} already: give each its own", folder.display());
+            report.error(span, message, None);
+        }
+        folders.push(folder);
     }
 }
 

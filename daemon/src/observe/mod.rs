@@ -24,7 +24,7 @@ use crate::publish::SinkCounts;
 use crate::service::{ModelView, Service, View};
 use crate::thermal::Thermals;
 use counters::{HttpCounters, ReloadHistory};
-use observation::{CameraFacts, LabelFacts, ModelFacts, Observation, PictureFacts, SinkFacts, StageFacts};
+use observation::{CameraFacts, LabelFacts, ModelFacts, Observation, PictureFacts, SinkFacts, SpoolFacts, StageFacts};
 use process::ProcessFacts;
 use recent::Recent;
 
@@ -212,6 +212,12 @@ fn sink_facts(counts: SinkCounts) -> SinkFacts {
         reconnects: counts.reconnects,
         resent: counts.resent,
         outage: counts.outage,
+        spool: counts.spool.map(|spool| SpoolFacts {
+            bytes: spool.bytes,
+            limit_bytes: spool.limit_bytes,
+            records: spool.records,
+            dropped: spool.dropped,
+        }),
         ..SinkFacts::default()
     }
 }

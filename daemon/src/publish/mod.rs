@@ -15,8 +15,10 @@ mod poll;
 mod queue;
 mod spool;
 mod stdout;
+mod thin;
 mod unix;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -140,12 +142,27 @@ pub struct SinkCounts {
     pub resent: u64,
     /// Why nothing can be written now.
     pub outage: Option<String>,
+    /// What a durable sink has on disk.
+    pub spool: Option<SpoolCounts>,
+}
+
+/// A durable sink's spool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpoolCounts {
+    /// On disk.
+    pub bytes: u64,
+    /// On disk at most.
+    pub limit_bytes: u64,
+    /// Messages that are not acknowledged.
+    pub records: u64,
+    /// Messages that are lost because it was full.
+    pub dropped: u64,
 }
 
 impl SinkCounts {
     /// Messages that this sink did not pass on, by whatever cause. Slow readers' losses are not among them.
     pub fn lost(&self) -> u64 {
-        self.dropped_full + self.failed + self.unsent
+        self.dropped_full + self.failed + self.unsent + self.spool.map_or(0, |spool| spool.dropped)
     }
 }
 
@@ -167,6 +184,7 @@ impl Publisher {
 
     /// Opens those of `sinks` that write to a place where none does yet; nothing that runs is touched.
     pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<SinkPlan, PublishError> {
+        one_spool_each(sinks)?;
         let before = self.shared.routes();
         let runs = |sink: &SinkConfig| before.iter().any(|route| same_output(&route.config, sink));
         let prepared = sinks.iter().map(|sink| {
@@ -243,7 +261,7 @@ impl Publisher {
     }
 
     fn spawn(&self, config: &SinkConfig, sink: Box<dyn Sink>) -> Result<Outlet, PublishError> {
-        let queue = Arc::new(Queue::new(config.queue, config.when_full, &self.shared.stop));
+        let queue = Arc::new(Queue::of(config, &self.shared.stop));
         let gone = Arc::new(AtomicBool::new(false));
         let thread = {
             let (queue, gone, shared) = (Arc::clone(&queue), Arc::clone(&gone), Arc::clone(&self.shared));
@@ -362,6 +380,7 @@ impl Route {
             reconnects: read(&counters.reconnects),
             resent: read(&counters.resent),
             outage: counters.outage.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            spool: *counters.spool.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -385,16 +404,34 @@ impl Route {
         let counts = self.counts();
         if counts.lost() > 0 {
             log::warn!(
-                "sink {}: {} messages lost of {}: {} by a full queue, {} by failed writes, {} unsent at the end",
+                "sink {}: {} messages lost of {}: {} by a full queue, {} by failed writes, {} unsent at the end{}",
                 self.config.name,
                 counts.lost(),
                 counts.lost() + counts.written,
                 counts.dropped_full,
                 counts.failed,
                 counts.unsent,
+                counts.spool.map_or(String::new(), |spool| format!(", {} by a full spool", spool.dropped)),
             );
         }
     }
+}
+
+/// Two sinks cannot keep their messages in one folder.
+fn one_spool_each(sinks: &[SinkConfig]) -> Result<(), PublishError> {
+    let mut known: Vec<(PathBuf, &str)> = Vec::new();
+    for sink in sinks.iter().filter(|sink| sink.durable) {
+        let Some(folder) = sink.spool() else { continue };
+        if let Some((_, other)) = known.iter().find(|(other, _)| *other == folder) {
+            let folder = folder.display();
+            let reason = format!(
+                "its spool {folder} is that of sink {other} too: give each its own `name`, or its own `spool_directory`"
+            );
+            return Err(PublishError::Open { sink: sink.name.clone(), reason });
+        }
+        known.push((folder, &sink.name));
+    }
+    Ok(())
 }
 
 /// Makes a write beyond the process's file size limit (`ulimit -f`) an error of that write, not the end of the process.

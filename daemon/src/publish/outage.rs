@@ -9,11 +9,16 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// What becomes of messages that have no other place to go.
+const LOST: &str = "lost";
+
 /// Whether an output works, and when to try again if not.
 #[derive(Debug)]
 pub struct Outage {
     /// What the log calls the output.
     what: String,
+    /// What becomes of the messages meanwhile.
+    cost: &'static str,
     current: Option<Current>,
 }
 
@@ -29,7 +34,12 @@ struct Current {
 impl Outage {
     /// Of an output that works so far.
     pub fn new(what: String) -> Self {
-        Self { what, current: None }
+        Self { what, cost: LOST, current: None }
+    }
+
+    /// What comes meanwhile is not lost, but as `cost` says.
+    pub fn costing(self, cost: &'static str) -> Self {
+        Self { cost, ..self }
     }
 
     /// The log calls the output `what` from now on.
@@ -40,6 +50,11 @@ impl Outage {
     /// Whether it works, or it is time to try again.
     pub fn may_try(&self) -> bool {
         self.current.as_ref().is_none_or(|current| Instant::now() >= current.next_try)
+    }
+
+    /// When to try again.
+    pub fn next_try(&self) -> Instant {
+        self.current.as_ref().map_or_else(Instant::now, |current| current.next_try)
     }
 
     /// An attempt failed.
@@ -55,7 +70,11 @@ impl Outage {
                 current.next_try = now + current.wait;
             }
             None => {
-                log::error!("{} cannot be written: {reason}; what comes meanwhile is lost, trying again", self.what);
+                log::error!(
+                    "{} cannot be written: {reason}; what comes meanwhile is {}, trying again",
+                    self.what,
+                    self.cost
+                );
                 self.current = Some(Current {
                     reason: reason.to_owned(),
                     since: now,
@@ -78,7 +97,12 @@ impl Outage {
     pub fn works(&mut self) {
         if let Some(current) = self.current.take() {
             let seconds = current.since.elapsed().as_secs_f32();
-            log::info!("{} is written again after {seconds:.1} s; {} lost meanwhile", self.what, current.lost);
+            let what = &self.what;
+            if self.cost == LOST {
+                log::info!("{what} is written again after {seconds:.1} s; {} lost meanwhile", current.lost);
+            } else {
+                log::info!("{what} is written again after {seconds:.1} s");
+            }
         }
     }
 }

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::SpoolCounts;
 use super::message::Message;
+use super::thin::Thinner;
 use crate::config::types::{SinkConfig, WhenFull};
 use crate::pipeline::stop::Stop;
 
@@ -41,7 +43,7 @@ impl Published {
     }
 }
 
-/// What became of a sink's messages. Only ever grows, but for `readers`, `connected` and `outage`.
+/// What became of a sink's messages. Only ever grows, but for `readers` and what tells how a broker's sink is.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Taken into the queue.
@@ -70,6 +72,10 @@ pub struct Counters {
     pub resent: AtomicU64,
     /// Why nothing can be written now.
     pub outage: Mutex<Option<String>>,
+    /// Durable: sent without being on disk, which took no more.
+    pub memory_only: AtomicU64,
+    /// Durable: what is on disk.
+    pub spool: Mutex<Option<SpoolCounts>>,
 }
 
 impl Counters {
@@ -109,6 +115,8 @@ struct Inner {
     waiting: VecDeque<Arc<Published>>,
     capacity: usize,
     when_full: WhenFull,
+    /// Where a rate is set.
+    thinner: Option<Thinner>,
     /// What the sink is to be from now on, as long as it does not know.
     configured: Option<Box<SinkConfig>>,
     /// Set once: no more messages come, and what waits must be out by then.
@@ -118,11 +126,19 @@ struct Inner {
 }
 
 impl Queue {
+    /// An empty queue of a sink that is set so.
+    pub fn of(config: &SinkConfig, stop: &Stop) -> Self {
+        let queue = Self::new(config.queue, config.when_full, stop);
+        queue.lock().thinner = config.max_rate.map(Thinner::new);
+        queue
+    }
+
     /// An empty queue. A push that waits for room gives up once `stop` is raised.
     pub fn new(capacity: usize, when_full: WhenFull, stop: &Stop) -> Self {
         let capacity = capacity.max(1);
         let waiting = VecDeque::new();
-        let inner = Inner { waiting, capacity, when_full, configured: None, deadline: None, dead: false };
+        let inner =
+            Inner { waiting, capacity, when_full, thinner: None, configured: None, deadline: None, dead: false };
         Self {
             inner: Mutex::new(inner),
             arrived: Condvar::new(),
@@ -136,6 +152,19 @@ impl Queue {
     /// Hands a message in. Returns at once, except where `when_full` is `Block`.
     pub fn push(&self, message: &Arc<Published>) {
         let mut inner = self.lock();
+        let open = inner.deadline.is_none() && !inner.dead;
+        if let Some(thinner) = inner.thinner.as_mut().filter(|_| open) {
+            let offered = thinner.offer(message, Instant::now());
+            Counters::add(&self.counters.thinned, u64::from(offered.replaces));
+            if !offered.passes {
+                drop(inner);
+                if !offered.replaces {
+                    // The sink's sleep is to end at the camera's turn.
+                    self.notify();
+                }
+                return;
+            }
+        }
         while inner.waiting.len() >= inner.capacity && inner.deadline.is_none() && !inner.dead {
             match inner.when_full {
                 WhenFull::DropOldest => {
@@ -171,6 +200,14 @@ impl Queue {
     pub fn configure(&self, config: &SinkConfig) {
         let mut inner = self.lock();
         (inner.capacity, inner.when_full) = (config.queue.max(1), config.when_full);
+        match (config.max_rate, &mut inner.thinner) {
+            (Some(rate), Some(thinner)) => thinner.set_rate(rate),
+            (Some(rate), none) => *none = Some(Thinner::new(rate)),
+            (None, _) => {
+                self.release(&mut inner, true);
+                inner.thinner = None;
+            }
+        }
         inner.configured = Some(Box::new(config.clone()));
         drop(inner);
         self.room.notify_all();
@@ -185,6 +222,8 @@ impl Queue {
             if let Some(config) = inner.configured.take() {
                 return Popped::Configured(config);
             }
+            let closed = inner.deadline.is_some();
+            self.release(&mut inner, closed);
             if let Some(message) = inner.waiting.pop_front() {
                 drop(inner);
                 self.room.notify_one();
@@ -193,17 +232,24 @@ impl Queue {
             if inner.deadline.is_some() {
                 return Popped::Closed;
             }
-            inner = match until {
+            let turn = inner.thinner.as_ref().and_then(Thinner::next_turn);
+            inner = match [until, turn].into_iter().flatten().min() {
                 None => self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
+                Some(next) => {
+                    let now = Instant::now();
+                    if until.is_some_and(|until| now >= until) {
                         return Popped::TimedOut;
                     }
+                    let left = next.saturating_duration_since(now);
                     self.arrived.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
+    }
+
+    /// When a message that is held back by the rate has its turn, for a sink that sleeps by itself.
+    pub fn next_turn(&self) -> Option<Instant> {
+        self.lock().thinner.as_ref().and_then(Thinner::next_turn)
     }
 
     /// What the sink is to be from now on, if that is news.
@@ -246,6 +292,19 @@ impl Queue {
     /// Makes every later push and close also wake this descriptor, for a sink that sleeps in `poll`.
     pub fn wake_by(&self, wake: Wake) -> &Wake {
         self.wake.get_or_init(|| wake)
+    }
+
+    /// Puts those behind the others that were held back and have their turn; or all of them.
+    fn release(&self, inner: &mut Inner, all: bool) {
+        let Some(thinner) = &mut inner.thinner else { return };
+        let before = inner.waiting.len();
+        if all {
+            inner.waiting.extend(thinner.rest());
+        } else if thinner.next_turn().is_some() {
+            let now = Instant::now();
+            inner.waiting.extend(std::iter::from_fn(|| thinner.due(now)));
+        }
+        Counters::add(&self.counters.queued, (inner.waiting.len() - before) as u64);
     }
 
     fn notify(&self) {

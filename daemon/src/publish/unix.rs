@@ -204,7 +204,10 @@ impl Sink for UnixSink {
                 }
                 Popped::Configured(config) => self.configure(*config),
                 // Bounded, so that the end of a pause is seen without an event.
-                Popped::TimedOut => self.serve(bell, ACCEPT_PAUSE, &queue.counters),
+                Popped::TimedOut => {
+                    let turn = queue.next_turn().map(|turn| turn.saturating_duration_since(Instant::now()));
+                    self.serve(bell, turn.unwrap_or(ACCEPT_PAUSE).min(ACCEPT_PAUSE), &queue.counters);
+                }
                 Popped::Closed => break,
             }
         }

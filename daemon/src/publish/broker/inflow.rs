@@ -14,6 +14,9 @@ use crate::publish::queue::{Popped, Published, Queue, Wake};
 /// Messages that are taken in at once.
 const BATCH: usize = 64;
 
+/// How long a durable sink goes on sending when it is to end.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// What is left for taking leave of the broker when the time to end is over.
 const LEAVE: Duration = Duration::from_millis(150);
 
@@ -42,7 +45,8 @@ impl<'q> Inflow<'q> {
 
     /// Waits until something comes or is due, and looks at it. May be dropped at any time.
     pub async fn attend(&mut self, room: usize) {
-        let due = self.end.map(tokio::time::Instant::from_std);
+        let due = [self.end, self.depot.due(), self.queue.next_turn()].into_iter().flatten().min();
+        let due = due.map(tokio::time::Instant::from_std);
         tokio::select! {
             // Before the look, so that what comes during it rings again.
             _ = self.bell.readable() => while self.bell.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
@@ -57,8 +61,13 @@ impl<'q> Inflow<'q> {
             self.configured = Some(config);
         }
         if self.end.is_none() {
-            self.end = self.queue.deadline().map(|deadline| deadline.checked_sub(LEAVE).unwrap_or(deadline));
+            self.end = self.queue.deadline().map(|deadline| {
+                let end = deadline.checked_sub(LEAVE).unwrap_or(deadline);
+                // The next start goes on where this one ends.
+                if self.depot.is_durable() { end.min(Instant::now() + GRACE) } else { end }
+            });
         }
+        self.depot.attend(&self.queue.counters);
         loop {
             let limit = self.depot.may_take(room).min(BATCH);
             while self.batch.len() < limit {
@@ -75,7 +84,7 @@ impl<'q> Inflow<'q> {
             if self.batch.is_empty() {
                 return;
             }
-            self.depot.put(&self.batch);
+            self.depot.put(&self.batch, &self.queue.counters);
             self.batch.clear();
         }
     }

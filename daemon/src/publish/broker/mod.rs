@@ -3,9 +3,11 @@
 //!
 //! A protocol is a [`Courier`]; [`BrokerSink`] is the sink around it: a thread with a runtime of its own that takes messages
 //! from the queue, keeps at most [`WINDOW`] of them on their way, connects again after ever longer pauses, and counts. What
-//! waits while there is no connection waits in the sink's queue, which drops as it is configured.
+//! comes while there is no connection waits in the sink's queue, which drops as it is configured; of a durable sink it waits
+//! in the spool, which also has what is on its way, so that it outlives the process.
 
 mod depot;
+mod disk;
 mod inflow;
 mod link;
 mod serve;

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 
 use super::inflow::Inflow;
 use super::link::Link;
-use super::window::Window;
+use super::window::{Acknowledged, Window};
 use super::{BrokerSink, Courier, Event, TICK, WINDOW};
 use crate::config::types::SinkConfig;
 use crate::publish::queue::{Counters, Queue};
@@ -17,7 +17,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long a broker may take nothing, or acknowledge nothing of what it took.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the broker has for the last word at the end.
-const FAREWELL: Duration = Duration::from_millis(300);
+const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Why a connection is no longer worked on.
 enum Left {
@@ -58,7 +58,7 @@ pub fn run<C: Courier>(sink: BrokerSink<C>, queue: &Queue) -> std::io::Result<()
 }
 
 impl<C: Courier> Work<'_, C> {
-    async fn run(&mut self) {
+    async fn run(mut self) {
         while self.connect().await {
             match self.converse().await {
                 Left::Lost(reason) => self.is_lost(reason),
@@ -73,7 +73,7 @@ impl<C: Courier> Work<'_, C> {
             }
         }
         self.tell_connected(false);
-        let unsent = self.window.outstanding() as u64 + self.inflow.depot.waiting();
+        let unsent = self.inflow.depot.close(self.window.outstanding() as u64);
         Counters::add(&self.counters.unsent, unsent);
     }
 
@@ -100,7 +100,8 @@ impl<C: Courier> Work<'_, C> {
                         biased;
                         attempt = &mut attempt => break Some(attempt),
                         () = inflow.attend(0) => {
-                            if inflow.configured.is_some() || inflow.is_over() {
+                            let ends = inflow.is_over() || inflow.is_closing() && inflow.depot.is_durable();
+                            if ends || inflow.configured.is_some() {
                                 break None;
                             }
                         }
@@ -118,8 +119,7 @@ impl<C: Courier> Work<'_, C> {
                 }
                 Some(Ok(Err(reason))) => self.is_lost(reason),
                 Some(Err(_)) => self.is_lost(format!("no answer within {} s", CONNECT.as_secs())),
-                None if self.inflow.is_over() => return false,
-                // Set otherwise: tried anew.
+                // Set otherwise, or at the end, see below.
                 None => {}
             }
             if self.gives_up() {
@@ -140,11 +140,12 @@ impl<C: Courier> Work<'_, C> {
                 return Left::Renew;
             }
             while self.window.len() < WINDOW
-                && let Some(parcel) = self.inflow.depot.take()
+                && let Some(parcel) = self.inflow.depot.take(self.counters)
             {
                 self.window.push(parcel);
             }
-            let all_out = self.window.is_empty() && self.inflow.is_drained() && self.inflow.depot.waiting() == 0;
+            self.inflow.depot.settle();
+            let all_out = self.window.is_empty() && self.inflow.is_drained() && self.inflow.depot.is_empty();
             if self.inflow.is_over() || all_out {
                 return Left::Ends;
             }
@@ -220,7 +221,8 @@ impl<C: Courier> Work<'_, C> {
     fn hear(&mut self, event: Event) -> Option<Left> {
         match event {
             Event::Acknowledged(number) => {
-                if self.window.acknowledge(number).is_some() {
+                if let Some(Acknowledged { through }) = self.window.acknowledge(number) {
+                    self.inflow.depot.acknowledge(number, through);
                     self.moved = Instant::now();
                     self.link.is_good();
                     Counters::add(&self.counters.written, 1);
@@ -234,12 +236,12 @@ impl<C: Courier> Work<'_, C> {
 
     /// Whether a sink that ends does so without another attempt to connect.
     fn gives_up(&self) -> bool {
-        self.inflow.is_closing() && (self.link.outage().is_some() || self.inflow.is_over())
+        let in_vain = self.link.outage().is_some() || self.inflow.is_over() || self.inflow.depot.is_durable();
+        self.inflow.is_closing() && in_vain
     }
 
     fn is_lost(&mut self, reason: String) {
-        let meanwhile = "what comes meanwhile waits in its queue, which drops when it is full";
-        self.link.is_lost(&self.name, reason, meanwhile);
+        self.link.is_lost(&self.name, reason, self.inflow.depot.meanwhile());
         self.tell_connected(false);
     }
 
@@ -254,6 +256,7 @@ impl<C: Courier> Work<'_, C> {
     /// Sets the sink otherwise; `false`: it has to connect again.
     fn configure(&mut self, config: SinkConfig) -> bool {
         let goes_on = self.courier.configure(&config);
+        self.inflow.depot.configure(&config);
         self.name = config.name;
         goes_on
     }

@@ -240,12 +240,13 @@ impl Spool {
         self.forget_acknowledged();
     }
 
-    /// Writes down what is acknowledged.
-    pub fn write_cursor(&mut self) -> io::Result<()> {
-        if self.cursor.write()? {
+    /// Writes down what is acknowledged; tells whether there was something.
+    pub fn write_cursor(&mut self) -> io::Result<bool> {
+        let written = self.cursor.write()?;
+        if written {
             self.unsynced.cursor = Some(self.cursor.file());
         }
-        Ok(())
+        Ok(written)
     }
 
     /// What a power cut could still harm, for a thread that may wait; nothing more of it is told afterwards.
