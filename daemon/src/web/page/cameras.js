@@ -151,14 +151,14 @@ class Picture {
   }
 }
 
-/** Age and drops, as far as there are any. */
+/** Age and drops, as far as there are any; on a small tile only drops that matter. */
 function numbers(camera, age) {
   const part = droppedPart(camera);
   const parts = [];
   if (camera.phase === 'streaming' && age !== null) parts.push(`p99 ${millis(age)} ms`);
   if (part > 0) {
-    const className = part > 0.01 ? 'warn' : '';
-    parts.push(element('span', { className, textContent: `${percent(part)} dropped`, title: `${count(droppedInAll(camera))} frames` }));
+    const textContent = `${parts.length > 0 ? ' · ' : ''}${percent(part)} dropped`;
+    parts.push(element('span', { className: part > 0.01 ? 'warn' : 'minor', textContent, title: `${count(droppedInAll(camera))} frames` }));
   }
-  return parts.flatMap((each, at) => (at === 0 ? [each] : [' · ', each]));
+  return parts;
 }

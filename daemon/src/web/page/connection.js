@@ -40,9 +40,9 @@ export async function followStatus(arrived, lost) {
     let answer = null;
     try {
       answer = await ask('/api/v1/status');
-      if (!answer.ok || !answer.body) trouble = answer.body?.detail ?? `the status was answered with ${answer.status}`;
+      if (!answer.ok || !answer.body) trouble = answer.body?.detail ?? `The status was answered with ${answer.status}`;
     } catch {
-      trouble = 'visiond does not answer';
+      trouble = 'No answer from visiond';
     }
     if (trouble === null) {
       since = null;

@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""The live page in Chromium, against a running visiond: what a person with a screen, a phone, a keyboard sees of it.
+
+    VISIOND_BIN=target/debug/visiond python3 tests/web/page.py [NAME ...]
+
+Tells the page's bytes and how soon the boxes stood on the picture. VISIOND_PICTURES names a folder for screenshots.
+"""
+
+import os
+import pathlib
+import shutil
+import sys
+import time
+import unittest
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from running import Daemon, absent, pattern
+
+MOST_BYTES = 100_000
+PATIENCE_S = 30
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+DESK = {"viewport": {"width": 1440, "height": 900}}
+# The network's class 0, as boxes of it are drawn.
+GREEN = (38, 255, 99)
+
+# Of the picture that is shown large: how many of its pixels have about this colour.
+PIXELS = """([red, green, blue]) => {
+  const canvas = document.querySelector('#large canvas');
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4) {
+    if (Math.abs(data[at] - red) + Math.abs(data[at + 1] - green) + Math.abs(data[at + 2] - blue) < 24) found += 1;
+  }
+  return found;
+}"""
+
+
+def wait(what, ready):
+    """Waits until `ready()` is true, and gives what it gave. The page forbids the browser's own way, which evaluates text."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        value = ready()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+
+
+class LivePage(unittest.TestCase):
+    """Each test has a daemon and a browser's context of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.playwright = sync_playwright().start()
+        cls.browser = cls.playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        cls.playwright.stop()
+
+    def daemon(self, config, **how):
+        return self.enterContext(Daemon(config, **how))
+
+    def open(self, daemon, wanted=True, **how):
+        """The page, with `complaints` of the browser and the `requests` that it made."""
+        context = self.browser.new_context(**{**DESK, **how})
+        self.addCleanup(context.close)
+        page = context.new_page()
+        page.complaints, page.requested = [], []
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))
+        page.on("request", lambda request: page.requested.append(request.url))
+        page.goto(daemon.url)
+        if wanted:
+            wait("boxes on the picture", lambda: self.boxes(page))
+        return page
+
+    @staticmethod
+    def boxes(page):
+        """Milliseconds from the navigation to the first picture with boxes; None while there is none."""
+        return page.evaluate("performance.getEntriesByName('boxes')[0]?.startTime ?? null")
+
+    @staticmethod
+    def shown(page):
+        """The number of the frame that is shown large, and its boxes."""
+        return page.evaluate("(({ sequence, boxes }) => [Number(sequence), Number(boxes)])(document.querySelector('#large canvas').dataset)")
+
+    @staticmethod
+    def text(page, selector):
+        return page.locator(selector).inner_text()
+
+    def picture(self, page, name, **how):
+        folder = os.environ.get("VISIOND_PICTURES")
+        if folder:
+            page.screenshot(path=pathlib.Path(folder) / f"{name}.png", **how)
+
+    def accessible(self, page):
+        violations = Axe().run(page).response["violations"]
+        told = [f"{each['id']}: {each['help']}: {node['html']}" for each in violations for node in each["nodes"]]
+        self.assertEqual(told, [])
+
+    def no_sideways(self, page):
+        wide = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        self.assertLessEqual(*wide)
+
+    def test_boxes_stand_on_the_moving_picture(self):
+        daemon = self.daemon(pattern("bars"))
+        page = self.open(daemon)
+        (first, boxes), began = self.shown(page), time.monotonic()
+        self.assertGreater(boxes, 0)
+        self.assertGreater(page.evaluate(PIXELS, GREEN), 100)
+        wait("the picture to move", lambda: self.shown(page)[0] > first + 10)
+        rate = (self.shown(page)[0] - first) / (time.monotonic() - began)
+        # Every picture has the boxes of its own frame: where that frame's message is not found, there are none.
+        for _ in range(10):
+            self.assertGreater(self.shown(page)[1], 0)
+            time.sleep(0.1)
+        self.assertEqual(page.complaints, [])
+        print(f"boxes after {self.boxes(page):.0f} ms; then {rate:.0f} frames a second went by", file=sys.stderr)
+
+    def test_the_page_is_small_and_takes_nothing_from_elsewhere(self):
+        daemon = self.daemon(pattern("bars"))
+        page = self.open(daemon)
+        html = page.request.get(daemon.url)
+        self.assertLessEqual(len(html.body()), MOST_BYTES)
+        self.assertNotIn("unsafe", html.headers["content-security-policy"])
+        self.assertEqual([url for url in page.requested if not url.startswith((daemon.url, "data:"))], [])
+        page_alone = [url for url in page.requested if not url.startswith((f"{daemon.url}/api/", f"{daemon.url}/cameras/", "data:"))]
+        self.assertEqual(page_alone, [f"{daemon.url}/"])
+        print(f"page {len(html.body())} bytes", file=sys.stderr)
+
+    def test_it_comes_back_by_itself_when_the_daemon_does(self):
+        daemon = self.daemon(pattern("bars"))
+        page = self.open(daemon)
+        page.evaluate("window.same = true")
+        daemon.kill()
+        wait("the page to say that nothing answers", lambda: page.locator("#banner").is_visible())
+        self.assertIn("No answer", self.text(page, "#state"))
+        self.picture(page, "no-answer")
+        self.accessible(page)
+        before, _ = self.shown(page)
+        daemon.start()
+        wait("the page to be content again", lambda: "Running" in self.text(page, "#state"))
+        self.assertFalse(page.locator("#banner").is_visible())
+        # The new daemon counts from 0, and its boxes are on its pictures.
+        wait("new pictures", lambda: self.shown(page)[0] != before and self.shown(page)[1] > 0)
+        self.assertTrue(page.evaluate("window.same"))
+
+    def test_a_phone_shows_all_of_it_without_going_sideways(self):
+        names = [f"camera-{number}" for number in range(1, 9)]
+        daemon = self.daemon("".join(pattern(name, fps=10, width=320, height=180) for name in names))
+        page = self.open(daemon, **PHONE, color_scheme="dark")
+        wait("eight tiles", lambda: page.locator("#cameras li").count() == 8)
+        self.no_sideways(page)
+        self.accessible(page)
+        self.picture(page, "phone-dark")
+        self.picture(page, "phone-dark-whole", full_page=True)
+        page.locator("#cameras button", has_text="camera-6").tap()
+        self.assertEqual(self.text(page, "#inspector-title"), "camera-6")
+        wait("its picture", lambda: self.shown(page)[1] > 0)
+        page.set_viewport_size({"width": 320, "height": 640})
+        self.no_sideways(page)
+
+    def test_eight_cameras_on_a_screen_all_move(self):
+        names = [f"camera-{number}" for number in range(1, 9)]
+        daemon = self.daemon("".join(pattern(name, fps=10, width=320, height=180) for name in names))
+        page = self.open(daemon)
+        numbers = "[...document.querySelectorAll('#cameras canvas')].map((canvas) => Number(canvas.dataset.sequence ?? -1))"
+        wait("a picture of each", lambda: len(page.evaluate(numbers)) == 8 and min(page.evaluate(numbers)) >= 0)
+        before = page.evaluate(numbers)
+        wait("each to move", lambda: all(now > then for now, then in zip(page.evaluate(numbers), before)))
+        self.no_sideways(page)
+        self.picture(page, "eight", full_page=True)
+
+    def test_light_and_dark_as_the_system_has_it_and_as_one_likes(self):
+        daemon = self.daemon(pattern("bars"))
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light, dark = (self.open(daemon, color_scheme=scheme) for scheme in ("light", "dark"))
+        colours = light.evaluate(ground), dark.evaluate(ground)
+        self.assertNotEqual(*colours)
+        for page in (light, dark):
+            self.accessible(page)
+        light.click("#theme")
+        self.assertEqual(light.evaluate(ground), colours[0])
+        light.click("#theme")
+        self.assertEqual(light.evaluate(ground), colours[1])
+        light.reload()
+        wait("the choice to be kept", lambda: light.evaluate(ground) == colours[1])
+        time.sleep(2)
+        self.picture(light, "dark", full_page=True)
+        self.picture(dark, "system-dark")
+
+    def test_all_is_reached_by_keyboard(self):
+        daemon = self.daemon(pattern("one", fps=10) + pattern("two", fps=10))
+        page = self.open(daemon)
+        focus = "(document.activeElement.id || document.activeElement.textContent).trim()"
+        met = []
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            met.append(page.evaluate(focus))
+            if met[-1] == "two":
+                page.keyboard.press("Enter")
+                self.assertEqual(self.text(page, "#inspector-title"), "two")
+        for wanted in ("To the cameras", "reload", "theme", "enlarge", "one", "two", "latency-all", "log-level", "log-find", "log"):
+            self.assertIn(wanted, met)
+        self.assertEqual(met.index("To the cameras"), 0)
+        page.focus("#reload")
+        page.keyboard.press("Enter")
+        wait("what came of it", lambda: "Applied" in self.text(page, "#outcome"))
+        wait("the focus there", lambda: page.evaluate(focus) == "outcome-title")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        self.assertFalse(page.locator("#outcome").is_visible())
+
+    def test_a_reload_tells_what_came_of_it(self):
+        daemon = self.daemon(pattern("one", fps=10))
+        page = self.open(daemon)
+        daemon.write(pattern("one", fps=10) + pattern("two", fps=10))
+        page.click("#reload")
+        wait("the new camera", lambda: page.locator("#cameras li").count() == 2)
+        self.assertIn("two", self.text(page, "#outcome"))
+        self.accessible(page)
+        daemon.write(pattern("one", fps=-3))
+        page.click("#reload")
+        wait("the refusal", lambda: "Refused" in self.text(page, "#outcome"))
+        self.assertIn("fps", self.text(page, "#outcome"))
+        self.assertEqual(page.locator("#cameras li").count(), 2)
+        self.picture(page, "refused")
+
+    def test_what_is_wrong_is_said(self):
+        daemon = self.daemon(pattern("bars") + absent("gate"))
+        page = self.open(daemon)
+        wait("the camera that is away", lambda: "gate" in self.text(page, "#state"))
+        page.locator("#cameras button", has_text="gate").click()
+        self.assertIn("usb-nothing", self.text(page, "#inspector-reason"))
+        self.assertIn("1 of 2", self.text(page, "#glance").replace("\n", " "))
+        self.accessible(page)
+        self.picture(page, "lost", full_page=True)
+        page.select_option("#log-level", "warn")
+        wait("the log to tell of it", lambda: "gate" in self.text(page, "#log"))
+
+    def test_facts_are_those_of_the_status(self):
+        daemon = self.daemon(pattern("bars", width=320, height=180) + '[[sink]]\ntype = "file"\nname = "lines"\npath = "{dir}/out.jsonl"\n')
+        page = self.open(daemon)
+        status = page.request.get(f"{daemon.url}/api/v1/status").json()
+        wait("latencies", lambda: self.text(page, "#latency tr.total").split()[-1] != "–")
+        self.assertIn("320 × 180", self.text(page, "#facts"))
+        self.assertIn(status["models"][0]["file"], self.text(page, "#models"))
+        self.assertIn("out.jsonl", self.text(page, "#sinks"))
+        self.assertIn(status["version"], self.text(page, "#about"))
+        page.click("#latency-all")
+        self.assertRegex(self.text(page, "#latency tr.infer"), r"infer\s+[\d.]+\s+[\d.]+\s+[\d.]+")
+        wait("a line of the log", lambda: "bars" in self.text(page, "#log"))
+        page.fill("#log-find", "no line says this")
+        self.assertEqual(self.text(page, "#log").strip(), "")
+
+    def test_the_token_is_asked_for_once(self):
+        daemon = Daemon(pattern("bars"))
+        secret = daemon.path("token")
+        secret.write_text("a-secret-of-this-test\n")
+        secret.chmod(0o600)
+        daemon.http += f'token = "{secret}"\n'
+        daemon.write(pattern("bars"))
+        self.enterContext(daemon)
+        page = self.open(daemon, wanted=False)
+        self.accessible(page)
+        self.picture(page, "login")
+        page.fill("#token", "not the token")
+        page.click("button")
+        self.assertIn("not the token", self.text(page, "#refused"))
+        page.fill("#token", "a-secret-of-this-test")
+        page.click("button")
+        wait("boxes on the picture", lambda: self.boxes(page))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,113 @@
+"""A visiond that serves HTTP on a free loopback port, in a folder of its own; what is said to it and what it says."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("VISIOND_BIN", str(ROOT / "target/release/visiond"))
+NETWORK = ROOT / "tests/vm/tiny.onnx"
+
+START = f"""
+[engine]
+backend = "rten"
+threads = 1
+
+[[model]]
+name = "tiny"
+path = "{NETWORK}"
+"""
+
+
+def free_port():
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def pattern(name, fps=30, width=640, height=360):
+    """A camera that shows the moving bars, which the tiny network knows."""
+    return f"""
+[[camera]]
+name = "{name}"
+[camera.source]
+type = "pattern"
+width = {width}
+height = {height}
+fps = {fps}
+"""
+
+
+def absent(name):
+    """A camera that is not there."""
+    return f"""
+[[camera]]
+name = "{name}"
+[camera.source]
+type = "v4l2"
+device = "/dev/v4l/by-id/usb-nothing-video-index0"
+"""
+
+
+class Daemon:
+    """`visiond run` from `with` on. `{{dir}}` in the configuration is its folder."""
+
+    def __init__(self, config, http=""):
+        self.folder = tempfile.TemporaryDirectory(prefix="visiond-web-")
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.http = f'[http]\nlisten = ["127.0.0.1:{self.port}"]\n{http}\n'
+        self.config = self.path("visiond.toml")
+        self.write(config)
+        self.process = None
+
+    def path(self, name):
+        """A path in the folder."""
+        return pathlib.Path(self.folder.name) / name
+
+    def write(self, config):
+        """Puts a configuration in place."""
+        self.config.write_text(self.http + START + config.replace("{dir}", self.folder.name))
+
+    def start(self):
+        """Runs it and waits until it answers."""
+        with open(self.path("log"), "ab") as log:
+            command = [BINARY, "run", str(self.config)]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+        for _ in range(1200):
+            if self.process.poll() is not None:
+                break
+            try:
+                with urllib.request.urlopen(self.url + "/healthz", timeout=5):
+                    return self
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError(f"visiond does not answer:\n{self.log()}")
+
+    def log(self):
+        """What it said."""
+        return self.path("log").read_text(errors="replace")
+
+    def kill(self):
+        """As a loss of power does."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        log = self.log()
+        self.folder.cleanup()
+        assert "panicked" not in log, log
