@@ -28,7 +28,8 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 const HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-store"),
     (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-    (REFERRER_POLICY, "no-referrer"),
+    // Not less: without it browsers say of a form that it comes from nowhere, and logging in would be refused.
+    (REFERRER_POLICY, "same-origin"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
