@@ -4,6 +4,8 @@
 //! event of its own, `{"lost": N}`; it costs nobody else anything.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -23,7 +25,9 @@ use tokio::time::interval;
 
 use super::errors::{Problem, no_camera};
 use super::pictures::flag;
-use crate::live::{Delivered, Filter, Live, Subscription};
+use crate::live::{Delivered, Filter, Subscription};
+use crate::observe::Observer;
+use crate::observe::counters::HttpCounters;
 
 /// So often something is said where there is no message, and a WebSocket's reader is asked whether it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -56,15 +60,17 @@ async fn stream(
         return no_camera(unknown).into_response();
     }
     if !headers.contains_key(header::UPGRADE) {
-        return server_sent_events(&state.live, filter);
+        return server_sent_events(&state, filter);
     }
     match upgrade {
         Err(rejection) => rejection.into_response(),
         Ok(upgrade) => {
-            let live = state.live;
             let upgrade = upgrade.max_message_size(INCOMING_BYTES).max_frame_size(INCOMING_BYTES);
             let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(0);
-            upgrade.on_upgrade(async move |socket| talk(socket, live.feed().subscribe(filter)).await)
+            upgrade.on_upgrade(async move |socket| {
+                let reader = Reader::new(&state.observer, |http| &http.websocket_readers);
+                talk(socket, state.live.feed().subscribe(filter), &reader).await;
+            })
         }
     }
 }
@@ -76,10 +82,37 @@ fn filter(wanted: &Wanted) -> Result<Filter, String> {
     Ok(Filter { cameras: cameras.map(str::to_owned).collect(), only_detections })
 }
 
-fn server_sent_events(live: &Live, filter: Filter) -> Response {
-    let events = stream::unfold(live.feed().subscribe(filter), async |subscription| {
+/// A reader, counted while it is there.
+struct Reader {
+    observer: Arc<Observer>,
+    counter: fn(&HttpCounters) -> &AtomicU64,
+}
+
+impl Reader {
+    fn new(observer: &Arc<Observer>, counter: fn(&HttpCounters) -> &AtomicU64) -> Self {
+        counter(&observer.http).fetch_add(1, Ordering::Relaxed);
+        Self { observer: Arc::clone(observer), counter }
+    }
+
+    /// Events passed it by.
+    fn count_lost(&self, delivered: &Delivered) {
+        self.observer.http.events_lost.fetch_add(delivered.lost, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        (self.counter)(&self.observer.http).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn server_sent_events(state: &super::State, filter: Filter) -> Response {
+    let reader = Reader::new(&state.observer, |http| &http.event_readers);
+    let subscription = state.live.feed().subscribe(filter);
+    let events = stream::unfold((subscription, reader), async |(subscription, reader)| {
         let delivered = subscription.next().await;
-        Some((delivered, subscription))
+        reader.count_lost(&delivered);
+        Some((delivered, (subscription, reader)))
     });
     let events = events.flat_map(|delivered| stream::iter(events_of(&delivered)));
     let mut answer = Sse::new(as_fallible(events)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
@@ -101,14 +134,14 @@ fn events_of(delivered: &Delivered) -> impl Iterator<Item = Event> + use<> {
 }
 
 /// Sends messages until the reader goes away or no longer answers.
-async fn talk(mut socket: WebSocket, subscription: Subscription) {
+async fn talk(mut socket: WebSocket, subscription: Subscription, reader: &Reader) {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.reset();
     let mut answered = true;
     loop {
         tokio::select! {
             delivered = subscription.next() => {
-                if send(&mut socket, &subscription, delivered).await.is_err() {
+                if send(&mut socket, &subscription, delivered, reader).await.is_err() {
                     return;
                 }
             }
@@ -128,9 +161,15 @@ async fn talk(mut socket: WebSocket, subscription: Subscription) {
 }
 
 /// Sends a message and all that came behind it, at once.
-async fn send(socket: &mut WebSocket, subscription: &Subscription, first: Delivered) -> Result<(), axum::Error> {
+async fn send(
+    socket: &mut WebSocket,
+    subscription: &Subscription,
+    first: Delivered,
+    reader: &Reader,
+) -> Result<(), axum::Error> {
     let mut next = Some(first);
     while let Some(delivered) = next {
+        reader.count_lost(&delivered);
         if delivered.lost > 0 {
             socket.feed(Message::Text(lost_text(delivered.lost).into())).await?;
         }
