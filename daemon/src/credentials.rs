@@ -40,6 +40,9 @@ pub enum CredentialError {
     /// Something else is in it.
     #[error("the login {0} must be one line, `user:password`")]
     Shape(PathBuf),
+    /// It is no text.
+    #[error("the credentials {0} are no text: name a file that `nsc generate creds` made")]
+    Binary(PathBuf),
     /// No secret that is worth its name.
     #[error(
         "the token {0} must be one line of 16 to 256 letters, digits and signs: make one with \
@@ -91,6 +94,30 @@ impl Login {
     }
 }
 
+/// A secret of several lines. Its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+impl Secret {
+    /// Reads the `name` that stands behind `key`: a credential of systemd's, or, with a slash in it, a file.
+    pub fn read(key: &'static str, name: &Path) -> Result<Self, CredentialError> {
+        let credentials = env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+        let (_, text) = text_of(key, name, credentials.as_deref(), CredentialError::Binary)?;
+        Ok(Self(text))
+    }
+
+    /// The secret.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A secret that whoever asks must know. Its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
@@ -120,8 +147,21 @@ impl Token {
     }
 }
 
-/// The file of the secret that `key` names, and the line in it; `odd` is what to say of what is no text.
+/// As `text_of`, without the end of the line.
 fn line_of(
+    key: &'static str,
+    name: &Path,
+    credentials: Option<&Path>,
+    odd: fn(PathBuf) -> CredentialError,
+) -> Result<(PathBuf, String), CredentialError> {
+    let (path, text) = text_of(key, name, credentials, odd)?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line).to_owned();
+    Ok((path, line))
+}
+
+/// The file of the secret that `key` names, and what is in it; `odd` is what to say of what is no text.
+fn text_of(
     key: &'static str,
     name: &Path,
     credentials: Option<&Path>,
@@ -138,9 +178,7 @@ fn line_of(
         io::ErrorKind::InvalidData => odd(path.clone()),
         _ => CredentialError::Unreadable { what: key, path: path.clone(), reason: error.to_string() },
     })?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    let line = line.strip_suffix('\r').unwrap_or(line).to_owned();
-    Ok((path, line))
+    Ok((path, text))
 }
 
 fn read(key: &str, path: &Path) -> io::Result<String> {

@@ -116,6 +116,7 @@ fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Report) {
         SinkKind::File(file) => &file.path,
         SinkKind::Unix(unix) => &unix.path,
         SinkKind::Mqtt(mqtt) => return check_broker(mqtt, place, report),
+        SinkKind::Nats(_) => return,
     };
     if path.is_dir() {
         report.error(place.span(&["path"]), format!("{} is a folder: name a file in it", path.display()), None);

@@ -190,6 +190,7 @@ fn same_place(a: &SinkKind, b: &SinkKind) -> bool {
         (SinkKind::File(a), SinkKind::File(b)) => a.path == b.path,
         (SinkKind::Unix(a), SinkKind::Unix(b)) => a.path == b.path,
         (SinkKind::Mqtt(a), SinkKind::Mqtt(b)) => a.url == b.url && a.topic_prefix == b.topic_prefix,
+        (SinkKind::Nats(a), SinkKind::Nats(b)) => a.url == b.url && a.subject == b.subject,
         _ => false,
     }
 }

@@ -172,6 +172,22 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn nats()(
+        urls in vec(select(vec!["nats://10.0.0.7".to_owned(), "tls://[::1]:4223".to_owned()]), 1..3), login in of(path()),
+        ca in of(path()), pair in of((path(), path())), stream in of(select(vec!["visiond".to_owned()])), create: bool,
+        stream_max_age in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
+        stream_max_bytes in prop_oneof![Just(0), 1_u64 << 20..=1 << 40], ack_timeout in duration(1000, 3_600_000),
+        subject in select(vec!["a.{camera}.b-{device}".to_owned(), "all".to_owned()]),
+    ) -> NatsSinkConfig {
+        let (certificate, key) = pair.unzip();
+        NatsSinkConfig {
+            url: urls, login, credentials: None, ca, certificate, key, create_stream: create && stream.is_some(), stream,
+            stream_max_age, stream_max_bytes, subject, ack_timeout,
+        }
+    }
+}
+
 fn sink_kind() -> impl Strategy<Value = SinkKind> {
     prop_oneof![
         Just(SinkKind::Stdout),
@@ -195,6 +211,7 @@ fn sink_kind() -> impl Strategy<Value = SinkKind> {
                 ..session
             })
         }),
+        nats().prop_map(SinkKind::Nats),
     ]
 }
 
@@ -285,6 +302,7 @@ prop_compose! {
                 SinkKind::File(file) => numbered(&mut file.path, i),
                 SinkKind::Unix(unix) => numbered(&mut unix.path, i),
                 SinkKind::Mqtt(mqtt) => mqtt.topic_prefix.push_str(&i.to_string()),
+                SinkKind::Nats(nats) => nats.subject.push_str(&i.to_string()),
             }
             all_sinks.push(sink);
         }

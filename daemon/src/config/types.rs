@@ -37,12 +37,14 @@ mod camera;
 mod device;
 mod http;
 mod mqtt;
+mod nats;
 mod sink;
 
 pub use camera::*;
 pub use device::*;
 pub use http::*;
 pub use mqtt::*;
+pub use nats::*;
 pub use sink::*;
 
 section! {

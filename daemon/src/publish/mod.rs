@@ -10,6 +10,7 @@ pub mod broker;
 mod file;
 pub mod message;
 mod mqtt;
+mod nats;
 pub mod outage;
 mod poll;
 mod queue;
@@ -337,6 +338,7 @@ fn kind(config: &SinkConfig) -> &'static str {
         SinkKind::File(_) => "file",
         SinkKind::Unix(_) => "unix",
         SinkKind::Mqtt(_) => "mqtt",
+        SinkKind::Nats(_) => "nats",
     }
 }
 
@@ -347,6 +349,7 @@ fn place(config: &SinkConfig) -> String {
         SinkKind::File(file) => file.path.display().to_string(),
         SinkKind::Unix(socket) => socket.path.display().to_string(),
         SinkKind::Mqtt(broker) => broker.url.clone(),
+        SinkKind::Nats(nats) => nats.url.join(", "),
     }
 }
 
@@ -450,6 +453,10 @@ fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, Publi
         SinkKind::Mqtt(config) => mqtt::Mqtt::open(sink, config, context.clone())
             .and_then(|courier| BrokerSink::open(sink, courier))
             .map(|sink| Box::new(sink) as _),
+        SinkKind::Nats(config) => {
+            let courier = nats::NatsCourier::new(name, config, context);
+            BrokerSink::open(sink, courier).map(|sink| Box::new(sink) as _)
+        }
     };
     opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
 }

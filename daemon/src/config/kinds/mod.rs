@@ -7,6 +7,7 @@
 //! - `broker`: where a broker is, topics.
 //! - `camera`: a camera's name.
 //! - `control`: what a camera's control is set to.
+//! - `subject`: subjects of NATS.
 //! - `lists`: many values of one kind.
 
 mod address;
@@ -16,6 +17,7 @@ mod control;
 mod lists;
 mod plain;
 mod quantity;
+mod subject;
 mod text;
 
 use toml::de::{DeInteger, DeValue};
@@ -29,6 +31,7 @@ pub use control::{ControlValue, control};
 pub use lists::{by_name, list};
 pub use plain::{Word, Words, flag, fraction, parse_word, real, whole, word};
 pub use quantity::{duration, mode, size};
+pub use subject::subject;
 pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
 
 /// A kind whose values stand behind `=`.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{HOUR, MIB, MS, MqttSinkConfig, SECOND};
+use super::{HOUR, MIB, MS, MqttSinkConfig, NatsSinkConfig, SECOND};
 use crate::config::declare::{section, union};
 use crate::config::kinds::{Words, duration, flag, list, mode, name, path, real, size, whole, word};
 
@@ -70,6 +70,8 @@ union! {
         Unix(UnixSinkConfig) = "unix",
         /// Messages to a broker of MQTT, with what the cameras are and show, also for Home Assistant.
         Mqtt(MqttSinkConfig) = "mqtt",
+        /// Messages to a stream of NATS JetStream, which many devices may share.
+        Nats(NatsSinkConfig) = "nats",
     }
 }
 
