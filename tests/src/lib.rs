@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test ends at the first thing that is not as arranged")]
 
 pub mod mosquitto;
+pub mod nats;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

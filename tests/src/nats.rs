@@ -1,0 +1,88 @@
+//! nats-server with JetStream, the broker that the NATS sink is tested with.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server on loopback in a folder of its own; killed when dropped.
+pub struct NatsServer {
+    /// Its folder: configuration, certificates, what it stores.
+    pub folder: tempfile::TempDir,
+    /// Where it listens.
+    pub port: u16,
+    child: Option<Child>,
+}
+
+impl NatsServer {
+    /// A server that everybody may use.
+    pub fn start() -> Self {
+        Self::start_with(|_| String::new())
+    }
+
+    /// A server with these lines in its configuration; `settings` may put files into its folder.
+    pub fn start_with(settings: impl FnOnce(&Path) -> String) -> Self {
+        Self::start_bare(|folder| {
+            format!("jetstream {{ store_dir: \"{}\" }}\n{}", folder.join("store").display(), settings(folder))
+        })
+    }
+
+    /// The same without JetStream.
+    pub fn start_bare(settings: impl FnOnce(&Path) -> String) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let settings = settings(folder.path());
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let log = folder.path().join("log");
+        let text = format!("listen: \"127.0.0.1:{port}\"\nlog_file: \"{}\"\n{settings}", log.display());
+        std::fs::write(folder.path().join("conf"), text).expect("the server's configuration");
+        let mut server = Self { folder, port, child: None };
+        server.resume();
+        server
+    }
+
+    /// Starts it again where it was, and waits until it answers.
+    pub fn resume(&mut self) {
+        let program = ["/usr/sbin/nats-server", "/usr/local/bin/nats-server"].into_iter().find(|p| Path::new(p).exists());
+        let mut command = Command::new(program.unwrap_or("nats-server"));
+        command.arg("-c").arg(self.path("conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("nats-server starts: tests/setup --test says what to install"));
+        let until = Instant::now() + Duration::from_secs(10);
+        // It listens before it has read what it stores, and says who it is when it is ready.
+        let greets = || {
+            let connection = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+            let mut line = String::new();
+            BufReader::new(connection).read_line(&mut line).ok()?;
+            line.starts_with("INFO").then_some(())
+        };
+        while greets().is_none() {
+            assert!(Instant::now() < until, "nats-server does not answer:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        child.kill().and_then(|()| child.wait()).expect("nats-server ends");
+    }
+
+    /// A path in its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
