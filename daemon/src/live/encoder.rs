@@ -20,6 +20,7 @@ use crate::annotate::draw::draw;
 use crate::annotate::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::pipeline::backoff::RateLimit;
+use crate::pipeline::trace;
 
 /// How good pictures are: 1080p has about 200 KB.
 const QUALITY: u8 = 80;
@@ -109,7 +110,9 @@ impl Encoder {
         while let Some(view) = self.next(&mut tools) {
             let Some(taken) = view.take() else { continue };
             let sequence = taken.message.sequence;
+            let trace = trace::work_on("encode", &taken.message.camera, sequence);
             let made = catch_unwind(AssertUnwindSafe(|| tools.make(&view, taken)));
+            drop(trace);
             let error = match made {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error),

@@ -10,6 +10,7 @@ use super::link::Link;
 use super::window::{Acknowledged, Window};
 use super::{BrokerSink, Courier, Event, TICK, WINDOW};
 use crate::config::types::SinkConfig;
+use crate::pipeline::trace;
 use crate::publish::queue::{Counters, Queue};
 
 /// How long an attempt to connect may take.
@@ -171,6 +172,7 @@ impl<C: Courier> Work<'_, C> {
 
     /// Sends the window's next parcel.
     async fn send(&mut self) -> Option<Left> {
+        let trace = trace::work("send");
         let sent = {
             let Self { courier, inflow, window, .. } = self;
             let parcel = window.next()?;
@@ -187,6 +189,7 @@ impl<C: Courier> Work<'_, C> {
                 }
             }
         };
+        drop(trace);
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(reason)) => return Some(Left::Lost(reason)),
