@@ -59,9 +59,7 @@ fn stored(port: u16) -> Vec<Stored> {
     stored_with(async_nats::ConnectOptions::new().connect(url(port)))
 }
 
-fn stored_with(
-    connect: impl Future<Output = Result<async_nats::Client, async_nats::ConnectError>>,
-) -> Vec<Stored> {
+fn stored_with(connect: impl Future<Output = Result<async_nats::Client, async_nats::ConnectError>>) -> Vec<Stored> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let jetstream = async_nats::jetstream::new(connect.await.unwrap());

@@ -43,7 +43,8 @@ impl NatsServer {
 
     /// Starts it again where it was, and waits until it answers.
     pub fn resume(&mut self) {
-        let program = ["/usr/sbin/nats-server", "/usr/local/bin/nats-server"].into_iter().find(|p| Path::new(p).exists());
+        let program =
+            ["/usr/sbin/nats-server", "/usr/local/bin/nats-server"].into_iter().find(|p| Path::new(p).exists());
         let mut command = Command::new(program.unwrap_or("nats-server"));
         command.arg("-c").arg(self.path("conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("nats-server starts: tests/setup --test says what to install"));

@@ -15,9 +15,7 @@ use crate::capture::v4l2::device::Node;
 use crate::capture::v4l2::{controls, identity};
 use crate::config::is_url;
 use crate::config::report::Report;
-use crate::config::types::{
-    CameraConfig, Config, ModelConfig, MqttSinkConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config,
-};
+use crate::config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
 
 /// Reports what is not there. `root` is the file that `config` was read from.
 pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Report) {
@@ -115,8 +113,8 @@ fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Report) {
         SinkKind::Stdout => return,
         SinkKind::File(file) => &file.path,
         SinkKind::Unix(unix) => &unix.path,
-        SinkKind::Mqtt(mqtt) => return check_broker(mqtt, place, report),
-        SinkKind::Nats(_) => return,
+        SinkKind::Mqtt(mqtt) => return check_pem([&mqtt.ca, &mqtt.certificate, &mqtt.key], place, report),
+        SinkKind::Nats(nats) => return check_pem([&nats.ca, &nats.certificate, &nats.key], place, report),
     };
     if path.is_dir() {
         report.error(place.span(&["path"]), format!("{} is a folder: name a file in it", path.display()), None);
@@ -126,8 +124,8 @@ fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Report) {
 }
 
 /// What a broker needs of this machine. Whether one answers is not asked: it may come later.
-fn check_broker(mqtt: &MqttSinkConfig, place: &Place<'_, '_>, report: &mut Report) {
-    for (key, file) in [("ca", &mqtt.ca), ("certificate", &mqtt.certificate), ("key", &mqtt.key)] {
+fn check_pem(files: [&Option<PathBuf>; 3], place: &Place<'_, '_>, report: &mut Report) {
+    for (key, file) in ["ca", "certificate", "key"].into_iter().zip(files) {
         if let Some(Err(error)) = file.as_ref().map(std::fs::File::open) {
             let path = file.as_deref().unwrap_or(Path::new("")).display();
             report.warning(place.span(&[key]), format!("{path} cannot be read: {error}"));

@@ -80,8 +80,11 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
     same_device(&cameras, base, report);
     for sink in &sinks {
         cameras_of_sink(sink, &cameras, &camera_names, report);
-        if sink.is("type", "mqtt") {
+        if sink.is("type", "mqtt") || sink.is("type", "nats") {
             certificates(sink, report);
+        }
+        if sink.is("type", "nats") {
+            streams(sink, report);
         }
     }
     spools(&sinks, base, report);
@@ -140,6 +143,24 @@ fn certificates(sink: &Found<'_, '_>, report: &mut Report) {
         if let Some((_, span)) = sink.text(key).filter(|_| !sink.has(other)) {
             report.error(span, format!("`{key}` goes with `{other}`, which is missing: set both, or none"), None);
         }
+    }
+}
+
+/// A sink of NATS needs a server, and says one thing at a time.
+fn streams(sink: &Found<'_, '_>, report: &mut Report) {
+    if let Some(url) = sink.table.get("url").filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty()))
+    {
+        report.error(url.span(), "`url` names no server: write one, such as nats://localhost:4222".to_owned(), None);
+    }
+    if let Some((_, span)) = sink.text("credentials").filter(|_| sink.has("login")) {
+        report.error(span, "`credentials` stands in place of `login`: leave one of them out".to_owned(), None);
+    }
+    if let Some(create) = sink.table.get("create_stream")
+        && sink.flag("create_stream") == Some(true)
+        && !sink.has("stream")
+    {
+        let message = "`create_stream` needs the name of the stream: set `stream`";
+        report.error(create.span(), message.to_owned(), None);
     }
 }
 
@@ -343,6 +364,11 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
                 let prefix = sink.text("topic_prefix").map_or("visiond", |(prefix, _)| prefix);
                 (PathBuf::from(format!("{url} {prefix}")), span)
             }),
+            "nats" => sink.table.get("url").and_then(|url| {
+                let urls: Vec<_> = url.get_ref().as_array()?.iter().filter_map(|url| url.get_ref().as_str()).collect();
+                let subject = sink.text("subject").map_or("", |(subject, _)| subject);
+                Some((PathBuf::from(format!("{urls:?} {subject}")), url.span()))
+            }),
             _ => sink.text("path").map(|(path, span)| (place(base, path), span)),
         };
         let mut taken = false;
@@ -353,6 +379,11 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
                     "stdout" => "another sink writes to standard output already: leave one of them out".to_owned(),
                     "mqtt" => {
                         "another sink publishes the same topics to this broker: set another `topic_prefix`, or leave \
+                               one of them out"
+                            .to_owned()
+                    }
+                    "nats" => {
+                        "another sink publishes the same subjects to these servers: set another `subject`, or leave \
                                one of them out"
                             .to_owned()
                     }

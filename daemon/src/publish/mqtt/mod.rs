@@ -10,7 +10,7 @@ mod link;
 mod session;
 mod snapshots;
 mod state;
-mod tls;
+pub mod tls;
 mod topics;
 mod wire;
 

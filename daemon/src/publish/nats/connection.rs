@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
+use std::fs::File;
 use std::future::{Future, ready};
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +21,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::login::Proof;
+use crate::config::split_broker;
 use crate::config::types::NatsSinkConfig;
 use crate::publish::broker::{Parcel, WINDOW};
+use crate::publish::mqtt::tls;
 
 /// How long one server may take to answer, before the next is tried.
 const ANSWER: Duration = Duration::from_secs(4);
@@ -53,6 +57,12 @@ impl Connection {
         let servers = config.url.join(", ");
         let addresses: Result<Vec<_>, _> = config.url.iter().map(|url| url.parse::<ServerAddr>()).collect();
         let addresses = addresses.map_err(|error| format!("{servers}: {error}"))?;
+        for (key, path) in [("ca", &config.ca), ("certificate", &config.certificate), ("key", &config.key)] {
+            if let Some(Err(error)) = path.as_ref().map(File::open) {
+                let path = path.as_deref().unwrap_or(Path::new("")).display();
+                return Err(format!("{servers}: the `{key}` {path} cannot be read: {error}"));
+            }
+        }
         let proof = Arc::new(Proof::read(config)?);
         let connected = Arc::new(AtomicBool::new(false));
         let (tell, lost) = unbounded_channel();
@@ -210,14 +220,19 @@ fn explain_server(error: &str) -> String {
 
 /// Why there is no connection.
 fn explain(error: &ConnectError, servers: &str, proof: &Proof) -> String {
-    let mut words = Vec::new();
+    let host = split_broker(servers.split(", ").next().unwrap_or(servers)).map_or(servers, |(_, host, _)| host);
+    let (mut words, mut tls) = (Vec::new(), None);
     let mut cause = error.source();
     while let Some(error) = cause {
+        tls = tls.or_else(|| tls::explain(error.downcast_ref()?, host));
         let text = error.to_string();
         if !words.iter().any(|word: &String| word.contains(&text)) {
             words.push(text);
         }
         cause = error.source();
+    }
+    if let Some(why) = tls {
+        return format!("{servers}: {why}");
     }
     let why = words.join(": ");
     match error.kind() {

@@ -110,6 +110,10 @@ impl Courier for NatsCourier {
         let same = *nats == self.config;
         self.config.clone_from(nats);
         self.subjects = Subjects::new(&nats.subject, &self.device);
+        if !same {
+            // Another stream has nothing to be reminded of.
+            self.recent.clear();
+        }
         same
     }
 }
