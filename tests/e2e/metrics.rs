@@ -1,0 +1,323 @@
+//! Metrics, dashboard, alerts and `visiond top`: what promtool and a terminal make of what the daemon tells.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use visiond_tests::{Daemon, root, visiond};
+
+/// A camera that streams and one that is away, on the network that costs nothing.
+const CONFIG: &str = r#"
+[engine]
+backend = "rten"
+threads = 1
+
+[http]
+listen = ["unix:{dir}/http.sock"]
+
+[[model]]
+name = "tiny"
+path = "{tiny}"
+
+[[camera]]
+name = "bars"
+model = "tiny"
+source = { type = "pattern", width = 128, height = 64, fps = 30.0 }
+annotate = { directory = "{dir}/pictures", every = 10 }
+
+[[camera]]
+name = "gone"
+model = "tiny"
+source = { type = "v4l2", device = "{dir}/no-such-device" }
+
+[[sink]]
+type = "file"
+path = "{dir}/out.jsonl"
+"#;
+
+fn start() -> Daemon {
+    start_with(|_| {})
+}
+
+fn start_with(adapt: impl FnOnce(&mut Command)) -> Daemon {
+    let tiny = root().join("tests/vm/tiny.onnx");
+    let mut daemon = Daemon::start_with(&CONFIG.replace("{tiny}", tiny.to_str().unwrap()), adapt);
+    daemon.wait_until("frames and a camera that is away", |daemon| {
+        let Ok(status) = UnixStream::connect(daemon.path("http.sock")).map(|_| status(daemon)) else { return false };
+        let cameras = status["cameras"].as_array().unwrap().clone();
+        let published = cameras.iter().filter_map(|camera| camera["published"].as_u64()).sum::<u64>();
+        published > 20 && cameras.iter().any(|camera| !camera["reason"].is_null())
+    });
+    daemon
+}
+
+/// The body at `path`; its status must be 200.
+fn get(daemon: &Daemon, path: &str) -> String {
+    let mut stream = UnixStream::connect(daemon.path("http.sock")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+    body.to_owned()
+}
+
+fn status(daemon: &Daemon) -> Value {
+    serde_json::from_str(&get(daemon, "/api/v1/status")).unwrap()
+}
+
+/// The value of each sample by its name with labels.
+fn samples(scrape: &str) -> BTreeMap<&str, f64> {
+    let lines = scrape.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.rsplit_once(' ').unwrap()).map(|(name, value)| (name, value.parse().unwrap())).collect()
+}
+
+/// `promtool ARGS`, with `input` to read.
+fn promtool(args: &[&str], folder: &Path, input: &str) -> Output {
+    let file = folder.join("input");
+    fs::write(&file, input).unwrap();
+    let mut command = Command::new("promtool");
+    command.args(args).stdin(File::open(&file).unwrap());
+    command.output().unwrap_or_else(|error| panic!("promtool does not start ({error}): run tests/setup --test"))
+}
+
+fn assert_content(output: &Output) {
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", told(&output.stdout), told(&output.stderr));
+}
+
+/// Words of a PromQL expression that are ours.
+fn metrics_in(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("visiond_") || word.starts_with("process_")).map(str::to_owned).collect()
+}
+
+/// Every `key` of an object, however deep, whose value is text.
+fn texts<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get(key).and_then(Value::as_str));
+            map.values().for_each(|value| texts(value, key, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| texts(value, key, found)),
+        _ => {}
+    }
+}
+
+/// A folder that looks like a Jetson's `/`.
+fn jetson() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, content) in [
+        ("sys/firmware/devicetree/base/compatible", "nvidia,p3768-0000+p3767-0005\0nvidia,tegra234\0"),
+        ("sys/class/thermal/thermal_zone0/type", "gpu-thermal\n"),
+        ("sys/class/thermal/thermal_zone0/temp", "52468\n"),
+        ("sys/class/devfreq/17000000.gpu/device/load", "453\n"),
+        ("var/lib/nvpmodel/status", "pmode:0002\n"),
+        ("etc/nvpmodel.conf", "< POWER_MODEL ID=2 NAME=MAXN_SUPER >\n"),
+    ] {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_scrape_pleases_promtool_and_tells_what_the_status_tells() {
+    let daemon = start();
+    let scrape = get(&daemon, "/metrics");
+    let checked = promtool(&["check", "metrics"], daemon.folder.path(), &scrape);
+    assert_content(&checked);
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), "", "promtool complains");
+
+    let first = samples(&scrape);
+    let status = status(&daemon);
+    let camera = &status["cameras"][0];
+    assert_eq!(camera["name"], "bars");
+    let of = |name: &str, labels: &str| first[format!("{name}{{camera=\"bars\"{labels}}}").as_str()];
+    let published = of("visiond_frames_total", ",outcome=\"published\"");
+    assert!(published > 20.0 && published <= camera["published"].as_f64().unwrap());
+    assert!(of("visiond_capture_to_publish_seconds_count", "") >= 20.0);
+    assert_eq!(
+        of("visiond_capture_to_publish_seconds_bucket", ",le=\"+Inf\""),
+        of("visiond_capture_to_publish_seconds_count", "")
+    );
+    let seconds = of("visiond_capture_to_publish_seconds_sum", "") / published;
+    assert!((1e-5..5.0).contains(&seconds), "{seconds} s a frame");
+    assert_eq!(first["visiond_camera_phase{camera=\"gone\",phase=\"streaming\"}"], 0.0);
+    assert!(first["visiond_camera_errors_total{camera=\"gone\"}"] >= 1.0);
+    assert!(first["process_resident_memory_bytes"] > 1e6 && first["process_open_fds"] > 3.0);
+    assert_eq!(camera["format"], "nv12");
+    assert_eq!((camera["width"].as_u64(), camera["height"].as_u64()), (Some(128), Some(64)));
+    assert!(status["cameras"][1]["reason"].as_str().unwrap().contains("no-such-device"), "{}", status["cameras"][1]);
+    assert_eq!(status["models"][0]["sha256"].as_str().map(str::len), Some(64));
+
+    std::thread::sleep(Duration::from_millis(300));
+    let later = get(&daemon, "/metrics");
+    let later = samples(&later);
+    for (name, before) in first.iter().filter(|(name, _)| name.contains("_total") || name.contains("_bucket")) {
+        assert!(later[name] >= *before, "{name} fell from {before} to {}", later[name]);
+    }
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_name_what_is_there() {
+    let board: Value =
+        serde_json::from_str(&fs::read_to_string(root().join("docs/grafana/visiond.json")).unwrap()).unwrap();
+    let mut expressions = Vec::new();
+    texts(&board, "expr", &mut expressions);
+    assert!(expressions.len() > 30, "{}", expressions.len());
+    let mut asked = expressions.clone();
+    texts(&board["templating"], "definition", &mut asked);
+    let alerts = fs::read_to_string(root().join("docs/prometheus/alerts.yml")).unwrap();
+    asked.push(&alerts);
+
+    let jetson = jetson();
+    let daemon = start_with(|command| drop(command.env("VISIOND_SYSTEM_ROOT", jetson.path())));
+    let scrape = get(&daemon, "/metrics");
+    let there: BTreeSet<_> =
+        scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for metric in asked.iter().flat_map(|expression| metrics_in(expression)) {
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(&metric);
+        assert!(there.contains(metric.as_str()) || there.contains(family), "{metric} is not in the scrape:\n{scrape}");
+    }
+
+    // As rules, because promtool reads expressions in them alone.
+    let mut rules = "groups:\n- name: dashboard\n  rules:\n".to_owned();
+    for (number, expression) in expressions.iter().enumerate() {
+        let expression =
+            expression.replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$camera", ".*");
+        rules += &format!("  - record: visiond:panel{number}\n    expr: {}\n", Value::from(expression));
+    }
+    let path = daemon.path("dashboard.yml");
+    fs::write(&path, rules).unwrap();
+    assert_content(&promtool(&["check", "rules", path.to_str().unwrap()], daemon.folder.path(), ""));
+}
+
+#[test]
+fn each_alert_fires_when_it_says_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let docs = root().join("docs/prometheus");
+    let at = |name: &str| docs.join(name).display().to_string();
+    assert_content(&promtool(&["check", "rules", &at("alerts.yml")], folder.path(), ""));
+    assert_content(&promtool(&["test", "rules", &at("alerts_test.yml")], folder.path(), ""));
+    let read = |name: &str| fs::read_to_string(docs.join(name)).unwrap();
+    for alert in read("alerts.yml").lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        let tested = format!("- alertname: {alert}\n");
+        assert!(read("alerts_test.yml").contains(&tested), "{alert} is not tested");
+    }
+}
+
+#[test]
+fn the_newest_lines_of_the_log_are_told_once_each() {
+    let daemon = start();
+    let tail =
+        |after: u64| -> Value { serde_json::from_str(&get(&daemon, &format!("/api/v1/log?after={after}"))).unwrap() };
+    let all = tail(0);
+    let lines = all["lines"].as_array().unwrap();
+    let gone = lines.iter().find(|line| line["message"].as_str().unwrap().contains("no-such-device")).unwrap();
+    assert_eq!(gone["about"], serde_json::json!(["camera", "gone"]));
+    assert!(["warn", "error"].contains(&gone["level"].as_str().unwrap()), "{gone}");
+    assert!(gone["at"].as_str().unwrap().ends_with('Z'));
+    let last = all["last"].as_u64().unwrap();
+    assert_eq!(lines.last().unwrap()["number"], last);
+    assert!(tail(last)["lines"].as_array().unwrap().iter().all(|line| line["number"].as_u64() > Some(last)));
+}
+
+#[test]
+fn top_prints_a_table_where_there_is_no_terminal() {
+    let daemon = start();
+    let url = format!("unix:{}", daemon.path("http.sock").display());
+    let once = |args: &[&str]| {
+        let output = visiond_tests::run([&["top", "--url", &url], args].concat());
+        assert_content(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for text in [once(&["--once"]), once(&["--sort", "fps"])] {
+        let row =
+            |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(row("visiond ").contains("up "), "{text}");
+        assert!(row("bars").contains("streaming"), "{text}");
+        assert!(row("gone").contains("no-such-device"), "{text}");
+        assert!(row("tiny").contains("tiny.onnx") && row("file").contains("out.jsonl"), "{text}");
+    }
+    let gone = visiond_tests::run(["top", "--once", "--url", "unix:/nowhere/http.sock"]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(visiond_tests::stderr(&gone).contains("no visiond answers at unix:/nowhere/http.sock"));
+}
+
+/// Both ends of a terminal of 120 x 40.
+fn terminal() -> (File, OwnedFd) {
+    let (mut master, mut slave) = (0, 0);
+    let size = libc::winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: openpty(3) writes a descriptor through each of the first two pointers and reads one winsize through the last,
+    // which is valid; a null name and a null termios are allowed.
+    let result = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
+    assert_eq!(result, 0, "openpty");
+    // SAFETY: both are open and nobody else's, since openpty just returned them.
+    unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
+}
+
+fn line_discipline(terminal: &OwnedFd) -> libc::tcflag_t {
+    // SAFETY: a termios is plain numbers, for which zero is valid.
+    let mut termios: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: tcgetattr(3) writes one termios through the pointer, which `termios` is; the descriptor is open.
+    assert_eq!(unsafe { libc::tcgetattr(terminal.as_raw_fd(), &mut termios) }, 0);
+    termios.c_lflag
+}
+
+#[test]
+fn top_lives_in_a_terminal_outlives_the_daemon_and_leaves_the_terminal_as_it_was() {
+    let daemon = start();
+    let (mut master, slave) = terminal();
+    let before = line_discipline(&slave);
+    let end = || Stdio::from(slave.try_clone().unwrap());
+    let mut top = Command::new(visiond())
+        .args(["top", "--interval", "200ms", "--url", &format!("unix:{}", daemon.path("http.sock").display())])
+        .env("TERM", "xterm-256color")
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap();
+    let drawn: Arc<Mutex<String>> = Arc::default();
+    let (screen, mut reader) = (Arc::clone(&drawn), master.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = reader.read(&mut buffer) {
+            screen.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..n]));
+        }
+    });
+    let see = |what: &str| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !drawn.lock().unwrap().contains(what) {
+            assert!(Instant::now() < until, "{what} was not drawn:\n{:?}", drawn.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    see("streaming");
+    see("no-such-device");
+    assert_ne!(line_discipline(&slave), before, "keys come one by one");
+    assert!(!drawn.lock().unwrap().contains("preprocess"));
+    master.write_all(b"\x1b[B").unwrap();
+    see("preprocess");
+    master.write_all(b"s").unwrap();
+    see("fps");
+    drop(daemon);
+    see("answer");
+    master.write_all(b"q").unwrap();
+    let status = top.wait().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(line_discipline(&slave), before, "the terminal is as it was");
+    see("\x1b[?1049l");
+}
