@@ -40,7 +40,9 @@ pub fn render(page: &mut Page, sinks: &[SinkFacts]) {
     }
     let mut lost = page.counter("visiond_sink_lost_total", "Messages that a sink did not pass on, by cause.");
     for sink in sinks {
-        let unsent = sink.lost.saturating_sub(sink.dropped_full + sink.failed);
+        // What a full spool loses has a family of its own.
+        let spool = sink.spool.as_ref().map_or(0, |spool| spool.dropped);
+        let unsent = sink.lost.saturating_sub(sink.dropped_full + sink.failed + spool);
         for (cause, messages) in [("queue_full", sink.dropped_full), ("failed", sink.failed), ("unsent", unsent)] {
             lost.add(&[("sink", &sink.name), ("cause", cause)], messages as f64);
         }
