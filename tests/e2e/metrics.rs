@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use visiond_tests::{Daemon, root, visiond};
 
-/// A camera that streams and one that is away, on the network that costs nothing.
+/// A camera that streams and one that is away, on the network that costs nothing; a broker that does not answer.
 const CONFIG: &str = r#"
 [engine]
 backend = "rten"
@@ -42,6 +42,14 @@ source = { type = "v4l2", device = "{dir}/no-such-device" }
 [[sink]]
 type = "file"
 path = "{dir}/out.jsonl"
+
+# Nobody listens there.
+[[sink]]
+type = "mqtt"
+name = "fleet"
+url = "mqtt://127.0.0.1:1"
+durable = true
+spool_directory = "{dir}/spool"
 "#;
 
 fn start() -> Daemon {
@@ -156,6 +164,8 @@ fn a_scrape_pleases_promtool_and_tells_what_the_status_tells() {
     assert!((1e-5..5.0).contains(&seconds), "{seconds} s a frame");
     assert_eq!(first["visiond_camera_phase{camera=\"gone\",phase=\"streaming\"}"], 0.0);
     assert!(first["visiond_camera_errors_total{camera=\"gone\"}"] >= 1.0);
+    assert_eq!(first["visiond_sink_connected{sink=\"fleet\"}"], 0.0);
+    assert!(first["visiond_spool_messages{sink=\"fleet\"}"] > 0.0);
     assert!(first["process_resident_memory_bytes"] > 1e6 && first["process_open_fds"] > 3.0);
     assert_eq!(camera["format"], "nv12");
     assert_eq!((camera["width"].as_u64(), camera["height"].as_u64()), (Some(128), Some(64)));
