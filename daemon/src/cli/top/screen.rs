@@ -170,8 +170,8 @@ fn draw_table(
     style: impl Fn(&[String]) -> Style,
 ) {
     let mut widths = table.widths().into_iter().map(|width| Constraint::Length(width as u16)).collect::<Vec<_>>();
-    // The last column has what is left.
-    if let Some(last) = widths.last_mut() {
+    // The last column has what is left, unless it holds numbers.
+    if let Some((last, (_, false))) = widths.last_mut().zip(table.head.last()) {
         *last = Constraint::Fill(1);
     }
     let cell = |text: &str, number: bool| {
