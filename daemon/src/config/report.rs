@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::hidden;
+
 /// Whether the daemon refuses the file for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -145,9 +147,9 @@ impl Finding {
             line: Some(text[..line_start].matches('\n').count() + 1),
             column: Some(text[line_start..start].chars().count() + 1),
             severity: problem.severity,
-            message: problem.message,
+            message: hidden::urls(&problem.message),
             note: problem.note,
-            source: source.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            source: hidden::line(source).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
             marked: marked.max(1),
         }
     }
