@@ -12,6 +12,7 @@ the last reload as after the first fifth of them.
 """
 
 import argparse
+import atexit
 import http.client
 import json
 import os
@@ -85,11 +86,11 @@ def good(number):
 
 def broken(number, now):
     """`now` with a mistake that the daemon finds at another step each time."""
-    other = '[[model]]\nname = "new"\npath = "{}"\n' + camera("new", "new")
+    other = '[[model]]\nname = "new"\npath = "NETWORK"\n' + camera("new", "new")
     kinds = [
         lambda: now + "\nnonsense",
-        lambda: now + other.format("nowhere.onnx"),
-        lambda: now + other.format("no-number.onnx"),
+        lambda: now + other.replace("NETWORK", "nowhere.onnx"),
+        lambda: now + other.replace("NETWORK", "no-number.onnx"),
         lambda: now + '[[sink]]\nname = "bad"\ntype = "unix"\npath = "/nowhere/d.sock"\n' + camera("new"),
         lambda: now.replace("unix:http.sock", "unix:/nowhere/http.sock") + camera("new"),
         lambda: now + camera("new", more='annotate = { directory = "/proc/no", every = 1 }\n'),
@@ -118,7 +119,7 @@ class Daemon:
         self.log = open(folder / "log", "wb")
         self.write(good(0))
         command = [binary, "run", "visiond.toml"]
-        self.process = subprocess.Popen(command, cwd=folder, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=self.log, stdin=subprocess.DEVNULL)
         for _ in range(600):
             try:
                 if self.ask("GET", "/api/v1/status")[1]["ready"]:
@@ -197,6 +198,8 @@ def main():
             data = data.replace(ONE, NO_NUMBER) if network == "no-number" else data + b"\x32\x01" + network[-1:].encode()
             (folder / f"{network}.onnx").write_bytes(data)
         daemon = Daemon(args.visiond, folder)
+        # However this ends, nothing is left behind.
+        atexit.register(daemon.process.kill)
         events = []
         for _ in range(2):
             threading.Thread(target=follow, args=(folder / "http.sock", events), daemon=True).start()

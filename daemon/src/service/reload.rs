@@ -105,7 +105,6 @@ struct Shared {
 struct Asked {
     /// Who waits for a reload that has not begun.
     waiters: Vec<oneshot::Sender<Outcome>>,
-    last: Option<Outcome>,
     /// The daemon ends: there will be none.
     closed: bool,
 }
@@ -124,11 +123,6 @@ impl Reloads {
             self.0.bell.ring();
         }
         outcome
-    }
-
-    /// What came of the last one.
-    pub fn last(&self) -> Option<Outcome> {
-        self.lock().last.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Asked> {
@@ -231,7 +225,6 @@ impl Reloader {
 
     /// Answers who asked, once all that it changes is changed.
     pub fn answer(&self, Finished { waiters, outcome, .. }: Finished) {
-        self.reloads.lock().last = Some(outcome.clone());
         for waiter in waiters {
             // Who has gone wants no answer.
             let _ = waiter.send(outcome.clone());
