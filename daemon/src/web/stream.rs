@@ -4,6 +4,7 @@
 //! event of its own, `{"lost": N}`; it costs nobody else anything.
 
 use std::convert::Infallible;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,6 +34,11 @@ use crate::observe::counters::HttpCounters;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What a WebSocket's reader may send at once; it has nothing to say.
 const INCOMING_BYTES: usize = 4 << 10;
+
+/// What is sent to it at once.
+const OUTGOING_BYTES: usize = 16 << 10;
+/// As many messages at most, before it is looked whether the reader says something.
+const AT_ONCE: usize = 64;
 
 /// What may be asked for.
 #[derive(Deserialize)]
@@ -66,7 +72,7 @@ async fn stream(
         Err(rejection) => rejection.into_response(),
         Ok(upgrade) => {
             let upgrade = upgrade.max_message_size(INCOMING_BYTES).max_frame_size(INCOMING_BYTES);
-            let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(0);
+            let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(OUTGOING_BYTES);
             upgrade.on_upgrade(async move |socket| {
                 let reader = Reader::new(&state.observer, |http| &http.websocket_readers);
                 talk(socket, state.live.feed().subscribe(filter), &reader).await;
@@ -129,8 +135,7 @@ fn as_fallible(events: impl Stream<Item = Event>) -> impl Stream<Item = Result<E
 fn events_of(delivered: &Delivered) -> impl Iterator<Item = Event> + use<> {
     let message = delivered.message.message();
     let lost = (delivered.lost > 0).then(|| Event::default().event("lost").data(lost_text(delivered.lost)));
-    let id = format!("{}:{}", message.camera, message.sequence);
-    lost.into_iter().chain([Event::default().id(id).data(text(delivered).as_str())])
+    lost.into_iter().chain([Event::default().id(&*message.id).data(text(delivered).as_str())])
 }
 
 /// Sends messages until the reader goes away or no longer answers.
@@ -160,21 +165,19 @@ async fn talk(mut socket: WebSocket, subscription: Subscription, reader: &Reader
     }
 }
 
-/// Sends a message and all that came behind it, at once.
+/// Sends a message and what came behind it, at once.
 async fn send(
     socket: &mut WebSocket,
     subscription: &Subscription,
     first: Delivered,
     reader: &Reader,
 ) -> Result<(), axum::Error> {
-    let mut next = Some(first);
-    while let Some(delivered) = next {
+    for delivered in iter::once(first).chain(iter::from_fn(|| subscription.try_next())).take(AT_ONCE) {
         reader.count_lost(&delivered);
         if delivered.lost > 0 {
             socket.feed(Message::Text(lost_text(delivered.lost).into())).await?;
         }
         socket.feed(Message::Text(text(&delivered))).await?;
-        next = subscription.try_next();
     }
     socket.flush().await
 }
