@@ -232,8 +232,9 @@ fn a_reader_that_was_too_slow_is_told_how_many_it_missed() {
 
 #[test]
 fn a_snapshot_is_a_picture_of_the_camera_with_boxes_where_they_are_wanted() {
-    let daemon = start(&[camera("door", 30)]);
-    for path in ["/cameras/door/snapshot.jpg", "/api/v1/cameras/door/snapshot", "/cameras/door/snapshot.jpg?overlay=0"] {
+    let mut daemon = start(&[camera("door", 30)]);
+    for path in ["/cameras/door/snapshot.jpg", "/api/v1/cameras/door/snapshot", "/cameras/door/snapshot.jpg?overlay=0"]
+    {
         let answer = ask(&daemon, path, "");
         assert_eq!((answer.status, field(&answer.head, "content-type").as_deref()), (200, Some("image/jpeg")));
         assert_eq!(field(&answer.head, "cache-control").as_deref(), Some("no-store"));
@@ -242,7 +243,8 @@ fn a_snapshot_is_a_picture_of_the_camera_with_boxes_where_they_are_wanted() {
         assert_eq!(size, (320, 240));
         // The first of the bars is white.
         assert!(color.iter().all(|&value| value > 170), "{color:?}");
-        assert!(daemon.messages("out.jsonl").iter().any(|message| sequence(message) == number));
+        let told = |daemon: &Daemon| daemon.messages("out.jsonl").iter().any(|message| sequence(message) == number);
+        daemon.wait_until("the frame's message", told);
     }
     let plain = ask(&daemon, "/cameras/door/snapshot.jpg", "").bytes();
     let overlay = ask(&daemon, "/cameras/door/snapshot.jpg?overlay=1", "").bytes();
@@ -259,10 +261,7 @@ fn pictures_come_as_often_as_configured_while_they_are_watched_and_cost_nothing_
     let mut daemon = start(&[camera("door", 60)]);
     let began = Instant::now();
     let answer = ask(&daemon, "/cameras/door/stream.mjpeg?overlay=1", "");
-    assert_eq!(
-        field(&answer.head, "content-type").as_deref(),
-        Some("multipart/x-mixed-replace; boundary=picture")
-    );
+    assert_eq!(field(&answer.head, "content-type").as_deref(), Some("multipart/x-mixed-replace; boundary=picture"));
     let mut parts = BufReader::new(answer.chunked());
     let mut numbers = Vec::new();
     for _ in 0..12 {
