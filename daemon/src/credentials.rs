@@ -3,11 +3,13 @@
 //! A service finds its credentials as files in the folder $CREDENTIALS_DIRECTORY, which nobody else can read
 //! (`LoadCredential=` in its unit, systemd 247 and newer).
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of a login at most; what is larger is some other file.
 const MAX_BYTES: u64 = 4096;
@@ -184,12 +186,19 @@ fn text_of(
 fn read(key: &str, path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     let found = file.metadata()?;
-    if found.permissions().mode() & 0o004 != 0 {
+    if found.permissions().mode() & 0o004 != 0 && is_first_time(path) {
         log::warn!("every user of this machine may read the {key} {}: chmod 640, group visiond", path.display());
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
+}
+
+/// Whether this is asked for the first time: a login is read at each connection.
+fn is_first_time(path: &Path) -> bool {
+    static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    // A set that is only added to is good as it is, whatever panicked.
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned())
 }
 
 /// Percent-encoded, but for what RFC 3986 calls unreserved.

@@ -29,8 +29,10 @@ impl Mosquitto {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let settings = settings(folder.path());
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        // SAFETY: geteuid(2) has no conditions and cannot fail.
+        let root = if unsafe { libc::geteuid() } == 0 { "user root\n" } else { "" };
         let text = format!(
-            "listener {port} 127.0.0.1\npersistence_location {}/\nlog_dest file {}\n{settings}",
+            "{root}listener {port} 127.0.0.1\npersistence_location {}/\nlog_dest file {}\n{settings}",
             folder.path().display(),
             folder.path().join("log").display()
         );

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
-use super::kinds::{CameraName, camera_in, is_loopback, resolve};
+use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
 use super::report::{Report, nearest};
 use super::schema::Item;
 
@@ -81,7 +81,7 @@ pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
     for sink in &sinks {
         cameras_of_sink(sink, &cameras, &camera_names, report);
         if sink.is("type", "mqtt") || sink.is("type", "nats") {
-            certificates(sink, report);
+            encryption(sink, report);
         }
         if sink.is("type", "nats") {
             streams(sink, report);
@@ -129,9 +129,16 @@ fn login(source: &Found<'_, '_>, report: &mut Report) {
     }
 }
 
-/// Certificates need a connection that has them, and each other.
-fn certificates(sink: &Found<'_, '_>, report: &mut Report) {
-    let plain = sink.text("url").is_some_and(|(url, _)| url.starts_with("mqtt://"));
+/// Certificates need a connection that has them, and each other; a password should have one, too.
+fn encryption(sink: &Found<'_, '_>, report: &mut Report) {
+    let url = sink.text("url").map(|(url, _)| url);
+    let plain = url.is_some_and(|url| url.starts_with("mqtt://"));
+    let host = url.and_then(split_broker).map(|(_, host, _)| host);
+    let here = host.is_none_or(|host| host == "localhost" || host.parse().is_ok_and(is_loopback));
+    if let Some((_, span)) = sink.text("login").filter(|_| plain && !here) {
+        let message = "user and password go over the network for everybody to read: better mqtts:// in `url`";
+        report.warning(span, message);
+    }
     for key in ["ca", "certificate", "key"] {
         if let Some((_, span)) = sink.text(key).filter(|_| plain) {
             let message =

@@ -258,6 +258,28 @@ fn a_login_needs_a_url_without_one() {
 }
 
 #[test]
+fn a_brokers_url_has_no_login_and_certificates_need_tls() {
+    let sink = |keys: &str| {
+        let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\" }\n";
+        let text = format!("{MODEL}{camera}[[sink]]\ntype = \"mqtt\"\n{keys}");
+        if Config::parse(&text, Path::new("v.toml")).is_ok() { String::new() } else { sentences(&text).join("|") }
+    };
+    let with_user = sink("url = \"mqtt://me:hunter2@broker\"");
+    assert!(with_user.contains("has a user in it, which every reader of this file would see: use `login`"));
+    assert!(!with_user.contains("hunter2"), "{with_user}");
+    assert!(sink("url = \"http://broker\"").contains("must be a URL mqtt://HOST:PORT or mqtts://HOST:PORT"));
+    assert!(sink("url = \"mqtt://broker\"\nca = \"ca.pem\"").contains("`ca` is for TLS, and `url` is without"));
+    assert!(sink("url = \"mqtts://broker\"\nkey = \"a.key\"").contains("`key` goes with `certificate`"));
+    assert!(sink("url = \"mqtt://broker\"\ntopic_prefix = \"a/+/b\"").contains("must be a topic"));
+    assert!(sink("url = \"mqtt://broker\"\nlogin = \"mqtt\"\nqueue = 0").contains("for everybody to read"));
+    assert_eq!(sink("url = \"mqtt://127.0.0.1\"\nlogin = \"mqtt\""), "");
+    assert_eq!(sink("url = \"mqtts://broker\"\nlogin = \"mqtt\"\nca = \"ca.pem\""), "");
+    let twice = "url = \"mqtt://broker\"\n[[sink]]\ntype = \"mqtt\"\nname = \"two\"\nurl = \"mqtt://broker\"\n";
+    assert!(sink(twice).contains("another sink publishes the same topics to this broker"));
+    assert_eq!(sink(&format!("{twice}topic_prefix = \"two\"")), "");
+}
+
+#[test]
 fn a_full_queue_may_hold_up_what_waits() {
     let text = format!(
         "{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"video\", url = \"x.mp4\", pace = \"fastest\" }}\n\

@@ -12,7 +12,7 @@ section! {
     pub struct MqttSinkConfig {
         /// The broker: `mqtt://HOST:PORT`, or with TLS `mqtts://HOST:PORT`. Without a port 1883 or 8883. User and password have
         /// no place here, see `login`.
-        url: String as broker(&["mqtt", "mqtts"]) => required(r#""mqtt://localhost:1883""#),
+        url: String as broker(&["mqtt", "mqtts"]) => required(r#""mqtts://broker.example.org""#),
         /// The version of MQTT that the broker speaks.
         protocol: MqttProtocol as word() => default(MqttProtocol::V5),
         /// User and password, as one line `user:password`: the name of a systemd credential, or, with a slash in it, a
@@ -26,8 +26,8 @@ section! {
         key: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.key""#),
         /// What the broker calls this connection; two with the same end each other. Without it visiond-DEVICE-SINK.
         client_id: Option<String> as text() => optional(r#""visiond-gate-7""#),
-        /// How long nothing may be heard of the broker before it is asked whether it is there; after as long again without
-        /// an answer the connection is given up.
+        /// After half of it in silence the broker is asked whether it is there; without an answer for all of it the
+        /// connection is given up.
         keep_alive: Duration as duration(SECOND..=HOUR) => default(15 * SECOND),
         /// What every topic begins with: PREFIX/DEVICE/...
         topic_prefix: String as topic() => default("visiond".to_owned()),

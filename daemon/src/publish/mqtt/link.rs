@@ -63,6 +63,8 @@ pub struct Link {
     said: Instant,
     asked: Option<Instant>,
     refusal: Option<String>,
+    /// A refusal of a message of our own was told.
+    complained: bool,
     /// Parcels wait until then, because the broker refused one.
     refused_until: Option<Instant>,
 }
@@ -100,6 +102,7 @@ impl Link {
             said: now,
             asked: None,
             refusal: None,
+            complained: false,
             refused_until: None,
         }
     }
@@ -173,10 +176,8 @@ impl Link {
     /// Ends the session in order, after what is in line of our own; the last will is not published then.
     pub async fn close(mut self, within: Duration) {
         let ended = async {
-            while !(self.own.is_empty() && self.in_flight.values().all(|letter| letter.number.is_some())) {
-                if let Happening::Lost(_) = self.happening().await {
-                    return;
-                }
+            if !poll_fn(|context| self.poll_said(context)).await {
+                return;
             }
             let before = self.output.len();
             self.wire.farewell(&mut self.output);
@@ -185,6 +186,21 @@ impl Link {
             let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
         };
         let _ = tokio::time::timeout(within, ended).await;
+    }
+
+    /// Waits until the broker has all that is our own; `false`: the session is over before.
+    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            match self.poll(context) {
+                Poll::Ready(Happening::Lost(_)) => return Poll::Ready(false),
+                Poll::Ready(_) => {}
+                // All that could be written and read was.
+                Poll::Pending => {
+                    let said = self.own.is_empty() && self.in_flight.values().all(|letter| letter.number.is_some());
+                    return if said && self.output.is_empty() { Poll::Ready(true) } else { Poll::Pending };
+                }
+            }
+        }
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Happening> {
@@ -342,14 +358,16 @@ impl Link {
 
     /// A parcel that the broker refused goes back to its place in line, and all wait a while; anything else is let go.
     fn refused(&mut self, InFlight { number, letter }: InFlight, reason: String) {
-        if self.refusal.as_ref() != Some(&reason) {
-            log::error!(
-                "the broker refuses a message to {}: {reason}; give this user the right to publish there",
-                letter.topic
-            );
-            self.refusal = Some(reason);
+        let told = match number {
+            Some(_) => self.refusal.as_ref() == Some(&reason),
+            None => std::mem::replace(&mut self.complained, true),
+        };
+        if !told {
+            let remedy = "give this user the right to publish there";
+            log::error!("the broker refuses a message to {}: {reason}; {remedy}", letter.topic);
         }
         if let Some(number) = number {
+            self.refusal = Some(reason);
             let place = self.parcels.partition_point(|(other, _)| *other < number);
             self.parcels.insert(place, (number, letter));
             self.refused_until.get_or_insert_with(|| Instant::now() + REFUSED_WAIT);

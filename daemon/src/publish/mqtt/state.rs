@@ -22,6 +22,7 @@ pub struct CameraState {
     camera: Arc<str>,
     model: Arc<str>,
     phase: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     fps: f64,
     occupied: bool,

@@ -70,7 +70,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// As MQTT 3.1.1 has it, which says nothing, and MQTT 5 when nothing is said.
+    /// As MQTT 5 has it when nothing is said.
     fn default() -> Self {
         Self {
             in_flight: u16::MAX,
@@ -281,7 +281,8 @@ fn answer_v3(packet: &v4::Packet) -> Answer {
     use v4::ConnectReturnCode as Code;
     match packet {
         v4::Packet::ConnAck(ack) => match ack.code {
-            Code::Success => Answer::Welcome(Limits::default()),
+            // It does not say, but Mosquitto ends sessions with more of QoS 2 than it is set to, 20 by default.
+            Code::Success => Answer::Welcome(Limits { in_flight: 20, ..Limits::default() }),
             Code::BadUserNamePassword | Code::NotAuthorized => Answer::Unwelcome(Refusal::Login),
             Code::BadClientId => Answer::Unwelcome(Refusal::ClientId),
             Code::RefusedProtocolVersion => Answer::Unwelcome(Refusal::Version),
