@@ -42,6 +42,12 @@ fn sequences(reader: &Reader) -> Vec<u64> {
     reader.under("/detections").iter().map(|message| message.json()["sequence"].as_u64().unwrap()).collect()
 }
 
+/// Each message's count, out of its id: without a gap, whatever frames a busy machine drops.
+fn counts(reader: &Reader) -> Vec<u64> {
+    let count = |message: &Message| message.json()["id"].as_str()?.rsplit_once('-')?.1.parse().ok();
+    reader.under("/detections").iter().map(|message| count(message).unwrap()).collect()
+}
+
 /// The log so far is not to be had before the end, so a test that needs a line of it ends the daemon.
 fn log_after(daemon: Daemon) -> String {
     let ended = daemon.terminate();
@@ -141,19 +147,15 @@ fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
         let before = sequences(&reader).len();
         daemon.wait_until("messages", |_| sequences(&reader).len() >= before + 10);
         let log = log_after(daemon);
-        let mut order = sequences(&reader);
-        // What goes out twice is the same message, and comes in order each time.
-        let ids: Vec<_> = reader
-            .under("/detections")
-            .iter()
-            .map(|m| (m.json()["sequence"].clone(), m.json()["id"].clone()))
-            .collect();
-        assert!(ids.iter().all(|(sequence, id)| ids.iter().all(|(s, i)| (s == sequence) == (i == id))), "{ids:?}");
-        let first = order[0];
-        order.sort_unstable();
-        order.dedup();
-        let expected: Vec<u64> = (first..first + order.len() as u64).collect();
-        assert_eq!(order, expected, "{protocol}: without a gap\n{log}");
+        let sent = counts(&reader);
+        let mut all = sent.clone();
+        all.sort_unstable();
+        all.dedup();
+        let expected: Vec<u64> = (all[0]..all[0] + all.len() as u64).collect();
+        assert_eq!(all, expected, "{protocol}: without a gap\n{log}");
+        // What goes out twice does so behind the restart, from the first without an acknowledgement on.
+        let back = sent.windows(2).filter(|pair| pair[1] <= pair[0]).count();
+        assert!(back <= 3, "{protocol}: in order each time: {sent:?}");
         for (line, times) in [("the connection is lost", 3), ("connected after", 3)] {
             assert_eq!(log.matches(line).count(), times, "{line}:\n{log}");
         }
@@ -203,7 +205,7 @@ key="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 for ca in ca other-ca; do
     openssl req -x509 $key -keyout $ca.key -out $ca.pem -days 30 -subj /CN=$ca
 done
-printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >server.ext
+printf 'subjectAltName=DNS:localhost\n' >server.ext
 printf 'extendedKeyUsage=clientAuth\n' >device.ext
 for name in server device; do
     openssl req $key -keyout $name.key -out $name.csr -subj /CN=$name
@@ -233,12 +235,9 @@ fn tls_proves_both_ends_and_says_what_is_wrong() {
     let trust = format!("ca = \"{ca}\"\n");
     let proof = format!("certificate = \"{certificate}\"\nkey = \"{key}\"\n");
 
-    for host in ["localhost", "127.0.0.1"] {
-        let before = reader.under("/detections").len();
-        let mut daemon = Daemon::start(&sink(host, &format!("{trust}{proof}")));
-        daemon.wait_until("messages", |_| reader.under("/detections").len() > before + 5);
-        log_after(daemon);
-    }
+    let mut daemon = Daemon::start(&sink("localhost", &format!("{trust}{proof}")));
+    daemon.wait_until("messages", |_| reader.under("/detections").len() > 5);
+    log_after(daemon);
     let said = |text: String| {
         let daemon = Daemon::start(&text);
         std::thread::sleep(Duration::from_millis(1200));
@@ -248,14 +247,11 @@ fn tls_proves_both_ends_and_says_what_is_wrong() {
     assert!(log.contains("the broker does not take this device's certificate"), "{log}");
     let log = said(sink("localhost", &format!("ca = \"{}\"\n{proof}", pem("other-ca.pem"))));
     assert!(log.contains("signed by nobody who is trusted here: name its authority with `ca`"), "{log}");
-    let log = said(sink("ip6-localhost", &format!("{trust}{proof}")));
-    assert!(
-        log.contains("the broker's certificate is not for ip6-localhost") || log.contains("ip6-localhost"),
-        "{log}"
-    );
+    let log = said(sink("127.0.0.1", &format!("{trust}{proof}")));
+    assert!(log.contains("the broker's certificate is not for 127.0.0.1"), "{log}");
     let plain = Mosquitto::start();
     let log = said(config(&format!("url = \"mqtts://localhost:{}\"\n{trust}", plain.port)));
-    assert!(log.contains("sink mqtt: not connected"), "{log}");
+    assert!(log.contains("is there TLS at that port? If not, write mqtt:// into `url`"), "{log}");
 
     // Files that can never work are told before anything runs.
     let refused =
@@ -279,7 +275,7 @@ fn what_the_broker_refuses_arrives_when_it_may() {
     std::fs::write(broker.path("rights"), "topic readwrite #\n").unwrap();
     broker.signal(libc::SIGHUP);
     daemon.wait_until("messages", |_| reader.under("/detections").len() > 100);
-    let order = sequences(&reader);
+    let order = counts(&reader);
     assert!(order.windows(2).all(|pair| pair[0] + 1 == pair[1]), "in order, without a gap: {order:?}");
     let log = log_after(daemon);
     assert!(log.contains("the broker refuses a message to visiond/gate/cameras/door/"), "{log}");

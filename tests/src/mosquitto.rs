@@ -147,7 +147,7 @@ pub struct Reader {
 impl Reader {
     fn start(port: u16, topic: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new("mosquitto_sub");
-        command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-V", "mqttv5", "-q", "2", "-t", topic]);
+        command.args(["-h", "localhost", "-p", &port.to_string(), "-V", "mqttv5", "-q", "2", "-t", topic]);
         // The payload in hexadecimal digits, because it may be a picture.
         command.args(["-F", "%t|%r|%q|%P|%C|%E|%x", "--quiet"]).args(arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub starts");

@@ -30,14 +30,14 @@ pub async fn begin(config: &MqttSinkConfig, hello: &Hello) -> Result<Link, Strin
         let client = tls::client(config).map_err(named)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| named("has no host that TLS knows".to_owned()))?;
         let connected = TlsConnector::from(client).connect(name, tcp).await;
-        Box::new(connected.map_err(|error| named(broken(&error, host)))?)
+        Box::new(connected.map_err(|error| named(broken(&error, config, host)))?)
     } else {
         Box::new(tcp)
     };
     let wire = Wire::new(config.protocol);
     let mut out = BytesMut::new();
     wire.hello(hello, &mut out).map_err(named)?;
-    write_all(&mut *stream, out).await.map_err(|error| named(broken(&error, host)))?;
+    write_all(&mut *stream, out).await.map_err(|error| named(broken(&error, config, host)))?;
     let mut input = BytesMut::new();
     let limits = welcome(&mut *stream, wire, &mut input, config, host).await.map_err(named)?;
     Ok(Link::new(stream, wire, limits, config.keep_alive, input))
@@ -67,7 +67,7 @@ async fn welcome(
             }
             Ok(None) => {}
         }
-        let n = read(stream, input).await.map_err(|error| broken(&error, host))?;
+        let n = read(stream, input).await.map_err(|error| broken(&error, config, host))?;
         if n == 0 {
             return Err(format!("the broker closes the connection without an answer: {other_version}"));
         }
@@ -103,8 +103,14 @@ fn unreachable(error: &io::Error, host: &str, port: u16) -> String {
     }
 }
 
-fn broken(error: &io::Error, host: &str) -> String {
-    tls::explain(error, host).unwrap_or_else(|| said_at_the_end(error))
+/// What went wrong before the session began.
+fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
+    let other = if config.url.starts_with("mqtts") {
+        "is there TLS at that port? If not, write mqtt:// into `url`"
+    } else {
+        "does that port want TLS? Then write mqtts:// into `url`"
+    };
+    tls::explain(error, host).unwrap_or_else(|| format!("{}; {other}", said_at_the_end(error)))
 }
 
 async fn write_all(stream: &mut dyn Stream, mut bytes: BytesMut) -> io::Result<()> {
