@@ -4,6 +4,7 @@
 
 pub mod mosquitto;
 pub mod nats;
+pub mod web;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Fuzzes the API of a real daemon from its own OpenAPI document, with every check that schemathesis has.
+
+    tests/web/fuzz.py [--examples 40] [VISIOND]
+
+No answer may be a 5xx but the documented 503, none may be other than the document says, nothing may be answered without
+the token, and the daemon must go on publishing. Then bytes that are no HTTP, and the streams, which have no end.
+Needs Python's schemathesis, which tests/setup installs.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "fuzzing-token-fuzzing-token"
+CONFIG = """
+[engine]
+backend = "rten"
+threads = 1
+[[model]]
+name = "tiny"
+path = "{root}/tests/vm/tiny.onnx"
+[[camera]]
+name = "bars"
+source = {{ type = "pattern", width = 64, height = 48, fps = 10.0 }}
+[[sink]]
+type = "file"
+path = "{folder}/out.jsonl"
+[http]
+listen = ["127.0.0.1:{port}"]
+token = "{folder}/token"
+"""
+# They have no end, which schemathesis would wait for; `streams` asks for them.
+ENDLESS = ["/api/v1/stream", "/cameras/{name}/stream.mjpeg"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def ask(base, path, token=TOKEN):
+    request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.read()
+
+
+def wait_until_ready(base, daemon):
+    for _ in range(300):
+        assert daemon.poll() is None, "visiond ended"
+        try:
+            ask(base, "/readyz")
+            return
+        except OSError:
+            time.sleep(0.1)
+    sys.exit("visiond was not ready within 30 s")
+
+
+def fuzz(base, folder, examples):
+    document = json.loads(ask(base, "/api/v1/openapi.json"))
+    # A recording lasts as long as it is asked for.
+    for parameter in document["paths"]["/api/v1/trace"]["post"]["parameters"]:
+        parameter["schema"]["maximum"] = 1
+    for path in ENDLESS:
+        document["paths"].pop(path, None)
+    # Half of the names are the camera's.
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] == "path":
+                    parameter["schema"] = {"anyOf": [{"const": "bars"}, parameter["schema"]]}
+    path = folder / "openapi.json"
+    path.write_text(json.dumps(document))
+    command = [sys.executable, "-m", "schemathesis.cli", "run", str(path), "--url", base]
+    command += ["-H", f"Authorization: Bearer {TOKEN}", "--checks", "all", "--max-examples", str(examples)]
+    command += ["--request-timeout", "20", "--seed", "1", "--continue-on-failure", "--workers", "2"]
+    command += ["--phases", "examples,coverage,fuzzing"]
+    return subprocess.run(command, cwd=folder, env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "h")}).returncode
+
+
+def streams(base, port):
+    """Each begins, and ends when the reader goes; wrong parameters are refused."""
+    for path in ENDLESS:
+        path = path.replace("{name}", "bars")
+        request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert len(answer.read(200)) == 200, path
+        for wrong in ["?only_detections=maybe", "?camera=none"] if "api" in path else ["?overlay=maybe"]:
+            try:
+                ask(base, path + wrong)
+                sys.exit(f"{path}{wrong} was answered")
+            except urllib.error.HTTPError as error:
+                assert error.code in (400, 404), (path, wrong, error.code)
+
+
+def nonsense(port, rounds):
+    """Bytes that are no HTTP, and HTTP that was bent: every connection is answered with an error or closed."""
+    rng = random.Random(1)
+    good = (f"POST /api/v1/reload?x=%41 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer wrong\r\n"
+            "Cookie: visiond_session=0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}").encode()
+    good = good.replace(b"Bearer wrong", b"Basic")
+    for _ in range(rounds):
+        bent = bytearray(good)
+        for _ in range(rng.randint(1, 8)):
+            at = rng.randrange(len(bent))
+            bent[at:at + rng.randint(0, 3)] = rng.randbytes(rng.randint(0, 4))
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+            s.sendall(bytes(bent))
+            s.shutdown(socket.SHUT_WR)
+            try:
+                answer = s.recv(65536)
+            except ConnectionError:
+                continue
+        assert not answer.startswith(b"HTTP/1.1 5"), (bytes(bent), answer)
+        assert not answer.startswith(b"HTTP/1.1 200"), (bytes(bent), answer)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("visiond", nargs="?", default=ROOT / "target/release/visiond")
+    parser.add_argument("--examples", type=int, default=40, help="of each operation")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder, port = Path(folder), free_port()
+        (folder / "token").write_text(TOKEN + "\n")
+        (folder / "token").chmod(0o600)
+        (folder / "visiond.toml").write_text(CONFIG.format(root=ROOT, folder=folder, port=port))
+        with open(folder / "log", "w") as log:
+            daemon = subprocess.Popen([args.visiond, "run", folder / "visiond.toml"], stderr=log)
+        try:
+            base = f"http://127.0.0.1:{port}"
+            wait_until_ready(base, daemon)
+            failed = fuzz(base, folder, args.examples)
+            streams(base, port)
+            nonsense(port, 50 * args.examples)
+            lines = (folder / "out.jsonl").stat().st_size
+            time.sleep(1)
+            assert (folder / "out.jsonl").stat().st_size > lines, "messages go on"
+            http = json.loads(ask(base, "/api/v1/status"))["http"]
+            print(f"answers by kind of status: {http['answers']}; connections left: {http['connections']}")
+            # Without the live page's and the schema's own 503 there is none: a fault is one.
+            assert http["answers"][4] == 0, "an answer was a 5xx"
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            status = daemon.wait(10)
+            log = (folder / "log").read_text()
+        for word in ["panicked", "bug at", TOKEN]:
+            assert word not in log, log
+        assert status == 0, f"visiond ended with {status}:\n{log}"
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
