@@ -1,5 +1,6 @@
 //! HTTP for tests, over either kind of socket and as raw as a test wants it.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -28,7 +29,7 @@ pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 /// What was answered.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Answer {
     /// The status; 0: none, the connection was closed.
     pub status: u16,
@@ -36,6 +37,14 @@ pub struct Answer {
     pub head: String,
     /// The body.
     pub body: Vec<u8>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text();
+        let begin: String = text.chars().take(400).collect();
+        write!(f, "{}\n\n{begin}", self.head)
+    }
 }
 
 impl Answer {

@@ -1,7 +1,7 @@
 //! Errors as programs and people read them: `application/problem+json` (RFC 9457).
 
 use axum::Json;
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -88,9 +88,4 @@ pub async fn as_problem(answer: Response) -> Response {
         }
     }
     problem
-}
-
-/// An answer to whoever asks what nobody answers.
-pub async fn nothing_here() -> Response {
-    as_problem(StatusCode::NOT_FOUND.into_response().map(|_| Body::empty())).await
 }

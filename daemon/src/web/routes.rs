@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -57,11 +57,13 @@ pub fn router(state: State, guard: &Arc<Guard>) -> Router {
 async fn bounded(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let problem = |status, why| Problem::new(status, why).into_response();
+    let too_large = || problem(StatusCode::PAYLOAD_TOO_LARGE, "no request needs more than 64 KiB");
+    if body.size_hint().lower() > BODY_BYTES as u64 {
+        return too_large();
+    }
     match timeout(BODY_TIME, Limited::new(body, BODY_BYTES).collect()).await {
         Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body.to_bytes()))).await,
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            problem(StatusCode::PAYLOAD_TOO_LARGE, "no request needs more than 64 KiB")
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
         Ok(Err(_)) => problem(StatusCode::BAD_REQUEST, "the request's body is cut off or malformed"),
         Err(_) => problem(StatusCode::REQUEST_TIMEOUT, "the request's body did not come within 10 s"),
     }
