@@ -113,8 +113,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     notifier.status("loading the networks");
     let more_time = notifier.more_time();
     // Before anything runs, as whatever is wrong with an address is wrong then.
-    let output = |reason| CliError::new(Exit::Output, reason);
-    let prepared = web::Prepared::new(&config.http, &[]).map_err(output)?;
+    let prepared = web::Prepared::new(&config.http, &[])?;
     let service = Arc::new(Service::start(config, limits.messages, &stop)?);
     drop(more_time);
     let began = Instant::now();

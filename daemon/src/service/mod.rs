@@ -120,8 +120,8 @@ impl Service {
         let canary = Canary { live: &self.live };
         let Plan { changes, lanes, running } = Plan::new(config, &before, |model| hold.has(model), Some(&canary))?;
         let sinks = self.publisher.prepare(&running.config.sinks).map_err(output)?;
-        let web = self.web.get().map(|server| Ok((server, server.prepare(&running.config.http)?)));
-        let web = web.transpose().map_err(|reason: String| CliError::new(Exit::Output, reason))?;
+        let web = self.web.get().map(|server| Ok::<_, CliError>((server, server.prepare(&running.config.http)?)));
+        let web = web.transpose()?;
 
         let mut state = self.lock();
         if self.stop.is_raised() {

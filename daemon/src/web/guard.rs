@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State as Extract};
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE, WWW_AUTHENTICATE};
@@ -30,6 +30,8 @@ use crate::observe::Observer;
 pub const COOKIE_NAME: &str = "visiond_session";
 /// How long a wrong token takes; all that come at once wait for each other.
 const SLOW: Duration = Duration::from_millis(250);
+/// How often wrong tokens are told at most.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// What is asked of whoever comes.
 #[derive(Debug, Clone, Default)]
@@ -129,7 +131,15 @@ pub struct Guard {
     rules: RwLock<Arc<Rules>>,
     observer: Arc<Observer>,
     /// Held by whoever brought a wrong token, for a while.
-    slow: Mutex<()>,
+    slow: Mutex<Wrong>,
+}
+
+/// Wrong tokens.
+#[derive(Default)]
+struct Wrong {
+    told: Option<Instant>,
+    /// Since it was told last.
+    more: u64,
 }
 
 /// Whether who asks may know more than that the daemon lives.
@@ -139,7 +149,7 @@ pub struct Trusted(pub bool);
 impl Guard {
     /// Counts what it refuses at `observer`.
     pub fn new(observer: &Arc<Observer>) -> Arc<Self> {
-        Arc::new(Self { rules: RwLock::default(), observer: Arc::clone(observer), slow: Mutex::new(()) })
+        Arc::new(Self { rules: RwLock::default(), observer: Arc::clone(observer), slow: Mutex::default() })
     }
 
     /// What holds from now on.
@@ -154,9 +164,17 @@ impl Guard {
 
     /// Takes its time over a wrong token, so that guessing is slow however many guess at once.
     pub async fn refuse_slowly(&self, peer: Peer) {
-        let _one_after_the_other = self.slow.lock().await;
+        let mut wrong = self.slow.lock().await;
         sleep(SLOW).await;
-        log::warn!("http: {peer} came with a wrong token");
+        if wrong.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+            wrong.more += 1;
+            return;
+        }
+        let more = std::mem::replace(&mut *wrong, Wrong { told: Some(Instant::now()), more: 0 }).more;
+        match more {
+            0 => log::warn!("http: {peer} came with a wrong token"),
+            more => log::warn!("http: {peer} came with a wrong token, after {more} more since the last was told"),
+        }
     }
 }
 

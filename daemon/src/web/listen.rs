@@ -3,6 +3,7 @@
 //! A connection has so long to say what it wants, and so long to take what it asked for; what it sends is bounded. Who
 //! keeps a connection open without a word is cut off, and who comes when all are taken is told so at once.
 
+mod descriptors;
 mod stream;
 
 use std::env;
@@ -31,9 +32,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::guard::Rules;
+use crate::cli::CliError;
 use crate::config::is_loopback;
 use crate::config::types::{Address, HttpConfig};
 use crate::credentials::Token;
+use crate::exit::Exit;
 use crate::observe::Observer;
 use crate::systemd;
 use crate::unix_socket::{self, SocketFile};
@@ -77,21 +80,23 @@ pub enum Opened {
 
 impl Prepared {
     /// Opens what `config` asks for, and what systemd hands over, as far as it is not among `served`.
-    pub fn new(config: &HttpConfig, served: &[Place]) -> Result<Self, String> {
+    pub fn new(config: &HttpConfig, served: &[Place]) -> Result<Self, CliError> {
         let token = config.token.as_deref().map(Token::read).transpose();
-        let token = token.map_err(|error| format!("http: {error}"))?;
+        let token = token.map_err(|error| CliError::new(Exit::Config, format!("http: {error}")))?;
+        let output = |reason: String| CliError::new(Exit::Output, format!("http: {reason}"));
         let mut places: Vec<(Place, Option<Opened>)> = Vec::new();
         for socket in systemd::passed_sockets() {
-            let (address, opened) = passed(socket)?;
+            let (address, opened) = passed(socket).map_err(output)?;
             places.push((Place { address, passed: true }, Some(opened)));
         }
         places.extend(served.iter().filter(|place| place.passed).map(|place| (place.clone(), None)));
         for (Place { address, .. }, _) in &places {
             if token.is_none() && matches!(address, Address::Tcp(tcp) if !is_loopback(tcp.ip())) {
-                return Err(format!(
+                let why = format!(
                     "http: systemd hands over {address}, which the network reaches, and nothing is asked of who comes: set \
                      http.token, or have visiond.socket listen on 127.0.0.1"
-                ));
+                );
+                return Err(CliError::new(Exit::Config, why));
             }
         }
         for address in addresses(config) {
@@ -99,9 +104,14 @@ impl Prepared {
                 continue;
             }
             let place = Place { address, passed: false };
-            let socket = if served.contains(&place) { None } else { Some(open(&place.address, config.socket_mode)?) };
+            let socket = if served.contains(&place) {
+                None
+            } else {
+                Some(open(&place.address, config.socket_mode).map_err(output)?)
+            };
             places.push((place, socket));
         }
+        descriptors::make_room(config);
         let rules = Rules::new(token.as_ref(), &config.allow_hosts);
         let HttpConfig { socket_mode, max_connections, max_fps, .. } = *config;
         Ok(Self { places, socket_mode, max_connections, max_fps, rules })
@@ -125,7 +135,7 @@ impl Prepared {
 
 /// A socket of systemd's, with its address.
 fn passed(socket: OwnedFd) -> Result<(Address, Opened), String> {
-    let fail = |error: io::Error| format!("http: a socket that systemd hands over cannot be served: {error}");
+    let fail = |error: io::Error| format!("a socket that systemd hands over cannot be served: {error}");
     let tcp = TcpListener::from(socket);
     if let Ok(address) = tcp.local_addr() {
         tcp.set_nonblocking(true).map_err(fail)?;
@@ -157,9 +167,7 @@ fn open(address: &Address, socket_mode: u32) -> Result<Opened, String> {
     match address {
         Address::Unix(path) => {
             let opened = unix_socket::bind(path, socket_mode);
-            opened
-                .map(|(listener, file)| Opened::Unix(listener, Some(file)))
-                .map_err(|reason| format!("http: {reason}"))
+            opened.map(|(listener, file)| Opened::Unix(listener, Some(file)))
         }
         Address::Tcp(tcp) => {
             let opened = TcpListener::bind(tcp).and_then(|listener| {
@@ -175,7 +183,7 @@ fn open(address: &Address, socket_mode: u32) -> Result<Opened, String> {
                     io::ErrorKind::AddrNotAvailable => ": no interface of this machine has that address",
                     _ => "",
                 };
-                format!("http: {address} cannot be listened on: {error}{remedy}")
+                format!("{address} cannot be listened on: {error}{remedy}")
             })
         }
     }

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::cli::CliError;
 use crate::config::types::HttpConfig;
 use crate::live::Live;
 use crate::observe::Observer;
@@ -87,7 +88,7 @@ impl Server {
     }
 
     /// Opens what `config` asks for beside what is served; what is wrong is told here, and nothing has changed.
-    pub fn prepare(&self, config: &HttpConfig) -> Result<Prepared, String> {
+    pub fn prepare(&self, config: &HttpConfig) -> Result<Prepared, CliError> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         Prepared::new(config, &served)
     }
