@@ -90,7 +90,9 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   put usr/lib/udev/rules.d systemd/udev/70-visiond.rules
   put usr/share/visiond/systemd systemd/*.conf
   put usr/share/visiond/models config/models/*.onnx config/models/*.toml
-  put usr/share/visiond/schema docs/*.schema.json
+  put usr/share/visiond/schema docs/*.schema.json docs/openapi.json
+  put usr/share/visiond/grafana docs/grafana/visiond.json
+  put usr/share/visiond/prometheus docs/prometheus/alerts.yml
   put usr/share/man/man1 "$texts"/man/*.1.gz
   put usr/share/man/man5 "$texts"/man/*.5.gz
   install -D -m 644 "$texts/visiond.bash" "$tree/usr/share/bash-completion/completions/visiond"
@@ -99,6 +101,7 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
 
   doc=$tree/usr/share/doc/visiond
   put usr/share/doc/visiond docs/*.md
+  put usr/share/doc/visiond/pictures docs/pictures/*
   cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"
   changelog "$version" | gzip -9n >"$doc/changelog.gz"
   put usr/share/doc/visiond/examples config/visiond.toml
