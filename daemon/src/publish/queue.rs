@@ -247,6 +247,11 @@ impl Queue {
         }
     }
 
+    /// Puts what was held back by the rate behind the others, where its turn has come. A pop does so too.
+    pub fn ripen(&self) {
+        self.release(&mut self.lock(), false);
+    }
+
     /// When a message that is held back by the rate has its turn, for a sink that sleeps by itself.
     pub fn next_turn(&self) -> Option<Instant> {
         self.lock().thinner.as_ref().and_then(Thinner::next_turn)

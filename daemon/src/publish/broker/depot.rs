@@ -66,7 +66,9 @@ impl Depot {
     /// and leaves the rest to its queue.
     pub fn may_take(&self, room: usize) -> usize {
         match &self.disk {
-            Some(durable) if durable.disk.is_open() && durable.unwritten.is_empty() => usize::MAX,
+            // What is on disk goes first, and is not known yet.
+            Some(durable) if !durable.disk.is_open() => 0,
+            Some(durable) if durable.unwritten.is_empty() => usize::MAX,
             Some(durable) if durable.disk.unread() > 0 => 0,
             Some(durable) => room.saturating_sub(self.fresh.len() + durable.unwritten.len()),
             None => room.saturating_sub(self.fresh.len()),

@@ -153,16 +153,15 @@ impl Disk {
         if !self.outage.may_try() {
             return false;
         }
-        let mut written = spool.append(parcels.iter().map(|unwritten| &unwritten.parcel));
-        if self.sync_every.is_zero() && written.is_ok() {
-            written = spool.unsynced().map_or(Ok(()), |unsynced| unsynced.sync());
+        if let Err(error) = spool.append(parcels.iter().map(|unwritten| &unwritten.parcel)) {
+            self.outage.fails(&explain(&error));
+            return false;
         }
-        match written {
-            Ok(()) => self.outage.works(),
-            Err(error) => {
-                self.outage.fails(&explain(&error));
-                return false;
-            }
+        self.outage.works();
+        if self.sync_every.is_zero()
+            && let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync())
+        {
+            self.complain(&error);
         }
         if log::log_enabled!(log::Level::Trace) {
             for Unwritten { parcel: Parcel { id, camera, .. }, sequence } in parcels {

@@ -57,6 +57,8 @@ impl<'q> Inflow<'q> {
 
     /// Takes in what there is, when there is room for so many on the way.
     pub fn look(&mut self, room: usize) {
+        // Else a turn that has come, with no room to take what it brings, would end every sleep at once.
+        self.queue.ripen();
         if let Some(config) = self.queue.configured() {
             self.configured = Some(config);
         }

@@ -159,6 +159,17 @@ impl Running {
     }
 }
 
+#[test]
+fn what_a_rate_holds_back_is_not_lost_without_a_broker() {
+    let broker = Arc::new(Mutex::new(Broker { down: true, ..Broker::default() }));
+    let sink = Running::start(&SinkConfig { max_rate: Some(50.0), queue: 10, ..config(None) }, &broker);
+    sink.publish(0..30);
+    std::thread::sleep(Duration::from_millis(300));
+    let queue = sink.close();
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    assert_eq!(count(&queue.counters.thinned) + count(&queue.counters.unsent), 30);
+}
+
 /// Its id is made of its number, so that one test can look at several processes.
 fn of_some_camera(sequence: u64) -> Arc<Message> {
     let camera = ["door", "yard", "gate"][sequence as usize % 3];
@@ -291,8 +302,9 @@ fn a_change_that_needs_another_connection_loses_nothing() {
     let sink = Running::start(&config(None), &broker);
     for round in 0..20 {
         sink.publish(round * 50..round * 50 + 50);
+        let before = broker.lock().unwrap().connections;
         sink.queue.configure(&SinkConfig { only_detections: round % 3 == 0, ..config(None) });
-        std::thread::sleep(Duration::from_millis(3));
+        wait_until("the change", || round % 3 > 0 || broker.lock().unwrap().connections > before);
     }
     wait_until("all of it", || sink.written() == 1000);
     sink.close();
