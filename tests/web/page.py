@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The live page in Chromium, against a running visiond: what a person with a screen, a phone, a keyboard sees of it.
 
-    VISIOND_BIN=target/debug/visiond python3 tests/web/page.py [NAME ...]
+    VISIOND_BIN=target/debug/visiond python3 tests/web/page.py [-k WORD]
 
 Tells the page's bytes and how soon the boxes stood on the picture. VISIOND_PICTURES names a folder for screenshots.
 """
@@ -16,7 +16,7 @@ import unittest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from running import Daemon, absent, pattern
+from running import Daemon, absent, free_port, pattern
 
 MOST_BYTES = 100_000
 PATIENCE_S = 30
@@ -241,6 +241,16 @@ class LivePage(unittest.TestCase):
         self.picture(page, "lost", full_page=True)
         page.select_option("#log-level", "warn")
         wait("the log to tell of it", lambda: "gate" in self.text(page, "#log"))
+
+    def test_a_sink_without_its_broker_is_told(self):
+        nobody = f"mqtt://127.0.0.1:{free_port()}"
+        daemon = self.daemon(pattern("bars", fps=10) + f'[[sink]]\ntype = "mqtt"\nname = "plant"\nurl = "{nobody}"\n')
+        page = self.open(daemon)
+        wait("the outage", lambda: "plant" in self.text(page, "#state"))
+        self.assertIn("0 of 1", self.text(page, "#glance").replace("\n", " "))
+        self.assertIn("is the broker running", self.text(page, "#sinks .reason"))
+        self.accessible(page)
+        self.picture(page, "outage", full_page=True)
 
     def test_facts_are_those_of_the_status(self):
         daemon = self.daemon(pattern("bars", width=320, height=180) + '[[sink]]\ntype = "file"\nname = "lines"\npath = "{dir}/out.jsonl"\n')

@@ -58,11 +58,12 @@ device = "/dev/v4l/by-id/usb-nothing-video-index0"
 class Daemon:
     """`visiond run` from `with` on. `{{dir}}` in the configuration is its folder."""
 
-    def __init__(self, config, http=""):
+    def __init__(self, config, http="", start=START):
         self.folder = tempfile.TemporaryDirectory(prefix="visiond-web-")
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = f'[http]\nlisten = ["127.0.0.1:{self.port}"]\n{http}\n'
+        self.start_of_config = start
         self.config = self.path("visiond.toml")
         self.write(config)
         self.process = None
@@ -73,7 +74,7 @@ class Daemon:
 
     def write(self, config):
         """Puts a configuration in place."""
-        self.config.write_text(self.http + START + config.replace("{dir}", self.folder.name))
+        self.config.write_text(self.http + self.start_of_config + config.replace("{dir}", self.folder.name))
 
     def start(self):
         """Runs it and waits until it answers."""

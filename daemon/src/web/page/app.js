@@ -15,7 +15,6 @@ startTheme();
 startReload();
 // Which of many this is.
 write(byId('device'), location.host);
-document.title = `visiond ${location.host}`;
 const history = new History();
 const inspector = new Inspector();
 const cameras = new Cameras((name, byHand) => inspector.choose(name, byHand));
@@ -55,10 +54,9 @@ function lost(trouble, since) {
   // One answer that failed is no news yet.
   if (daemon && seconds < 1) return;
   cameras.lost();
-  tell('bad', 'No answer');
   write(byId('banner'), `${sentence(trouble)}. Tried again every second; what is shown is from before.`);
   show(byId('banner'), true);
-  write(byId('state-text'), `No answer for ${duration(seconds)}`);
+  tell('bad', `No answer for ${duration(seconds)}`);
 }
 
 function sentence(text) {
@@ -81,6 +79,8 @@ function state(status) {
 }
 
 function tell(level, text) {
+  // Among other tabs, too.
+  document.title = `${level === 'ok' ? '' : '(!) '}visiond ${location.host}`;
   attribute(byId('state'), 'data-level', level);
   write(byId('state-text'), text);
 }

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Takes the pictures of the live page that stand in docs/pictures, of a real daemon on the sample pictures.
+
+    VISIOND_BIN=target/release/visiond python3 tests/web/pictures.py [SECONDS]
+
+SECONDS (70) pass before the first, so that its lines have something to show. Take them on a machine that does nothing else.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from playwright.sync_api import sync_playwright
+
+from running import NETWORK, ROOT, Daemon, pattern
+
+NETWORKS = f"""
+[[model]]
+name = "nanodet"
+path = "{ROOT}/config/models/nanodet-g-416.onnx"
+
+[[model]]
+name = "tiny"
+path = "{NETWORK}"
+"""
+SINK = """
+[[sink]]
+type = "file"
+name = "lines"
+path = "{dir}/detections.jsonl"
+"""
+DESK = {"viewport": {"width": 1360, "height": 880}, "color_scheme": "light"}
+PHONE = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark", "is_mobile": True, "device_scale_factor": 2}
+
+
+def still(name, file):
+    """A camera that sees one picture, a network that knows what is on it."""
+    return f"""
+[[camera]]
+name = "{name}"
+model = "nanodet"
+[camera.source]
+type = "images"
+path = "{ROOT}/tests/media/{file}.png"
+repeat = true
+fps = 1
+"""
+
+
+def shoot(page, name, width):
+    """Stores what is in sight as docs/pictures/NAME.jpg, so many pixels wide."""
+    with tempfile.NamedTemporaryFile(suffix=".png") as whole:
+        page.screenshot(path=whole.name)
+        target = ROOT / "docs/pictures" / f"{name}.jpg"
+        scale = f"scale={width}:-2:flags=lanczos"
+        subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", whole.name, "-vf", scale, "-q:v", "5", target], check=True)
+        print(f"{target}: {target.stat().st_size} bytes")
+
+
+def main():
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 70
+    (ROOT / "docs/pictures").mkdir(exist_ok=True)
+    bars = pattern("conveyor", fps=10).replace("[camera.source]", 'model = "tiny"\n[camera.source]')
+    cameras = still("entrance", "astronaut") + still("yard", "chelsea") + still("canteen", "coffee") + bars
+    with Daemon(cameras + SINK, start=NETWORKS) as daemon, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        desk = browser.new_context(**DESK).new_page()
+        desk.goto(daemon.url)
+        desk.wait_for_timeout(seconds * 1000)
+        shoot(desk, "live-page", 1200)
+        desk.close()
+        phone = browser.new_context(**PHONE).new_page()
+        phone.goto(daemon.url)
+        phone.wait_for_timeout(min(seconds, 10) * 1000)
+        shoot(phone, "live-page-phone", 585)
+
+
+if __name__ == "__main__":
+    main()
