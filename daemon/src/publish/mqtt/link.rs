@@ -259,7 +259,7 @@ impl Link {
         while self.output.len() < OUTPUT_BYTES {
             let parcel = self.refused_until.is_none().then(|| self.parcels.front()).flatten();
             let Some(next) = self.own.front().or(parcel.map(|(_, letter)| letter)) else { return };
-            if next.qos != Qos::AtMostOnce && self.in_flight.len() >= usize::from(self.limits.in_flight) {
+            if next.qos != Qos::AtMost && self.in_flight.len() >= usize::from(self.limits.in_flight) {
                 return;
             }
             let (number, mut letter) = match self.own.pop_front() {
@@ -273,7 +273,7 @@ impl Link {
                 letter.qos = self.limits.qos;
             }
             letter.retain &= self.limits.retain;
-            let id = if letter.qos == Qos::AtMostOnce { 0 } else { self.free_number() };
+            let id = if letter.qos == Qos::AtMost { 0 } else { self.free_number() };
             let before = self.output.len();
             let bytes = self.wire.letter_bytes(&letter);
             let packed = if bytes > self.limits.packet_bytes {

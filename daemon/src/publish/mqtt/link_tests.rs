@@ -64,9 +64,9 @@ fn run(test: impl Future<Output = ()>) {
 fn each_quality_is_acknowledged_as_it_should_be() {
     run(async {
         let (mut link, mut broker) = session(Limits::default(), 1 << 16);
-        link.send(7, letter("a", Qos::AtMostOnce)).await;
-        link.send(8, letter("b", Qos::AtLeastOnce)).await;
-        link.send(9, letter("c", Qos::ExactlyOnce)).await;
+        link.send(7, letter("a", Qos::AtMost)).await;
+        link.send(8, letter("b", Qos::AtLeast)).await;
+        link.send(9, letter("c", Qos::Exactly)).await;
         assert_eq!(got(&mut broker).await, ["0 a", "1 b", "2 c"]);
         assert_eq!(now(&mut link).await, Some(Happening::Acknowledged(7)), "written");
         assert_eq!(now(&mut link).await, None);
@@ -85,9 +85,9 @@ fn the_brokers_window_is_kept_and_what_is_our_own_goes_first() {
     run(async {
         let (mut link, mut broker) = session(Limits { in_flight: 2, ..Limits::default() }, 1 << 16);
         for number in 0..4 {
-            link.send(number, letter(&number.to_string(), Qos::AtLeastOnce)).await;
+            link.send(number, letter(&number.to_string(), Qos::AtLeast)).await;
         }
-        link.say(letter("own", Qos::AtLeastOnce));
+        link.say(letter("own", Qos::AtLeast));
         assert_eq!(now(&mut link).await, None);
         assert_eq!(got(&mut broker).await, ["1 0", "2 1"]);
         says(&mut broker, &[0x40, 2, 0, 2]).await;
@@ -105,7 +105,7 @@ fn what_is_refused_is_sent_again_later_in_its_order() {
     run(async {
         let (mut link, mut broker) = session(Limits::default(), 1 << 16);
         for number in 0..3 {
-            link.send(number, letter(&number.to_string(), Qos::AtLeastOnce)).await;
+            link.send(number, letter(&number.to_string(), Qos::AtLeast)).await;
         }
         assert_eq!(got(&mut broker).await, ["1 0", "2 1", "3 2"]);
         // Not authorized, quota exceeded; in another order.
@@ -122,8 +122,8 @@ fn what_is_refused_is_sent_again_later_in_its_order() {
 fn what_is_too_large_is_told_and_the_rest_goes_on() {
     run(async {
         let (mut link, mut broker) = session(Limits { packet_bytes: 200, ..Limits::default() }, 1 << 16);
-        link.send(1, letter(&"x".repeat(300), Qos::AtLeastOnce)).await;
-        link.send(2, letter("small", Qos::AtLeastOnce)).await;
+        link.send(1, letter(&"x".repeat(300), Qos::AtLeast)).await;
+        link.send(2, letter("small", Qos::AtLeast)).await;
         assert!(matches!(now(&mut link).await, Some(Happening::Impossible(1, reason)) if reason.contains("200")));
         assert_eq!(got(&mut broker).await, ["2 small"]);
     });
@@ -136,7 +136,7 @@ fn a_slow_reader_gets_every_byte_although_each_wait_is_given_up() {
         let (mut link, mut broker) = session(Limits::default(), 7);
         let mut packets = BytesMut::new();
         for number in 0..20 {
-            link.send(number, letter(&format!("message {number}"), Qos::AtLeastOnce)).await;
+            link.send(number, letter(&format!("message {number}"), Qos::AtLeast)).await;
         }
         let mut chunk = [0; 64];
         for _ in 0..600 {
@@ -196,8 +196,8 @@ fn the_end_of_a_session_is_told_with_its_reason() {
 fn a_session_that_ends_in_order_says_so_after_its_last_words() {
     run(async {
         let (mut link, mut broker) = session(Limits::default(), 1 << 16);
-        link.send(1, letter("parcel", Qos::AtLeastOnce)).await;
-        link.say(letter("offline", Qos::AtLeastOnce));
+        link.send(1, letter("parcel", Qos::AtLeast)).await;
+        link.say(letter("offline", Qos::AtLeast));
         assert_eq!(now(&mut link).await, None);
         assert_eq!(got(&mut broker).await, ["1 parcel", "2 offline"]);
         says(&mut broker, &[0x40, 2, 0, 2]).await;

@@ -11,11 +11,14 @@ use crate::live::Live;
 /// How long a camera may take to give a frame.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Cameras with their pictures, as JPEG.
+type Made = Vec<(Arc<str>, Bytes)>;
+
 /// Has pictures made, and keeps them until they are asked for.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     next: BTreeMap<Arc<str>, Instant>,
-    made: Arc<Mutex<Vec<(Arc<str>, Bytes)>>>,
+    made: Arc<Mutex<Made>>,
 }
 
 impl Snapshots {
@@ -36,7 +39,7 @@ impl Snapshots {
     }
 
     /// The pictures that were made since.
-    pub fn take(&mut self) -> Vec<(Arc<str>, Bytes)> {
+    pub fn take(&mut self) -> Made {
         std::mem::take(&mut lock(&self.made))
     }
 

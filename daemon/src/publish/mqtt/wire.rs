@@ -16,20 +16,20 @@ const MAX_INCOMING: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Qos {
     /// At most once.
-    AtMostOnce,
+    AtMost,
     /// At least once.
-    AtLeastOnce,
+    AtLeast,
     /// Exactly once, as long as the connection lasts.
-    ExactlyOnce,
+    Exactly,
 }
 
 impl Qos {
     /// 0, 1, 2; more is 2.
     pub fn new(number: u32) -> Self {
         match number {
-            0 => Self::AtMostOnce,
-            1 => Self::AtLeastOnce,
-            _ => Self::ExactlyOnce,
+            0 => Self::AtMost,
+            1 => Self::AtLeast,
+            _ => Self::Exactly,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Default for Limits {
             in_flight: u16::MAX,
             // The largest remaining length.
             packet_bytes: 268_435_455,
-            qos: Qos::ExactlyOnce,
+            qos: Qos::Exactly,
             retain: true,
             keep_alive_seconds: None,
         }
@@ -170,9 +170,9 @@ impl Wire {
         let written = match self.0 {
             MqttProtocol::V3 => {
                 let qos = match letter.qos {
-                    Qos::AtMostOnce => rumqttc::mqttbytes::QoS::AtMostOnce,
-                    Qos::AtLeastOnce => rumqttc::mqttbytes::QoS::AtLeastOnce,
-                    Qos::ExactlyOnce => rumqttc::mqttbytes::QoS::ExactlyOnce,
+                    Qos::AtMost => rumqttc::mqttbytes::QoS::AtMostOnce,
+                    Qos::AtLeast => rumqttc::mqttbytes::QoS::AtLeastOnce,
+                    Qos::Exactly => rumqttc::mqttbytes::QoS::ExactlyOnce,
                 };
                 let mut publish = v4::Publish::from_bytes(letter.topic.as_str(), qos, letter.payload.clone());
                 (publish.pkid, publish.retain) = (number, letter.retain);
@@ -180,9 +180,9 @@ impl Wire {
             }
             MqttProtocol::V5 => {
                 let qos = match letter.qos {
-                    Qos::AtMostOnce => rumqttc::v5::mqttbytes::QoS::AtMostOnce,
-                    Qos::AtLeastOnce => rumqttc::v5::mqttbytes::QoS::AtLeastOnce,
-                    Qos::ExactlyOnce => rumqttc::v5::mqttbytes::QoS::ExactlyOnce,
+                    Qos::AtMost => rumqttc::v5::mqttbytes::QoS::AtMostOnce,
+                    Qos::AtLeast => rumqttc::v5::mqttbytes::QoS::AtLeastOnce,
+                    Qos::Exactly => rumqttc::v5::mqttbytes::QoS::ExactlyOnce,
                 };
                 let properties = v5::PublishProperties {
                     message_expiry_interval: letter.expiry_seconds,
@@ -393,9 +393,9 @@ mod tests {
     #[test]
     fn a_message_is_read_by_the_other_side_as_it_was_meant() {
         let mut out = BytesMut::new();
-        Wire::new(MqttProtocol::V5).letter(&letter(Qos::AtLeastOnce), 7, &mut out).unwrap();
+        Wire::new(MqttProtocol::V5).letter(&letter(Qos::AtLeast), 7, &mut out).unwrap();
         let size = out.len();
-        assert!(Wire::new(MqttProtocol::V5).letter_bytes(&letter(Qos::AtLeastOnce)) >= size);
+        assert!(Wire::new(MqttProtocol::V5).letter_bytes(&letter(Qos::AtLeast)) >= size);
         let v5::Packet::Publish(read) = v5::Packet::read(&mut out, None).unwrap() else { panic!() };
         assert_eq!((read.pkid, read.retain, &read.payload[..]), (7, true, &b"{}"[..]));
         let properties = read.properties.unwrap();
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(properties.message_expiry_interval, Some(60));
 
         let mut out = BytesMut::new();
-        Wire::new(MqttProtocol::V3).letter(&letter(Qos::AtMostOnce), 0, &mut out).unwrap();
+        Wire::new(MqttProtocol::V3).letter(&letter(Qos::AtMost), 0, &mut out).unwrap();
         let v4::Packet::Publish(read) = v4::Packet::read(&mut out, 1 << 20).unwrap() else { panic!() };
         assert_eq!((read.topic.as_str(), read.pkid), ("visiond/gate/cameras/door/detections", 0));
     }
