@@ -55,7 +55,8 @@ impl Observer {
         Self {
             service: Arc::clone(service),
             thermals: thermals.cloned(),
-            config: config.to_owned(),
+            // As whoever asks from elsewhere finds it.
+            config: std::path::absolute(config).unwrap_or_else(|_| config.to_owned()),
             started_at: jiff::Timestamp::now().checked_sub(age).unwrap_or_else(|_| jiff::Timestamp::now()),
             started: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
             recent: Recent::default(),

@@ -4,7 +4,7 @@
 //! tells systemd, and answers whoever asked. Who asks while one is under way is answered by the one after it, because what
 //! that one read may be older than the wish.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -79,9 +79,9 @@ pub struct Proposal {
 }
 
 impl Preview {
-    /// What `service` would change for `proposal`.
-    pub fn new(service: &Service, proposal: &Proposal) -> Self {
-        let config = Config::parse(&proposal.text, &proposal.path);
+    /// What `service`, whose configuration is the file `own`, would change for `proposal`.
+    pub fn new(service: &Service, own: &Path, proposal: &Proposal) -> Self {
+        let config = Config::parse(&proposal.text, &as_from(own, &proposal.path));
         let config = config.map_err(|errors| CliError::new(Exit::Config, errors));
         match config.and_then(|config| service.preview(&config)) {
             Ok(changes) => {
@@ -92,6 +92,16 @@ impl Preview {
     }
 }
 
+/// `path` as a neighbour of `own` where it is one, so that relative paths in the two files read alike: the daemon may have
+/// been given a path that is relative itself.
+fn as_from(own: &Path, path: &Path) -> PathBuf {
+    let folder = |path: &Path| std::path::absolute(path).ok()?.parent()?.canonicalize().ok();
+    match (folder(own), folder(path), path.file_name()) {
+        (Some(a), Some(b), Some(name)) if a == b => own.with_file_name(name),
+        _ => path.to_owned(),
+    }
+}
+
 /// Asks for reloads, from any thread.
 #[derive(Clone)]
 pub struct Reloads(Arc<Shared>);
@@ -99,6 +109,7 @@ pub struct Reloads(Arc<Shared>);
 struct Shared {
     asked: Mutex<Asked>,
     bell: Bell,
+    path: PathBuf,
 }
 
 #[derive(Default)]
@@ -110,8 +121,13 @@ struct Asked {
 }
 
 impl Reloads {
-    fn new(bell: Bell) -> Self {
-        Self(Arc::new(Shared { asked: Mutex::default(), bell }))
+    fn new(path: PathBuf, bell: Bell) -> Self {
+        Self(Arc::new(Shared { asked: Mutex::default(), bell, path }))
+    }
+
+    /// The file that is read.
+    pub fn path(&self) -> &Path {
+        &self.0.path
     }
 
     /// Asks for one that begins from now on. An error instead of an outcome means that the daemon ends.
@@ -132,7 +148,6 @@ impl Reloads {
 
 /// Makes reloads, one after the other. The main thread's.
 pub struct Reloader {
-    path: PathBuf,
     service: Arc<Service>,
     reloads: Reloads,
     current: Option<Current>,
@@ -169,7 +184,7 @@ impl Drop for RingAtEnd {
 impl Reloader {
     /// Reads the file at `path`, puts it in force at `service`, and rings `bell` when that is done or asked for.
     pub fn new(path: PathBuf, service: &Arc<Service>, bell: Bell) -> Self {
-        Self { path, service: Arc::clone(service), reloads: Reloads::new(bell), current: None, again: false }
+        Self { service: Arc::clone(service), reloads: Reloads::new(path, bell), current: None, again: false }
     }
 
     /// The handle to ask through.
@@ -191,7 +206,7 @@ impl Reloader {
         self.again = false;
         let waiters = std::mem::take(&mut self.reloads.lock().waiters);
         let (tell, result) = channel();
-        let (path, service) = (self.path.clone(), Arc::clone(&self.service));
+        let (path, service) = (self.reloads.path().to_owned(), Arc::clone(&self.service));
         // Its receiver lives as long as the daemon waits.
         let failed = tell.clone();
         let ring = RingAtEnd(self.reloads.0.bell.clone());
@@ -253,5 +268,23 @@ impl Reloader {
             thread::sleep(Duration::from_millis(2));
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_neighbour_of_the_daemons_file_is_read_from_where_that_is() {
+        let here = std::env::current_dir().unwrap();
+        let from = |own: &str, path: &Path| as_from(Path::new(own), path);
+        assert_eq!(from("v.toml", &here.join("v.toml")), Path::new("v.toml"));
+        assert_eq!(from("./v.toml", &here.join("new.toml")), Path::new("./new.toml"));
+        assert_eq!(from("v.toml", Path::new("/etc/v.toml")), Path::new("/etc/v.toml"));
+        assert_eq!(from("/etc/v.toml", &here.join("v.toml")), here.join("v.toml"));
+        assert_eq!(from("v.toml", Path::new("")), Path::new(""));
     }
 }

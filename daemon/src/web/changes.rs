@@ -22,7 +22,7 @@ async fn changes(
 ) -> Result<Json<Preview>, Problem> {
     let Json(proposal) = proposal.map_err(|error| Problem::new(error.status(), error.body_text()))?;
     // Models' files are looked at, which may be on a disk that sleeps.
-    let preview = spawn_blocking(move || Preview::new(&state.service, &proposal)).await;
+    let preview = spawn_blocking(move || Preview::new(&state.service, state.reloads.path(), &proposal)).await;
     // A panic was logged by the hook.
     let fault = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "a fault of visiond, told in its log");
     preview.map(Json).map_err(fault)
