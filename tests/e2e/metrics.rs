@@ -266,6 +266,21 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     assert!(visiond_tests::stderr(&gone).contains("no visiond answers at unix:/nowhere/http.sock"));
 }
 
+#[test]
+fn a_file_that_is_refused_is_told_without_the_secrets_in_it() {
+    let mut daemon = start();
+    let secret = "[[camera]]\nname = \"x\"\nsource = { type = \"video\", urll = \"rtsp://user:s3cret@10.0.0.1/1\" }\n";
+    daemon.reconfigure(&(CONFIG.replace("{tiny}", "tiny.onnx") + secret));
+    daemon.wait_until("the refusal", |daemon| status(daemon)["reloads"]["refused"] == 1);
+    let told = [get(&daemon, "/api/v1/status"), get(&daemon, "/api/v1/log?after=0")];
+    for text in &told {
+        assert!(text.contains("did you mean") && text.contains("rtsp://***********@10.0.0.1"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    assert_eq!(samples(&get(&daemon, "/metrics"))["visiond_reload_last_applied"], 0.0);
+    assert!(!daemon.terminate().log.contains("s3cret"));
+}
+
 /// Both ends of a terminal of 120 x 40.
 fn terminal() -> (File, OwnedFd) {
     let (mut master, mut slave) = (0, 0);

@@ -5,13 +5,10 @@ use std::path::PathBuf;
 use visiond_kernels::buffer::MemoryKind;
 
 use super::plan::{Pictures, Running};
-use crate::config::types::Config;
 use crate::pipeline::supervisor::{LaneView, Pipeline};
 
 /// What runs.
 pub struct View {
-    /// As it was read.
-    pub config: Config,
     /// The models, one for each of `lanes`.
     pub models: Vec<ModelView>,
     /// The lanes with their cameras.
@@ -44,7 +41,6 @@ impl View {
             memory: model.buffers.memory.kind(),
         });
         let models = models.collect();
-        let (config, pictures) = (running.config.clone(), running.pictures.clone());
-        Self { config, models, lanes: pipeline.lanes(), pictures }
+        Self { models, lanes: pipeline.lanes(), pictures: running.pictures.clone() }
     }
 }
