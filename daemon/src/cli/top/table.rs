@@ -60,6 +60,6 @@ mod tests {
         let mut table = Table::new(&[("CAMERA", false), ("FPS", true), ("SEES", false)]);
         table.push(["door".to_owned(), "29.9".to_owned(), String::new()]);
         table.push(["a\x1b[2J".to_owned(), "5.0".to_owned(), "1 dog".to_owned()]);
-        assert_eq!(table.text(), "CAMERA      FPS  SEES\ndoor       29.9\na\\u{1b}[2J   5.0  1 dog\n");
+        assert_eq!(table.text(), "CAMERA       FPS  SEES\ndoor        29.9\na\\u{1b}[2J   5.0  1 dog\n");
     }
 }
