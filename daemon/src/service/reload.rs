@@ -215,7 +215,13 @@ impl Reloader {
             let config = Config::load(&path).map_err(|errors| CliError::new(Exit::Config, errors));
             let _ = tell.send(config.and_then(|config| service.apply(config)));
         });
-        let thread = spawned.map_err(|error| failed.send(Err(CliError::system(error)))).ok();
+        let thread = match spawned {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                let _ = failed.send(Err(CliError::system(error)));
+                None
+            }
+        };
         self.current = Some(Current { began: Instant::now(), waiters, thread, result });
     }
 
