@@ -241,6 +241,7 @@ fn explain(error: &ConnectError, servers: &str, proof: &Proof) -> String {
         }
         ConnectErrorKind::TimedOut => format!("{servers}: no answer within {} s", ANSWER.as_secs()),
         ConnectErrorKind::Dns => format!("{servers}: the name is not known: {why}"),
-        _ => format!("{servers}: no connection: {why}"),
+        _ if why.contains("refused") => format!("{servers}: {why}: does nats-server run there?"),
+        _ => format!("{servers}: {why}"),
     }
 }

@@ -1,0 +1,95 @@
+//! `visiond trace` against a daemon that runs.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::Value;
+use visiond_tests::{Daemon, root, run, stderr};
+
+fn daemon() -> Daemon {
+    let tiny = root().join("tests/vm/tiny.onnx");
+    let mut daemon = Daemon::start(&format!(
+        r#"
+[http]
+listen = ["unix:{{dir}}/http.sock"]
+[engine]
+backend = "rten"
+threads = 1
+[[model]]
+name = "bars"
+path = "{}"
+[[camera]]
+name = "door"
+source = {{ type = "pattern", width = 128, height = 64, fps = 20 }}
+[[sink]]
+type = "file"
+path = "{{dir}}/out.jsonl"
+"#,
+        tiny.display()
+    ));
+    daemon.wait_until("messages", |d| d.messages("out.jsonl").len() >= 5);
+    daemon
+}
+
+fn events(path: &Path) -> Vec<Value> {
+    let trace: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(trace["otherData"]["events_lost"], 0);
+    trace["traceEvents"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_trace_follows_frames_from_the_camera_over_the_lane_to_the_sink() {
+    let daemon = daemon();
+    let (config, out) = (daemon.path("visiond.toml"), daemon.path("trace.json"));
+    let (config, out_text) = (config.to_str().unwrap(), out.to_str().unwrap());
+    let ended = run(["trace", "--seconds", "1", "-o", out_text, config]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    let events = events(&out);
+    let threads: HashMap<_, _> = events
+        .iter()
+        .filter(|event| event["name"] == "thread_name")
+        .map(|event| (event["tid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
+        .collect();
+    // A frame that was delivered, looked at and written: each on its own thread, with an arrow through all.
+    let written = events.iter().find(|event| event["name"] == "write" && event["ph"] == "X").unwrap();
+    let frame = |event: &&Value| event["args"] == written["args"] && event["ph"] == "X";
+    let frame: Vec<_> = events.iter().filter(frame).map(|event| (event["name"].as_str().unwrap(), event)).collect();
+    let of = |name: &str| frame.iter().find(|(other, _)| *other == name).map(|(_, event)| *event);
+    for (name, thread) in [("read", "lane bars"), ("publish", "lane bars"), ("write", "sink file")] {
+        let event = of(name).unwrap_or_else(|| panic!("{name}: {frame:?}"));
+        assert_eq!(threads[&event["tid"].as_u64().unwrap()], thread);
+    }
+    let begins = |ph: &str| events.iter().filter(|event| event["ph"] == ph && event["cat"] == "flow").count();
+    assert!(begins("s") >= 10 && begins("s") == begins("f"), "{} {}", begins("s"), begins("f"));
+    for stage in ["door", "capture", "queue", "preprocess", "infer", "postprocess"] {
+        let edges = |ph: &str| events.iter().filter(|event| event["ph"] == ph && event["name"] == stage).count();
+        assert!(edges("b") >= 10 && edges("b") == edges("e"), "{stage}");
+    }
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+}
+
+#[test]
+fn two_at_once_and_nobody_there_are_told_in_a_sentence() {
+    let daemon = daemon();
+    let config = daemon.path("visiond.toml");
+    let config = config.to_str().unwrap();
+    let first = std::thread::spawn({
+        let config = config.to_owned();
+        move || run(["trace", "--seconds", "3", "-o", "-", &config])
+    });
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    let second = run(["trace", "-o", "-", config]);
+    assert!(!second.status.success());
+    assert!(
+        stderr(&second).contains("a trace is being recorded already: wait until it is done"),
+        "{}",
+        stderr(&second)
+    );
+    let first = first.join().unwrap();
+    assert!(first.status.success() && first.stdout.starts_with(b"{\"displayTimeUnit\""), "{}", stderr(&first));
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+    let nobody = run(["trace", "-o", "-", config]);
+    assert!(stderr(&nobody).contains("no visiond answers at unix:"), "{}", stderr(&nobody));
+}
