@@ -40,7 +40,9 @@ pub struct Connection {
     client: Client,
     /// What streams are asked through.
     pub jetstream: jetstream::Context,
-    /// What messages say, in the log and in errors.
+    /// The sink's name, for the log.
+    pub sink: String,
+    /// The servers, for errors.
     servers: String,
     stream: Option<String>,
     ack_timeout: Duration,
@@ -107,6 +109,7 @@ impl Connection {
         Ok(Self {
             client,
             jetstream,
+            sink: sink.to_owned(),
             servers,
             stream: config.stream.clone(),
             ack_timeout: config.ack_timeout,
@@ -114,11 +117,6 @@ impl Connection {
             refused: VecDeque::new(),
             lost,
         })
-    }
-
-    /// The servers, as messages name them.
-    pub fn servers(&self) -> &str {
-        &self.servers
     }
 
     /// Waits for `work`, or for the connection's loss.
@@ -145,9 +143,10 @@ impl Connection {
             }
             Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
                 log::error!(
-                    "{} takes no message as large as that of frame {} of camera {}: it is left out; raise max_payload there",
+                    "sink {}: {} takes no message as large as {} of camera {}: it is left out; raise max_payload there",
+                    self.sink,
                     self.servers,
-                    parcel.number,
+                    parcel.id,
                     parcel.camera
                 );
                 self.refused.push_back(parcel);

@@ -42,7 +42,7 @@ pub async fn prepare(connection: &mut Connection, config: &NatsSinkConfig, subje
     };
     match connection.unless_lost(jetstream.create_stream(wanted)).await? {
         Ok(_) => {
-            log::info!("{}: made the stream {name} for {}", connection.servers(), subjects.all());
+            log::info!("sink {}: made the stream {name} for {}", connection.sink, subjects.all());
             Ok(())
         }
         Err(error) => match error.kind() {
