@@ -255,6 +255,7 @@ fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
     assert_eq!(log.matches("there is no stream").count(), 1, "once an outage\n{log}");
     let log = said(&config(&url(server.port), ""));
     assert!(log.contains("no stream takes the messages of camera door: make one"), "{log}");
+    assert_eq!(log.matches("no stream takes").count(), 1, "once an outage\n{log}");
 
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let log = said(&config(&url(nobody), MADE));

@@ -110,7 +110,7 @@ fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
     } else {
         "does that port want TLS? Then write mqtts:// into `url`"
     };
-    tls::explain(error, host).unwrap_or_else(|| format!("{}; {other}", said_at_the_end(error)))
+    tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", said_at_the_end(error)))
 }
 
 async fn write_all(stream: &mut dyn Stream, mut bytes: BytesMut) -> io::Result<()> {

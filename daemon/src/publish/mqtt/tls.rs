@@ -73,8 +73,8 @@ fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) ->
     }
 }
 
-/// Why TLS failed, with what to do; `None` when the error is not TLS's.
-pub fn explain(error: &io::Error, host: &str) -> Option<String> {
+/// Why TLS failed, with what to do, `plain` being the scheme of URLs without it; `None` when the error is not TLS's.
+pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
@@ -98,7 +98,7 @@ pub fn explain(error: &io::Error, host: &str) -> Option<String> {
             | AlertDescription::AccessDenied,
         ) => format!("the broker does not take this device's certificate ({error}): set `certificate` and `key`"),
         rustls::Error::InvalidMessage(_) => {
-            "there is no TLS at that port: write mqtt:// into `url`, or the port that has it".to_owned()
+            format!("there is no TLS at that port: write {plain}:// into `url`, or the port that has it")
         }
         error => format!("TLS with the broker failed: {error}"),
     })

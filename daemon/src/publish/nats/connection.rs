@@ -49,6 +49,8 @@ pub struct Connection {
     acknowledgements: FuturesUnordered<Acknowledgement>,
     /// Parcels that no server of this kind will ever take.
     refused: VecDeque<Parcel>,
+    /// What no stream took, for which the connection is given up.
+    pub unclaimed: Option<Parcel>,
     /// Why the connection is gone.
     lost: UnboundedReceiver<String>,
 }
@@ -115,6 +117,7 @@ impl Connection {
             ack_timeout: config.ack_timeout,
             acknowledgements: FuturesUnordered::new(),
             refused: VecDeque::new(),
+            unclaimed: None,
             lost,
         })
     }
@@ -149,7 +152,9 @@ impl Connection {
                     parcel.id,
                     parcel.camera
                 );
-                self.refused.push_back(parcel);
+                if news {
+                    self.refused.push_back(parcel);
+                }
                 Ok(())
             }
             Err(error) => Err(self.at(&error.to_string())),
@@ -173,6 +178,14 @@ impl Connection {
         }
     }
 
+    /// Waits until everything that was sent is in the stream.
+    pub async fn settle(&mut self) -> Result<(), String> {
+        while !self.acknowledgements.is_empty() {
+            self.next().await?;
+        }
+        Ok(())
+    }
+
     /// Sends what the client holds, and ends the connection.
     pub async fn close(self, within: Duration) {
         // What does not go out in time is sent by whoever comes next.
@@ -185,6 +198,9 @@ impl Connection {
             return self.at(&reason);
         }
         let camera = &parcel.camera;
+        if !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe) {
+            self.unclaimed = Some(parcel.clone());
+        }
         match error.kind() {
             PublishErrorKind::StreamNotFound => self.at(&format!(
                 "no stream takes the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
@@ -223,7 +239,7 @@ fn explain(error: &ConnectError, servers: &str, proof: &Proof) -> String {
     let (mut words, mut tls) = (Vec::new(), None);
     let mut cause = error.source();
     while let Some(error) = cause {
-        tls = tls.or_else(|| tls::explain(error.downcast_ref()?, host));
+        tls = tls.or_else(|| tls::explain(error.downcast_ref()?, host, "nats"));
         let text = error.to_string();
         if !words.iter().any(|word: &String| word.contains(&text)) {
             words.push(text);

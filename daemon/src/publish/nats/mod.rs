@@ -38,6 +38,8 @@ pub struct NatsCourier {
     connection: Option<Connection>,
     /// What was acknowledged a moment ago, and when; oldest first.
     recent: VecDeque<(Instant, Parcel)>,
+    /// What no stream took the last time; nothing else is sent before one does.
+    unclaimed: Option<Parcel>,
 }
 
 impl NatsCourier {
@@ -50,6 +52,7 @@ impl NatsCourier {
             subjects: Subjects::new(&config.subject, &context.device),
             connection: None,
             recent: VecDeque::new(),
+            unclaimed: None,
         }
     }
 
@@ -74,6 +77,12 @@ impl Courier for NatsCourier {
         for parcel in again {
             connection.send(self.subjects.of(&parcel.camera), parcel, false).await?;
         }
+        // A camera's messages are refused in their order, so none of them before this one is unacknowledged.
+        if let Some(parcel) = &self.unclaimed {
+            connection.send(self.subjects.of(&parcel.camera), parcel, false).await?;
+            connection.settle().await?;
+        }
+        self.unclaimed = None;
         self.connection = Some(connection);
         Ok(())
     }
@@ -94,7 +103,10 @@ impl Courier for NatsCourier {
                 Event::Acknowledged(number)
             }
             Ok(None) => Event::Nothing,
-            Err(reason) => Event::Lost(reason),
+            Err(reason) => {
+                self.unclaimed = connection.unclaimed.take();
+                Event::Lost(reason)
+            }
         }
     }
 
@@ -113,6 +125,7 @@ impl Courier for NatsCourier {
         if !same {
             // Another stream has nothing to be reminded of.
             self.recent.clear();
+            self.unclaimed = None;
         }
         same
     }
