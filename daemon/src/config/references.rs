@@ -153,14 +153,11 @@ fn encryption(sink: &Found<'_, '_>, report: &mut Report) {
     }
 }
 
-/// A sink of NATS needs a server, and says one thing at a time.
+/// A sink of NATS needs a server, and a stream that is to be made a name.
 fn streams(sink: &Found<'_, '_>, report: &mut Report) {
     if let Some(url) = sink.table.get("url").filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty()))
     {
         report.error(url.span(), "`url` names no server: write one, such as nats://localhost:4222".to_owned(), None);
-    }
-    if let Some((_, span)) = sink.text("credentials").filter(|_| sink.has("login")) {
-        report.error(span, "`credentials` stands in place of `login`: leave one of them out".to_owned(), None);
     }
     if let Some(create) = sink.table.get("create_stream")
         && sink.flag("create_stream") == Some(true)
