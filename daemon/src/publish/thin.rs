@@ -112,7 +112,7 @@ mod tests {
         let (out, replaced) = thinned(2.0, (0..4000).step_by(40));
         assert!((8..=10).contains(&out.len()), "{out:?}");
         assert_eq!(out.len() as u64 + replaced, 100);
-        assert!(out.iter().all(|(at, number)| u64::from(*at) - number * 40 < 500), "{out:?}");
+        assert!(out.iter().all(|(at, number)| u64::from(*at) - number * 40 < 750), "{out:?}");
         assert_eq!(out.last().map(|(_, number)| *number), Some(99), "the last one is not left out");
         assert!(out.windows(2).all(|pair| pair[0].1 < pair[1].1));
     }

@@ -102,8 +102,14 @@ fn every_byte_cut_leaves_a_spool_that_opens_and_has_what_stands_before() {
                 let name = path.file_stem().unwrap().to_str().unwrap();
                 let first = u64::from_str_radix(name, 16).unwrap();
                 let others = (6..=12).filter(|number| !(first..first + 4).contains(number));
-                let record = (bytes.len() as u64 - 16) / 4;
-                let before = first..first + (length as u64).saturating_sub(16) / record;
+                // Each is whole once its last byte stands.
+                let mut end = 16;
+                let before = (first..first + 4).take_while(|number| {
+                    let mut record = Vec::new();
+                    record::encode(&parcel(*number, 5), &mut record);
+                    end += record.len();
+                    end <= length
+                });
                 let due: BTreeSet<_> = others.chain(before.filter(|number| *number > 5)).collect();
                 assert_eq!(found, due, "{name} cut at {length}");
             }
