@@ -219,7 +219,6 @@ fn sink_facts(counts: SinkCounts) -> SinkFacts {
             records: spool.records,
             dropped: spool.dropped,
         }),
-        ..SinkFacts::default()
     }
 }
 

@@ -42,7 +42,7 @@ impl Sort {
     }
 
     /// The cameras in this order.
-    pub fn apply<'a>(self, cameras: &'a [CameraFacts], round: bool) -> Vec<&'a CameraFacts> {
+    pub fn apply(self, cameras: &[CameraFacts], round: bool) -> Vec<&CameraFacts> {
         let mut sorted: Vec<_> = cameras.iter().collect();
         match self {
             Self::Config => {}

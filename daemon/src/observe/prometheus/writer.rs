@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_family_without_samples_is_not_there() {
         let mut page = Page::default();
-        drop(page.counter("a_total", "A thing."));
+        let _empty = page.counter("a_total", "A thing.");
         page.counter("b_total", "Another.").add(&[], 3.0);
         assert_eq!(page.finish(), "# HELP b_total Another.\n# TYPE b_total counter\nb_total 3\n");
     }
