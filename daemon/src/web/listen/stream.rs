@@ -67,8 +67,8 @@ impl Listener {
         let (socket, peer) = match self {
             Self::Tcp(listener) => {
                 let (socket, peer) = listener.accept().await?;
-                // Messages are small and are wanted now.
-                socket.set_nodelay(true)?;
+                // Messages are small and are wanted now. One that is closed already fails here, and soon anyway.
+                let _ = socket.set_nodelay(true);
                 (Box::new(socket) as Box<dyn Socket>, Peer::Tcp(peer))
             }
             Self::Unix(listener) => (Box::new(listener.accept().await?.0) as _, Peer::Unix),
