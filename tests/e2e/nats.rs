@@ -158,11 +158,14 @@ fn a_server_that_is_killed_and_started_again_has_every_message_once_and_in_order
     }
 }
 
+/// A connection of the daemon's, and what it said there.
+type Overheard = (TcpStream, Arc<Mutex<Vec<u8>>>);
+
 /// Stands between daemon and server, keeps what the daemon says, and can swallow what the server says.
 struct Middleman {
     port: u16,
     deaf: Arc<AtomicBool>,
-    connections: Arc<Mutex<Vec<(TcpStream, Arc<Mutex<Vec<u8>>>)>>>,
+    connections: Arc<Mutex<Vec<Overheard>>>,
 }
 
 impl Middleman {
