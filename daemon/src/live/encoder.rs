@@ -176,8 +176,8 @@ impl Tools {
         if !plain && !overlay {
             return Ok(());
         }
-        let (sequence, monotonic_ns) = (message.sequence, message.monotonic_ns);
-        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, monotonic_ns };
+        let sequence = message.sequence;
+        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence };
         let sentence = |error: &dyn std::fmt::Display| error.to_string();
         let jpeg = self.jpeg.get_or_insert(JpegEncoder::new(QUALITY).map_err(|error| sentence(&error))?);
 
@@ -211,5 +211,5 @@ fn copy(frame: &Frame) -> Result<OwnedFrame, String> {
     let needed = frame.layout.needed_bytes().min(bytes.len());
     let mut buffer = UnifiedBuffer::host(needed).map_err(|error| error.to_string())?;
     buffer.as_mut_slice().copy_from_slice(&bytes[..needed]);
-    Ok(OwnedFrame { layout: frame.layout.clone(), buffer })
+    Ok(OwnedFrame { layout: frame.layout, buffer })
 }

@@ -5,7 +5,7 @@
 //! told how many, and costs nobody else anything.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -39,8 +39,6 @@ struct Readers {
     list: Mutex<Vec<Arc<Reader>>>,
     /// The list's length, for lanes.
     count: AtomicUsize,
-    /// Messages that one reader or another was too slow for.
-    lost: AtomicU64,
 }
 
 /// What a reader wants.
@@ -128,13 +126,9 @@ impl Feed {
     }
 
     /// Readers now.
-    pub fn readers(&self) -> usize {
+    #[cfg(test)]
+    fn readers(&self) -> usize {
         self.readers.count.load(Ordering::Relaxed)
-    }
-
-    /// Messages so far that one reader or another was too slow for; each reader's loss counts.
-    pub fn lost(&self) -> u64 {
-        self.readers.lost.load(Ordering::Relaxed)
     }
 
     /// Gives what comes to every reader that wants it, for ever: one task of the runtime that serves the readers.
@@ -147,8 +141,7 @@ impl Feed {
                 std::mem::swap(&mut inner.waiting, &mut messages);
                 std::mem::take(&mut inner.overrun)
             };
-            let lost: u64 = lock(&self.readers.list).iter().map(|reader| reader.receive(&messages, overrun)).sum();
-            self.readers.lost.fetch_add(lost, Ordering::Relaxed);
+            lock(&self.readers.list).iter().for_each(|reader| reader.receive(&messages, overrun));
             messages.clear();
         }
     }
@@ -168,10 +161,10 @@ impl Readers {
 }
 
 impl Reader {
-    /// Takes what it wants of `messages`, of which `overrun` are missing; tells how many it lost.
-    fn receive(&self, messages: &VecDeque<Arc<Published>>, overrun: u64) -> u64 {
+    /// Takes what it wants of `messages`, of which `overrun` are missing.
+    fn receive(&self, messages: &VecDeque<Arc<Published>>, overrun: u64) {
         let mut ring = lock(&self.ring);
-        let (before, mut arrived) = (ring.lost, false);
+        let mut arrived = false;
         ring.lost += overrun;
         for message in messages.iter().filter(|message| self.filter.wants(message)) {
             if ring.messages.len() >= RING {
@@ -181,12 +174,10 @@ impl Reader {
             ring.messages.push_back(Arc::clone(message));
             arrived = true;
         }
-        let lost = ring.lost - before;
         drop(ring);
         if arrived {
             self.arrived.notify_one();
         }
-        lost
     }
 }
 

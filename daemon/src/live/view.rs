@@ -50,8 +50,6 @@ pub struct Picture {
     pub jpeg: Bytes,
     /// The frame's number, as its message has it.
     pub sequence: u64,
-    /// When the frame was taken, on CLOCK_MONOTONIC.
-    pub monotonic_ns: u64,
 }
 
 /// A frame's copy in memory of its own.
