@@ -27,7 +27,7 @@ use toml::de::DeTable;
 
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
 pub use report::ConfigErrors;
-use report::{Finding, Report};
+use report::{Finding, Report, Severity};
 use schema::{Reader, Section, TableReader, TableWriter};
 use types::{CameraConfig, Config, ModelConfig, SinkConfig};
 pub use units::parse_duration;
@@ -48,8 +48,15 @@ impl Config {
         let document = Document::parse(text, &mut report);
         let config = document.config(path, &mut report);
         let findings = report.into_findings(path, text);
+        let harmless = findings.iter().all(|finding| finding.severity == Severity::Warning);
         match config {
-            Some(config) if findings.is_empty() => Ok(config),
+            Some(config) if harmless => {
+                // `visiond check` shows the line too.
+                for Finding { file, line, message, .. } in &findings {
+                    log::warn!("{}:{}: {message}", file.display(), line.unwrap_or(1));
+                }
+                Ok(config)
+            }
             _ => Err(ConfigErrors { path: path.to_owned(), findings }),
         }
     }

@@ -348,3 +348,13 @@ fn every_number_that_toml_can_write_is_read() {
         ]
     );
 }
+
+#[test]
+fn a_warning_does_not_keep_the_daemon_from_running() {
+    let text = "[[model]]\nname = \"m\"\npath = \"m.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n\
+                [[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://192.0.2.7\"\nlogin = \"broker\"\n";
+    let mut report = report::Report::default();
+    Document::parse(text, &mut report).config(Path::new("visiond.toml"), &mut report).unwrap();
+    assert_eq!((report.error_count(), report.into_findings(Path::new("visiond.toml"), text).len()), (0, 1));
+    assert_eq!(Config::parse(text, Path::new("visiond.toml")).unwrap().sinks.len(), 1);
+}
