@@ -100,7 +100,7 @@ fn a_durable_sink_says_what_it_needs() {
     let check = |text: &str| {
         std::fs::write(&path, text).unwrap();
         let output = run(["check".as_ref(), path.as_os_str()]);
-        (output.status.code(), stderr(&output))
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
     };
     let text = config(&broker, folder.path(), "");
     assert_eq!(check(&text).0, Some(0), "{}", check(&text).1);
