@@ -43,7 +43,7 @@ impl Lock {
             Err(TryLockError::Error(error)) => return Err(Taken::Io(error)),
         }
         ours.insert(directory.clone());
-        Ok(Self { directory, file: file })
+        Ok(Self { directory, file })
     }
 }
 
