@@ -193,7 +193,9 @@ fn the_dashboard_and_the_alerts_name_what_is_there() {
     asked.push(&alerts);
 
     let jetson = jetson();
-    let daemon = start_with(|command| drop(command.env("VISIOND_SYSTEM_ROOT", jetson.path())));
+    let daemon = start_with(|command| {
+        command.env("VISIOND_SYSTEM_ROOT", jetson.path());
+    });
     let scrape = get(&daemon, "/metrics");
     let there: BTreeSet<_> =
         scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
