@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fuzzes the API of a real daemon from its own OpenAPI document, with every check that schemathesis has.
 
-    tests/web/fuzz.py [--examples 40] [VISIOND]
+    tests/web/fuzz.py [--examples 20] [VISIOND]      without a name VISIOND_BIN, else target/release/visiond
 
 No answer may be a 5xx but the documented 503, none may be other than the document says, nothing may be answered without
 the token, and the daemon must go on publishing. Then bytes that are no HTTP, and the streams, which have no end.
@@ -58,9 +58,9 @@ def ask(base, path, method="GET"):
         return answer.read()
 
 
-def wait_until_ready(base, daemon):
+def wait_until_ready(base, daemon, log):
     for _ in range(300):
-        assert daemon.poll() is None, "visiond ended"
+        assert daemon.poll() is None, f"visiond ended:\n{log.read_text()}"
         try:
             ask(base, "/readyz")
             return
@@ -135,8 +135,8 @@ def nonsense(port, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("visiond", nargs="?", default=ROOT / "target/release/visiond")
-    parser.add_argument("--examples", type=int, default=40, help="of each operation")
+    parser.add_argument("visiond", nargs="?", default=os.environ.get("VISIOND_BIN", ROOT / "target/release/visiond"))
+    parser.add_argument("--examples", type=int, default=20, help="of each operation")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder, port = Path(folder), free_port()
@@ -147,7 +147,7 @@ def main():
             daemon = subprocess.Popen([args.visiond, "run", folder / "visiond.toml"], stderr=log)
         try:
             base = f"http://127.0.0.1:{port}"
-            wait_until_ready(base, daemon)
+            wait_until_ready(base, daemon, folder / "log")
             failed = fuzz(base, folder, args.examples)
             streams(base)
             nonsense(port, 50 * args.examples)
