@@ -48,6 +48,8 @@ home_assistant = true
 [[sink]]
 type = "nats"
 url = ["{nats}"]
+stream = "VISIOND"
+create_stream = true
 durable = true
 spool_directory = "{folder}/spool-nats"
 """

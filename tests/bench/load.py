@@ -56,6 +56,8 @@ spool_directory = "{folder}/spool-mqtt"
 [[sink]]
 type = "nats"
 url = ["{nats}"]
+stream = "VISIOND"
+create_stream = true
 durable = true
 spool_directory = "{folder}/spool-nats"
 """
