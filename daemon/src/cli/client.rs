@@ -47,7 +47,7 @@ pub struct Place {
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Where it listens: http://HOST:PORT or unix:/PATH; without it what [http] of its configuration says, else
+    /// Where it listens: http://HOST:PORT or unix:/PATH; without it what `[http]` of its configuration says, else
     /// unix:/run/visiond/http.sock
     #[arg(long, value_name = "ADDRESS", value_parser = Address::parse)]
     pub url: Option<Address>,

@@ -9,7 +9,7 @@ use crate::config::kinds::{address, credential, host, list, mode, real, whole};
 section! {
     /// `[http]`
     pub struct HttpConfig {
-        /// Where it listens: "127.0.0.1:8790", "[::1]:8790" or "unix:/run/visiond/http.sock"; port 0 is any free one, which the
+        /// Where it listens: "127.0.0.1:8790" or "unix:/run/visiond/http.sock"; port 0 is any free one, which the
         /// log tells. Empty: the socket `http.sock` in the folder that systemd made for visiond in /run, and nothing where
         /// it did not. Sockets that systemd hands over are served in any case. An address that the network reaches needs a `token`.
         listen: Vec<Address> as list(address()) => default(Vec::new()),
