@@ -70,6 +70,10 @@ fn stored_with(connect: impl Future<Output = Result<async_nats::Client, async_na
         let Ok(mut stream) = jetstream.get_stream("visiond").await else { return Vec::new() };
         let state = stream.info().await.unwrap().state.clone();
         let mut all = Vec::new();
+        // A stream that holds nothing yet calls its first and its last message number 0, and there is no message 0.
+        if state.messages == 0 {
+            return all;
+        }
         for number in state.first_sequence..=state.last_sequence {
             let message = stream.get_raw_message(number).await.unwrap();
             let header_id = message.headers.get("Nats-Msg-Id").unwrap().as_str().to_owned();
