@@ -11,6 +11,7 @@ mod live;
 mod logging;
 mod observe;
 mod pipeline;
+mod priority;
 mod publish;
 mod service;
 mod signals;

@@ -3,28 +3,35 @@
 """Eight cameras at 30 frames/s through a trivial network: what a frame's way from camera to publishing takes without any sink, and
 with all of them and the live page open.
 
-    load.py [--visiond BIN] [--seconds N] [--rounds N] [--no-browser]
+    load.py [--visiond BIN] [--seconds N] [--starts N] [--turns N] [--no-browser]
 
-Runs take turns, without and with. On: file, Unix socket with a reader, MQTT and NATS (both durable), the live page in Chromium with
-eight moving pictures. Brokers, reader and browser are niced: in a plant they are other machines. Wants: the 99th percentile within
-10 % of that without.
+Sinks come and go by reloads of one process, so that the cameras' instants stay as they are to each other: by those alone two
+starts differ by more than what is looked for. Latencies are those of a trace, to the microsecond. On: file, Unix socket with a
+reader, MQTT and NATS (both durable), the live page in Chromium with eight moving pictures. Brokers, reader and browser get the
+processor only while nobody else wants it (SCHED_IDLE): in a plant they are other machines. On a virtual machine, what is measured
+while its host takes more than 0.25 % of the processors away is measured again. Wants: the 99th percentile of all frames within 10 %
+of that without, at the median of the starts.
 """
 
 import argparse
+import http.client
 import json
 import os
 import pathlib
 import shutil
+import socket
 import statistics
 import subprocess
 import tempfile
 import time
 
-from brokers import Mosquitto, Nats, free_port
+from brokers import Mosquitto, Nats, as_another_machine, free_port
+from watching import ROOT, quantile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 CAMERAS = 8
 BASE = """
+[http]
+listen = ["unix:{folder}/http.sock", "127.0.0.1:{port}"]
 [[model]]
 name = "bars"
 path = "{root}/tests/vm/tiny.onnx"
@@ -40,8 +47,6 @@ height = 720
 fps = 30
 """
 SINKS = """
-[http]
-listen = ["127.0.0.1:{port}"]
 [[sink]]
 type = "file"
 path = "{folder}/out.jsonl"
@@ -61,77 +66,159 @@ create_stream = true
 durable = true
 spool_directory = "{folder}/spool-nats"
 """
+ATTEMPTS = 20
+MOST_STOLEN = 0.0025
+READER = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nwhile s.recv(1<<16): pass"
 
 
-def niced():
-    """As another machine's work: what is left of this one."""
-    os.nice(19)
+def stolen_seconds():
+    """Time that this machine's processors were wanted here and its host had them elsewhere, see proc_stat(5)."""
+    return int(pathlib.Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def run(args, folder, extra, around):
-    """One run: its summary. `around(process)` begins when the daemon does and returns what is to be ended."""
-    config, summary = pathlib.Path(folder, "visiond.toml"), pathlib.Path(folder, "summary.json")
-    cameras = "".join(CAMERA.format(n=n) for n in range(CAMERAS))
-    config.write_text(BASE.format(root=ROOT) + cameras + extra)
-    with open(pathlib.Path(folder, "visiond.log"), "ab") as log:
-        daemon = subprocess.Popen([args.visiond, "run", str(config), "--summary-json", str(summary)], stderr=log)
-        time.sleep(1)
-        helpers = around()
-        time.sleep(args.seconds)
-        daemon.terminate()
-        status = daemon.wait(timeout=20)
-        for helper in helpers:
+class OverUnix(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self.path))
+
+
+class Daemon:
+    """A visiond whose sinks come and go."""
+
+    def __init__(self, visiond, folder, mqtt, nats, browser):
+        self.folder, self.browser, self.port = pathlib.Path(folder), browser, free_port()
+        names = {"folder": folder, "root": ROOT, "port": self.port, "mqtt": mqtt.url, "nats": nats.url}
+        self.without = BASE.format(**names) + "".join(CAMERA.format(n=n) for n in range(CAMERAS))
+        self.having = self.without + SINKS.format(**names)
+        self.config = self.folder / "visiond.toml"
+        self.config.write_text(self.without)
+        self.helpers = []
+        with open(self.folder / "visiond.log", "ab") as log:
+            self.process = subprocess.Popen([visiond, "run", str(self.config)], stderr=log)
+        for _ in range(200):
+            try:
+                if self.status()["ready"]:
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise SystemExit(f"visiond does not run: {(self.folder / 'visiond.log').read_text()[-2000:]}")
+
+    def ask(self, method, path, timeout=60):
+        """The answer's JSON."""
+        connection = OverUnix(self.folder / "http.sock", timeout)
+        connection.request(method, path)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        if answer.status != 200:
+            raise SystemExit(f"{path}: {answer.status} {text[:500]}")
+        return json.loads(text)
+
+    def status(self):
+        """What it says of itself."""
+        return self.ask("GET", "/api/v1/status")
+
+    def set(self, on):
+        """All sinks and their readers, or none."""
+        if not on:
+            self.end_helpers()
+        self.config.write_text(self.having if on else self.without)
+        self.ask("POST", "/api/v1/reload")
+        if on:
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "preexec_fn": as_another_machine}
+            self.helpers.append(subprocess.Popen(["python3", "-c", READER, f"{self.folder}/out.sock"], **quiet))
+        if on and self.browser:
+            browser = [
+                shutil.which("chromium") or "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+                f"--user-data-dir={self.folder}/browser", "--remote-debugging-port=0", f"http://127.0.0.1:{self.port}/",
+            ]
+            self.helpers.append(subprocess.Popen(browser, **quiet))
+            time.sleep(8)
+        time.sleep(2)
+
+    def measure(self, seconds):
+        """Each frame's latency in microseconds, and the frames lost meanwhile; and how often the host was in the way."""
+        for disturbed in range(ATTEMPTS):
+            before = stolen_seconds()
+            took, lost = self.measure_once(seconds)
+            if stolen_seconds() - before <= MOST_STOLEN * seconds * os.cpu_count():
+                return took, lost, disturbed
+        raise SystemExit(f"the host of this machine was in the way {ATTEMPTS} times in a row: try again when it is idle")
+
+    def measure_once(self, seconds):
+        """The same, whatever the host does."""
+        before = self.lost()
+        events = self.ask("POST", f"/api/v1/trace?seconds={seconds}", seconds + 60)["traceEvents"]
+        begun, took = {}, []
+        for event in events:
+            # A whole frame is a nested slice that bears its camera's name.
+            if event["ph"] in "be" and event["name"].startswith("camera"):
+                if event["ph"] == "b":
+                    begun[event["id"]] = event["ts"]
+                elif event["id"] in begun:
+                    took.append(event["ts"] - begun.pop(event["id"]))
+        return took, self.lost() - before
+
+    def lost(self):
+        """Frames that no message was made of."""
+        return sum(sum(camera["dropped"].values()) for camera in self.status()["cameras"])
+
+    def end_helpers(self):
+        """Reader and browser go away."""
+        for helper in self.helpers:
             helper.kill()
             helper.wait()
-    if status != 0:
-        raise SystemExit(f"visiond ended with {status}: {pathlib.Path(folder, 'visiond.log').read_text()[-2000:]}")
-    return json.loads(summary.read_text())
+        self.helpers = []
 
-
-def latency(summary):
-    """Median and 99th percentile of capture to publishing in microseconds, frames, and frames lost: over all cameras."""
-    cameras = summary["cameras"]
-    stage = [camera["stages_us"]["total"] for camera in cameras]
-    lost = sum(sum(camera["dropped"].values()) for camera in cameras)
-    frames = sum(camera["published"] for camera in cameras)
-    return statistics.mean(s["p50"] for s in stage), statistics.mean(s["p99"] for s in stage), frames, lost
+    def end(self):
+        """What became of each sink's messages."""
+        sinks = self.status()["sinks"]
+        self.end_helpers()
+        self.process.terminate()
+        if self.process.wait(timeout=20) != 0:
+            raise SystemExit(f"visiond failed: {(self.folder / 'visiond.log').read_text()[-2000:]}")
+        return sinks
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--visiond", default=str(ROOT / "target/release/visiond"))
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--visiond", default=os.environ.get("VISIOND_BIN", str(ROOT / "target/release/visiond")))
+    parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
+    parser.add_argument("--starts", type=int, default=5, help="processes one after the other")
+    parser.add_argument("--turns", type=int, default=3, help="without and with, in each")
     parser.add_argument("--no-browser", action="store_true")
     args = parser.parse_args()
-    off, on = [], []
-    for number in range(args.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            off.append(latency(run(args, folder, "", lambda: [])))
-        with tempfile.TemporaryDirectory() as folder, Mosquitto(folder) as mqtt, Nats(folder) as nats:
-            port = free_port()
-
-            def around():
-                reader = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nwhile s.recv(1<<16): pass"
-                helpers = [subprocess.Popen(["python3", "-c", reader, f"{folder}/out.sock"], preexec_fn=niced)]
-                if not args.no_browser:
-                    browser = [
-                        shutil.which("chromium") or "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
-                        f"--user-data-dir={folder}/browser", f"http://127.0.0.1:{port}/",
-                    ]
-                    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-                    helpers.append(subprocess.Popen([*browser, "--remote-debugging-port=0"], preexec_fn=niced, **quiet))
-                return helpers
-
-            summary = run(args, folder, SINKS.format(folder=folder, port=port, mqtt=mqtt.url, nats=nats.url), around)
-            on.append(latency(summary))
-            sinks = ", ".join(f"{sink['name']} {sink['written']} ({sink['lost']} lost)" for sink in summary["sinks"])
-        for name, rows in (("without", off), ("with", on)):
-            p50, p99, frames, lost = rows[-1]
-            print(f"round {number + 1} {name:8} p50 {p50:6.0f} us  p99 {p99:6.0f} us  {frames} frames, {lost} lost")
-        print(f"        sinks: {sinks}", flush=True)
-    without, having = (statistics.median(row[1] for row in rows) for rows in (off, on))
-    print(f"p99 without {without:.0f} us, with {having:.0f} us: {100 * (having / without - 1):+.1f} % (wanted: 10 % at most)")
+    ratios, disturbed = [], 0
+    print("start            frames  lost  p50 us  p99 us")
+    for number in range(1, args.starts + 1):
+        pooled = {False: [], True: []}
+        lost = {False: 0, True: 0}
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            with Mosquitto(folder) as mqtt, Nats(folder) as nats:
+                daemon = Daemon(args.visiond, folder, mqtt, nats, not args.no_browser)
+                for _ in range(args.turns):
+                    for on in (False, True):
+                        daemon.set(on)
+                        frames, missing, again = daemon.measure(args.seconds)
+                        pooled[on] += frames
+                        lost[on] += missing
+                        disturbed += again
+                sinks = daemon.end()
+        for on, name in ((False, "without"), (True, "with")):
+            p50, p99 = quantile(pooled[on], 0.5), quantile(pooled[on], 0.99)
+            print(f"{number:5} {name:10} {len(pooled[on]):6} {lost[on]:5} {p50:7.0f} {p99:7.0f}")
+        ratios.append(quantile(pooled[True], 0.99) / quantile(pooled[False], 0.99))
+        told = ", ".join(f"{sink['name']} {sink['written']} ({sink['lost']} lost)" for sink in sinks)
+        print(f"      p99 {100 * (ratios[-1] - 1):+.0f} %; sinks at the end: {told}", flush=True)
+    print(f"measured again because the host was in the way: {disturbed} times")
+    print(f"p99 with all sinks: {100 * (statistics.median(ratios) - 1):+.1f} % at the median of starts (wanted: 10 % at most)")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ use super::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::config::types::AnnotateConfig;
 use crate::pipeline::trace;
+use crate::priority::give_way;
 use crate::publish::message::Message;
 use crate::publish::outage::{Outage, explain};
 
@@ -77,7 +78,10 @@ impl Annotator {
         let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
         let mut drawer = Drawer { shared: Arc::clone(&shared), album, outage, maker: PictureMaker::default() };
         // The kernel cuts thread names at 15 bytes.
-        let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || drawer.run());
+        let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || {
+            give_way();
+            drawer.run();
+        });
         let thread = thread.map_err(|error| fail(format!("cannot start their thread: {error}")))?;
         Ok(Self {
             camera: camera.to_owned(),

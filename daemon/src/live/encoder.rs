@@ -21,6 +21,7 @@ use crate::annotate::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::pipeline::backoff::RateLimit;
 use crate::pipeline::trace;
+use crate::priority::give_way;
 
 /// How good pictures are: 1080p has about 200 KB.
 const QUALITY: u8 = 80;
@@ -70,7 +71,10 @@ impl Encoder {
         }
         if queue.thread.is_none() {
             let encoder = Arc::clone(self);
-            match thread::Builder::new().name("pictures".to_owned()).spawn(move || encoder.run()) {
+            match thread::Builder::new().name("pictures".to_owned()).spawn(move || {
+                give_way();
+                encoder.run();
+            }) {
                 Ok(thread) => queue.thread = Some(thread),
                 Err(error) => log::error!("live pictures: the system gives no thread for them: {error}"),
             }

@@ -1,11 +1,11 @@
 //! Messages to whoever reads them live, however many that are.
 //!
-//! A lane hands a message in: one lock, and one wake-up at most where somebody reads. [`Feed::hand_round`], a task of the
-//! readers' runtime, gives it to each of them. Each has a bounded ring of its own: who is too slow loses the oldest, is
+//! A lane hands a message in: one lock. [`Feed::wake`] on another thread wakes, where somebody reads, [`Feed::hand_round`], a
+//! task of the readers' runtime that gives it to each of them. Each has a bounded ring of its own: who is too slow loses the oldest, is
 //! told how many, and costs nobody else anything.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -22,6 +22,8 @@ const RING: usize = 256;
 #[derive(Debug, Default)]
 pub struct Feed {
     inner: Mutex<Inner>,
+    /// Something came that the task was not woken for.
+    news: AtomicBool,
     arrived: Notify,
     readers: Arc<Readers>,
 }
@@ -108,9 +110,16 @@ impl Feed {
         }
         drop(inner);
         if read {
-            self.arrived.notify_one();
+            self.news.store(true, Ordering::Release);
         }
         drop((before, pushed_out));
+    }
+
+    /// Wakes the readers' task if something came for it since it was woken last.
+    pub fn wake(&self) {
+        if self.news.swap(false, Ordering::Acquire) {
+            self.arrived.notify_one();
+        }
     }
 
     /// A camera's newest message.

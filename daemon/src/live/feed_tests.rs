@@ -47,6 +47,7 @@ fn every_reader_gets_what_it_wants_in_order_from_the_next_message_on() {
             let camera = if n % 2 == 0 { "door" } else { "yard" };
             feed.publish(&published(camera, n, if n % 3 == 0 { &["cat"] } else { &[] }));
         }
+        feed.wake();
         assert_eq!(sequences(&all, 6).await, [1, 2, 3, 4, 5, 6]);
         assert_eq!(sequences(&door, 3).await, [2, 4, 6]);
         assert_eq!(sequences(&seen, 2).await, [3, 6]);
@@ -63,6 +64,7 @@ fn a_reader_that_is_too_slow_loses_the_oldest_is_told_and_costs_the_others_nothi
     served(&live, async {
         for n in 0..sent {
             feed.publish(&published("door", n, &[]));
+            feed.wake();
             assert_eq!(sequences(&fast, 1).await, [n]);
         }
         let first = slow.next().await;
@@ -81,6 +83,7 @@ fn messages_that_nobody_hands_round_are_bounded_and_told_as_lost() {
         feed.publish(&published("door", n, &[]));
     }
     assert_eq!(lock(&feed.inner).waiting.len(), WAITING);
+    feed.wake();
     served(&live, async {
         let first = reader.next().await;
         let kept = (WAITING - RING) as u64;

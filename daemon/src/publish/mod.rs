@@ -7,6 +7,7 @@
 //! its queue, its open file or its readers, and learns what is set otherwise from its queue.
 
 pub mod broker;
+mod counts;
 mod file;
 pub mod message;
 mod mqtt;
@@ -18,6 +19,7 @@ mod spool;
 mod stdout;
 mod thin;
 mod unix;
+mod waker;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +31,13 @@ use crate::config::changes::same_output;
 use crate::config::types::{SinkConfig, SinkKind};
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
+use crate::priority::give_way;
 use broker::{BrokerSink, SinkContext};
+pub use counts::{SinkCounts, SpoolCounts};
 use message::Message;
 pub use queue::Published;
 use queue::Queue;
+use waker::Waker;
 
 /// A sink cannot be opened, or none is left to write to.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -45,6 +50,14 @@ pub enum PublishError {
         /// A sentence with its remedy.
         reason: String,
     },
+    /// The system gives no thread to wake the sinks.
+    #[error(
+        "cannot start the thread that wakes the sinks: {reason}; raise the limit of tasks (`TasksMax=`, `ulimit -u`)"
+    )]
+    Thread {
+        /// The system's words.
+        reason: String,
+    },
     /// The last sink's reader is gone.
     #[error("the reader of standard output is gone, and no other sink is configured: add a [[sink]] that stays")]
     ReaderGone,
@@ -54,6 +67,7 @@ pub enum PublishError {
 #[derive(Debug)]
 pub struct Publisher {
     shared: Arc<Shared>,
+    waker: Waker,
 }
 
 /// What the sinks' threads and the rest share.
@@ -104,69 +118,6 @@ trait Sink: Send {
     fn run(self: Box<Self>, queue: &Queue) -> Ended;
 }
 
-/// What became of one sink's messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SinkCounts {
-    /// The sink's name.
-    pub name: String,
-    /// stdout, file, unix or mqtt.
-    pub kind: &'static str,
-    /// Where messages go.
-    pub to: String,
-    /// Waiting now.
-    pub waiting: usize,
-    /// How many may.
-    pub capacity: usize,
-    /// Taken into the queue.
-    pub queued: u64,
-    /// Written; by a socket: handed to whoever was connected.
-    pub written: u64,
-    /// Turned away by a full queue.
-    pub dropped_full: u64,
-    /// Lost because the output could not be written.
-    pub failed: u64,
-    /// Still waiting when the time to end was over.
-    pub unsent: u64,
-    /// Socket: readers connected now.
-    pub readers: u64,
-    /// Socket: messages that one reader or another was too slow for; each reader's loss counts.
-    pub reader_lost: u64,
-    /// Socket: readers turned away because there were too many.
-    pub readers_refused: u64,
-    /// Left out because of `max_rate`.
-    pub thinned: u64,
-    /// Whether it is connected to its broker; `None`: there is none.
-    pub connected: Option<bool>,
-    /// Times that it was connected to its broker again.
-    pub reconnects: u64,
-    /// Messages that were sent again because a connection was lost before they were acknowledged.
-    pub resent: u64,
-    /// Why nothing can be written now.
-    pub outage: Option<String>,
-    /// What a durable sink has on disk.
-    pub spool: Option<SpoolCounts>,
-}
-
-/// A durable sink's spool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpoolCounts {
-    /// On disk.
-    pub bytes: u64,
-    /// On disk at most.
-    pub limit_bytes: u64,
-    /// Messages that are not acknowledged.
-    pub records: u64,
-    /// Messages that are lost because it was full.
-    pub dropped: u64,
-}
-
-impl SinkCounts {
-    /// Messages that this sink did not pass on, by whatever cause. Slow readers' losses are not among them.
-    pub fn lost(&self) -> u64 {
-        self.dropped_full + self.failed + self.unsent + self.spool.map_or(0, |spool| spool.dropped)
-    }
-}
-
 impl Publisher {
     /// Opens every sink and starts its thread.
     ///
@@ -177,7 +128,12 @@ impl Publisher {
         survive_size_limits();
         let context = context.clone();
         let shared = Shared { routes: Mutex::default(), context, failure: OnceLock::new(), stop: stop.clone() };
-        let publisher = Self { shared: Arc::new(shared) };
+        let shared = Arc::new(shared);
+        let waker = {
+            let shared = Arc::clone(&shared);
+            Waker::start(move || shared.wake()).map_err(|error| PublishError::Thread { reason: error.to_string() })?
+        };
+        let publisher = Self { shared, waker };
         let Retired(none) = publisher.change(publisher.prepare(sinks)?)?;
         debug_assert!(none.is_empty());
         Ok(publisher)
@@ -239,9 +195,10 @@ impl Publisher {
     pub fn publish(&self, message: &Arc<Message>) {
         let published = Arc::new(Published::new(Arc::clone(message)));
         for route in self.shared.routes().iter().filter(|route| route.wants(message)) {
-            route.outlet.queue.push(&published);
+            route.outlet.queue.push(&published, || self.waker.call());
         }
         self.shared.context.live.feed().publish(&published);
+        self.waker.call();
     }
 
     /// What became of each sink's messages so far.
@@ -270,6 +227,7 @@ impl Publisher {
             // The kernel cuts thread names at 15 bytes.
             std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
+                give_way();
                 match sink.run(&queue) {
                     Ended::Closed => queue.die(|counters| &counters.unsent),
                     Ended::ReaderGone => {
@@ -293,6 +251,7 @@ impl Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.close(Instant::now());
+        self.waker.end();
     }
 }
 
@@ -304,6 +263,12 @@ impl Shared {
 
     fn routes(&self) -> Arc<Vec<Route>> {
         Arc::clone(&self.lock())
+    }
+
+    /// Wakes every sink that something came for, and who reads live.
+    fn wake(&self) {
+        self.routes().iter().for_each(|route| route.outlet.queue.wake());
+        self.context.live.feed().wake();
     }
 
     /// Ends the daemon where it has sinks and each has lost its reader for good; tells whether.
@@ -342,49 +307,11 @@ fn kind(config: &SinkConfig) -> &'static str {
     }
 }
 
-/// Where a sink's messages go, for people.
-fn place(config: &SinkConfig) -> String {
-    match &config.kind {
-        SinkKind::Stdout => "standard output".to_owned(),
-        SinkKind::File(file) => file.path.display().to_string(),
-        SinkKind::Unix(socket) => socket.path.display().to_string(),
-        SinkKind::Mqtt(broker) => broker.url.clone(),
-        SinkKind::Nats(nats) => nats.url.join(", "),
-    }
-}
-
 impl Route {
     fn wants(&self, message: &Message) -> bool {
         let SinkConfig { cameras, only_detections, .. } = &self.config;
         (cameras.is_empty() || cameras.iter().any(|camera| **camera == *message.camera))
             && !(*only_detections && message.detections.is_empty())
-    }
-
-    fn counts(&self) -> SinkCounts {
-        let queue = &self.outlet.queue;
-        let counters = &queue.counters;
-        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        SinkCounts {
-            name: self.config.name.clone(),
-            kind: kind(&self.config),
-            to: place(&self.config),
-            waiting: queue.waiting(),
-            capacity: self.config.queue,
-            queued: read(&counters.queued),
-            written: read(&counters.written),
-            dropped_full: read(&counters.dropped_full),
-            failed: read(&counters.failed),
-            unsent: read(&counters.unsent),
-            readers: read(&counters.readers),
-            reader_lost: read(&counters.reader_lost),
-            readers_refused: read(&counters.readers_refused),
-            thinned: read(&counters.thinned),
-            connected: [None, Some(false), Some(true)].get(read(&counters.connected) as usize).copied().flatten(),
-            reconnects: read(&counters.reconnects),
-            resent: read(&counters.resent),
-            outage: counters.outage.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            spool: *counters.spool.lock().unwrap_or_else(PoisonError::into_inner),
-        }
     }
 
     /// Waits for the thread until a moment after `deadline`; one that hangs in the system is left behind.

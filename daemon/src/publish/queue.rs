@@ -1,13 +1,14 @@
 //! A sink's waiting line: bounded; a full one drops or waits as configured, and counts.
 //!
-//! The lane pushes, the sink's own thread pops. A push is a lock, a move of an `Arc` and a wake-up; it never does I/O and
-//! never makes the JSON line, which the first sink thread that needs it does for all of them.
+//! The lane pushes, the sink's own thread pops. A push is a lock and a move of an `Arc`; it wakes nobody, which is left to
+//! [`Queue::wake`] on another thread, never does I/O and never makes the JSON line, which the first sink thread that needs it
+//! does for all of them.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -105,6 +106,8 @@ pub struct Queue {
     arrived: Condvar,
     room: Condvar,
     wake: OnceLock<Wake>,
+    /// Something came that the sink was not woken for.
+    news: AtomicBool,
     stop: Stop,
     /// What became of the messages.
     pub counters: Counters,
@@ -144,13 +147,15 @@ impl Queue {
             arrived: Condvar::new(),
             room: Condvar::new(),
             wake: OnceLock::new(),
+            news: AtomicBool::new(false),
             stop: stop.clone(),
             counters: Counters::default(),
         }
     }
 
-    /// Hands a message in. Returns at once, except where `when_full` is `Block`.
-    pub fn push(&self, message: &Arc<Published>) {
+    /// Hands a message in, of which the sink learns by [`Queue::wake`]. Returns at once, except where `when_full` is `Block`;
+    /// `waits` is called before it waits.
+    pub fn push(&self, message: &Arc<Published>, waits: impl Fn()) {
         let mut inner = self.lock();
         let open = inner.deadline.is_none() && !inner.dead;
         if let Some(thinner) = inner.thinner.as_mut().filter(|_| open) {
@@ -160,7 +165,7 @@ impl Queue {
                 drop(inner);
                 if !offered.replaces {
                     // The sink's sleep is to end at the camera's turn.
-                    self.notify();
+                    self.news.store(true, Ordering::Release);
                 }
                 return;
             }
@@ -172,6 +177,7 @@ impl Queue {
                     Counters::add(&self.counters.dropped_full, 1);
                 }
                 WhenFull::Block if !self.stop.is_raised() => {
+                    waits();
                     // Bounded, because raising `stop` does not wake a condition variable.
                     let wait = self.room.wait_timeout(inner, Duration::from_millis(50));
                     inner = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -193,7 +199,14 @@ impl Queue {
         inner.waiting.push_back(Arc::clone(message));
         Counters::add(&self.counters.queued, 1);
         drop(inner);
-        self.notify();
+        self.news.store(true, Ordering::Release);
+    }
+
+    /// Wakes the sink if something came since it was woken last.
+    pub fn wake(&self) {
+        if self.news.swap(false, Ordering::Acquire) {
+            self.notify();
+        }
     }
 
     /// Sets the queue and its sink as `config` says.
@@ -294,7 +307,7 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Makes every later push and close also wake this descriptor, for a sink that sleeps in `poll`.
+    /// Makes every later wake and close ring this bell, for a sink that sleeps in `poll`.
     pub fn wake_by(&self, wake: Wake) -> &Wake {
         self.wake.get_or_init(|| wake)
     }

@@ -180,7 +180,7 @@ mod tests {
     fn queue_of(count: u64) -> Queue {
         let queue = Queue::new(count as usize, WhenFull::DropOldest, &Stop::new().unwrap());
         for sequence in 0..count {
-            queue.push(&Arc::new(Published::new(message(sequence, 3))));
+            queue.push(&Arc::new(Published::new(message(sequence, 3))), || ());
         }
         queue
     }
@@ -248,7 +248,7 @@ mod tests {
         }
         std::fs::remove_file(&ballast).unwrap();
         std::thread::sleep(Duration::from_millis(600));
-        queue.push(&Arc::new(Published::new(message(100, 3))));
+        queue.push(&Arc::new(Published::new(message(100, 3))), || ());
         queue.close(Instant::now() + Duration::from_secs(5));
         assert_eq!(thread.join().unwrap(), Ended::Closed);
         let text = std::fs::read_to_string(&path).unwrap();

@@ -264,7 +264,7 @@ fn a_full_queue_does_what_it_is_told() {
     for (when_full, first_kept) in [(WhenFull::DropOldest, false), (WhenFull::DropNewest, true)] {
         let queue = super::queue::Queue::new(4, when_full, &Stop::new().unwrap());
         for sequence in 0..10 {
-            queue.push(&Arc::new(super::queue::Published::new(message(sequence, 0))));
+            queue.push(&Arc::new(super::queue::Published::new(message(sequence, 0))), || ());
         }
         let super::queue::Popped::Message(first) = queue.pop(None) else { panic!() };
         let first: serde_json::Value = serde_json::from_slice(first.line()).unwrap();
@@ -280,7 +280,7 @@ fn a_blocked_push_goes_on_with_room_and_gives_up_at_the_stop() {
     let queue = Arc::new(Queue::new(1, WhenFull::Block, &stop));
     let push = |sequence| {
         let queue = Arc::clone(&queue);
-        std::thread::spawn(move || queue.push(&Arc::new(Published::new(message(sequence, 0)))))
+        std::thread::spawn(move || queue.push(&Arc::new(Published::new(message(sequence, 0))), || ()))
     };
     push(0).join().unwrap();
     let blocked = push(1);

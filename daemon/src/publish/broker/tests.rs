@@ -144,7 +144,8 @@ impl Running {
     /// Hands in messages of three cameras.
     fn publish(&self, sequences: std::ops::Range<u64>) {
         for sequence in sequences {
-            self.queue.push(&Arc::new(Published::new(of_some_camera(sequence))));
+            self.queue.push(&Arc::new(Published::new(of_some_camera(sequence))), || ());
+            self.queue.wake();
         }
     }
 
@@ -352,7 +353,8 @@ fn a_queue_with_a_rate_lets_the_newest_through_and_counts_the_rest() {
     let sink = Running::start(&SinkConfig { max_rate: Some(5.0), ..config(None) }, &broker);
     // All of one camera: one passes, the newest has its turn later.
     for sequence in 0..30 {
-        sink.queue.push(&Arc::new(Published::new(message(sequence, 0))));
+        sink.queue.push(&Arc::new(Published::new(message(sequence, 0))), || ());
+        sink.queue.wake();
     }
     wait_until("the newest", || sink.written() == 2);
     let queue = sink.close();
