@@ -7,16 +7,26 @@
 use std::io::Error;
 use std::sync::Once;
 
-/// By how much a thread that gives way is nicer than the process: a third of the weight, see sched(7).
-const NICER: libc::c_int = 5;
+/// What a thread that gives way works for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Little work, which readers wait for.
+    Messages,
+    /// Much work, and what is late is left out.
+    Pictures,
+}
+
+/// By how much a thread that makes pictures is nicer than the process: a tenth of the weight, see sched(7).
+const NICER: libc::c_int = 10;
 
 static REFUSED: Once = Once::new();
 
 /// Has this thread, and those that it starts, give way to the others: woken, it takes the processor from none
-/// (`SCHED_BATCH`), and where they are too few it gets less of them. It cannot be taken back, so never on a thread that
-/// starts a camera or a network.
-pub fn give_way() {
-    if let Err(why) = leave_others_their_core().and(be_nicer()) {
+/// (`SCHED_BATCH`), and for pictures it gets less of it where it is wanted. It cannot be taken back, so never on a thread
+/// that starts a camera or a network.
+pub fn give_way(work: Work) {
+    let nicer = if work == Work::Pictures { be_nicer() } else { Ok(()) };
+    if let Err(why) = leave_others_their_core().and(nicer) {
         REFUSED
             .call_once(|| log::debug!("sinks and pictures have the processor as soon as cameras and networks: {why}"));
     }
@@ -46,6 +56,8 @@ fn be_nicer() -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     /// Policy and niceness of the calling thread.
     fn own() -> (i32, i32) {
         // SAFETY: as above.
@@ -56,13 +68,13 @@ mod tests {
     fn a_thread_gives_way_once_and_so_do_those_that_it_starts() {
         let before = own();
         let policy = if before.0 == libc::SCHED_OTHER { libc::SCHED_BATCH } else { before.0 };
-        let expected = (policy, (before.1 + super::NICER).min(19));
+        let expected = (policy, (before.1 + NICER).min(19));
         let inner = std::thread::spawn(move || {
-            super::give_way();
+            give_way(Work::Pictures);
             assert_eq!(own(), expected);
             let started = std::thread::spawn(move || {
                 assert_eq!(own(), expected);
-                super::give_way();
+                give_way(Work::Pictures);
                 assert_eq!(own(), expected);
             });
             started.join()

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-# Python's standard library alone; mosquitto, nats-server and chromium
+# Python's standard library alone; mosquitto and nats-server, chromium for --page here
 """Eight cameras at 30 frames/s through a trivial network: what a frame's way from camera to publishing takes without any sink, and
 with all of them and the live page open.
 
-    load.py [--visiond BIN] [--seconds N] [--starts N] [--turns N] [--no-browser]
+    load.py [--visiond BIN] [--seconds N] [--starts N] [--turns N] [--page elsewhere|here|none]
 
 Sinks come and go by reloads of one process, so that the cameras' instants stay as they are to each other: by those alone two
 starts differ by more than what is looked for. Latencies are those of a trace, to the microsecond. On: file, Unix socket with a
-reader, MQTT and NATS (both durable), the live page in Chromium with eight moving pictures. Brokers, reader and browser get the
-processor only while nobody else wants it (SCHED_IDLE): in a plant they are other machines. On a virtual machine, what is measured
-while its host takes more than 0.25 % of the processors away is measured again. Wants: the 99th percentile of all frames within 10 %
-of that without, at the median of the starts.
+reader, MQTT and NATS (both durable), the live page with eight moving pictures: `elsewhere`, all that it reads is read, and nothing
+shown; `here`, Chromium shows it and draws on these processors, too. Brokers, reader and page get the processor only while nobody
+else wants it (SCHED_IDLE): in a plant they are other machines. On a virtual machine, what is measured while its host takes more than
+0.25 % of the processors away is measured again. Wants: the 99th percentile of all frames within 10 % of that without, at the median
+of the starts.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -92,8 +94,8 @@ class OverUnix(http.client.HTTPConnection):
 class Daemon:
     """A visiond whose sinks come and go."""
 
-    def __init__(self, visiond, folder, mqtt, nats, browser):
-        self.folder, self.browser, self.port = pathlib.Path(folder), browser, free_port()
+    def __init__(self, visiond, folder, mqtt, nats, page):
+        self.folder, self.page, self.port = pathlib.Path(folder), page, free_port()
         names = {"folder": folder, "root": ROOT, "port": self.port, "mqtt": mqtt.url, "nats": nats.url}
         self.without = BASE.format(**names) + "".join(CAMERA.format(n=n) for n in range(CAMERAS))
         self.having = self.without + SINKS.format(**names)
@@ -133,8 +135,12 @@ class Daemon:
         self.ask("POST", "/api/v1/reload")
         if on:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "preexec_fn": as_another_machine}
-            self.helpers.append(subprocess.Popen(["python3", "-c", READER, f"{self.folder}/out.sock"], **quiet))
-        if on and self.browser:
+            self.helpers.append(subprocess.Popen([sys.executable, "-c", READER, f"{self.folder}/out.sock"], **quiet))
+        if on and self.page == "elsewhere":
+            reader = [sys.executable, ROOT / "tests/bench/page_elsewhere.py", str(self.port)]
+            cameras = [f"camera{n}" for n in range(CAMERAS)]
+            self.helpers.append(subprocess.Popen([*reader, *cameras], **quiet))
+        if on and self.page == "here":
             browser = [
                 shutil.which("chromium") or "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
                 f"--user-data-dir={self.folder}/browser", "--remote-debugging-port=0", f"http://127.0.0.1:{self.port}/",
@@ -171,7 +177,7 @@ class Daemon:
         return sum(sum(camera["dropped"].values()) for camera in self.status()["cameras"])
 
     def end_helpers(self):
-        """Reader and browser go away."""
+        """Reader and page go away."""
         for helper in self.helpers:
             helper.kill()
             helper.wait()
@@ -189,11 +195,11 @@ class Daemon:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--visiond", default=os.environ.get("VISIOND_BIN", str(ROOT / "target/release/visiond")))
+    parser.add_argument("--visiond", default=str(ROOT / "target/release/visiond"))
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--starts", type=int, default=5, help="processes one after the other")
     parser.add_argument("--turns", type=int, default=3, help="without and with, in each")
-    parser.add_argument("--no-browser", action="store_true")
+    parser.add_argument("--page", choices=("elsewhere", "here", "none"), default="elsewhere")
     args = parser.parse_args()
     ratios, disturbed = [], 0
     print("start            frames  lost  p50 us  p99 us")
@@ -202,7 +208,7 @@ def main():
         lost = {False: 0, True: 0}
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             with Mosquitto(folder) as mqtt, Nats(folder) as nats:
-                daemon = Daemon(args.visiond, folder, mqtt, nats, not args.no_browser)
+                daemon = Daemon(args.visiond, folder, mqtt, nats, args.page)
                 for _ in range(args.turns):
                     for on in (False, True):
                         daemon.set(on)

@@ -250,6 +250,20 @@ fn what_was_stored_but_not_acknowledged_is_sent_again_and_is_one_message() {
 }
 
 #[test]
+fn a_message_too_large_for_the_server_is_left_out_and_counts_as_lost() {
+    let server = NatsServer::start_with(|_| "max_payload: 1000\n".to_owned());
+    let mut daemon = Daemon::start(&config(&url(server.port), MADE));
+    daemon.wait_until("messages", |daemon| daemon.messages("out.jsonl").len() >= 20);
+    let ended = terminated(daemon);
+    assert!(ended.log.contains("takes no message as large as"), "{}", ended.log);
+    assert!(ended.log.contains("it is left out; raise max_payload there"), "{}", ended.log);
+    let written = ended.daemon.messages("out.jsonl").len();
+    let lost =
+        format!("sink nats: {written} messages lost of {written}: 0 by a full queue, {written} by failed writes");
+    assert!(ended.log.contains(&lost), "{lost}\n{}", ended.log);
+}
+
+#[test]
 fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
     let bare = NatsServer::start_bare(|_| String::new());
     let log = said(&config(&url(bare.port), MADE));

@@ -21,14 +21,12 @@ use crate::annotate::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::pipeline::backoff::RateLimit;
 use crate::pipeline::trace;
-use crate::priority::give_way;
+use crate::priority::{Work, give_way};
 
 /// How good pictures are: 1080p has about 200 KB.
 const QUALITY: u8 = 80;
 /// After so long without work its memory is given back.
 const IDLE: Duration = Duration::from_secs(5);
-/// How much the thread yields to others.
-const NICENESS: libc::c_int = 10;
 
 /// The way to the thread.
 #[derive(Debug)]
@@ -72,7 +70,7 @@ impl Encoder {
         if queue.thread.is_none() {
             let encoder = Arc::clone(self);
             match thread::Builder::new().name("pictures".to_owned()).spawn(move || {
-                give_way();
+                give_way(Work::Pictures);
                 encoder.run();
             }) {
                 Ok(thread) => queue.thread = Some(thread),
@@ -107,8 +105,6 @@ impl Encoder {
     }
 
     fn run(&self) {
-        // SAFETY: no pointers are involved; with 0 it changes this thread alone, which Linux schedules by itself.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
         let mut tools = Tools::default();
         let mut complaints = RateLimit::new(Duration::from_secs(10));
         while let Some(view) = self.next(&mut tools) {
@@ -181,7 +177,7 @@ impl Tools {
             return Ok(());
         }
         let sequence = message.sequence;
-        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence };
+        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
         let sentence = |error: &dyn std::fmt::Display| error.to_string();
         let jpeg = self.jpeg.get_or_insert(JpegEncoder::new(QUALITY).map_err(|error| sentence(&error))?);
 

@@ -1,12 +1,13 @@
 //! A camera's pictures for whoever watches.
 //!
-//! While somebody does, and the next picture is due, the lane keeps one frame past its run and leaves it here; the encoder
-//! makes of it what is watched: with boxes drawn, without, or a copy of the frame. One frame a camera at most is kept.
+//! While somebody waits for one, and the next picture is due, the lane keeps one frame past its run and leaves it here; the
+//! encoder makes of it what is watched: with boxes drawn, without, or a copy of the frame. One frame a camera at most is
+//! kept. For a watcher that does not take what was made, nothing is made.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -19,6 +20,8 @@ use crate::capture::clock::{Clock, SystemClock};
 use crate::capture::frame::Frame;
 use crate::publish::message::Message;
 
+/// A picture older than this is no news to a watcher that comes back for the next.
+const NEWS: Duration = Duration::from_secs(1);
 /// No frame is wanted.
 const NEVER: u64 = u64::MAX;
 
@@ -50,6 +53,8 @@ pub struct Picture {
     pub jpeg: Bytes,
     /// The frame's number, as its message has it.
     pub sequence: u64,
+    /// When it was made.
+    pub made: Instant,
 }
 
 /// A frame's copy in memory of its own.
@@ -91,6 +96,8 @@ struct State {
     in_hand: bool,
     /// When the next picture may be made.
     next_ns: u64,
+    /// Watchers that have taken what there was, and wait.
+    waiting_watchers: usize,
     /// Who wants a copy of the next frame.
     copies: Vec<SyncSender<OwnedFrame>>,
 }
@@ -149,7 +156,7 @@ impl CameraView {
     }
 
     /// The next picture, with boxes or without, for which it waits.
-    pub async fn jpeg(&self, overlay: bool, timeout: Duration) -> Result<Arc<Picture>, ViewError> {
+    pub async fn jpeg(self: &Arc<Self>, overlay: bool, timeout: Duration) -> Result<Arc<Picture>, ViewError> {
         let mut watch = self.watch(overlay)?;
         let no_frame = || ViewError::NoFrame { camera: Arc::clone(&self.name), seconds: timeout.as_secs() };
         match tokio::time::timeout(timeout, watch.next()).await {
@@ -159,12 +166,12 @@ impl CameraView {
     }
 
     /// The pictures from the next one on, with boxes or without.
-    pub fn watch(&self, overlay: bool) -> Result<Watch, ViewError> {
+    pub fn watch(self: &Arc<Self>, overlay: bool) -> Result<Watch, ViewError> {
         if !self.encoder.is_ready() {
             return Err(ViewError::NoEncoder { camera: Arc::clone(&self.name) });
         }
         let newest = if overlay { &self.overlay } else { &self.plain };
-        let watch = Watch(newest.subscribe());
+        let watch = Watch { pictures: newest.subscribe(), view: Arc::clone(self) };
         self.ask(&lock(&self.state));
         Ok(watch)
     }
@@ -200,13 +207,19 @@ impl CameraView {
     pub(super) fn done(&self) {
         let mut state = lock(&self.state);
         state.in_hand = false;
-        if self.watchers() > 0 || !state.copies.is_empty() {
+        if state.waiting_watchers > 0 || !state.copies.is_empty() {
             self.ask(&state);
-            return;
         }
-        drop(state);
-        self.plain.send_replace(None);
-        self.overlay.send_replace(None);
+        self.forget_unwatched(&state);
+    }
+
+    /// Lets go of the newest pictures where nobody watches. Under the lock, so that of the last watcher and the encoder
+    /// whoever comes later does it.
+    fn forget_unwatched(&self, state: &State) {
+        if !state.in_hand && self.watchers() == 0 {
+            self.plain.send_replace(None);
+            self.overlay.send_replace(None);
+        }
     }
 
     /// Gives back what waits; nothing is wanted any more.
@@ -234,18 +247,50 @@ pub(super) struct Taken {
 
 /// A camera's pictures, one after the other; who is too slow misses some.
 #[derive(Debug)]
-pub struct Watch(watch::Receiver<Option<Arc<Picture>>>);
+pub struct Watch {
+    pictures: watch::Receiver<Option<Arc<Picture>>>,
+    view: Arc<CameraView>,
+}
 
 impl Watch {
     /// The next picture, for which it waits; `None`: there will be none any more.
     pub async fn next(&mut self) -> Option<Arc<Picture>> {
         loop {
-            self.0.changed().await.ok()?;
-            let picture = self.0.borrow_and_update().clone();
-            if picture.is_some() {
+            if !self.pictures.has_changed().ok()? {
+                let _waiting = Waiting::begin(&self.view);
+                self.pictures.changed().await.ok()?;
+            }
+            let picture = self.pictures.borrow_and_update().clone();
+            if picture.as_ref().is_some_and(|picture| picture.made.elapsed() < NEWS) {
                 return picture;
             }
         }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Another in its place, so that it is not counted any more.
+        self.pictures = watch::channel(None).1;
+        self.view.forget_unwatched(&lock(&self.view.state));
+    }
+}
+
+/// A watcher waits until this is dropped.
+struct Waiting<'v>(&'v CameraView);
+
+impl<'v> Waiting<'v> {
+    fn begin(view: &'v CameraView) -> Self {
+        let mut state = lock(&view.state);
+        state.waiting_watchers += 1;
+        view.ask(&state);
+        Self(view)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).waiting_watchers -= 1;
     }
 }
 

@@ -128,6 +128,25 @@ fn pictures_are_made_at_most_so_often_and_once_for_all_watchers() {
 }
 
 #[test]
+fn for_a_watcher_that_does_not_read_one_picture_is_made_and_forgotten_with_it() {
+    let live = Live::new();
+    live.set_max_fps(1000.0);
+    let view = live.view("door");
+    let mut watch = view.watch(false).unwrap();
+    let lane = Lane::start(&view, pool(3), Duration::from_millis(1));
+    thread::sleep(Duration::from_millis(200));
+    let first = block_on(watch.next()).unwrap();
+    assert!(first.sequence < 20, "that of long ago: {}", first.sequence);
+    assert!(!view.wanted(), "nobody waits");
+    assert!(block_on(watch.next()).unwrap().sequence > first.sequence, "who reads on gets the newest");
+    drop(watch);
+    lane.end();
+    while view.plain.borrow().is_some() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn the_check_of_a_network_gets_the_next_frame_in_memory_of_its_own() {
     let live = Live::new();
     let view = live.view("door");

@@ -31,7 +31,7 @@ use crate::config::changes::same_output;
 use crate::config::types::{SinkConfig, SinkKind};
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
-use crate::priority::give_way;
+use crate::priority::{Work, give_way};
 use broker::{BrokerSink, SinkContext};
 pub use counts::{SinkCounts, SpoolCounts};
 use message::Message;
@@ -227,7 +227,7 @@ impl Publisher {
             // The kernel cuts thread names at 15 bytes.
             std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
-                give_way();
+                give_way(Work::Messages);
                 match sink.run(&queue) {
                     Ended::Closed => queue.die(|counters| &counters.unsent),
                     Ended::ReaderGone => {

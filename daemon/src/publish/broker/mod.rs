@@ -58,6 +58,8 @@ pub struct Parcel {
 pub enum Event {
     /// The broker has the parcel of this number and answers for it. Any order will do.
     Acknowledged(u64),
+    /// The broker can never take the parcel of this number, of which the log has been told: it is given up.
+    Refused(u64),
     /// The connection is gone, and why. Everything that was not acknowledged goes out again after the next
     /// [`Courier::connect`].
     Lost(String),

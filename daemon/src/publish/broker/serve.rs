@@ -224,17 +224,29 @@ impl<C: Courier> Work<'_, C> {
     fn hear(&mut self, event: Event) -> Option<Left> {
         match event {
             Event::Acknowledged(number) => {
-                if let Some(Acknowledged { through }) = self.window.acknowledge(number) {
-                    self.inflow.depot.acknowledge(number, through);
-                    self.moved = Instant::now();
+                if self.is_done_with(number) {
                     self.link.is_good();
                     Counters::add(&self.counters.written, 1);
+                }
+                None
+            }
+            Event::Refused(number) => {
+                if self.is_done_with(number) {
+                    Counters::add(&self.counters.failed, 1);
                 }
                 None
             }
             Event::Lost(reason) => Some(Left::Lost(reason)),
             Event::Nothing => None,
         }
+    }
+
+    /// The parcel of this number is not to be sent any more; `false`: that was known.
+    fn is_done_with(&mut self, number: u64) -> bool {
+        let Some(Acknowledged { through }) = self.window.acknowledge(number) else { return false };
+        self.inflow.depot.acknowledge(number, through);
+        self.moved = Instant::now();
+        true
     }
 
     /// Whether a sink that ends does so without another attempt to connect.

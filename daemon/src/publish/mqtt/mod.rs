@@ -114,7 +114,7 @@ impl Courier for Mqtt {
             Happening::Acknowledged(number) => Event::Acknowledged(number),
             Happening::Impossible(number, reason) => {
                 log::error!("sink {}: a message is left out: {reason}", self.sink);
-                Event::Acknowledged(number)
+                Event::Refused(number)
             }
             Happening::Heard(heard) => {
                 self.cameras.heard(link, &heard);

@@ -47,8 +47,8 @@ pub struct Connection {
     stream: Option<String>,
     ack_timeout: Duration,
     acknowledgements: FuturesUnordered<Acknowledgement>,
-    /// Parcels that no server of this kind will ever take.
-    refused: VecDeque<Parcel>,
+    /// The numbers of parcels that are too large for this server.
+    pub left_out: VecDeque<u64>,
     /// What no stream took, for which the connection is given up.
     pub unclaimed: Option<Parcel>,
     /// Why the connection is gone.
@@ -116,7 +116,7 @@ impl Connection {
             stream: config.stream.clone(),
             ack_timeout: config.ack_timeout,
             acknowledgements: FuturesUnordered::new(),
-            refused: VecDeque::new(),
+            left_out: VecDeque::new(),
             unclaimed: None,
             lost,
         })
@@ -153,7 +153,7 @@ impl Connection {
                     parcel.camera
                 );
                 if news {
-                    self.refused.push_back(parcel);
+                    self.left_out.push_back(parcel.number);
                 }
                 Ok(())
             }
@@ -163,9 +163,6 @@ impl Connection {
 
     /// The next parcel that is in the stream; `None` where nobody waits for it. May be dropped at any time.
     pub async fn next(&mut self) -> Result<Option<Parcel>, String> {
-        if let Some(parcel) = self.refused.pop_front() {
-            return Ok(Some(parcel));
-        }
         tokio::select! {
             biased;
             Some((parcel, news, acknowledgement)) = self.acknowledgements.next() => match acknowledgement {

@@ -96,6 +96,9 @@ impl Courier for NatsCourier {
 
     async fn event(&mut self) -> Event {
         let Some(connection) = &mut self.connection else { return pending().await };
+        if let Some(number) = connection.left_out.pop_front() {
+            return Event::Refused(number);
+        }
         match connection.next().await {
             Ok(Some(parcel)) => {
                 let number = parcel.number;

@@ -70,7 +70,7 @@ path = "$state/messages.jsonl"
 type = "unix"
 path = "/run/visiond/detections.sock"
 END
-verify() { systemd-analyze verify --man=no visiond.service visiond@gate.service >verify.txt 2>&1 && [ ! -s verify.txt ] || { cat verify.txt; return 1; }; }
+verify() { systemd-analyze verify --man=no visiond.service visiond@gate.service visiond.socket >verify.txt 2>&1 && [ ! -s verify.txt ] || { cat verify.txt; return 1; }; }
 check "systemd-analyze verify has nothing to say ($version)" verify
 score() {
   systemd-analyze security --no-pager "$1" >"security-$1.txt" 2>&1
@@ -119,6 +119,30 @@ check "within two seconds" between $took 0 2000
 check "with success" equal "$(property Result) $(property ExecMainStatus)" "success 0"
 check "every message is whole" eval "jq -e .schema $state/messages.jsonl >/dev/null"
 check "its socket is gone" eval '[ ! -e /run/visiond/detections.sock ]'
+
+# --- the live page's socket ---------------------------------------------------------------------------------------------------
+page() { timeout 60 perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new("127.0.0.1:8790") or die "$!\n"; print $s "GET $ARGV[0] HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"; print <$s>' "$1"; }
+check "the page's socket is held open" systemctl start visiond.socket
+check "who asks starts visiond and is answered" eval 'page /healthz | grep -q "^HTTP/1.1 200"'
+check "the page is served" eval 'page / | grep -q "<!doctype html>"'
+pid=$(property MainPID)
+check "while it starts anew" systemctl --no-block restart visiond
+check "nobody is turned away" eval 'page /healthz | grep -q "^HTTP/1.1 200"'
+check "another process answers" eval '[ "$(property MainPID)" != "$pid" ]'
+
+# --- priorities -----------------------------------------------------------------------------------------------------------------
+# Niceness and policy of a thread.
+priority_of() { ps -L -o comm=,ni=,policy= -p "$(property MainPID)" | awk -v name="$1" '$1 == name { print $2, $3; exit }'; }
+wait_for 60 eval '[ "$(property ActiveState)" = active ]'
+check "the sandbox leaves the priorities of threads as they are" equal "$(priority_of sink-file)" "0 TS"
+systemctl stop visiond.socket visiond
+install -D -m 644 /opt/priorities.conf /etc/systemd/system/visiond.service.d/priorities.conf
+systemctl daemon-reload
+systemctl start visiond
+check "with priorities.conf, sinks give way" equal "$(priority_of sink-file)" "0 B"
+check "cameras do not" equal "$(ps -L -o comm=,ni=,policy= -p "$(property MainPID)" | sed -n 's/^cam door *//p')" "0 TS"
+rm /etc/systemd/system/visiond.service.d/priorities.conf
+systemctl stop visiond
 
 if [ "$version" -lt 252 ]; then
   # The old systemd differs in what it makes of the units, which is all above.
