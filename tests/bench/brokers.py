@@ -9,6 +9,30 @@ import subprocess
 import time
 
 
+# Every kind of sink, the brokers' durable. For str.format: a folder, and the brokers' addresses.
+ALL_SINKS = """
+[[sink]]
+type = "file"
+path = "{folder}/out.jsonl"
+[[sink]]
+type = "unix"
+path = "{folder}/out.sock"
+[[sink]]
+type = "mqtt"
+url = "{mqtt}"
+durable = true
+spool_directory = "{folder}/spool-mqtt"
+home_assistant = true
+[[sink]]
+type = "nats"
+url = ["{nats}"]
+stream = "VISIOND"
+create_stream = true
+durable = true
+spool_directory = "{folder}/spool-nats"
+"""
+
+
 def free_port():
     """A port that nothing listens on."""
     with socket.socket() as probe:

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-from brokers import Mosquitto, Nats, free_port
+from brokers import ALL_SINKS, Mosquitto, Nats, free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = """
@@ -30,28 +30,9 @@ name = "away"
 type = "v4l2"
 device = "{folder}/no-camera"
 """
-SINKS = """
+HTTP = """
 [http]
 listen = ["127.0.0.1:{port}", "unix:{folder}/http.sock"]
-[[sink]]
-type = "file"
-path = "{folder}/out.jsonl"
-[[sink]]
-type = "unix"
-path = "{folder}/out.sock"
-[[sink]]
-type = "mqtt"
-url = "{mqtt}"
-durable = true
-spool_directory = "{folder}/spool-mqtt"
-home_assistant = true
-[[sink]]
-type = "nats"
-url = ["{nats}"]
-stream = "VISIOND"
-create_stream = true
-durable = true
-spool_directory = "{folder}/spool-nats"
 """
 
 
@@ -89,7 +70,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             without = measured(args, folder, "")
         with tempfile.TemporaryDirectory() as folder, Mosquitto(folder) as mqtt, Nats(folder) as nats:
-            sinks = SINKS.format(folder=folder, port=free_port(), mqtt=mqtt.url, nats=nats.url)
+            sinks = HTTP.format(folder=folder, port=free_port()) + ALL_SINKS.format(folder=folder, mqtt=mqtt.url, nats=nats.url)
             having = measured(args, folder, sinks)
         cpu.append(having[0] - without[0])
         memory.append(having[1] - without[1])

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from brokers import Mosquitto, Nats, as_another_machine, free_port
+from brokers import ALL_SINKS, Mosquitto, Nats, as_another_machine, free_port
 from watching import ROOT, quantile
 
 CAMERAS = 8
@@ -47,26 +47,6 @@ type = "pattern"
 width = 1280
 height = 720
 fps = 30
-"""
-SINKS = """
-[[sink]]
-type = "file"
-path = "{folder}/out.jsonl"
-[[sink]]
-type = "unix"
-path = "{folder}/out.sock"
-[[sink]]
-type = "mqtt"
-url = "{mqtt}"
-durable = true
-spool_directory = "{folder}/spool-mqtt"
-[[sink]]
-type = "nats"
-url = ["{nats}"]
-stream = "VISIOND"
-create_stream = true
-durable = true
-spool_directory = "{folder}/spool-nats"
 """
 ATTEMPTS = 20
 MOST_STOLEN = 0.0025
@@ -98,7 +78,7 @@ class Daemon:
         self.folder, self.page, self.port = pathlib.Path(folder), page, free_port()
         names = {"folder": folder, "root": ROOT, "port": self.port, "mqtt": mqtt.url, "nats": nats.url}
         self.without = BASE.format(**names) + "".join(CAMERA.format(n=n) for n in range(CAMERAS))
-        self.having = self.without + SINKS.format(**names)
+        self.having = self.without + ALL_SINKS.format(**names)
         self.config = self.folder / "visiond.toml"
         self.config.write_text(self.without)
         self.helpers = []

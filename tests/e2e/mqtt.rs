@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use visiond_tests::mosquitto::{Message, Mosquitto, Reader};
-use visiond_tests::{Daemon, root};
+use visiond_tests::{Daemon, certificates, root};
 
 /// A device called gate whose camera door sees one bar of each of eight colours, and a sink with these keys.
 fn config(sink: &str) -> String {
@@ -197,29 +197,10 @@ fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
     }
 }
 
-/// Certificates of an authority, of the broker and of a device, as PEM files in the folder.
-fn make_certificates(folder: &Path) {
-    let script = r#"
-set -e
-key="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-for ca in ca other-ca; do
-    openssl req -x509 $key -keyout $ca.key -out $ca.pem -days 30 -subj /CN=$ca
-done
-printf 'subjectAltName=DNS:localhost\n' >server.ext
-printf 'extendedKeyUsage=clientAuth\n' >device.ext
-for name in server device; do
-    openssl req $key -keyout $name.key -out $name.csr -subj /CN=$name
-    openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile $name.ext -out $name.pem
-done
-"#;
-    let made = Command::new("sh").arg("-c").arg(script).current_dir(folder).stderr(Stdio::null()).status().unwrap();
-    assert!(made.success());
-}
-
 #[test]
 fn tls_proves_both_ends_and_says_what_is_wrong() {
     let broker = Mosquitto::start_with(|folder| {
-        make_certificates(folder);
+        certificates::make(folder, "DNS:localhost");
         let file = |name: &str| folder.join(name).display().to_string();
         format!(
             "cafile {}\ncertfile {}\nkeyfile {}\nrequire_certificate true\nuse_identity_as_username true\n",

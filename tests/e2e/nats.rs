@@ -6,14 +6,13 @@ use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 use visiond_tests::nats::NatsServer;
-use visiond_tests::{Daemon, Finished, root};
+use visiond_tests::{Daemon, Finished, certificates, root};
 
 /// A device called gate whose camera door sees one bar of each of eight colours, and a sink with these keys.
 fn config(url: &str, sink: &str) -> String {
@@ -284,29 +283,10 @@ fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
     assert!(log.contains("does nats-server run there?"), "{log}");
 }
 
-/// Certificates of an authority, of the server and of a device, as PEM files in the folder.
-fn make_certificates(folder: &Path) {
-    let script = r#"
-set -e
-key="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-for ca in ca other-ca; do
-    openssl req -x509 $key -keyout $ca.key -out $ca.pem -days 30 -subj /CN=$ca
-done
-printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >server.ext
-printf 'extendedKeyUsage=clientAuth\n' >device.ext
-for name in server device; do
-    openssl req $key -keyout $name.key -out $name.csr -subj /CN=$name
-    openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile $name.ext -out $name.pem
-done
-"#;
-    let made = Command::new("sh").arg("-c").arg(script).current_dir(folder).stderr(Stdio::null()).status().unwrap();
-    assert!(made.success());
-}
-
 #[test]
 fn tls_and_a_login_prove_both_ends_and_what_is_wrong_is_said_without_the_password() {
     let server = NatsServer::start_with(|folder| {
-        make_certificates(folder);
+        certificates::make(folder, "DNS:localhost,IP:127.0.0.1");
         let file = |name: &str| folder.join(name).display().to_string();
         format!(
             "tls {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", verify: true }}\n\
