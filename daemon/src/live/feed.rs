@@ -15,8 +15,6 @@ use crate::publish::Published;
 
 /// Messages that wait for the task; more than a second's of any device.
 const WAITING: usize = 1024;
-/// Readers that are served in one go: some 10 us' work with the messages of eight cameras.
-const AT_ONCE: usize = 16;
 /// Messages that wait for one reader: a second's of eight cameras at 30 frames a second.
 const RING: usize = 256;
 
@@ -152,11 +150,7 @@ impl Feed {
                 std::mem::swap(&mut inner.waiting, &mut messages);
                 std::mem::take(&mut inner.overrun)
             };
-            for some in lock(&self.readers.list).chunks(AT_ONCE) {
-                some.iter().for_each(|reader| reader.receive(&messages, overrun));
-                // Whoever waits for this core, a lane perhaps, has it next.
-                std::thread::yield_now();
-            }
+            lock(&self.readers.list).iter().for_each(|reader| reader.receive(&messages, overrun));
             messages.clear();
         }
     }
