@@ -15,12 +15,10 @@ of the starts.
 """
 
 import argparse
-import http.client
 import json
 import os
 import pathlib
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -28,6 +26,7 @@ import tempfile
 import time
 
 from brokers import ALL_SINKS, Mosquitto, Nats, as_another_machine, free_port
+from reloads import OverUnix
 from watching import ROOT, quantile
 
 CAMERAS = 8
@@ -58,19 +57,6 @@ def stolen_seconds():
     return int(pathlib.Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
-class OverUnix(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path, timeout):
-        super().__init__("localhost", timeout=timeout)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self.path))
-
-
 class Daemon:
     """A visiond whose sinks come and go."""
 
@@ -92,9 +78,9 @@ class Daemon:
                 time.sleep(0.05)
         raise SystemExit(f"visiond does not run: {(self.folder / 'visiond.log').read_text()[-2000:]}")
 
-    def ask(self, method, path, timeout=60):
+    def ask(self, method, path):
         """The answer's JSON."""
-        connection = OverUnix(self.folder / "http.sock", timeout)
+        connection = OverUnix(self.folder / "http.sock")
         connection.request(method, path)
         answer = connection.getresponse()
         text = answer.read()
@@ -141,7 +127,7 @@ class Daemon:
     def measure_once(self, seconds):
         """The same, whatever the host does."""
         before = self.lost()
-        events = self.ask("POST", f"/api/v1/trace?seconds={seconds}", seconds + 60)["traceEvents"]
+        events = self.ask("POST", f"/api/v1/trace?seconds={seconds}")["traceEvents"]
         begun, took = {}, []
         for event in events:
             # A whole frame is a nested slice that bears its camera's name.

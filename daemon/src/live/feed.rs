@@ -1,8 +1,8 @@
 //! Messages to whoever reads them live, however many that are.
 //!
-//! A lane hands a message in: one lock. [`Feed::wake`] on another thread wakes, where somebody reads, [`Feed::hand_round`], a
-//! task of the readers' runtime that gives it to each of them. Each has a bounded ring of its own: who is too slow loses the oldest, is
-//! told how many, and costs nobody else anything.
+//! A lane hands a message in: one lock. [`Feed::wake`] on another thread wakes, where somebody reads, [`Feed::hand_round`],
+//! a task of the readers' runtime that gives it to each of them. Each has a bounded ring of its own: who is too slow loses
+//! the oldest, is told how many, and costs nobody else anything.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

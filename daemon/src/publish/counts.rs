@@ -11,7 +11,7 @@ use crate::config::types::{SinkConfig, SinkKind};
 pub struct SinkCounts {
     /// The sink's name.
     pub name: String,
-    /// stdout, file, unix or mqtt.
+    /// stdout, file, unix, mqtt or nats.
     pub kind: &'static str,
     /// Where messages go.
     pub to: String,
