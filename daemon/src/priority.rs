@@ -7,41 +7,52 @@
 use std::io::Error;
 use std::sync::Once;
 
-/// What a thread that gives way works for.
+/// How far a thread gives way, see sched(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// Little work, which readers wait for.
-    Messages,
-    /// Much work, and what is late is left out.
-    Pictures,
+pub enum Rank {
+    /// Woken, it takes the processor from none (`SCHED_BATCH`). For little work that readers wait for.
+    Batch,
+    /// And where the processor is wanted it gets a tenth of what others get (10 nicer than the process). For much work.
+    Nice,
+    /// It has the processor while nobody else wants it, and who wakes takes it at once (`SCHED_IDLE`). Where no core is ever
+    /// free it hardly gets on, so what a camera or a network might wait for is not held meanwhile.
+    Idle,
 }
 
-/// By how much a thread that makes pictures is nicer than the process: a tenth of the weight, see sched(7).
+/// By how much [`Rank::Nice`] is nicer than the process: a tenth of the weight.
 const NICER: libc::c_int = 10;
 
 static REFUSED: Once = Once::new();
 
-/// Has this thread, and those that it starts, give way to the others: woken, it takes the processor from none
-/// (`SCHED_BATCH`), and for pictures it gets less of it where it is wanted. It cannot be taken back, so never on a thread
-/// that starts a camera or a network.
-pub fn give_way(work: Work) {
-    let nicer = if work == Work::Pictures { be_nicer() } else { Ok(()) };
-    if let Err(why) = leave_others_their_core().and(nicer) {
+/// Has this thread, and those that it starts, give way to the others; `false`: it may not, and has the rank that it had. It
+/// cannot be taken back, so never on a thread that starts a camera or a network.
+pub fn give_way(rank: Rank) -> bool {
+    let done = match rank {
+        Rank::Batch => be(libc::SCHED_BATCH),
+        Rank::Nice => be(libc::SCHED_BATCH).and(be_nicer()),
+        Rank::Idle => be(libc::SCHED_IDLE),
+    };
+    if let Err(why) = &done {
         REFUSED
             .call_once(|| log::debug!("sinks and pictures have the processor as soon as cameras and networks: {why}"));
     }
+    done.is_ok()
 }
 
-/// Nothing where the process runs under another policy already (`CPUSchedulingPolicy=`).
-fn leave_others_their_core() -> Result<(), Error> {
+/// Takes a policy that gives way more than the thread's own; refuses where the process runs under another (`CPUSchedulingPolicy=`).
+fn be(policy: libc::c_int) -> Result<(), Error> {
+    // SAFETY: sched_getscheduler(2) takes a number and touches no memory; 0 is the calling thread.
+    let now = unsafe { libc::sched_getscheduler(0) };
+    if now == policy {
+        return Ok(());
+    }
+    if now != libc::SCHED_OTHER && now != libc::SCHED_BATCH {
+        return Err(Error::other(format!("the process runs under policy {now}, see sched(7)")));
+    }
     // SAFETY: it is plain numbers, for which 0 is a value.
     let none: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: sched_getscheduler(2) takes a number, and 0 is the calling thread; sched_setscheduler(2) reads `none`, which
-    // outlives the call.
-    let refused = unsafe {
-        libc::sched_getscheduler(0) == libc::SCHED_OTHER && libc::sched_setscheduler(0, libc::SCHED_BATCH, &none) != 0
-    };
-    if refused { Err(Error::last_os_error()) } else { Ok(()) }
+    // SAFETY: sched_setscheduler(2) reads `none`, which outlives the call.
+    if unsafe { libc::sched_setscheduler(0, policy, &none) } == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
 fn be_nicer() -> Result<(), Error> {
@@ -64,22 +75,42 @@ mod tests {
         unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) }
     }
 
+    /// Where tests run under a policy of their own there is nothing to see.
+    fn is_ordinary() -> bool {
+        own().0 == libc::SCHED_OTHER
+    }
+
     #[test]
-    fn a_thread_gives_way_once_and_so_do_those_that_it_starts() {
+    fn a_thread_gives_way_once_and_so_do_those_that_it_starts_but_no_other() {
         let before = own();
-        let policy = if before.0 == libc::SCHED_OTHER { libc::SCHED_BATCH } else { before.0 };
-        let expected = (policy, (before.1 + NICER).min(19));
+        if !is_ordinary() {
+            return;
+        }
+        let expected = (libc::SCHED_BATCH, (before.1 + NICER).min(19));
         let inner = std::thread::spawn(move || {
-            give_way(Work::Pictures);
+            assert!(give_way(Rank::Nice));
             assert_eq!(own(), expected);
             let started = std::thread::spawn(move || {
                 assert_eq!(own(), expected);
-                give_way(Work::Pictures);
+                assert!(give_way(Rank::Nice));
                 assert_eq!(own(), expected);
             });
             started.join()
         });
         assert!(inner.join().is_ok_and(|started| started.is_ok()));
         assert_eq!(own(), before, "the others stay as they are");
+    }
+
+    #[test]
+    fn who_has_what_nobody_wants_gets_no_more_by_giving_way_less() {
+        if !is_ordinary() {
+            return;
+        }
+        let inner = std::thread::spawn(|| {
+            assert!(give_way(Rank::Batch) && give_way(Rank::Idle) && give_way(Rank::Idle));
+            assert!(!give_way(Rank::Batch));
+            assert_eq!(own().0, libc::SCHED_IDLE);
+        });
+        assert!(inner.join().is_ok());
     }
 }

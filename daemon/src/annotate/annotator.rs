@@ -15,7 +15,7 @@ use super::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::config::types::AnnotateConfig;
 use crate::pipeline::trace;
-use crate::priority::{Work, give_way};
+use crate::priority::{Rank, give_way};
 use crate::publish::message::Message;
 use crate::publish::outage::{Outage, explain};
 
@@ -79,7 +79,7 @@ impl Annotator {
         let mut drawer = Drawer { shared: Arc::clone(&shared), album, outage, maker: PictureMaker::default() };
         // The kernel cuts thread names at 15 bytes.
         let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || {
-            give_way(Work::Pictures);
+            give_way(Rank::Nice);
             drawer.run();
         });
         let thread = thread.map_err(|error| fail(format!("cannot start their thread: {error}")))?;

@@ -1,7 +1,9 @@
-//! The thread that makes pictures for whoever watches: one for all cameras, started by the first watcher.
+//! The threads that make pictures for whoever watches, for all cameras; started by the first watcher.
 //!
-//! Each camera has one frame here at most, taken in turn; its buffer is given back as soon as its pixels are read. The
-//! thread yields to all others (nice 10), so that on a busy machine pictures become fewer before anything else does.
+//! Each camera has one frame here at most, taken in turn; its buffer is given back as soon as its pixels are read. One thread
+//! works at a time: while cores are free at times, one that has the processor while nobody else wants it; else one that gets a
+//! tenth of what others get, so that on a busy machine pictures become fewer before anything else does. Which, they find out
+//! themselves (`room.rs`). Who could wait long for a lock that they hold, a lane, does not wait.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,39 +16,54 @@ use bytes::Bytes;
 use visiond_kernels::buffer::UnifiedBuffer;
 use visiond_kernels::jpeg::JpegEncoder;
 
-use super::lock;
+use super::room::{self, Room};
 use super::view::{CameraView, OwnedFrame, Picture, Taken};
+use super::{lock, try_lock};
 use crate::annotate::draw::draw;
 use crate::annotate::picture::PictureMaker;
 use crate::capture::frame::Frame;
 use crate::pipeline::backoff::RateLimit;
+use crate::pipeline::process::CpuWatch;
 use crate::pipeline::trace;
-use crate::priority::{Work, give_way};
+use crate::priority::{Rank, give_way};
 
 /// How good pictures are: 1080p has about 200 KB.
 const QUALITY: u8 = 80;
 /// After so long without work its memory is given back.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The way to the thread.
+/// The way to the threads.
 #[derive(Debug)]
 pub struct Encoder {
     queue: Mutex<Queue>,
-    arrived: Condvar,
+    /// Something came for the thread that works at [`Rank::Nice`], at [`Rank::Idle`].
+    nice: Condvar,
+    idle: Condvar,
     /// Between two pictures of a camera.
     interval_ns: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     waiting: VecDeque<Arc<CameraView>>,
-    thread: Option<JoinHandle<()>>,
+    /// Whose turn it is.
+    turn: Rank,
+    /// There is a thread that has [`Rank::Idle`].
+    has_idle: bool,
+    threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
 
 impl Default for Encoder {
     fn default() -> Self {
-        Self { queue: Mutex::default(), arrived: Condvar::new(), interval_ns: AtomicU64::new(100_000_000) }
+        let queue =
+            Queue { waiting: VecDeque::new(), turn: Rank::Nice, has_idle: false, threads: Vec::new(), closed: false };
+        Self {
+            queue: Mutex::new(queue),
+            nice: Condvar::new(),
+            idle: Condvar::new(),
+            interval_ns: AtomicU64::new(100_000_000),
+        }
     }
 }
 
@@ -61,54 +78,96 @@ impl Encoder {
         self.interval_ns.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread unless it runs; `false`: it cannot, or is not to any more.
+    /// Starts the threads unless they run; `false`: they cannot, or are not to any more.
     pub fn is_ready(self: &Arc<Self>) -> bool {
         let mut queue = lock(&self.queue);
         if queue.closed {
             return false;
         }
-        if queue.thread.is_none() {
-            let encoder = Arc::clone(self);
-            match thread::Builder::new().name("pictures".to_owned()).spawn(move || {
-                give_way(Work::Pictures);
-                encoder.run();
-            }) {
-                Ok(thread) => queue.thread = Some(thread),
+        if queue.threads.is_empty() {
+            let nice = Arc::clone(self);
+            let started = thread::Builder::new().name("pictures".to_owned()).spawn(move || {
+                give_way(Rank::Nice);
+                nice.run(Rank::Nice);
+            });
+            let idle = Arc::clone(self);
+            // From here, since who gives way starts none that gives way less.
+            let started = started.and_then(|nice| {
+                queue.threads.push(nice);
+                thread::Builder::new().name("pictures-idle".to_owned()).spawn(move || {
+                    // Where it may not, the other does it all.
+                    if give_way(Rank::Idle) {
+                        lock(&idle.queue).has_idle = true;
+                        idle.run(Rank::Idle);
+                    }
+                })
+            });
+            match started {
+                Ok(idle) => queue.threads.push(idle),
                 Err(error) => log::error!("live pictures: the system gives no thread for them: {error}"),
             }
         }
-        queue.thread.is_some()
+        !queue.threads.is_empty()
     }
 
-    /// A frame waits at `view`.
-    pub fn push(&self, view: &Arc<CameraView>) {
-        lock(&self.queue).waiting.push_back(Arc::clone(view));
-        self.arrived.notify_one();
+    /// A frame waits at `view`; `false`: not now, because the thread is at the queue. Never waits.
+    pub fn try_push(&self, view: &Arc<CameraView>) -> bool {
+        let Some(mut queue) = try_lock(&self.queue) else { return false };
+        queue.waiting.push_back(Arc::clone(view));
+        let turn = queue.turn;
+        drop(queue);
+        self.arrived(turn).notify_one();
+        true
     }
 
-    /// Ends the thread by `deadline`.
+    fn arrived(&self, turn: Rank) -> &Condvar {
+        if turn == Rank::Idle { &self.idle } else { &self.nice }
+    }
+
+    /// From now on the other thread works, where there is one.
+    fn hand_over(&self, turn: Rank) {
+        let mut queue = lock(&self.queue);
+        if turn == Rank::Idle && !queue.has_idle {
+            return;
+        }
+        log::debug!("live pictures: made at {turn:?} priority from now on");
+        queue.turn = turn;
+        drop(queue);
+        self.arrived(turn).notify_one();
+    }
+
+    /// Is at the queue until this is dropped.
+    #[cfg(test)]
+    pub fn hold(&self) -> impl Drop {
+        lock(&self.queue)
+    }
+
+    /// Ends the threads by `deadline`.
     pub fn close(&self, deadline: Instant) {
-        let thread = {
+        let threads = {
             let mut queue = lock(&self.queue);
             queue.closed = true;
             queue.waiting.clear();
-            queue.thread.take()
+            std::mem::take(&mut queue.threads)
         };
-        self.arrived.notify_one();
-        let Some(thread) = thread else { return };
-        while !thread.is_finished() && Instant::now() < deadline {
+        self.nice.notify_one();
+        self.idle.notify_one();
+        let run_on = || threads.iter().any(|thread| !thread.is_finished());
+        while run_on() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        if !thread.is_finished() {
+        if run_on() {
             log::warn!("live pictures: the last is not made in time, left out");
         }
     }
 
-    fn run(&self) {
+    fn run(&self, rank: Rank) {
         let mut tools = Tools::default();
         let mut complaints = RateLimit::new(Duration::from_secs(10));
-        while let Some(view) = self.next(&mut tools) {
+        let mut room = Room::default();
+        while let Some(view) = self.next(rank, &mut tools) {
             let Some(taken) = view.take() else { continue };
+            let (begun, mut work) = (Instant::now(), CpuWatch::start());
             let sequence = taken.message.sequence;
             let trace = trace::work_on("encode", &taken.message.camera, sequence);
             let made = catch_unwind(AssertUnwindSafe(|| tools.make(&view, taken)));
@@ -127,25 +186,33 @@ impl Encoder {
                 let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
                 log::error!("camera {}: no live picture of frame {sequence}: {error}{more}", view.name);
             }
+            let (elapsed, worked) = (begun.elapsed(), Duration::from_nanos(work.lap_ns()));
+            if rank == Rank::Idle && room::is_gone(elapsed, worked) {
+                self.hand_over(Rank::Nice);
+            } else if rank == Rank::Nice && room.is_seen(elapsed, worked) {
+                self.hand_over(Rank::Idle);
+            }
             view.done();
         }
     }
 
-    /// The next view that a frame waits at; `None`: no more is to be done.
-    fn next(&self, tools: &mut Tools) -> Option<Arc<CameraView>> {
+    /// The next view that a frame waits at, once it is this thread's turn; `None`: no more is to be done.
+    fn next(&self, rank: Rank, tools: &mut Tools) -> Option<Arc<CameraView>> {
         let mut queue = lock(&self.queue);
         loop {
             if queue.closed {
                 return None;
             }
-            if let Some(view) = queue.waiting.pop_front() {
+            let turn = queue.turn == rank;
+            if turn && let Some(view) = queue.waiting.pop_front() {
                 return Some(view);
             }
             queue = if tools.are_empty() {
-                self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner)
+                self.arrived(rank).wait(queue).unwrap_or_else(PoisonError::into_inner)
             } else {
-                let (queue, idle) = self.arrived.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
-                if idle.timed_out() && queue.waiting.is_empty() {
+                let (queue, waited) =
+                    self.arrived(rank).wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+                if waited.timed_out() && (!turn || queue.waiting.is_empty()) {
                     *tools = Tools::default();
                 }
                 queue

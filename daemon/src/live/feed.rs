@@ -90,8 +90,9 @@ pub struct Subscription {
 }
 
 impl Feed {
-    /// Hands a message in. Never waits, and allocates nothing but for a camera's first.
-    pub fn publish(&self, published: &Arc<Published>) {
+    /// Hands a message in, and tells whether [`Feed::wake`] is to be called for it: somebody reads. Never waits, and allocates
+    /// nothing but for a camera's first.
+    pub fn publish(&self, published: &Arc<Published>) -> bool {
         let read = self.readers.count.load(Ordering::Relaxed) > 0;
         let mut inner = lock(&self.inner);
         let message = published.message();
@@ -113,6 +114,7 @@ impl Feed {
             self.news.store(true, Ordering::Release);
         }
         drop((before, pushed_out));
+        read
     }
 
     /// Wakes the readers' task if something came for it since it was woken last.

@@ -15,7 +15,7 @@ use visiond_kernels::buffer::UnifiedBuffer;
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 
 use super::encoder::Encoder;
-use super::lock;
+use super::{lock, try_lock};
 use crate::capture::clock::{Clock, SystemClock};
 use crate::capture::frame::Frame;
 use crate::publish::message::Message;
@@ -121,13 +121,15 @@ impl CameraView {
         due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
     }
 
-    /// Leaves a frame with what was seen in it. Never waits; a frame that is not wanted is let go.
+    /// Leaves a frame with what was seen in it. Never waits; a frame that is not wanted, or that comes while the encoder or a
+    /// watcher is at the locks, is let go, and the next is wanted.
     pub fn offer(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>) {
         if !self.wanted() {
             return;
         }
-        let mut state = lock(&self.state);
-        if state.in_hand {
+        let Some(mut state) = try_lock(&self.state) else { return };
+        // The encoder comes for the frame as soon as it may, and waits for this lock until the frame is there.
+        if state.in_hand || !self.encoder.try_push(self) {
             return;
         }
         let (now_ns, interval_ns) = (SystemClock.monotonic_ns(), self.encoder.interval_ns());
@@ -137,8 +139,6 @@ impl CameraView {
         state.in_hand = true;
         state.waiting = Some((Arc::clone(frame), Arc::clone(message)));
         self.due_ns.store(NEVER, Ordering::Relaxed);
-        drop(state);
-        self.encoder.push(self);
     }
 
     /// A copy of the next frame, for which it waits; `None`: there was none in time.

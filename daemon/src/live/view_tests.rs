@@ -81,7 +81,9 @@ fn a_snapshot_is_the_next_frame_and_its_buffer_comes_back() {
                 while !view.wanted() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-                offer(&view, &pool, 200);
+                while view.wanted() {
+                    offer(&view, &pool, 200);
+                }
             };
             tokio::join!(jpeg, lane).0.unwrap()
         });
@@ -147,6 +149,35 @@ fn for_a_watcher_that_does_not_read_one_picture_is_made_and_forgotten_with_it() 
     while view.plain.borrow().is_some() {
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn a_lane_waits_for_nobody_who_is_at_the_view_or_at_the_encoder() {
+    let live = Live::new();
+    let (view, pool) = (live.view("door"), pool(3));
+    let mut watch = view.watch(false).unwrap();
+    let offer_soon = |sequence| {
+        let (view, frame) = (Arc::clone(&view), Arc::new(frame(&pool, sequence).unwrap()));
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            view.offer(&frame, &Arc::new(Message { sequence, ..message("door", &[]) }));
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(Duration::from_secs(20)).expect("the lane waits");
+    };
+    let held = view.state.lock().unwrap();
+    offer_soon(0);
+    drop(held);
+    let held = view.encoder.hold();
+    offer_soon(1);
+    drop(held);
+    assert!(view.wanted(), "the next frame is wanted in their place");
+    // The thread may be at its queue as it starts.
+    while view.wanted() {
+        offer_soon(2);
+    }
+    let picture = block_on(async { tokio::time::timeout(Duration::from_secs(20), watch.next()).await });
+    assert_eq!(picture.unwrap().unwrap().sequence, 2);
 }
 
 #[test]

@@ -31,7 +31,7 @@ use crate::config::changes::same_output;
 use crate::config::types::{SinkConfig, SinkKind};
 use crate::logging::{self, Subject};
 use crate::pipeline::stop::Stop;
-use crate::priority::{Work, give_way};
+use crate::priority::{Rank, give_way};
 use broker::{BrokerSink, SinkContext};
 pub use counts::{SinkCounts, SpoolCounts};
 use message::Message;
@@ -194,11 +194,15 @@ impl Publisher {
     /// Hands a message to every sink that wants it, and to whoever reads live. Never waits, except for a sink with `when_full = "block"`.
     pub fn publish(&self, message: &Arc<Message>) {
         let published = Arc::new(Published::new(Arc::clone(message)));
+        let mut wanted = false;
         for route in self.shared.routes().iter().filter(|route| route.wants(message)) {
             route.outlet.queue.push(&published, || self.waker.call());
+            wanted = true;
         }
-        self.shared.context.live.feed().publish(&published);
-        self.waker.call();
+        wanted |= self.shared.context.live.feed().publish(&published);
+        if wanted {
+            self.waker.call();
+        }
     }
 
     /// What became of each sink's messages so far.
@@ -227,7 +231,7 @@ impl Publisher {
             // The kernel cuts thread names at 15 bytes.
             std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
-                give_way(Work::Messages);
+                give_way(Rank::Batch);
                 match sink.run(&queue) {
                     Ended::Closed => queue.die(|counters| &counters.unsent),
                     Ended::ReaderGone => {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
-use crate::priority::{Work, give_way};
+use crate::priority::{Rank, give_way};
 
 /// A thread that does something whenever it is called.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Waker {
         let handle = {
             let ended = Arc::clone(&ended);
             std::thread::Builder::new().name("publish".to_owned()).spawn(move || {
-                give_way(Work::Messages);
+                give_way(Rank::Batch);
                 while !ended.load(Ordering::SeqCst) {
                     // Returns at once when it was called since it last did.
                     std::thread::park();

@@ -37,7 +37,7 @@ use crate::cli::CliError;
 use crate::config::types::HttpConfig;
 use crate::live::Live;
 use crate::observe::Observer;
-use crate::priority::{Work, give_way};
+use crate::priority::{Rank, give_way};
 use crate::service::Service;
 use crate::service::reload::Reloads;
 use guard::Guard;
@@ -81,7 +81,7 @@ impl Server {
         let (orders, to_do) = unbounded_channel();
         let served = Mutex::new(prepared.places());
         let thread = thread::Builder::new().name("web".to_owned()).spawn(move || {
-            give_way(Work::Messages);
+            give_way(Rank::Batch);
             runtime.block_on(serve(prepared, to_do, state));
             // Work that was handed over and still runs is left behind.
             runtime.shutdown_background();
