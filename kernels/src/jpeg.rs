@@ -16,6 +16,7 @@
 //! Huffman tables that MJPEG cameras leave out are known to libjpeg-turbo.
 
 mod encode;
+mod stripes;
 
 use turbojpeg::{Colorspace, DecompressHeader, Decompressor, Image};
 

@@ -162,7 +162,7 @@ impl Encoder {
     }
 
     fn run(&self, rank: Rank) {
-        let mut tools = Tools::default();
+        let mut tools = Tools::new(rank);
         let mut complaints = RateLimit::new(Duration::from_secs(10));
         let mut room = Room::default();
         while let Some(view) = self.next(rank, &mut tools) {
@@ -176,7 +176,7 @@ impl Encoder {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error),
                 Err(_) => {
-                    tools = Tools::default();
+                    tools = Tools::new(rank);
                     Some("a fault of visiond, told above: please report it".to_owned())
                 }
             };
@@ -213,7 +213,7 @@ impl Encoder {
                 let (queue, waited) =
                     self.arrived(rank).wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
                 if waited.timed_out() && (!turn || queue.waiting.is_empty()) {
-                    *tools = Tools::default();
+                    *tools = Tools::new(rank);
                 }
                 queue
             };
@@ -222,13 +222,21 @@ impl Encoder {
 }
 
 /// What pictures are made with; empty until the first.
-#[derive(Default)]
 struct Tools {
+    /// Called between a picture's stripes.
+    pause: fn(),
     maker: PictureMaker,
     jpeg: Option<JpegEncoder>,
 }
 
 impl Tools {
+    fn new(rank: Rank) -> Self {
+        // Linux since 6.6 lets a thread of the lowest rank go on until the next tick, 4 ms, when the one that woke on its core
+        // had more than its share of late. For a tenth of the processor it would wait after each stripe, so then not.
+        let pause = if rank == Rank::Idle { thread::yield_now } else { || {} };
+        Self { pause, maker: PictureMaker::default(), jpeg: None }
+    }
+
     fn are_empty(&self) -> bool {
         self.jpeg.is_none()
     }
@@ -246,7 +254,13 @@ impl Tools {
         let sequence = message.sequence;
         let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
         let sentence = |error: &dyn std::fmt::Display| error.to_string();
-        let jpeg = self.jpeg.get_or_insert(JpegEncoder::new(QUALITY).map_err(|error| sentence(&error))?);
+        let jpeg = match &mut self.jpeg {
+            Some(jpeg) => jpeg,
+            none => {
+                let new = JpegEncoder::new(QUALITY).map_err(|error| sentence(&error))?;
+                none.insert(new.pausing(self.pause))
+            }
+        };
 
         let pixels = frame.view().map_err(|error| sentence(&error))?;
         // Reads the pixels, and encodes them later: the buffer goes back in between.

@@ -2,21 +2,36 @@
 //!
 //! A YUV frame in BT.601 is what JPEG stores itself: its planes are taken as they are, stretched to full range where they
 //! are limited, and never become RGB. That spares about half of the work. Any other frame comes as RGB.
+//!
+//! A picture is made in stripes of some 65,000 pixels, a fifth of a millisecond of a fast core, so that who makes pictures
+//! beside more urgent work can let that pass in between.
+
+use std::ops::Range;
 
 use turbojpeg::{Compressor, Image, Subsamp, YuvPlanesImage};
 
+use super::stripes::Stripes;
 use crate::color::{ColorMatrix, ColorRange};
 use crate::frame::{FrameView, PixelFormat};
 
 /// A picture cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the picture cannot be encoded as JPEG: {0}")]
-pub struct EncodeError(String);
+pub struct EncodeError(pub(super) String);
+
+/// Pixels of a stripe, more or less.
+const STRIPE_PIXELS: usize = 1 << 16;
 
 /// Encodes pictures one after the other, with the same memory.
 #[derive(Debug)]
 pub struct JpegEncoder {
     library: Compressor,
+    /// Called between two stripes.
+    pause: fn(),
+    /// Pixels of a stripe.
+    stripe_pixels: usize,
+    /// One stripe's file.
+    stripe: Vec<u8>,
     /// Y, Cb and Cr of the frame that was read.
     planes: [Vec<u8>; 3],
     width: usize,
@@ -40,7 +55,21 @@ impl JpegEncoder {
     pub fn new(quality: u8) -> Result<Self, EncodeError> {
         let mut library = Compressor::new().map_err(failed)?;
         library.set_quality(i32::from(quality.clamp(1, 100))).map_err(failed)?;
-        Ok(Self { library, planes: Default::default(), width: 0, height: 0, kind: Kind::Grey })
+        Ok(Self {
+            library,
+            pause: || {},
+            stripe_pixels: STRIPE_PIXELS,
+            stripe: Vec::new(),
+            planes: Default::default(),
+            width: 0,
+            height: 0,
+            kind: Kind::Grey,
+        })
+    }
+
+    /// Has `pause` called again and again while a frame is read or a picture made.
+    pub fn pausing(self, pause: fn()) -> Self {
+        Self { pause, ..self }
     }
 
     /// Reads the frame's planes, which [`JpegEncoder::encode_read`] then makes a picture of; `false`: JPEG has no such
@@ -59,12 +88,16 @@ impl JpegEncoder {
         (self.width, self.height) = (frame.width() as usize, frame.height() as usize);
         let (luma, chroma) = tables(frame.color().range);
         let ([across, _], [columns, rows]) = (self.luma_size(), self.chroma_size());
+        let stripe = self.stripe_rows(self.width);
         let [y, cb, cr] = &mut self.planes;
         y.clear();
         cb.clear();
         cr.clear();
         let planes = frame.planes();
         for row in 0..self.height {
+            if row % stripe == stripe - 1 {
+                (self.pause)();
+            }
             let bytes = planes[0].row(row);
             match format {
                 PixelFormat::Yuyv => y.extend(bytes.iter().step_by(2).take(self.width).map(|&v| luma[usize::from(v)])),
@@ -80,6 +113,9 @@ impl JpegEncoder {
             y.extend_from_within((self.height - 1) * across..);
         }
         for row in 0..rows {
+            if row % stripe == stripe - 1 {
+                (self.pause)();
+            }
             // Of pairs, and of the four bytes of two pixels: where Cb and Cr stand.
             let (bytes, size, [b, r]) = match format {
                 PixelFormat::I420 => {
@@ -103,30 +139,37 @@ impl JpegEncoder {
     /// The frame that was read, as a JPEG file.
     pub fn encode_read(&mut self) -> Result<Vec<u8>, EncodeError> {
         let ([across, _], [columns, _]) = (self.luma_size(), self.chroma_size());
-        let (width, height) = (self.width, self.height);
-        let [y, cb, cr] = &self.planes;
-        let subsamp = match self.kind {
-            Kind::Grey => {
-                self.library.set_subsamp(Subsamp::Gray).map_err(failed)?;
+        let (width, height, kind) = (self.width, self.height, self.kind);
+        let planes = std::mem::take(&mut self.planes);
+        let [y, cb, cr] = &planes;
+        let luma = |rows: &Range<usize>| &y[rows.start * across..];
+        let jpeg = match kind {
+            Kind::Grey => self.encode([width, height], Subsamp::Gray, |library, rows, out| {
                 let format = turbojpeg::PixelFormat::GRAY;
-                let image = Image { pixels: y.as_slice(), width, pitch: across, height, format };
-                return self.library.compress_to_vec(image).map_err(failed);
+                let image = Image { pixels: luma(&rows), width, pitch: across, height: rows.len(), format };
+                library.compress_to_slice(image, out)
+            }),
+            Kind::Half | Kind::Quarter => {
+                let (subsamp, lines) = if kind == Kind::Half { (Subsamp::Sub2x1, 1) } else { (Subsamp::Sub2x2, 2) };
+                self.encode([width, height], subsamp, |library, rows, out| {
+                    let chroma = rows.start / lines * columns;
+                    let image = YuvPlanesImage {
+                        y_plane: luma(&rows),
+                        u_plane: &cb[chroma..],
+                        v_plane: &cr[chroma..],
+                        width,
+                        height: rows.len(),
+                        y_stride: across,
+                        u_stride: columns,
+                        v_stride: columns,
+                        subsamp,
+                    };
+                    library.compress_yuv_planes_to_slice(&image, out)
+                })
             }
-            Kind::Half => Subsamp::Sub2x1,
-            Kind::Quarter => Subsamp::Sub2x2,
         };
-        let image = YuvPlanesImage {
-            y_plane: y.as_slice(),
-            u_plane: cb.as_slice(),
-            v_plane: cr.as_slice(),
-            width,
-            height,
-            y_stride: across,
-            u_stride: columns,
-            v_stride: columns,
-            subsamp,
-        };
-        self.library.compress_yuv_planes_to_vec(&image).map_err(failed)
+        self.planes = planes;
+        jpeg
     }
 
     /// Packed RGB as a JPEG file.
@@ -136,9 +179,47 @@ impl JpegEncoder {
             let needed = width * height * 3;
             return Err(EncodeError(format!("it needs {needed} bytes, and there are {}", pixels.len())));
         }
-        self.library.set_subsamp(Subsamp::Sub2x2).map_err(failed)?;
-        let image = Image { pixels, width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
-        self.library.compress_to_vec(image).map_err(failed)
+        self.encode([width, height], Subsamp::Sub2x2, |library, rows, out| {
+            let (pixels, height) = (&pixels[rows.start * width * 3..], rows.len());
+            let image = Image { pixels, width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
+            library.compress_to_slice(image, out)
+        })
+    }
+
+    /// A file of the whole picture, of whose rows `compress` writes some as a file of their own, and returns its length.
+    fn encode(
+        &mut self,
+        [width, height]: [usize; 2],
+        subsamp: Subsamp,
+        compress: impl Fn(&mut Compressor, Range<usize>, &mut [u8]) -> turbojpeg::Result<usize>,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let rows = self.stripe_rows(width);
+        let Self { library, pause, stripe, .. } = self;
+        library.set_subsamp(subsamp).map_err(failed)?;
+        stripe.resize(turbojpeg::compressed_buf_len(width, rows.min(height), subsamp).map_err(failed)?, 0);
+        let length = compress(library, 0..rows.min(height), stripe).map_err(failed)?;
+        if height <= rows {
+            return Ok(stripe[..length].to_vec());
+        }
+        let [across, down] = match subsamp {
+            Subsamp::Gray => [8, 8],
+            Subsamp::Sub2x1 => [16, 8],
+            _ => [16, 16],
+        };
+        let too_large = |_| EncodeError(format!("{width}x{height} is more than a JPEG file can have"));
+        let mcus = u16::try_from(width.div_ceil(across) * (rows / down)).map_err(too_large)?;
+        let mut whole = Stripes::begin(&stripe[..length], u16::try_from(height).map_err(too_large)?, mcus)?;
+        for begin in (rows..height).step_by(rows) {
+            pause();
+            let length = compress(library, begin..height.min(begin + rows), stripe).map_err(failed)?;
+            whole.add(&stripe[..length])?;
+        }
+        Ok(whole.end())
+    }
+
+    /// Rows of a stripe: a multiple of every kind of MCU's height.
+    fn stripe_rows(&self, width: usize) -> usize {
+        (self.stripe_pixels / width.max(16)).max(16) / 16 * 16
     }
 
     /// Width and height of the plane of Y.

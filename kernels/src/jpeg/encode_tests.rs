@@ -103,6 +103,35 @@ fn the_pixels_of_a_gradient_stand_where_they_stood() {
 }
 
 #[test]
+fn a_picture_in_stripes_has_the_pixels_of_one_in_one_piece() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static PAUSES: AtomicUsize = AtomicUsize::new(0);
+    // Twelve stripes, of which the last is low.
+    let (width, height) = (1284, 561);
+    let noise =
+        |bytes: usize| (0..bytes).map(|n| ((n / 7).wrapping_mul(2_654_435_761) >> 16) as u8).collect::<Vec<_>>();
+    let mut striped = JpegEncoder::new(80).unwrap().pausing(|| {
+        PAUSES.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut whole = JpegEncoder { stripe_pixels: usize::MAX, ..JpegEncoder::new(80).unwrap() };
+    let same = |striped: &[u8], whole: &[u8]| {
+        assert!(decoded(striped) == decoded(whole));
+        assert!(striped.len() < whole.len() + 12 * 16, "{} instead of {} bytes", striped.len(), whole.len());
+    };
+    for format in FORMATS {
+        let layout = FrameLayout::packed(format, width, height, ColorDescription::JPEG).unwrap();
+        let bytes = noise(layout.size_bytes());
+        let frame = layout.view(&bytes).unwrap();
+        assert!(striped.read(&frame) && whole.read(&frame));
+        PAUSES.store(0, Ordering::Relaxed);
+        same(&striped.encode_read().unwrap(), &whole.encode_read().unwrap());
+        assert_eq!(PAUSES.load(Ordering::Relaxed), 11, "{format}");
+    }
+    let rgb = noise(width as usize * height as usize * 3);
+    same(&striped.encode_rgb(&rgb, width, height).unwrap(), &whole.encode_rgb(&rgb, width, height).unwrap());
+}
+
+#[test]
 fn what_jpeg_has_no_colours_for_comes_as_rgb() {
     let mut encoder = JpegEncoder::new(90).unwrap();
     let hd = ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited };
