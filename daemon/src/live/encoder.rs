@@ -130,10 +130,13 @@ impl Encoder {
         if turn == Rank::Idle && !queue.has_idle {
             return;
         }
-        log::debug!("live pictures: made at {turn:?} priority from now on");
         queue.turn = turn;
         drop(queue);
         self.arrived(turn).notify_one();
+        match turn {
+            Rank::Idle => log::debug!("live pictures: cores are free at times, made while they are"),
+            _ => log::debug!("live pictures: no core is free, made with a tenth of one"),
+        }
     }
 
     /// Is at the queue until this is dropped.
