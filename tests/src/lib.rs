@@ -148,11 +148,17 @@ impl Daemon {
         json_lines(&bytes[..whole])
     }
 
-    /// Waits until `ready` holds; panics after half a minute.
+    /// Waits until `ready` holds; after half a minute panics with the log.
     pub fn wait_until(&mut self, what: &str, mut ready: impl FnMut(&Self) -> bool) {
         let until = Instant::now() + Duration::from_secs(30);
         while !ready(self) {
-            assert!(Instant::now() < until, "waited 30 s for {what}");
+            if Instant::now() >= until {
+                self.signal(libc::SIGTERM);
+                std::thread::sleep(Duration::from_secs(3));
+                let _ = self.child.kill();
+                let log = std::mem::replace(&mut self.log, std::thread::spawn(String::new)).join();
+                panic!("waited 30 s for {what}, then ended it; its log:\n{}", log.unwrap_or_default());
+            }
             assert!(self.child.try_wait().expect("wait").is_none(), "visiond ended while waiting for {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
