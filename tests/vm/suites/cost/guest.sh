@@ -61,7 +61,6 @@ check "a copy is counted" between "$(summary '.cameras[0].copied_bytes')" $((fra
 copied_us=$us
 measure userptr
 check "no byte was copied" equal "$(summary '.cameras[0].copied_bytes')" 0
-# Emulation and a busy host lengthen every time, those of both runs alike; how much of it a copy is differs from host to host (0.6
-# to 0.8 were seen).
-check "a frame costs less than nine tenths of what it costs with a copy" between "$us" 1 $((copied_us * 9 / 10))
+# Emulation and a busy host lengthen every time, those of both runs alike.
+check "a frame costs less than two thirds of what it costs with a copy" between "$us" 1 $((copied_us * 2 / 3))
 check "the thread sleeps between frames, and does not wake for nothing" between $((sleeps * 100 / frames)) 20 600
