@@ -115,7 +115,7 @@ impl Drop for Reader {
 fn server_sent_events(state: &super::State, filter: Filter) -> Response {
     let reader = Reader::new(&state.observer, |http| &http.event_readers);
     let subscription = state.live.feed().subscribe(filter);
-    let events = stream::unfold((subscription, reader), async |(subscription, reader)| {
+    let events = stream::unfold((subscription, reader), async |(mut subscription, reader): (Subscription, _)| {
         let delivered = subscription.next().await;
         reader.count_lost(&delivered);
         Some((delivered, (subscription, reader)))
@@ -139,14 +139,14 @@ fn events_of(delivered: &Delivered) -> impl Iterator<Item = Event> + use<> {
 }
 
 /// Sends messages until the reader goes away or no longer answers.
-async fn talk(mut socket: WebSocket, subscription: Subscription, reader: &Reader) {
+async fn talk(mut socket: WebSocket, mut subscription: Subscription, reader: &Reader) {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.reset();
     let mut answered = true;
     loop {
         tokio::select! {
             delivered = subscription.next() => {
-                if send(&mut socket, &subscription, delivered, reader).await.is_err() {
+                if send(&mut socket, &mut subscription, delivered, reader).await.is_err() {
                     return;
                 }
             }
@@ -168,7 +168,7 @@ async fn talk(mut socket: WebSocket, subscription: Subscription, reader: &Reader
 /// Sends a message and what came behind it, at once.
 async fn send(
     socket: &mut WebSocket,
-    subscription: &Subscription,
+    subscription: &mut Subscription,
     first: Delivered,
     reader: &Reader,
 ) -> Result<(), axum::Error> {
