@@ -58,7 +58,7 @@ def stolen_seconds():
 
 
 class Daemon:
-    """A visiond whose sinks come and go."""
+    """A visiond whose sinks come and go; it and who reads of it end with the block, however that ends."""
 
     def __init__(self, visiond, folder, mqtt, nats, page):
         self.folder, self.page, self.port = pathlib.Path(folder), page, free_port()
@@ -76,7 +76,16 @@ class Daemon:
                     return
             except OSError:
                 time.sleep(0.05)
+        self.process.kill()
         raise SystemExit(f"visiond does not run: {(self.folder / 'visiond.log').read_text()[-2000:]}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end_helpers()
+        self.process.kill()
+        self.process.wait()
 
     def ask(self, method, path):
         """The answer's JSON."""
@@ -173,8 +182,7 @@ def main():
         pooled = {False: [], True: []}
         lost = {False: 0, True: 0}
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            with Mosquitto(folder) as mqtt, Nats(folder) as nats:
-                daemon = Daemon(args.visiond, folder, mqtt, nats, args.page)
+            with Mosquitto(folder) as mqtt, Nats(folder) as nats, Daemon(args.visiond, folder, mqtt, nats, args.page) as daemon:
                 for _ in range(args.turns):
                     for on in (False, True):
                         daemon.set(on)
