@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from watching import ROOT, Daemon, quantile, texts
+from watching import ROOT, Daemon, quantile, undisturbed
 
 SINK = """
 [[sink]]
@@ -106,25 +106,33 @@ def main():
 
     print(f"{'':42} {'frames':>7} {'lost':>5} {'lane ms':>17} {'captured-published ms':>17} {'core':>7} {'memory':>7}")
     print(f"{'':42} {'':7} {'':5} {'p50':>8} {'p99':>8} {'p50':>8} {'p99':>8} {'%':>7} {'MiB':>7}")
-    quiet, hung = [], []
+    quiet, hung, disturbed = [], [], 0
+
+    def measured():
+        nonlocal disturbed
+        found, again = undisturbed(args.seconds, lambda: measure(daemon, args.seconds))
+        disturbed += again
+        return found
+
     with Daemon(args.visiond, cameras=args.cameras, more=SINK) as daemon:
         for _ in range(3):
-            quiet.append(measure(daemon, args.seconds))
+            quiet.append(measured())
             show("nobody", quiet[-1])
             crowd = Crowd()
             crowd.hang(daemon, args.idle)
-            hung.append(measure(daemon, args.seconds))
+            hung.append(measured())
             show(f"{args.idle} idle, a hung browser, a hung sink", hung[-1])
             crowd.end()
         crowd = Crowd()
         crowd.hang(daemon, args.idle)
         crowd.read(daemon, 50, 2)
-        show("the same, and 50 readers, 2 watchers", measure(daemon, args.seconds))
+        show("the same, and 50 readers, 2 watchers", measured())
         crowd.end()
 
     def p99(phases):
         return quantile([value for phase in phases for value in phase["lane"]], 0.99)
 
+    print(f"measured again because the host was in the way: {disturbed} times")
     ratio = p99(hung) / p99(quiet)
     print(f"lane at p99: {p99(quiet):.2f} ms with nobody, {p99(hung):.2f} ms with those that hang: {ratio:.2f} of it")
     sys.exit(ratio > 1.1)

@@ -27,7 +27,7 @@ import time
 
 from brokers import ALL_SINKS, Mosquitto, Nats, as_another_machine, free_port
 from reloads import OverUnix
-from watching import ROOT, quantile
+from watching import ROOT, quantile, undisturbed
 
 CAMERAS = 8
 BASE = """
@@ -47,14 +47,7 @@ width = 1280
 height = 720
 fps = 30
 """
-ATTEMPTS = 20
-MOST_STOLEN = 0.0025
 READER = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nwhile s.recv(1<<16): pass"
-
-
-def stolen_seconds():
-    """Time that this machine's processors were wanted here and its host had them elsewhere, see proc_stat(5)."""
-    return int(pathlib.Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 class Daemon:
@@ -125,16 +118,7 @@ class Daemon:
         time.sleep(2)
 
     def measure(self, seconds):
-        """Each frame's latency in microseconds, and the frames lost meanwhile; and how often the host was in the way."""
-        for disturbed in range(ATTEMPTS):
-            before = stolen_seconds()
-            took, lost = self.measure_once(seconds)
-            if stolen_seconds() - before <= MOST_STOLEN * seconds * os.cpu_count():
-                return took, lost, disturbed
-        raise SystemExit(f"the host of this machine was in the way {ATTEMPTS} times in a row: try again when it is idle")
-
-    def measure_once(self, seconds):
-        """The same, whatever the host does."""
+        """Each frame's latency in microseconds, and the frames lost meanwhile."""
         before = self.lost()
         events = self.ask("POST", f"/api/v1/trace?seconds={seconds}")["traceEvents"]
         begun, took = {}, []
@@ -186,7 +170,7 @@ def main():
                 for _ in range(args.turns):
                     for on in (False, True):
                         daemon.set(on)
-                        frames, missing, again = daemon.measure(args.seconds)
+                        (frames, missing), again = undisturbed(args.seconds, lambda: daemon.measure(args.seconds))
                         pooled[on] += frames
                         lost[on] += missing
                         disturbed += again
