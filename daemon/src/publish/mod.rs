@@ -337,11 +337,12 @@ impl Route {
         }
         let counts = self.counts();
         if counts.lost() > 0 {
+            let kept = counts.spool.map_or(0, |spool| spool.records);
             log::warn!(
                 "sink {}: {} messages lost of {}: {} by a full queue, {} by failed writes, {} unsent at the end{}",
                 self.config.name,
                 counts.lost(),
-                counts.lost() + counts.written,
+                counts.lost() + counts.written + kept,
                 counts.dropped_full,
                 counts.failed,
                 counts.unsent,
