@@ -68,7 +68,8 @@ class Daemon:
                 if self.status()["ready"]:
                     return
             except OSError:
-                time.sleep(0.05)
+                pass
+            time.sleep(0.05)
         self.process.kill()
         raise SystemExit(f"visiond does not run: {(self.folder / 'visiond.log').read_text()[-2000:]}")
 

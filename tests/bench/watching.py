@@ -31,7 +31,8 @@ model = "tiny"
 source = {{ type = "pattern", width = {width}, height = {height}, fps = {fps} }}
 """
 
-# Of the processors' time; what is measured is lengthened by it, at the 99th percentile.
+# What the host of a virtual machine may take of the processors' time during a measurement, as a share: it shows at the 99th
+# percentile.
 MOST_STOLEN = 0.0025
 ATTEMPTS = 20
 
