@@ -7,12 +7,16 @@ mod table;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::{Backend, TermionBackend};
+use ratatui::termion::event::Key;
+use ratatui::termion::input::TermRead;
+use ratatui::termion::raw::IntoRawMode;
+use ratatui::termion::screen::IntoAlternateScreen;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::client::{Client, Place};
@@ -71,12 +75,15 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&signalled)).map_err(CliError::system)?;
     }
-    let mut terminal = ratatui::try_init().map_err(|error| terminal_error(&error))?;
+    let keys = read_keys().map_err(CliError::system)?;
     let mut screen = Screen::new(address, args.sort);
     screen.take(Ok(Look { seen: first, tail: Tail::default() }));
-    let result = show(&mut terminal, &mut screen, &looks, &signalled);
-    ratatui::restore();
-    result.map_err(|error| terminal_error(&error))?;
+    // Dropping the terminal gives the user's own screen back, after a panic as well.
+    let drawn = io::stdout().into_raw_mode().and_then(IntoAlternateScreen::into_alternate_screen);
+    drawn
+        .and_then(|stdout| Terminal::new(TermionBackend::new(stdout)))
+        .and_then(|mut terminal| show(&mut terminal, &mut screen, &looks, &keys, &signalled))
+        .map_err(|error| terminal_error(&error))?;
     Ok(Exit::Success)
 }
 
@@ -112,44 +119,49 @@ fn ask(client: &Client, interval: Duration, tell: &Sender<Result<Look, String>>)
     }
 }
 
-fn show(
-    terminal: &mut DefaultTerminal,
+/// Reads keys in a thread of its own, which ends with the process: nothing interrupts a read of a terminal.
+fn read_keys() -> io::Result<Receiver<Key>> {
+    let (tell, keys) = channel();
+    thread::Builder::new().name("keys".to_owned()).spawn(move || {
+        for key in io::stdin().keys().map_while(Result::ok) {
+            if tell.send(key).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(keys)
+}
+
+fn show<B: Backend<Error = io::Error>>(
+    terminal: &mut Terminal<B>,
     screen: &mut Screen,
     looks: &Receiver<Result<Look, String>>,
+    keys: &Receiver<Key>,
     signalled: &AtomicBool,
 ) -> io::Result<()> {
     loop {
         looks.try_iter().for_each(|look| screen.take(look));
         terminal.draw(|frame| screen.draw(frame))?;
-        let until = Instant::now() + LOOK;
         // Several keys may have come, and a paste is many.
-        while event::poll(until.saturating_duration_since(Instant::now()))? {
-            if let Event::Key(key) = event::read()?
-                && key.kind != KeyEventKind::Release
-                && pressed(screen, key)
-            {
-                return Ok(());
-            }
-            if !event::poll(Duration::ZERO)? {
-                break;
-            }
-        }
-        if signalled.load(Ordering::Relaxed) {
+        let next = keys.recv_timeout(LOOK);
+        if next.into_iter().chain(keys.try_iter()).any(|key| pressed(screen, key)) || signalled.load(Ordering::Relaxed) {
             return Ok(());
+        }
+        if next == Err(RecvTimeoutError::Disconnected) {
+            return Err(io::Error::other("its input has ended"));
         }
     }
 }
 
 /// Does what a key asks for; `true`: it is to end.
-fn pressed(screen: &mut Screen, key: KeyEvent) -> bool {
-    match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => return true,
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
-        KeyCode::Up | KeyCode::Char('k') => screen.choose(-1),
-        KeyCode::Down | KeyCode::Char('j') => screen.choose(1),
-        KeyCode::Right | KeyCode::Char('s') => screen.sort_by(1),
-        KeyCode::Left => screen.sort_by(-1),
-        KeyCode::Char('r') => screen.turn_round(),
+fn pressed(screen: &mut Screen, key: Key) -> bool {
+    match key {
+        Key::Char('q') | Key::Esc | Key::Ctrl('c') => return true,
+        Key::Up | Key::Char('k') => screen.choose(-1),
+        Key::Down | Key::Char('j') => screen.choose(1),
+        Key::Right | Key::Char('s') => screen.sort_by(1),
+        Key::Left => screen.sort_by(-1),
+        Key::Char('r') => screen.turn_round(),
         _ => {}
     }
     false

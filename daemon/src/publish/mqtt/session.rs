@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::ready;
 
 use bytes::{Buf, BytesMut};
-use rumqttc::tokio_rustls::TlsConnector;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use super::link::{Link, Stream, said_at_the_end};
 use super::tls;
