@@ -14,16 +14,6 @@ triple() { # ARCH: Rust's name for it
   esac
 }
 
-# bindgen reads the kernel's V4L2 headers with libclang, which has its own headers beside it and needs the target's libc's.
-bindgen_arguments() { # TRIPLE ZIG: options of clang
-  local own libc=$2/lib/libc/include machine=${1%%-*}
-  own=$(printf '%s\n' /usr/lib/llvm-*/lib/clang/*/include | sort -V | tail -n1)
-  [ -e "$own/stddef.h" ] || die "libclang's own headers are missing: install libclang-dev, then run this again."
-  [ "$machine" != x86_64 ] || machine=x86
-  printf '%s' "-nostdinc -isystem $own -isystem $libc/$machine-linux-gnu -isystem $libc/generic-glibc" \
-    " -isystem $libc/$machine-linux-any -isystem $libc/any-linux-any"
-}
-
 build_binary() { # ARCH: target/package/ARCH/visiond
   local arch=$1 target cross built
   target=$(triple "$arch")
@@ -32,7 +22,6 @@ build_binary() { # ARCH: target/package/ARCH/visiond
   rust_for "$target"
   say "building visiond for $arch (the first time takes some minutes)"
   env ${rust[@]+"${rust[@]}"} CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
-    "BINDGEN_EXTRA_CLANG_ARGS_${target//-/_}=$(bindgen_arguments "$target" "$cross/zig")" \
     "$cross/cargo-zigbuild" zigbuild --quiet --release --locked --package visiond --target "$target.$glibc"
   check_binary "$built"
   install -D -m 755 "$built" "target/package/$arch/visiond"
