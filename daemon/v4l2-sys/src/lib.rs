@@ -10,4 +10,21 @@
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
 compile_error!("these bindings are for 64-bit little-endian Linux: run daemon/v4l2-sys/generate for another one");
 
+use std::os::raw::c_ulong;
+
 include!("bindings.rs");
+
+/// The number of a request, as `linux/ioctl.h` makes it.
+const fn request<T>(direction: c_ulong, number: c_ulong) -> c_ulong {
+    (direction << 30) | ((size_of::<T>() as c_ulong) << 16) | ((b'V' as c_ulong) << 8) | number
+}
+
+const WRITE: c_ulong = 1;
+const READ: c_ulong = 2;
+
+// The ioctls that `v4l::v4l2::vidioc` leaves out.
+pub const VIDIOC_S_DV_TIMINGS: c_ulong = request::<v4l2_dv_timings>(READ | WRITE, 87);
+pub const VIDIOC_G_DV_TIMINGS: c_ulong = request::<v4l2_dv_timings>(READ | WRITE, 88);
+pub const VIDIOC_DQEVENT: c_ulong = request::<v4l2_event>(READ, 89);
+pub const VIDIOC_SUBSCRIBE_EVENT: c_ulong = request::<v4l2_event_subscription>(WRITE, 90);
+pub const VIDIOC_QUERY_DV_TIMINGS: c_ulong = request::<v4l2_dv_timings>(READ, 99);
