@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Runs the steps of ./check, ./test and ./test --all, side by side where they do not compete.
+
+    tests/steps.py check | test | all
+
+Expects what tests/setup fetches for that size. Prints a line for each step, then where the time went, then the sum of all tests.
+The output of a step stays in target/steps/STEP.log; a step that failed is named with the command that repeats it.
+"""
+
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+CACHE = Path(os.environ.get("VISIOND_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visiond")
+LOGS = ROOT / "target/steps"
+X86 = platform.machine() == "x86_64"
+
+# Closing lines of those that run tests: passed, failed, skipped.
+CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
+PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
+UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?", re.M)
+
+
+def counts(log, passed):
+    """Passed, failed and skipped tests of a step: what its output says, else the step itself is one."""
+    sums = [0, 0, 0]
+    for found in CARGO.findall(log) + PLAIN.findall(log)[-1:]:
+        sums = [a + int(b or 0) for a, b in zip(sums, found)]
+    for ran, notes in UNITTEST.findall(log):
+        named = {key: int(number) for key, number in re.findall(r"(\w+)=(\d+)", notes)}
+        failed, skipped = named.get("failures", 0) + named.get("errors", 0), named.get("skipped", 0)
+        sums = [sums[0] + int(ran) - failed - skipped, sums[1] + failed, sums[2] + skipped]
+    if passed:
+        return sums if any(sums) else [1, 0, 0]
+    return [sums[0], max(sums[1], 1), sums[2]]
+
+
+class Step:
+    """A command, what must have passed before it, and what it needs for itself."""
+
+    def __init__(self, name, command, after=(), lock=None, cores=1, env=None, title=None):
+        self.name, self.command, self.after, self.lock, self.cores = name, command, after, lock, cores
+        self.env, self.title = env or {}, title or name
+        self.process = self.began = self.seconds = self.passed = None
+        self.skipped = None
+        self.log = LOGS / f"{name}.log"
+
+    def start(self):
+        self.began = time.monotonic()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        commands = self.command() if callable(self.command) else [(self.command, ROOT)]
+        passed = True
+        with open(self.log, "wb") as log:
+            for command, folder in commands:
+                log.write(f"$ {shlex.join(map(str, command))}\n".encode())
+                log.flush()
+                self.process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env={**os.environ, **self.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                passed = self.process.wait() == 0 and passed
+        self.counts = counts(self.log.read_text(errors="replace"), passed)
+        self.seconds = time.monotonic() - self.began
+        # Last: it is what tells the scheduler.
+        self.passed = passed
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def show(text):
+    print(text, flush=True)
+
+
+def tail(path, lines=40):
+    text = path.read_text(errors="replace").splitlines()
+    # Of the Rust test runner, what failed rather than what passed.
+    text = [line for line in text if not re.match(r"test .* \.\.\. (ok|ignored)", line)]
+    return "\n".join("      " + line for line in text[-lines:])
+
+
+def run_all(steps):
+    """Runs them to the end, whether they pass or not; what waits for a step that failed is skipped."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    began, free, told = time.monotonic(), max(os.cpu_count() or 1, 2), time.monotonic()
+    waiting, running, by_name = list(steps), [], {step.name: step for step in steps}
+    try:
+        while waiting or running:
+            for step in [step for step in running if step.passed is not None]:
+                running.remove(step)
+                word = "ok  " if step.passed else "FAIL"
+                show(f"{word} {step.seconds:6.0f} s  {step.title}")
+                if not step.passed:
+                    show(tail(step.log) + f"\n      all of it: {step.log.relative_to(ROOT)}")
+            for step in list(waiting):
+                before = [by_name[name] for name in step.after if name in by_name]
+                broken = next((one for one in before if one.passed is False or one.skipped), None)
+                if broken:
+                    step.skipped, step.counts = f"after {broken.title}", [0, 0, 1]
+                    waiting.remove(step)
+                    show(f"skip         -  {step.title}: {step.skipped}, which did not pass")
+                    continue
+                if any(one.passed is None for one in before):
+                    continue
+                used = sum(min(one.cores, free) for one in running)
+                if running and used + min(step.cores, free) > free:
+                    continue
+                if step.lock and any(one.lock == step.lock for one in running):
+                    continue
+                waiting.remove(step)
+                running.append(step)
+                step.start()
+            if time.monotonic() - told > 60 and running:
+                told = time.monotonic()
+                show("     running: " + ", ".join(f"{one.title} ({told - one.began:.0f} s)" for one in running))
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        for step in running:
+            step.stop()
+        show("interrupted")
+        sys.exit(130)
+    took = time.monotonic() - began
+    show("\nwhere the time went")
+    for step in sorted((one for one in steps if one.seconds), key=lambda one: one.seconds, reverse=True):
+        passed, failed, skipped = step.counts
+        notes = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
+        show(f"  {step.seconds:6.0f} s  {step.title:42} {notes}")
+    show(f"  {took:6.0f} s  in all, side by side")
+    failed = [step for step in steps if step.passed is False]
+    if failed:
+        show("\nfailed: " + ", ".join(f"{step.title} ({step.log.relative_to(ROOT)})" for step in failed))
+    show("\n{} passed, {} failed, {} skipped".format(*(sum(column) for column in zip(*(step.counts for step in steps)))))
+    sys.exit(1 if failed else 0)
+
+
+# --- what there is to run ---------------------------------------------------------------------------------------------
+
+
+def cargo(*words):
+    return ["cargo", *words]
+
+
+def build_command(packages):
+    """Everything that the tests run, in one call of cargo, which tells where it put the programs."""
+    which = [word for package in packages for word in ("--package", package)] if packages else ["--workspace"]
+    out = ["--message-format", "json-render-diagnostics"]
+    script = f"exec {shlex.join(cargo('build', *which, '--bins', '--tests', '--examples', '--locked', *out))} >{shlex.quote(str(LOGS / 'programs'))}"
+    return ["sh", "-c", script]
+
+
+def programs():
+    """Test programs that were built: name, path, folder of the package."""
+    found = []
+    for line in (LOGS / "programs").read_text().splitlines():
+        message = json.loads(line)
+        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            folder = Path(message["manifest_path"]).parent
+            found.append((message["target"]["name"], message["executable"], folder))
+    return sorted(found)
+
+
+def unit_tests(*more):
+    return lambda: [([path, *more], folder) for name, path, folder in programs() if name != "e2e"]
+
+
+def end_to_end(*more):
+    # They wait for daemons, brokers and children most of the time.
+    return lambda: [([path, "--test-threads", "6", *more], folder) for name, path, folder in programs() if name == "e2e"]
+
+
+def changed_packages():
+    """Packages with files that differ from the last commit, or that it changed where none differ, and those that use them."""
+
+    def names(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+
+    files = names("diff", "--name-only", "HEAD") + names("ls-files", "--others", "--exclude-standard")
+    files = [file for file in files if file] or names("diff", "--name-only", "HEAD~1", "HEAD")
+    order = ["kernels", "engine", "daemon"]
+    if any(file in ("Cargo.toml", "Cargo.lock") for file in files):
+        first = 0
+    else:
+        touched = [order.index(file.split("/")[0]) for file in files if file.split("/")[0] in order]
+        first = min(touched, default=len(order))
+    packages = [{"kernels": "visiond-kernels", "engine": "visiond-engine", "daemon": "visiond"}[name] for name in order[first:]]
+    if any(file.startswith("daemon/v4l2-sys/") for file in files):
+        packages.append("v4l2-sys-mit")
+    return packages
+
+
+def lints(after=()):
+    return [
+        Step("format", cargo("fmt", "--all", "--check")),
+        Step("lints", cargo("clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"), after, "cargo"),
+    ]
+
+
+def check():
+    packages = changed_packages()
+    steps = lints(("build",))
+    if packages:
+        steps.append(Step("build", build_command(packages), lock="cargo", cores=2, title="building unit tests of " + ", ".join(packages)))
+        steps.append(Step("unit", unit_tests(), ("build",), title="unit tests"))
+    else:
+        show("no package has changed: no unit tests")
+    return steps
+
+
+def test(everything=False):
+    debug = str(TARGET / "debug/visiond")
+    shipped = str(ROOT / "target/package/amd64/visiond")
+    ship = everything and X86
+    tested = {"VISIOND_BIN": shipped if ship else debug}
+    web = {**tested, "PYTHONPATH": str(CACHE / "web")}
+    ready = ("build", "packages") if ship else ("build",)
+    ignored = ["--include-ignored"] if ship else []
+    if ship:
+        zig = subprocess.run(["tests/setup", "--package"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        tested.update(VISIOND_PACKAGES=str(ROOT / "target/package"), VISIOND_TEST_ZIG=f"{zig}/zig/zig")
+    steps = [
+        Step("build", build_command([]), lock="cargo", cores=2, title="building"),
+        Step("unit", unit_tests(*ignored), ("build",), env=tested, title="unit tests, golden data"),
+        Step("e2e", end_to_end(*ignored), ready, env=tested, title="end-to-end tests"),
+        Step("page", [sys.executable, "tests/web/page.py"], ready, env=web, title="the live page in Chromium"),
+        Step("demo", ["./demo", "--max-frames", "50"], ready, env=tested, title="the demo on 50 frames"),
+        *lints(("build",)),
+        Step("doctests", cargo("test", "--doc", "--workspace", "--locked"), ("build",), "cargo", title="examples in the documentation"),
+        Step(
+            "doc",
+            cargo("doc", "--workspace", "--no-deps", "--document-private-items", "--locked", "--quiet"),
+            ("build", "lints"),
+            "cargo",
+            env={"RUSTDOCFLAGS": "-D warnings"},
+            title="documentation",
+        ),
+    ]
+    if X86:
+        ptx = [str(TARGET / "debug/examples/ptx"), "--check"]
+        steps.append(Step("ptx", ptx, ("build",), title="the GPU's kernels are what their sources compile to"))
+    if everything:
+        steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=web, title="the API, fuzzed by its own document"))
+    if ship:
+        guests = ("packages", "unit", "e2e", "page", "demo", "fuzz", "doc", "ptx")
+        steps += [
+            Step("packages", ["./package", "all"], lock="packages", title="packages"),
+            Step("vm", ["tests/vm/run"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
+            Step("bare", ["tests/bare/run", "--demo", "--user", "sudo", "bookworm"], ("vm",), cores=2, title="the demo on a bare machine"),
+        ]
+    return steps
+
+
+def main():
+    sizes = {"check": check, "test": test, "all": lambda: test(everything=True)}
+    if len(sys.argv) != 2 or sys.argv[1] not in sizes:
+        sys.exit(__doc__)
+    os.chdir(ROOT)
+    os.environ["VISIOND_TEST_VIDEO"] = str(CACHE / "media/vtest.avi")
+    os.environ["PATH"] = f"{CACHE / 'bin'}:{os.environ['PATH']}:/usr/sbin"
+    # Named, so that a test of a library fails where it is not found instead of passing with another engine.
+    for name, path in [("ORT_DYLIB_PATH", CACHE / "lib/libonnxruntime.so"), ("VISIOND_TEST_TENSORRT", CACHE / "tensorrt")]:
+        if path.exists():
+            os.environ[name] = str(path)
+    for name in ("VISIOND_BIN", "VISIOND_PACKAGES"):
+        os.environ.pop(name, None)
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    run_all(sizes[sys.argv[1]]())
+
+
+if __name__ == "__main__":
+    main()
