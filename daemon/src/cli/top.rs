@@ -144,7 +144,8 @@ fn show<B: Backend<Error = io::Error>>(
         terminal.draw(|frame| screen.draw(frame))?;
         // Several keys may have come, and a paste is many.
         let next = keys.recv_timeout(LOOK);
-        if next.into_iter().chain(keys.try_iter()).any(|key| pressed(screen, key)) || signalled.load(Ordering::Relaxed) {
+        if next.into_iter().chain(keys.try_iter()).any(|key| pressed(screen, key)) || signalled.load(Ordering::Relaxed)
+        {
             return Ok(());
         }
         if next == Err(RecvTimeoutError::Disconnected) {
