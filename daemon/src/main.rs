@@ -16,6 +16,8 @@ mod publish;
 mod service;
 mod signals;
 mod systemd;
+#[cfg(test)]
+mod testing;
 mod thermal;
 mod unix_socket;
 mod web;

@@ -10,6 +10,7 @@ use visiond_kernels::frame::PixelFormat;
 use super::super::clock::SystemClock;
 use super::*;
 use crate::config::types::Pace;
+use crate::testing::{HANG, stopped_while_it_waits};
 
 fn config(script: &str) -> CommandConfig {
     CommandConfig {
@@ -24,7 +25,7 @@ fn config(script: &str) -> CommandConfig {
         max_frames: None,
         color_matrix: ColorMatrix::Bt601,
         color_range: None,
-        timeout: Duration::from_secs(5),
+        timeout: HANG,
     }
 }
 
@@ -135,23 +136,15 @@ fn with_every_buffer_out_a_realtime_program_goes_on_and_a_fast_one_waits_until_s
 
     let mut source = open(&raw(script, PixelFormat::Grey, 2, 2)).unwrap();
     let _held: Vec<Frame> = (0..3).map(|_| frame(&mut source)).collect();
-    let stop = Stop::new().unwrap();
-    let raiser = stop.clone();
-    let thread = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(30));
-        raiser.raise();
-        Instant::now()
-    });
-    assert!(matches!(source.next(&stop), Ok(Next::Stopped)));
-    assert!(thread.join().unwrap().elapsed() < Duration::from_millis(100));
+    assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)), Ok(Next::Stopped)));
 }
 
 #[test]
 fn a_program_that_falls_silent_is_given_up_after_the_time_limit() {
-    let config = CommandConfig { timeout: Duration::from_millis(50), ..config(&format!("{TWO_FRAMES}; sleep 60")) };
-    let mut source = open(&config).unwrap();
+    let mut source = open(&config(&format!("{TWO_FRAMES}; sleep 3600"))).unwrap();
     frame(&mut source);
     frame(&mut source);
+    source.config.timeout = Duration::from_millis(50);
     let error = next(&mut source).unwrap_err();
     assert!(error.to_string().contains("for 0.05 s") && error.retry, "{error}");
 }

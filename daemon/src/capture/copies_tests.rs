@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process;
-use std::time::Duration;
 
 use tempfile::TempDir;
 use visiond_kernels::color::ColorMatrix;
@@ -61,7 +60,7 @@ fn a_programs_frames_are_read_straight_into_the_networks_buffers() {
             max_frames: None,
             color_matrix: ColorMatrix::Bt601,
             color_range: None,
-            timeout: Duration::from_secs(10),
+            timeout: crate::testing::HANG,
         })
     };
     assert_in_place(&command(CommandContainer::Raw, "head -c 60000 /dev/zero"));

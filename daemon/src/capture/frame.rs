@@ -175,34 +175,21 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::testing::{stopped_while_it_waits, while_it_waits};
 
     #[test]
     fn a_dropped_buffer_wakes_who_waits_for_one() {
-        let stop = Stop::new().unwrap();
         let pool = FramePool::new(&Memory::host(), 1, 16).unwrap();
         let lent = pool.take().unwrap();
         assert!(pool.take().is_none());
-        let holder = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            drop(lent);
-        });
-        assert!(pool.take_wait(&stop).is_some());
-        holder.join().unwrap();
+        let taken = while_it_waits(move |stop| pool.take_wait(stop).is_some(), |_| drop(lent));
+        assert!(taken);
     }
 
     #[test]
     fn stop_ends_the_wait_for_a_buffer() {
-        let stop = Stop::new().unwrap();
         let pool = FramePool::new(&Memory::host(), 0, 16).unwrap();
-        let raiser = stop.clone();
-        let start = std::time::Instant::now();
-        let thread = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            raiser.raise();
-        });
-        assert!(pool.take_wait(&stop).is_none());
-        assert!(start.elapsed() < Duration::from_millis(200));
-        thread.join().unwrap();
+        assert!(stopped_while_it_waits(move |stop| pool.take_wait(stop).is_none()));
     }
 
     #[test]

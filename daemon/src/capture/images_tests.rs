@@ -11,6 +11,7 @@ use super::super::clock::SystemClock;
 use super::super::clock::simulated::SimulatedClock;
 use super::super::frame::Frame;
 use super::*;
+use crate::testing::{EVER, stopped_while_it_waits};
 
 fn config(path: &Path) -> ImagesConfig {
     ImagesConfig {
@@ -128,19 +129,11 @@ fn a_watched_folder_gives_each_picture_once_when_it_is_complete() {
 }
 
 #[test]
-fn stop_ends_the_watch_at_once() {
+fn stop_ends_the_watch() {
     let folder = TempDir::new().unwrap();
-    let watched = ImagesConfig { watch: true, watch_interval: Duration::from_secs(60), ..config(folder.path()) };
+    let watched = ImagesConfig { watch: true, watch_interval: EVER, ..config(folder.path()) };
     let mut source = open(&watched, Arc::new(SystemClock)).unwrap();
-    let stop = Stop::new().unwrap();
-    let raiser = stop.clone();
-    let thread = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(30));
-        raiser.raise();
-        std::time::Instant::now()
-    });
-    assert!(matches!(source.next(&stop).unwrap(), Next::Stopped));
-    assert!(thread.join().unwrap().elapsed() < Duration::from_millis(100));
+    assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)).unwrap(), Next::Stopped));
 }
 
 proptest! {

@@ -147,24 +147,16 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::testing::{EVER, stopped_while_it_waits};
 
-    const LONG: Duration = Duration::from_secs(30);
-    const SHORT: Duration = Duration::from_millis(60);
-
-    /// Whether something that is done while the watch waits is news.
-    fn wakes(watch: &mut Watch, act: impl FnOnce() + Send) -> bool {
-        let stop = Stop::new().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(10));
-                act();
-            });
-            match watch.wait(LONG.min(SHORT * 20), &stop) {
-                Wake::Ready => true,
-                Wake::TimedOut => false,
-                Wake::Stopped => panic!("nobody stopped it"),
-            }
-        })
+    /// Whether what is done is news: the kernel queues it before the call that does it returns.
+    fn wakes(watch: &mut Watch, act: impl FnOnce()) -> bool {
+        act();
+        match watch.wait(Duration::ZERO, &Stop::new().unwrap()) {
+            Wake::Ready => true,
+            Wake::TimedOut => false,
+            Wake::Stopped => panic!("nobody stopped it"),
+        }
     }
 
     #[test]
@@ -190,8 +182,6 @@ mod tests {
         let node = other.path().join("door");
         let mut watch = Watch::below(dev.path(), &CameraName::Node(node.clone())).unwrap();
         assert!(wakes(&mut watch, || fs::write(&node, "").unwrap()));
-        let stop = Stop::new().unwrap();
-        stop.raise();
-        assert_eq!(watch.wait(LONG, &stop), Wake::Stopped);
+        assert_eq!(stopped_while_it_waits(move |stop| watch.wait(EVER, stop)), Wake::Stopped);
     }
 }
