@@ -10,6 +10,7 @@ use crate::capture::frame::FramePool;
 use crate::capture::source::LossCause;
 use crate::pipeline::inbox::{Delivery, Inbox, Taken};
 use crate::pipeline::lane::testing;
+use crate::testing::{EVER, HANG, wait_until};
 
 /// What opening gives, and what the source then does.
 enum Opening {
@@ -48,7 +49,7 @@ impl Source for Scripted {
             Event::Panics => panic!("made to panic"),
             Event::Ends => Ok(Next::End),
             Event::Silence => {
-                stop.sleep(Duration::from_secs(60));
+                stop.sleep(EVER);
                 Ok(Next::Stopped)
             }
         }
@@ -143,7 +144,7 @@ impl Run {
     /// Takes every frame until the camera ends.
     fn sequences(&self) -> Vec<u64> {
         let (mut sequences, mut out) = (Vec::new(), Vec::new());
-        while self.inbox.take(1, Duration::from_secs(30), &mut out) == Taken::Frames {
+        while self.inbox.take(1, HANG, &mut out) == Taken::Frames {
             sequences.extend(out.drain(..).map(|(_, arrival)| arrival.frame.sequence));
         }
         sequences
@@ -230,9 +231,9 @@ fn a_camera_that_is_taken_out_ends_wherever_it_stands_and_no_longer_keeps_the_ot
     let streaming = start(&settlement, vec![Opening::Source(vec![Event::Frame(4), Event::Silence])]);
     let failed = start(&settlement, vec![Opening::Error(SourceError::permanent("no such file"))]);
     let blocked = start(&settlement, vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Silence])]);
-    while failed.metrics.phase() != Phase::Failed || streaming.metrics.phase() != Phase::Streaming {
-        std::thread::yield_now();
-    }
+    wait_until("one to have failed and one to stream", || {
+        failed.metrics.phase() == Phase::Failed && streaming.metrics.phase() == Phase::Streaming
+    });
     for run in [&streaming, &failed, &blocked] {
         assert!(!settlement.over.is_raised());
         run.stop.raise();
@@ -285,25 +286,23 @@ fn news_of_a_device_open_it_at_once_and_it_is_never_given_up() {
 #[test]
 fn a_wait_is_a_sign_of_life_and_a_call_that_does_not_come_back_is_not() {
     let (gone, back) = std::sync::mpsc::channel::<()>();
+    let (tell, called) = std::sync::mpsc::channel();
     let mut first = true;
     let open = Box::new(move || -> Result<Box<dyn Source>, SourceError> {
         if std::mem::take(&mut first) {
             // A driver that hangs until `gone` is dropped.
+            tell.send(()).unwrap();
             let _ = back.recv();
         }
         Opening::Source(vec![Event::Silence]).give()
     });
     let run = start_with(&Arc::new(Settlement::new(1).unwrap()), &Arc::default(), open);
-    let soon = |holds: &dyn Fn() -> bool| {
-        (0..1000).any(|_| holds() || (std::thread::sleep(Duration::from_millis(5)), false).1)
-    };
+    called.recv_timeout(HANG).unwrap();
     let hung = run.metrics.beat.pulse();
-    std::thread::sleep(Duration::from_millis(50));
-    let still = run.metrics.beat.pulse();
-    assert!(!hung.waits && !still.waits);
+    assert!(!hung.waits);
     drop(gone);
-    assert!(soon(&|| run.metrics.beat.pulse().waits), "it waits for a frame");
-    assert!(run.metrics.beat.pulse().steps > still.steps);
+    wait_until("it to wait for a frame", || run.metrics.beat.pulse().waits);
+    assert!(run.metrics.beat.pulse().steps > hung.steps);
     run.stop.raise();
     run.thread.join().unwrap();
 }
@@ -334,11 +333,13 @@ fn another_reason_is_told_when_it_lasts() {
         said: Some((Arc::clone(&gone.message), Instant::now())),
         unsaid: None,
     };
-    let camera = run(Patience { lasting: Duration::from_millis(20), ..Patience::default() });
+    let lasting = Patience::default().lasting;
+    let camera = run(Patience::default());
     let mut memory = memory();
     assert!(!camera.is_news(&gone, &mut memory), "said already");
     assert!(!camera.is_news(&refused, &mut memory), "perhaps on its way back");
-    std::thread::sleep(Duration::from_millis(25));
+    let (_, since) = memory.unsaid.as_mut().unwrap();
+    *since -= lasting;
     assert!(camera.is_news(&refused, &mut memory), "it lasts");
     assert!(camera.is_news(&SourceError::permanent("it is no camera"), &mut memory), "only a person can mend that");
 }

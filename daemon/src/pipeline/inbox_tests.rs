@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = crate::testing::HANG;
 
 /// An inbox with a slot for each camera, which are known by their numbers.
 fn inbox<T>(cameras: &[Delivery]) -> Inbox<usize, T> {

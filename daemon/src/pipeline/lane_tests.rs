@@ -11,6 +11,7 @@ use crate::capture::clock::SystemClock;
 use crate::capture::frame::FramePool;
 use crate::pipeline::inbox::{Inbox, Put};
 use crate::pipeline::metrics::CameraMetrics;
+use crate::testing::{HANG, wait_until};
 
 /// A lane at work, and what a test needs to feed it.
 struct Bench {
@@ -173,9 +174,7 @@ fn a_panic_costs_the_frames_in_hand_and_the_lane_goes_on() {
 fn stop_ends_a_lane_that_waits_before_it_builds_anew() {
     let bench = start(1, 1, None, |_| Act::Panic);
     bench.put(0, frame(&pool(1), 0).unwrap());
-    while bench.lane.errors() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the panic", || bench.lane.errors() > 0);
     bench.stop.raise();
     bench.inbox.stop();
     bench.thread.join().unwrap();
@@ -288,7 +287,7 @@ fn a_network_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
                 before.push(bench.exchange.offer(network(&format!("new{n}"), 1, 2, |_| Act::See)));
                 bench.inbox.call();
                 // It comes back at once also where no frame does.
-                let old = before.last().unwrap().recv_timeout(Duration::from_secs(30)).unwrap();
+                let old = before.last().unwrap().recv_timeout(HANG).unwrap();
                 assert!(old.ready.is_some());
             }
             bench.put(0, free_buffer(&pool, n));
@@ -309,13 +308,11 @@ fn a_lane_whose_network_cannot_be_built_takes_the_new_one() {
     let bench = start(1, 1, None, |_| Act::Panic);
     let pool = pool(2);
     bench.put(0, free_buffer(&pool, 0));
-    while bench.lane.errors() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the panic", || bench.lane.errors() > 0);
     let before = bench.exchange.offer(network("new", 1, 1, |_| Act::See));
     bench.inbox.call();
     bench.put(0, free_buffer(&pool, 1));
-    assert!(before.recv_timeout(Duration::from_secs(30)).is_ok());
+    assert!(before.recv_timeout(HANG).is_ok());
     let (messages, _, _) = bench.end();
     assert_eq!(messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), [1]);
 }

@@ -9,6 +9,7 @@ use crate::capture::frame::FramePool;
 use crate::capture::source::{Next, Source, SourceError};
 use crate::pipeline::lane::testing::{self, Act, Fake};
 use crate::publish::message::Message;
+use crate::testing::{HANG, hang, wait_until};
 
 /// Frames until it is told what else to do.
 struct Steady {
@@ -23,11 +24,14 @@ struct Orders {
     end: AtomicBool,
     /// Hang in a call, whoever says stop.
     hang: AtomicBool,
+    /// It does.
+    hangs: AtomicBool,
 }
 
 impl Source for Steady {
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
         while self.orders.hang.load(Ordering::SeqCst) {
+            self.orders.hangs.store(true, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(1));
         }
         if self.orders.end.load(Ordering::SeqCst) {
@@ -93,7 +97,7 @@ impl Bench {
     /// Waits for a message of `camera`; returns its number.
     fn see(&self, camera: &str) -> u64 {
         loop {
-            let message = self.messages.recv_timeout(Duration::from_secs(30)).unwrap();
+            let message = self.messages.recv_timeout(HANG).unwrap();
             if &*message.camera == camera {
                 return message.sequence;
             }
@@ -107,7 +111,7 @@ impl Bench {
     fn end(self) {
         self.stop.raise();
         self.pipeline.halt();
-        assert!(self.pipeline.join(Instant::now() + Duration::from_secs(30)));
+        assert!(self.pipeline.join(hang()));
     }
 }
 
@@ -117,13 +121,11 @@ fn a_hold_keeps_it_from_ending_and_its_end_lets_it_end() {
     let hold = bench.pipeline.hold().unwrap();
     assert!(hold.has("fake") && !hold.has("another"));
     bench.orders.end.store(true, Ordering::SeqCst);
-    while bench.phase(0) != Phase::Ended {
-        thread::yield_now();
-    }
+    wait_until("the camera to end", || bench.phase(0) == Phase::Ended);
     thread::sleep(Duration::from_millis(30));
     assert!(!bench.stop.is_raised() && bench.pipeline.lanes()[0].lane.activity() != Activity::Ended);
     drop(hold);
-    assert!(bench.stop.sleep(Duration::from_secs(30)), "its only camera has ended");
+    assert!(bench.stop.sleep(HANG), "its only camera has ended");
     assert!(bench.pipeline.hold().is_none(), "too late");
     bench.end();
 }
@@ -167,7 +169,7 @@ fn a_source_that_does_not_end_is_left_behind_and_the_next_goes_on_counting() {
     let mut bench = Bench::new();
     while bench.see("a") < 5 {}
     bench.orders.hang.store(true, Ordering::SeqCst);
-    thread::sleep(Duration::from_millis(20));
+    wait_until("the source to hang", || bench.orders.hangs.load(Ordering::SeqCst));
     let last = bench.messages.try_iter().last().map_or(5, |message| message.sequence);
     let hold = bench.pipeline.hold().unwrap();
     bench.pipeline.change(lane(false, vec![starts("a", &Arc::default())])).unwrap();
@@ -176,9 +178,7 @@ fn a_source_that_does_not_end_is_left_behind_and_the_next_goes_on_counting() {
     assert_eq!(bench.phase(0), Phase::Streaming);
     // The old thread comes to life again, and disturbs nobody.
     bench.orders.hang.store(false, Ordering::SeqCst);
-    while !bench.pipeline.leaving.iter().all(|thread| thread.is_finished()) {
-        thread::yield_now();
-    }
+    wait_until("the old thread to end", || bench.pipeline.leaving.iter().all(|thread| thread.is_finished()));
     assert_eq!(bench.phase(0), Phase::Streaming);
     bench.end();
 }
@@ -196,9 +196,7 @@ fn a_lane_that_is_asked_for_no_more_ends_and_the_others_go_on() {
     let second = Arc::clone(&bench.pipeline.lanes()[1].lane);
     bench.pipeline.change(lane(false, vec![stays("a")])).unwrap();
     drop(hold);
-    while second.activity() != Activity::Ended {
-        thread::yield_now();
-    }
+    wait_until("the lane to end", || second.activity() == Activity::Ended);
     bench.see("a");
     assert!(!bench.stop.is_raised());
     bench.end();

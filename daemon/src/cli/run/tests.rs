@@ -6,6 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
+use crate::testing::{finishes, wait_until};
 
 /// A run in a folder of its own.
 struct Run {
@@ -37,6 +38,16 @@ impl Run {
     fn serve(&self, cameras: &str, messages: Option<u64>) -> Outcome {
         let limits = Limits { messages, duration: None };
         serve(Path::new("/nowhere"), self.config(cameras), &limits, &self.signals).unwrap()
+    }
+
+    /// Serves until it is told to end.
+    fn serve_at(&self, path: &Path, config: Config) -> Outcome {
+        serve(path, config, &Limits { messages: None, duration: None }, &self.signals).unwrap()
+    }
+
+    fn has_message_of(&self, camera: &str) -> bool {
+        let text = fs::read_to_string(self.folder.path().join("out.jsonl")).unwrap_or_default();
+        text.contains(&format!("\"camera\":\"{camera}\""))
     }
 
     fn messages(&self) -> Vec<Value> {
@@ -105,51 +116,37 @@ fn a_camera_that_cannot_be_read_does_not_stop_the_others_and_is_told_at_the_end(
 
 #[test]
 fn a_signal_ends_a_run_in_order() {
-    let run = Run::new();
-    let sender = run.sender.clone();
-    let config = run.config(PATTERN);
-    let (began, outcome) = std::thread::scope(|scope| {
-        let bell = scope.spawn(move || {
-            std::thread::sleep(Duration::from_millis(700));
-            sender.end();
-            Instant::now()
-        });
-        let outcome =
-            serve(Path::new("/nowhere"), config, &Limits { messages: None, duration: None }, &run.signals).unwrap();
-        (bell.join().unwrap(), outcome)
-    });
-    assert!(began.elapsed() < Duration::from_secs(20));
+    let run = Arc::new(Run::new());
+    let (at_work, config) = (Arc::clone(&run), run.config(PATTERN));
+    let serving = std::thread::spawn(move || at_work.serve_at(Path::new("/nowhere"), config));
+    wait_until("a message", || run.has_message_of("bars"));
+    run.sender.end();
+    let outcome = finishes("the end", move || serving.join().unwrap());
     assert_eq!(exit(&outcome), Exit::Success);
     assert_eq!(run.messages().len() as u64, outcome.summary.cameras[0].published);
 }
 
 #[test]
 fn a_reload_takes_what_is_in_the_file_and_a_wrong_one_changes_nothing() {
-    let run = Run::new();
+    let run = Arc::new(Run::new());
     let path = run.folder.path().join("visiond.toml");
-    let (config, limits) = (run.config(PATTERN), Limits { messages: None, duration: None });
-    let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let wait_for = |camera: &str| {
-                let until = Instant::now() + Duration::from_secs(60);
-                let text = || fs::read_to_string(run.folder.path().join("out.jsonl")).unwrap_or_default();
-                while !text().contains(&format!("\"camera\":\"{camera}\"")) && Instant::now() < until {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-            };
-            wait_for("bars");
-            fs::write(&path, run.text("nonsense")).unwrap();
-            run.sender.reload();
-            std::thread::sleep(Duration::from_millis(50));
-            fs::write(&path, run.text(&PATTERN.replace("bars", "lines"))).unwrap();
-            run.sender.reload();
-            wait_for("lines");
-            run.sender.end();
-        });
-        serve(&path, config, &limits, &run.signals).unwrap()
-    });
+    let (at_work, at, config) = (Arc::clone(&run), path.clone(), run.config(PATTERN));
+    let serving = std::thread::spawn(move || at_work.serve_at(&at, config));
+    wait_until("a message", || run.has_message_of("bars"));
+    // A pipe, so that it is known when it is read.
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    run.sender.reload();
+    let (pipe, wrong) = (path.clone(), run.text("nonsense"));
+    finishes("the wrong file to be read", move || fs::write(pipe, wrong).unwrap());
+    let right = run.folder.path().join("right.toml");
+    fs::write(&right, run.text(&PATTERN.replace("bars", "lines"))).unwrap();
+    fs::rename(&right, &path).unwrap();
+    run.sender.reload();
+    wait_until("the other camera", || run.has_message_of("lines"));
+    run.sender.end();
+    let outcome = finishes("the end", move || serving.join().unwrap());
     assert_eq!(exit(&outcome), Exit::Success);
-    assert!(run.messages().iter().any(|message| message["camera"] == "lines"));
     let names: Vec<_> = outcome.summary.cameras.iter().map(|camera| camera.name.as_str()).collect();
     assert_eq!(names, ["lines"]);
 }
