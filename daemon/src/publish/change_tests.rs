@@ -10,9 +10,10 @@ use std::path::Path;
 use super::tests::*;
 use super::*;
 use crate::config::types::UnixSinkConfig;
+use crate::testing::{hang, wait_until};
 
 fn change(publisher: &Publisher, sinks: &[SinkConfig]) {
-    publisher.change(publisher.prepare(sinks).unwrap()).unwrap().close(soon());
+    publisher.change(publisher.prepare(sinks).unwrap()).unwrap().close(hang());
 }
 
 fn named(name: &str, kind: SinkKind) -> SinkConfig {
@@ -41,7 +42,7 @@ fn sinks_come_and_go_and_the_one_that_stays_misses_nothing() {
             change(&publisher, std::slice::from_ref(&stays));
         }
     }
-    publisher.close(soon());
+    publisher.close(hang());
     assert_eq!(sequences(&path("stays")), (0..200).collect::<Vec<_>>());
     for round in comes {
         assert_eq!(sequences(&path(&format!("{round}"))), (round * 10..round * 10 + 10).collect::<Vec<_>>());
@@ -60,7 +61,7 @@ fn a_sink_that_cannot_be_opened_leaves_all_as_it_was() {
     assert!(error.to_string().starts_with("sink bad: /nowhere/at/all cannot be written"), "{error}");
     assert!(!new.exists(), "what was opened for it is taken back");
     publisher.publish(&message(7, 0));
-    publisher.close(soon());
+    publisher.close(hang());
     assert_eq!(sequences(&good), [7]);
 }
 
@@ -82,7 +83,7 @@ fn readers_stay_connected_when_their_socket_is_set_otherwise() {
     let only_detections = SinkConfig { only_detections: true, ..socket(unix_kind(&path)) };
     change(&publisher, &[only_detections]);
     (2..4).for_each(|sequence| publisher.publish(&message(sequence, sequence as usize % 2)));
-    publisher.close(soon());
+    publisher.close(hang());
     let lines = BufReader::new(reader).lines().map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()));
     let sequences: Vec<_> = lines.map(|line| line.unwrap()["sequence"].as_u64().unwrap()).collect();
     assert_eq!(sequences, [0, 1, 3]);
@@ -97,7 +98,7 @@ fn a_file_goes_on_with_another_rotation_and_another_name() {
     wait_until("the first", || publisher.counts()[0].written == 20);
     change(&publisher, &[named("other", file_kind(&path, 4096, 3))]);
     publisher.publish(&message(30, 1));
-    let counts = publisher.close(soon()).remove(0);
+    let counts = publisher.close(hang()).remove(0);
     assert_eq!((counts.name.as_str(), counts.written, counts.lost()), ("other", 21, 0), "the counts go on");
     assert_eq!(sequences(&path), [30]);
     assert_eq!(sequences(&super::file::numbered(&path, 1)), (10..30).collect::<Vec<_>>());

@@ -63,25 +63,31 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::testing::{HANG, wait_until};
 
     #[test]
     fn every_call_is_followed_by_a_wake_and_many_at_once_by_few() {
         let count = Arc::new(AtomicUsize::new(0));
         let (woken, wakes) = mpsc::channel();
+        let go_on = Arc::new(AtomicBool::new(false));
         let waker = {
-            let count = Arc::clone(&count);
+            let (count, go_on) = (Arc::clone(&count), Arc::clone(&go_on));
             let wake = move || {
                 count.fetch_add(1, Ordering::SeqCst);
                 let _ = woken.send(());
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                // Not by a channel, whose waits would use up the calls.
+                wait_until("the test to let it go on", || go_on.load(Ordering::SeqCst));
             };
             Waker::start(wake).unwrap()
         };
         waker.call();
-        wakes.recv().unwrap();
+        wakes.recv_timeout(HANG).unwrap();
         (0..100).for_each(|_| waker.call());
-        wakes.recv().unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 1, "it is still at the first");
+        go_on.store(true, Ordering::SeqCst);
+        wakes.recv_timeout(HANG).unwrap();
         waker.end();
-        assert!((2..=4).contains(&count.load(Ordering::SeqCst)), "{count:?}");
+        // The last is that of the end.
+        assert!((2..=3).contains(&count.load(Ordering::SeqCst)), "{count:?}");
     }
 }
