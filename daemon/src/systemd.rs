@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     fn heard(socket: &UnixDatagram) -> String {
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.set_read_timeout(Some(crate::testing::HANG)).unwrap();
         let mut buffer = [0; 256];
         let n = socket.recv(&mut buffer).unwrap();
         String::from_utf8(buffer[..n].to_vec()).unwrap()

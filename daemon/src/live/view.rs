@@ -132,10 +132,7 @@ impl CameraView {
         if state.in_hand || !self.encoder.try_push(self) {
             return;
         }
-        let (now_ns, interval_ns) = (SystemClock.monotonic_ns(), self.encoder.interval_ns());
-        // In step with the interval as long as frames come, so that their jitter costs no pictures.
-        let in_step = now_ns.saturating_sub(state.next_ns) < interval_ns;
-        state.next_ns = if in_step { state.next_ns } else { now_ns } + interval_ns;
+        state.next_ns = next_due_ns(state.next_ns, SystemClock.monotonic_ns(), self.encoder.interval_ns());
         state.in_hand = true;
         state.waiting = Some((Arc::clone(frame), Arc::clone(message)));
         self.due_ns.store(NEVER, Ordering::Relaxed);
@@ -232,6 +229,13 @@ impl CameraView {
         drop(state);
         drop(waiting);
     }
+}
+
+/// When the next picture is due, if the one that was due at `due_ns` is made now: in step with the interval as long as frames
+/// come, so that their jitter costs no pictures.
+fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
+    let in_step = now_ns.saturating_sub(due_ns) < interval_ns;
+    (if in_step { due_ns } else { now_ns }) + interval_ns
 }
 
 /// A frame out of a view.

@@ -156,7 +156,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let journald = UnixDatagram::bind(&path).unwrap();
-        journald.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        journald.set_read_timeout(Some(crate::testing::HANG)).unwrap();
         let journal = Journal::at(&path).unwrap();
         assert_eq!(heard(&journald), "", "the question whether it listens");
         (folder, journald, journal)

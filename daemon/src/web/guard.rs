@@ -164,17 +164,21 @@ impl Guard {
 
     /// Takes its time over a wrong token, so that guessing is slow however many guess at once.
     pub async fn refuse_slowly(&self, peer: Peer) {
-        let mut wrong = self.slow.lock().await;
-        sleep(SLOW).await;
-        if wrong.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
-            wrong.more += 1;
-            return;
-        }
-        let more = std::mem::replace(&mut *wrong, Wrong { told: Some(Instant::now()), more: 0 }).more;
-        match more {
-            0 => log::warn!("http: {peer} came with a wrong token"),
-            more => log::warn!("http: {peer} came with a wrong token, after {more} more since the last was told"),
-        }
+        refuse_slowly(&self.slow, peer).await;
+    }
+}
+
+async fn refuse_slowly(slow: &Mutex<Wrong>, peer: Peer) {
+    let mut wrong = slow.lock().await;
+    sleep(SLOW).await;
+    if wrong.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+        wrong.more += 1;
+        return;
+    }
+    let more = std::mem::replace(&mut *wrong, Wrong { told: Some(Instant::now()), more: 0 }).more;
+    match more {
+        0 => log::warn!("http: {peer} came with a wrong token"),
+        more => log::warn!("http: {peer} came with a wrong token, after {more} more since the last was told"),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::testing::at_once;
 
 const TOKEN: &str = "correct-horse-battery";
 
@@ -113,4 +114,16 @@ fn another_token_ends_the_sessions_of_the_old_one() {
     let rules = Rules::new(Some(&Token::read(&folder.path().join("token")).unwrap()), &[]);
     let cookie = format!("cookie: {COOKIE_NAME}={cookie}");
     assert_eq!(verdict(&rules, tcp(), Method::GET, &[&cookie]), Verdict::Unknown);
+}
+
+#[test]
+fn wrong_tokens_are_refused_slowly_and_one_at_a_time() {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+        let slow = Mutex::default();
+        let mut first = std::pin::pin!(refuse_slowly(&slow, tcp()));
+        assert!(at_once(first.as_mut()).await.is_none(), "at once");
+        assert!(slow.try_lock().is_err(), "the next waits for the first");
+        first.await;
+        assert!(slow.try_lock().unwrap().told.is_some());
+    });
 }
