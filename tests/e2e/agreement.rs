@@ -2,8 +2,6 @@
 //!
 //! `tests/golden/agreement.py --write` made the golden detections; the same script compares any other files.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::ffi::OsString;
 use std::path::Path;
 

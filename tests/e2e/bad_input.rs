@@ -1,7 +1,5 @@
 //! Bad input gets a clear sentence and the documented exit status; nothing else is lost, nothing panics.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -201,12 +199,13 @@ type = "file"
 path = "{dir}/out.jsonl"
 "#,
     );
-    daemon.wait_until("messages in the good sink", |d| d.messages("out.jsonl").len() >= 10);
+    daemon.wait_until("messages in the good sink", |d| d.messages("out.jsonl").len() >= 30);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     let complaints = ended.log.lines().filter(|l| l.contains("/dev/full") && l.contains("No space left")).count();
     assert!(complaints >= 1, "the full disk is told:\n{}", ended.log);
-    assert!(complaints <= 4, "but not for every message:\n{}", ended.log);
+    let written = ended.daemon.messages("out.jsonl").len();
+    assert!(complaints < written / 2, "but not for every one of {written} messages:\n{}", ended.log);
 }
 
 #[test]

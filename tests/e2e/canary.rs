@@ -1,7 +1,5 @@
 //! A new network is tried on real frames before it is put in force, and refused with a reason if it is no good.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::process::Output;
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! The other commands as a newcomer meets them: help, inspect, probe, bench, completions, check; and the message's schema.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::ffi::OsStr;
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! `visiond detect` as a newcomer tries it: own files in, a table or messages and pictures out.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,7 +1,5 @@
 //! Files that are no engine for this machine: one sentence each, with what the file is and what mends it, on any machine.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

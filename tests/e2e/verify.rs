@@ -1,7 +1,5 @@
 //! `visiond verify`: two builds of a network, compared as a user would.
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as arranged")]
-
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,11 +5,14 @@
 pub mod certificates;
 pub mod mosquitto;
 pub mod nats;
+pub mod port;
 pub mod web;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -19,10 +22,28 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The binary under test: `VISIOND_BIN`, else the release build.
+/// How long a wait may take before it counts as a hang. It turns a hang into a failure and decides nothing else: a machine
+/// that is busy is slower by far less.
+pub const HANG: Duration = Duration::from_secs(120);
+
+/// Waits until `ready` holds; panics where it hangs. For what a daemon does, [`Daemon::wait_until`] shows its log too.
+pub fn wait_until(what: &str, ready: impl FnMut() -> bool) {
+    wait_until_or_show(what, ready, String::new);
+}
+
+/// As [`wait_until`]; `log` is shown where it hangs.
+pub fn wait_until_or_show(what: &str, mut ready: impl FnMut() -> bool, log: impl Fn() -> String) {
+    let until = Instant::now() + HANG;
+    while !ready() {
+        assert!(Instant::now() < until, "waited {} s for {what}\n{}", HANG.as_secs(), log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The binary under test: `VISIOND_BIN`, else the development build.
 pub fn visiond() -> PathBuf {
-    let path = std::env::var_os("VISIOND_BIN").map_or_else(|| root().join("target/release/visiond"), PathBuf::from);
-    assert!(path.is_file(), "{} is not there: run `cargo build --release -p visiond`, or ./test", path.display());
+    let path = std::env::var_os("VISIOND_BIN").map_or_else(|| root().join("target/debug/visiond"), PathBuf::from);
+    assert!(path.is_file(), "{} is missing: run `cargo build -p visiond`", path.display());
     path
 }
 
@@ -89,7 +110,8 @@ pub struct Daemon {
     /// The folder: configuration, outputs.
     pub folder: tempfile::TempDir,
     child: Child,
-    log: std::thread::JoinHandle<String>,
+    log: Arc<Mutex<Vec<u8>>>,
+    log_reader: JoinHandle<()>,
 }
 
 impl Daemon {
@@ -109,12 +131,20 @@ impl Daemon {
         adapt(&mut command);
         let mut child = command.spawn().expect("visiond starts");
         let mut pipe = child.stderr.take().expect("piped");
-        let log = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let _ = pipe.read_to_end(&mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
+        let log: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let kept = Arc::clone(&log);
+        let log_reader = std::thread::spawn(move || {
+            let mut chunk = [0; 8192];
+            while let Ok(n @ 1..) = pipe.read(&mut chunk) {
+                kept.lock().expect("no panic").extend_from_slice(&chunk[..n]);
+            }
         });
-        Self { folder, child, log }
+        Self { folder, child, log, log_reader }
+    }
+
+    /// Standard error so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().expect("no panic")).into_owned()
     }
 
     /// A path in the folder.
@@ -148,36 +178,38 @@ impl Daemon {
         json_lines(&bytes[..whole])
     }
 
-    /// Waits until `ready` holds; after half a minute panics with the log.
+    /// Waits until `ready` holds; panics with the log where that hangs or the daemon ends first.
     pub fn wait_until(&mut self, what: &str, mut ready: impl FnMut(&Self) -> bool) {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + HANG;
         while !ready(self) {
-            if Instant::now() >= until {
-                self.signal(libc::SIGTERM);
-                std::thread::sleep(Duration::from_secs(3));
-                let _ = self.child.kill();
-                let log = std::mem::replace(&mut self.log, std::thread::spawn(String::new)).join();
-                panic!("waited 30 s for {what}, then ended it; its log:\n{}", log.unwrap_or_default());
+            assert!(Instant::now() < until, "waited {} s for {what}; the log:\n{}", HANG.as_secs(), self.log());
+            if self.child.try_wait().expect("wait").is_some() {
+                wait_until("the end of the log", || self.log_reader.is_finished());
+                panic!("visiond ended while the test waited for {what}; its log:\n{}", self.log());
             }
-            assert!(self.child.try_wait().expect("wait").is_none(), "visiond ended while waiting for {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits for the end; the status, how long it took, the log. The folder lives as long as the returned value.
+    /// Waits until the log holds `words`.
+    pub fn wait_for_log(&mut self, words: &str) {
+        self.wait_until(&format!("`{words}` in the log"), |daemon| daemon.log().contains(words));
+    }
+
+    /// Waits for the end. The folder lives as long as the returned value.
     pub fn finish(mut self) -> Finished {
-        let began = Instant::now();
+        let until = Instant::now() + HANG;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("wait") {
                 break status;
             }
-            assert!(began.elapsed() < Duration::from_secs(120), "visiond did not end within 120 s");
+            assert!(Instant::now() < until, "visiond did not end within {} s:\n{}", HANG.as_secs(), self.log());
             std::thread::sleep(Duration::from_millis(5));
         };
-        let took = began.elapsed();
-        let log = std::mem::replace(&mut self.log, std::thread::spawn(String::new)).join().expect("the log's reader");
+        wait_until("the end of the log", || self.log_reader.is_finished());
+        let log = self.log();
         assert_no_panic(&log);
-        Finished { status, took, log, daemon: self }
+        Finished { status, log, daemon: self }
     }
 
     /// SIGTERM, then as `finish`.
@@ -198,8 +230,6 @@ impl Drop for Daemon {
 pub struct Finished {
     /// How.
     pub status: ExitStatus,
-    /// From the wait's begin to the end.
-    pub took: Duration,
     /// Standard error.
     pub log: String,
     /// Its folder is still there.

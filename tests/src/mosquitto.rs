@@ -1,13 +1,16 @@
 //! Mosquitto, the broker that the MQTT sink is tested with, and `mosquitto_sub`, which reads what arrived there.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::port::Port;
+use crate::wait_until_or_show;
 
 /// A broker on loopback in a folder of its own; killed when dropped.
 pub struct Mosquitto {
@@ -15,8 +18,12 @@ pub struct Mosquitto {
     pub folder: tempfile::TempDir,
     /// Where it listens.
     pub port: u16,
+    _port: Port,
     child: Option<Child>,
 }
+
+/// A message that the broker keeps under this topic: it reaches a new reader after all else that is kept.
+const LAST_KEPT: &str = "visiond-tests/last";
 
 impl Mosquitto {
     /// A broker that everybody may use.
@@ -28,16 +35,18 @@ impl Mosquitto {
     pub fn start_with(settings: impl FnOnce(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let settings = settings(folder.path());
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let reserved = Port::reserve();
+        let port = reserved.number;
         // SAFETY: geteuid(2) has no conditions and cannot fail.
         let root = if unsafe { libc::geteuid() } == 0 { "user root\n" } else { "" };
         let text = format!(
-            "{root}listener {port} 127.0.0.1\npersistence_location {}/\nlog_dest file {}\n{settings}",
+            "{root}listener {port} 127.0.0.1\npersistence_location {}/\nlog_dest file {}\nlog_type error\nlog_type warning\n\
+             log_type notice\nlog_type information\nlog_type subscribe\n{settings}",
             folder.path().display(),
             folder.path().join("log").display()
         );
         std::fs::write(folder.path().join("conf"), text).expect("the broker's configuration");
-        let mut broker = Self { folder, port, child: None };
+        let mut broker = Self { folder, port, _port: reserved, child: None };
         broker.resume();
         broker
     }
@@ -50,11 +59,8 @@ impl Mosquitto {
         command.arg("-c").arg(self.path("conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("mosquitto starts: tests/setup --test says what to install");
         self.child = Some(child);
-        let until = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(Instant::now() < until, "mosquitto does not listen:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let listens = || TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+        wait_until_or_show("mosquitto to listen", listens, || self.log());
     }
 
     /// Ends it by a signal and waits for that.
@@ -79,19 +85,27 @@ impl Mosquitto {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Reads `topic` from now on; `arguments` go to mosquitto_sub too.
+    /// Reads `topic` from now on: returns when the broker has subscribed it. `arguments` go to mosquitto_sub too.
     pub fn reader(&self, topic: &str, arguments: &[&str]) -> Reader {
-        Reader::start(self.port, topic, arguments)
+        let id = reader_id();
+        let reader = Reader::start(self.port, &id, &[topic], arguments);
+        // The broker logs TIME: ID QOS TOPIC.
+        let subscribed = format!(": {id} ");
+        wait_until_or_show("the broker to subscribe a reader", || self.log().contains(&subscribed), || self.log());
+        reader
     }
 
-    /// What the broker keeps under `topic` now.
+    /// What the broker keeps under `topic` now. For brokers that let everybody in.
     pub fn retained(&self, topic: &str) -> Vec<Message> {
-        let reader = self.reader(topic, &["--retained-only", "-W", "1"]);
-        let until = Instant::now() + Duration::from_secs(5);
-        while !reader.ended() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        reader.messages()
+        let mut publish = Command::new("mosquitto_pub");
+        publish.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-r", "-q", "2", "-t", LAST_KEPT, "-m", "last"]);
+        assert!(publish.status().expect("mosquitto_pub starts").success(), "mosquitto_pub");
+        // Of one SUBSCRIBE with two topics, the broker sends what it keeps in their order.
+        let reader = Reader::start(self.port, &reader_id(), &[topic, LAST_KEPT], &[]);
+        wait_until_or_show("what the broker keeps", || !reader.under(LAST_KEPT).is_empty(), || self.log());
+        let mut messages = reader.messages();
+        messages.retain(|message| message.retained && message.topic != LAST_KEPT);
+        messages
     }
 }
 
@@ -99,6 +113,12 @@ impl Drop for Mosquitto {
     fn drop(&mut self) {
         self.end(libc::SIGKILL);
     }
+}
+
+/// Another client's id.
+fn reader_id() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("reader-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn signal_to(child: &Child, signal: i32) {
@@ -140,14 +160,15 @@ impl Message {
 
 /// A `mosquitto_sub`; killed when dropped.
 pub struct Reader {
-    child: Mutex<Child>,
+    child: Child,
     messages: Arc<Mutex<Vec<Message>>>,
 }
 
 impl Reader {
-    fn start(port: u16, topic: &str, arguments: &[&str]) -> Self {
+    fn start(port: u16, id: &str, topics: &[&str], arguments: &[&str]) -> Self {
         let mut command = Command::new("mosquitto_sub");
-        command.args(["-h", "localhost", "-p", &port.to_string(), "-V", "mqttv5", "-q", "2", "-t", topic]);
+        command.args(["-h", "localhost", "-p", &port.to_string(), "-i", id, "-V", "mqttv5", "-q", "2"]);
+        command.args(topics.iter().flat_map(|topic| ["-t", topic]));
         // The payload in hexadecimal digits, because it may be a picture.
         command.args(["-F", "%t|%r|%q|%P|%C|%E|%x", "--quiet"]).args(arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub starts");
@@ -159,7 +180,7 @@ impl Reader {
                 kept.lock().expect("no panic").push(parse(&line));
             }
         });
-        Self { child: Mutex::new(child), messages }
+        Self { child, messages }
     }
 
     /// What came so far.
@@ -171,17 +192,12 @@ impl Reader {
     pub fn under(&self, end: &str) -> Vec<Message> {
         self.messages().into_iter().filter(|message| message.topic.ends_with(end)).collect()
     }
-
-    fn ended(&self) -> bool {
-        self.child.lock().expect("no panic").try_wait().is_ok_and(|status| status.is_some())
-    }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut child = self.child.lock().expect("no panic");
-        let _ = child.kill();
-        let _ = child.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

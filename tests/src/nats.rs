@@ -1,10 +1,12 @@
 //! nats-server with JetStream, the broker that the NATS sink is tested with.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use crate::port::Port;
+use crate::wait_until_or_show;
 
 /// A server on loopback in a folder of its own; killed when dropped.
 pub struct NatsServer {
@@ -12,6 +14,7 @@ pub struct NatsServer {
     pub folder: tempfile::TempDir,
     /// Where it listens.
     pub port: u16,
+    _port: Port,
     child: Option<Child>,
 }
 
@@ -32,11 +35,12 @@ impl NatsServer {
     pub fn start_bare(settings: impl FnOnce(&Path) -> String) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let settings = settings(folder.path());
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let reserved = Port::reserve();
+        let port = reserved.number;
         let log = folder.path().join("log");
         let text = format!("listen: \"127.0.0.1:{port}\"\nlog_file: \"{}\"\n{settings}", log.display());
         std::fs::write(folder.path().join("conf"), text).expect("the server's configuration");
-        let mut server = Self { folder, port, child: None };
+        let mut server = Self { folder, port, _port: reserved, child: None };
         server.resume();
         server
     }
@@ -48,7 +52,6 @@ impl NatsServer {
         let mut command = Command::new(program.unwrap_or("nats-server"));
         command.arg("-c").arg(self.path("conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("nats-server starts: tests/setup --test says what to install"));
-        let until = Instant::now() + Duration::from_secs(10);
         // It listens before it has read what it stores, and says who it is when it is ready.
         let greets = || {
             let connection = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
@@ -56,10 +59,7 @@ impl NatsServer {
             BufReader::new(connection).read_line(&mut line).ok()?;
             line.starts_with("INFO").then_some(())
         };
-        while greets().is_none() {
-            assert!(Instant::now() < until, "nats-server does not answer:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until_or_show("nats-server to answer", || greets().is_some(), || self.log());
     }
 
     /// Kills it.

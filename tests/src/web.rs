@@ -5,14 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::Daemon;
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{Daemon, HANG};
 
 /// Where a daemon is asked.
 #[derive(Debug, Clone)]
@@ -97,9 +93,10 @@ impl Place {
 
     /// The address that the daemon chose for `listen = ["127.0.0.1:0", "unix:{dir}/http.sock"]`.
     pub fn address(daemon: &mut Daemon) -> Self {
-        let log = Self::socket(daemon).get("/api/v1/log").text();
-        let at = log.rsplit("serving at http://").next().and_then(|rest| rest.split('"').next());
-        Self::Tcp(at.and_then(|at| at.parse().ok()).unwrap_or_else(|| panic!("no address in {log}")))
+        Self::socket(daemon);
+        let at = |log: &str| log.rsplit_once("serving at http://")?.1.split_once('\n')?.0.trim().parse().ok();
+        daemon.wait_until("the address in the log", |daemon| at(&daemon.log()).is_some());
+        Self::Tcp(at(&daemon.log()).expect("it was there"))
     }
 
     /// A connection.
@@ -107,12 +104,12 @@ impl Place {
         match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address).expect("a connection");
-                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                stream.set_read_timeout(Some(HANG)).expect("a timeout");
                 Box::new(stream)
             }
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path).expect("a connection");
-                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                stream.set_read_timeout(Some(HANG)).expect("a timeout");
                 Box::new(stream)
             }
         }

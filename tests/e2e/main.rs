@@ -1,0 +1,29 @@
+//! End-to-end tests: the built binary as a user meets it.
+//!
+//! One binary, because linking takes longer than most of the tests. They run side by side: each has its own folder and its
+//! own ports, and none changes what belongs to the process (environment, working folder).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at the first thing that is not as arranged")]
+
+mod agreement;
+mod bad_input;
+mod build;
+mod canary;
+mod capture;
+mod commands;
+mod detect;
+mod engines;
+mod http;
+mod live;
+mod metrics;
+mod mqtt;
+mod nats;
+mod nothing_lost;
+mod package;
+mod reload;
+mod reload_command;
+mod running;
+mod spool;
+mod thermal;
+mod trace;
+mod verify;
