@@ -215,8 +215,8 @@ fn stop_is_heard_while_ffmpeg_hangs() {
     let mut source = open(&config).unwrap();
     assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)).unwrap(), Next::Stopped));
 
-    let config = VideoConfig { timeout: Duration::from_millis(700), ..config };
     let mut source = open(&config).unwrap();
+    source.config.timeout = Duration::from_millis(700);
     let error = source.next(&Stop::new().unwrap()).unwrap_err();
     assert!(error.to_string().contains("for 0.7 s") && error.retry, "{error}");
 }

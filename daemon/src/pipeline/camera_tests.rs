@@ -102,6 +102,11 @@ fn start(settlement: &Arc<Settlement>, script: Vec<Opening>) -> Run {
     start_with(settlement, &Arc::default(), scripted(script))
 }
 
+/// As [`start`]: one that has failed stays so until stop.
+fn start_resigned(settlement: &Arc<Settlement>, script: Vec<Opening>) -> Run {
+    start_retrying(EVER, settlement, &Arc::default(), scripted(script))
+}
+
 fn start_from(sequence: &Arc<AtomicU64>, script: Vec<Opening>) -> Run {
     start_with(&Arc::new(Settlement::new(1).unwrap()), sequence, scripted(script))
 }
@@ -112,6 +117,11 @@ fn scripted(script: Vec<Opening>) -> Open {
 }
 
 fn start_with(settlement: &Arc<Settlement>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
+    start_retrying(Duration::from_millis(5), settlement, sequence, open)
+}
+
+/// One that has failed is tried again every `failed`.
+fn start_retrying(failed: Duration, settlement: &Arc<Settlement>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
     let (stop, settlement) = (Stop::new().unwrap(), Arc::clone(settlement));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let inbox = Arc::new(Inbox::new());
@@ -126,7 +136,7 @@ fn start_with(settlement: &Arc<Settlement>, sequence: &Arc<AtomicU64>, open: Ope
         patience: Patience {
             first: Duration::from_millis(1),
             limit: Duration::from_millis(4),
-            failed: Duration::from_millis(5),
+            failed,
             ..Patience::default()
         },
         clock: Arc::new(SystemClock),
@@ -229,7 +239,7 @@ fn an_error_that_stays_is_tried_again_while_another_camera_lives() {
 fn a_camera_that_is_taken_out_ends_wherever_it_stands_and_no_longer_keeps_the_others() {
     let settlement = Arc::new(Settlement::new(3).unwrap());
     let streaming = start(&settlement, vec![Opening::Source(vec![Event::Frame(4), Event::Silence])]);
-    let failed = start(&settlement, vec![Opening::Error(SourceError::permanent("no such file"))]);
+    let failed = start_resigned(&settlement, vec![Opening::Error(SourceError::permanent("no such file"))]);
     let blocked = start(&settlement, vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Silence])]);
     wait_until("one to have failed and one to stream", || {
         failed.metrics.phase() == Phase::Failed && streaming.metrics.phase() == Phase::Streaming
