@@ -124,8 +124,7 @@ fn assertions() -> (String, usize) {
 
 fn compile(compiler: &[&str], program: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("assertions.c");
-    std::fs::write(&source, program).unwrap();
+    std::fs::write(folder.path().join("assertions.c"), program).unwrap();
     let (name, arguments) = compiler.split_first().unwrap();
     let output =
         Command::new(name).args(arguments).args(["-std=gnu11", "-c", "-o", "/dev/null"]).arg(&source).output().unwrap();
