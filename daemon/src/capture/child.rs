@@ -336,7 +336,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::testing::{hang, never, stopped_while_it_waits, wait_until};
+    use crate::testing::{finishes, hang, never, stopped_while_it_waits, wait_until};
 
     fn sh(script: &str) -> Child {
         let mut command = Command::new("sh");
@@ -399,7 +399,7 @@ mod tests {
         let grandchild: i32 = std::str::from_utf8(&digits).unwrap().parse().unwrap();
         let leader = child.process.id() as i32;
         assert!(is_alive(grandchild));
-        drop(child);
+        finishes("the end of the child", move || drop(child));
         wait_until("both to be gone", || !is_alive(leader) && !is_alive(grandchild));
         assert!(!std::path::Path::new(&format!("/proc/{leader}")).exists(), "a zombie is left");
     }

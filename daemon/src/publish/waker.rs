@@ -61,6 +61,7 @@ impl Drop for Waker {
 mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
     use crate::testing::{HANG, wait_until};
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(count.load(Ordering::SeqCst), 1, "it is still at the first");
         go_on.store(true, Ordering::SeqCst);
         wakes.recv_timeout(HANG).unwrap();
+        assert!(wakes.recv_timeout(Duration::from_millis(50)).is_err(), "nobody called");
         waker.end();
         // The last is that of the end.
         assert!((2..=3).contains(&count.load(Ordering::SeqCst)), "{count:?}");
