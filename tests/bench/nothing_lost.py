@@ -72,13 +72,19 @@ class MqttReader:
         self.path = folder / "mqtt.jsonl"
         self.out = open(self.path, "wb")
         program = shutil.which("mosquitto_sub") or "/usr/bin/mosquitto_sub"
-        self.process = subprocess.Popen(
-            [program, "-h", "127.0.0.1", "-p", str(broker.port), "-V", "mqttv311", "-c", "-i", "reader", "-q", "1",
-             "-k", "5", "-t", "visiond/+/cameras/+/detections"],
-            stdout=self.out, stderr=subprocess.DEVNULL)
+        self.command = [program, "-h", "127.0.0.1", "-p", str(broker.port), "-V", "mqttv311", "-c", "-i", "reader", "-q", "1",
+                        "-k", "5", "-t", "visiond/+/cameras/+/detections"]
+        self.start()
+
+    def start(self):
+        """Reads on where it stopped: the broker keeps the session."""
+        self.process = subprocess.Popen(self.command, stdout=self.out, stderr=subprocess.DEVNULL)
 
     def arrived(self):
         """(id, text) of all that came so far."""
+        # It ends by itself when a broker that comes up refuses it.
+        if self.process.poll() is not None:
+            self.start()
         lines = self.path.read_bytes().split(b"\n")[:-1]
         return [(json.loads(line)["id"], line) for line in lines]
 
