@@ -23,6 +23,8 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# A hang, not slowness: nothing else is decided by it.
+HANG_S = 120
 TOKEN = "fuzzing-token-fuzzing-token"
 CONFIG = """
 [engine]
@@ -54,19 +56,20 @@ def free_port():
 
 def ask(base, path, method="GET"):
     request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {TOKEN}"}, method=method)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_S) as answer:
         return answer.read()
 
 
 def wait_until_ready(base, daemon, log):
-    for _ in range(300):
+    until = time.monotonic() + HANG_S
+    while time.monotonic() < until:
         assert daemon.poll() is None, f"visiond ended:\n{log.read_text()}"
         try:
             ask(base, "/readyz")
             return
         except OSError:
             time.sleep(0.1)
-    sys.exit("visiond was not ready within 30 s")
+    sys.exit(f"visiond was not ready within {HANG_S} s")
 
 
 def fuzz(base, folder, examples):
@@ -83,7 +86,7 @@ def fuzz(base, folder, examples):
     path.write_text(json.dumps(document))
     command = [sys.executable, "-m", "schemathesis.cli", "run", str(path), "--url", base]
     command += ["-H", f"Authorization: Bearer {TOKEN}", "--checks", "all", "--max-examples", str(examples)]
-    command += ["--request-timeout", "20", "--seed", "1", "--continue-on-failure", "--workers", "2"]
+    command += ["--request-timeout", str(HANG_S), "--seed", "1", "--continue-on-failure", "--workers", "2"]
     command += ["--phases", "examples,coverage,fuzzing"]
     return subprocess.run(command, cwd=folder, env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "h")}).returncode
 
@@ -93,7 +96,7 @@ def streams(base):
     for path in ENDLESS:
         path = path.replace("{name}", "bars")
         request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             assert len(answer.read(200)) == 200, path
         for wrong in ["?only_detections=maybe", "?camera=none"] if "api" in path else ["?overlay=maybe"]:
             refused(base, path + wrong, "GET")
@@ -122,7 +125,7 @@ def nonsense(port, rounds):
         for _ in range(rng.randint(1, 8)):
             at = rng.randrange(len(bent))
             bent[at:at + rng.randint(0, 3)] = rng.randbytes(rng.randint(0, 4))
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+        with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as s:
             s.sendall(bytes(bent))
             s.shutdown(socket.SHUT_WR)
             try:
@@ -154,14 +157,16 @@ def main():
             streams(base)
             nonsense(port, 50 * args.examples)
             lines = (folder / "out.jsonl").stat().st_size
-            time.sleep(1)
-            assert (folder / "out.jsonl").stat().st_size > lines, "messages go on"
+            until = time.monotonic() + HANG_S
+            while (folder / "out.jsonl").stat().st_size <= lines:
+                assert time.monotonic() < until, "messages do not go on"
+                time.sleep(0.1)
             http = json.loads(ask(base, "/api/v1/status"))["http"]
             print(f"answers by kind of status: {http['answers']}; connections left: {http['connections']}")
             assert http["answers"][4] == before, "an answer was a 5xx"
         finally:
             daemon.send_signal(signal.SIGTERM)
-            status = daemon.wait(10)
+            status = daemon.wait(HANG_S)
             log = (folder / "log").read_text()
         for word in ["panicked", "bug at", TOKEN]:
             assert word not in log, log

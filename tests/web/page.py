@@ -19,7 +19,8 @@ from playwright.sync_api import sync_playwright
 from running import Daemon, absent, free_port, pattern
 
 MOST_BYTES = 100_000
-PATIENCE_S = 30
+# A hang, not slowness: nothing else is decided by it.
+PATIENCE_S = 120
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
 DESK = {"viewport": {"width": 1440, "height": 900}}
 # The network's class 0, as boxes of it are drawn.
@@ -69,6 +70,7 @@ class LivePage(unittest.TestCase):
         context = self.browser.new_context(**{**DESK, **how})
         self.addCleanup(context.close)
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
         page.complaints, page.requested = [], []
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))

@@ -81,7 +81,7 @@ class Daemon:
         with open(self.path("log"), "ab") as log:
             command = [BINARY, "run", str(self.config)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
-        for _ in range(1200):
+        for _ in range(2400):
             if self.process.poll() is not None:
                 break
             try:
