@@ -175,13 +175,14 @@ fn a_closed_pipe_ends_detect_quietly() {
 
 #[test]
 fn a_full_disk_loses_that_sink_alone() {
-    let mut daemon = Daemon::start(
+    let tiny = root().join("tests/vm/tiny.onnx");
+    let mut daemon = Daemon::start(&format!(
         r#"
 [engine]
 backend = "rten"
 [[model]]
-name = "nanodet"
-path = "{model}"
+name = "bars"
+path = "{}"
 [[camera]]
 name = "bars"
 [camera.source]
@@ -196,9 +197,10 @@ rotate_bytes = 0
 [[sink]]
 name = "good"
 type = "file"
-path = "{dir}/out.jsonl"
+path = "{{dir}}/out.jsonl"
 "#,
-    );
+        tiny.display()
+    ));
     daemon.wait_until("messages in the good sink", |d| d.messages("out.jsonl").len() >= 30);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
