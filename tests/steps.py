@@ -260,7 +260,8 @@ def test(everything=False):
         ptx = [str(TARGET / "debug/examples/ptx"), "--check"]
         steps.append(Step("ptx", ptx, ("build",), title="the GPU's kernels are what their sources compile to"))
     if everything:
-        steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=web, title="the API, fuzzed by its own document"))
+        fuzz = {**tested, "PYTHONPATH": str(CACHE / "fuzz")}
+        steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=fuzz, title="the API, fuzzed by its own document"))
     if ship:
         guests = ("packages", "unit", "e2e", "page", "demo", "fuzz", "doc", "ptx")
         steps += [
