@@ -264,8 +264,9 @@ def test(everything=False):
         steps.append(Step("fuzz", [sys.executable, "tests/web/fuzz.py"], ready, env=fuzz, title="the API, fuzzed by its own document"))
     if ship:
         guests = ("packages", "unit", "e2e", "page", "demo", "fuzz", "doc", "ptx")
+        # First after the build, since most wait for it.
+        steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
         steps += [
-            Step("packages", ["./package", "all"], lock="packages", title="packages"),
             Step("vm", ["tests/vm/run"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
             Step("bare", ["tests/bare/run", "--demo", "--user", "sudo", "bookworm"], ("vm",), cores=2, title="the demo on a bare machine"),
         ]
