@@ -163,10 +163,10 @@ def cargo(*words):
 
 
 def build_command(packages):
-    """Everything that the tests run, in one call of cargo, which tells where it put the programs."""
-    which = [word for package in packages for word in ("--package", package)] if packages else ["--workspace"]
+    """Unit tests of some packages, or without any all that the tests run, in one call of cargo, which tells where it put them."""
+    which = [word for package in packages for word in ("--package", package)] if packages else ["--workspace", "--bins", "--examples"]
     out = ["--message-format", "json-render-diagnostics"]
-    script = f"exec {shlex.join(cargo('build', *which, '--bins', '--tests', '--examples', '--locked', *out))} >{shlex.quote(str(LOGS / 'programs'))}"
+    script = f"exec {shlex.join(cargo('build', *which, '--tests', '--locked', *out))} >{shlex.quote(str(LOGS / 'programs'))}"
     return ["sh", "-c", script]
 
 
