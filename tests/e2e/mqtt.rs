@@ -255,11 +255,12 @@ fn what_the_broker_refuses_arrives_when_it_may() {
     std::fs::write(broker.path("rights"), "topic readwrite #\n").unwrap();
     broker.signal(libc::SIGHUP);
     daemon.wait_until("messages", |_| reader.under("/detections").len() > 100);
-    // Messages are in flight when the rights change, and the broker may take the second of them before the first is sent again.
+    // Of the messages in flight when the rights change, the broker may take a later one before an earlier one is sent again.
     let order = counts(&reader);
-    let mut sorted = order.clone();
-    sorted.sort_unstable();
-    assert!(sorted.windows(2).all(|pair| pair[0] + 1 == pair[1]), "without a gap: {order:?}");
+    let (mut first, rest) = (order[..20].to_vec(), &order[20..]);
+    first.sort_unstable();
+    let sequence = [&first, rest].concat();
+    assert!(sequence.windows(2).all(|pair| pair[0] + 1 == pair[1]), "in order, without a gap: {order:?}");
     daemon.wait_for_log("the broker takes messages again");
     log_after(daemon);
 }
