@@ -77,7 +77,7 @@ class Broker:
                 return
             except OSError:
                 time.sleep(0.05)
-        raise SystemExit(f"{self.command()[0]} lets nobody in after 120 s")
+        raise SystemExit(f"{self.command()[0]} does not accept connections after 120 s")
 
     def kill(self):
         """SIGKILL, as a machine that loses its power."""
