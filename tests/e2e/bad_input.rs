@@ -201,12 +201,12 @@ path = "{{dir}}/out.jsonl"
 "#,
         tiny.display()
     ));
-    daemon.wait_until("messages in the good sink", |d| d.messages("out.jsonl").len() >= 30);
+    daemon.wait_until("messages in the good sink", |d| d.count("out.jsonl") >= 30);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     let complaints = ended.log.lines().filter(|l| l.contains("/dev/full") && l.contains("No space left")).count();
     assert!(complaints >= 1, "the full disk is told:\n{}", ended.log);
-    let written = ended.daemon.messages("out.jsonl").len();
+    let written = ended.daemon.count("out.jsonl");
     assert!(complaints < written / 2, "but not for every one of {written} messages:\n{}", ended.log);
 }
 

@@ -42,7 +42,7 @@ fn start() -> Daemon {
             std::fs::copy(root().join("tests/vm").join(name), folder.join(name)).unwrap();
         }
     });
-    daemon.wait_until("detections", |daemon| daemon.messages("out.jsonl").len() > 5);
+    daemon.wait_until("detections", |daemon| daemon.count("out.jsonl") > 5);
     daemon
 }
 
@@ -67,8 +67,8 @@ fn reload(daemon: &Daemon, config: &str) -> (Output, Value) {
 
 /// How the newest frames were looked at.
 fn model_of_newest(daemon: &mut Daemon) -> String {
-    let before = daemon.messages("out.jsonl").len();
-    daemon.wait_until("more detections", |daemon| daemon.messages("out.jsonl").len() > before + 5);
+    let before = daemon.count("out.jsonl");
+    daemon.wait_until("more detections", |daemon| daemon.count("out.jsonl") > before + 5);
     let newest = daemon.messages("out.jsonl").pop().unwrap();
     assert!(!newest["detections"].as_array().unwrap().is_empty(), "the bars are seen: {newest}");
     newest["model"]["sha256"].as_str().unwrap().to_owned()

@@ -151,7 +151,7 @@ fn what_is_published_is_what_the_schema_says() {
          [camera.source]\ntype = \"images\"\npath = \"{media}\"\nrepeat = true\nfps = 10\n\
          [[sink]]\ntype = \"file\"\npath = \"{dir}/out.jsonl\"\n",
     );
-    daemon.wait_until("six messages", |d| d.messages("out.jsonl").len() >= 6);
+    daemon.wait_until("six messages", |d| d.count("out.jsonl") >= 6);
     let ended = daemon.terminate();
     ended.daemon.messages("out.jsonl").iter().for_each(assert_valid);
 }

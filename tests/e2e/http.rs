@@ -42,8 +42,8 @@ fn start_with_token() -> (Daemon, Place, tempfile::TempDir) {
 
 /// Every message goes on coming.
 fn goes_on(daemon: &mut Daemon) {
-    let before = daemon.messages("out.jsonl").len();
-    daemon.wait_until("more messages", |d| d.messages("out.jsonl").len() > before + 2);
+    let before = daemon.count("out.jsonl");
+    daemon.wait_until("more messages", |d| d.count("out.jsonl") > before + 2);
 }
 
 fn end(daemon: Daemon) -> String {

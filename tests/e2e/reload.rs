@@ -199,7 +199,7 @@ fn what_did_not_change_is_not_touched_while_all_around_it_does() {
     let other = sequences(&of("other"));
     assert!(other.windows(2).all(|pair| pair[0] < pair[1]), "numbers go on: {other:?}");
     assert!(std::fs::read_dir(ended.daemon.path("pictures")).unwrap().count() > 0);
-    assert!(ended.daemon.messages("more.jsonl").len() > 5);
+    assert!(ended.daemon.count("more.jsonl") > 5);
     let heard = sequences(&reader.join().unwrap());
     assert!(
         heard.windows(2).all(|pair| pair[0] + 1 == pair[1]) && heard.len() >= 100,

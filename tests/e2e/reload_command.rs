@@ -47,7 +47,7 @@ fn start(config: &str) -> Daemon {
             std::fs::copy(root().join("tests/vm").join(name), folder.join(name)).unwrap();
         }
     });
-    daemon.wait_until("detections", |daemon| !daemon.messages("out.jsonl").is_empty());
+    daemon.wait_until("detections", |daemon| daemon.count("out.jsonl") > 0);
     daemon
 }
 

@@ -44,7 +44,7 @@ fn children(pid: i32) -> usize {
 #[test]
 fn frames_become_messages_in_order_and_sigterm_ends_it() {
     let mut daemon = Daemon::start(&format!("{PATTERN}{FILE_SINK}"));
-    daemon.wait_until("ten messages", |d| d.messages("out.jsonl").len() >= 10);
+    daemon.wait_until("ten messages", |d| d.count("out.jsonl") >= 10);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     let messages = ended.daemon.messages("out.jsonl");
@@ -59,7 +59,7 @@ fn frames_become_messages_in_order_and_sigterm_ends_it() {
 fn one_wish_to_end_said_twice_is_one_and_a_deaf_program_does_not_hold_it_up() {
     // As `timeout` does it: the process, then its group.
     let mut daemon = Daemon::start(&format!("{PATTERN}{FILE_SINK}"));
-    daemon.wait_until("a message", |d| !d.messages("out.jsonl").is_empty());
+    daemon.wait_until("a message", |d| d.count("out.jsonl") > 0);
     daemon.signal(libc::SIGTERM);
     daemon.signal(libc::SIGTERM);
     let ended = daemon.finish();
@@ -71,7 +71,7 @@ fn one_wish_to_end_said_twice_is_one_and_a_deaf_program_does_not_hold_it_up() {
          command = [\"sh\", \"-c\", \"trap '' TERM; head -c 3072 /dev/zero; while :; do sleep 1; done\"]\n\
          [[sink]]\ntype = \"file\"\npath = \"{dir}/out.jsonl\"\n",
     );
-    daemon.wait_until("a message", |d| !d.messages("out.jsonl").is_empty());
+    daemon.wait_until("a message", |d| d.count("out.jsonl") > 0);
     let pid = daemon.pid();
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
@@ -112,7 +112,7 @@ fn sigterm_while_a_video_plays_takes_ffmpeg_along() {
         "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{{model}}\"\n[[camera]]\nname = \"street\"\n\
          [camera.source]\ntype = \"video\"\nurl = \"{{video}}\"\nrepeat = true\n{FILE_SINK}"
     ));
-    daemon.wait_until("a message", |d| !d.messages("out.jsonl").is_empty());
+    daemon.wait_until("a message", |d| d.count("out.jsonl") > 0);
     let pid = daemon.pid();
     assert!(children(pid) >= 1, "ffmpeg runs");
     let ended = daemon.terminate();
@@ -229,7 +229,7 @@ fn annotated_pictures_appear_whole_and_only_so_many_stay() {
         let entries = std::fs::read_dir(&pictures).into_iter().flatten().flatten().map(|e| e.path());
         entries.filter(|p| p.extension().is_some_and(|e| e == "jpg")).collect()
     };
-    daemon.wait_until("eight messages", |d| d.messages("out.jsonl").len() >= 8);
+    daemon.wait_until("eight messages", |d| d.count("out.jsonl") >= 8);
     daemon.wait_until("pictures", |_| names().len() >= 3);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);

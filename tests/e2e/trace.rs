@@ -29,7 +29,7 @@ path = "{{dir}}/out.jsonl"
 "#,
         tiny.display()
     ));
-    daemon.wait_until("messages", |d| d.messages("out.jsonl").len() >= 5);
+    daemon.wait_until("messages", |d| d.count("out.jsonl") >= 5);
     daemon
 }
 
