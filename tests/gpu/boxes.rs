@@ -1,8 +1,9 @@
 //! Row "Same boxes": frames of vtest.avi through NanoDet, the engine on the GPU against the embedded engine on the CPU.
 //!
 //! Both are asked for what scores 0.2 or more and a thing counts from 0.3 in either, so that a score that falls just below
-//! 0.3 in one of the two is a difference of scores and not a thing missing. Where two boxes of one thing score as good as
-//! equal, rounding decides which of them suppression keeps: such ties are counted apart, and told.
+//! 0.3 in one of the two is a difference of scores and not a thing missing. Where two boxes of one thing, or two classes of one
+//! box, score as good as equal, rounding decides which of them is kept: such ties are counted apart, and told, and may be one
+//! thing in a hundred.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,6 +23,8 @@ use crate::setup::Setup;
 const ROW: &str = "Same boxes";
 const COUNTS_FROM: f32 = 0.3;
 const ASKED_FOR: f32 = 0.2;
+/// Of so many things one may be a tie.
+const THINGS_A_TIE: usize = 100;
 /// Every fourth frame is looked at: about 200 of vtest.avi's 795.
 const STEP: usize = 4;
 
@@ -111,7 +114,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         })?;
         let limits = format!("IoU {}, score within {}", bounds.iou, bounds.score);
         let what = format!("{name}, every candidate before suppression");
-        report.figure(ROW, &what, limits, twins.told(), twins.candidates > 0 && twins.beyond == 0);
+        report.figure(ROW, &what, limits, twins.told(), twins.pass());
         let all = &agreement.all;
         let iou = all.min_iou.map_or(1.0, |worst| worst.value);
         let score = all.max_score_difference.map_or(0.0, |worst| worst.value);
@@ -122,8 +125,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
             all.extra,
             spread.told()
         );
-        let pass = spread.things > 0 && spread.beyond == spread.ties;
-        report.figure(ROW, &format!("{name} engine on the GPU"), wanted(bounds), seen, pass);
+        report.figure(ROW, &format!("{name} engine on the GPU"), wanted(bounds), seen, spread.pass());
     }
     Ok(())
 }
@@ -164,6 +166,10 @@ impl Twins {
         }
     }
 
+    fn pass(&self) -> bool {
+        self.candidates > 0 && self.beyond == 0 && self.ties * THINGS_A_TIE <= self.candidates
+    }
+
     fn told(&self) -> String {
         let Self { candidates, beyond, ties, least_iou, score } = self;
         let iou = least_iou.unwrap_or(0.0);
@@ -184,7 +190,7 @@ struct Spread {
 
 impl Spread {
     /// A tie: before suppression the other network has the same thing, as near as is wanted, and suppression kept another
-    /// box of it there, because their scores are as good as equal.
+    /// box of it there, or its box has another class there, because their scores are as good as equal.
     fn add(&mut self, reference: &Sight, sight: &Sight, bounds: &Bounds) {
         let pairs = [(reference, sight), (sight, reference)];
         for (of, other) in pairs {
@@ -194,9 +200,14 @@ impl Spread {
                     continue;
                 }
                 self.beyond += 1;
-                self.ties += usize::from(other.candidates.iter().any(|candidate| bounds.hold(thing, candidate)));
+                self.ties +=
+                    usize::from(other.candidates.iter().any(|candidate| bounds.hold_but_class(thing, candidate)));
             }
         }
+    }
+
+    fn pass(&self) -> bool {
+        self.things > 0 && self.beyond == self.ties && self.ties * THINGS_A_TIE <= self.things
     }
 
     fn told(&self) -> String {
@@ -224,7 +235,7 @@ fn overlap(a: &Detection, b: &Detection) -> f64 {
 
 fn wanted(bounds: &Bounds) -> String {
     format!(
-        "IoU {}, score within {}, nothing missing at {COUNTS_FROM}, but for ties in suppression",
+        "IoU {}, score within {}, nothing missing at {COUNTS_FROM}, but for ties, at most one in {THINGS_A_TIE}",
         bounds.iou, bounds.score
     )
 }
