@@ -14,17 +14,33 @@ triple() { # ARCH: Rust's name for it
   esac
 }
 
-build_binary() { # ARCH: target/package/ARCH/visiond
-  local arch=$1 target cross built
-  target=$(triple "$arch")
-  built=${CARGO_TARGET_DIR:-target}/$target/release/visiond
+# Side by side: each ends with minutes on one core, and has a folder of its own because cargo locks it.
+build_binaries() { # ARCH...
+  local arch build cross failed=no
+  building=()
   cross=$(tests/setup --package)
+  # With job control each build is a process group, which ends with us.
+  set -m
+  trap 'for build in "${building[@]}"; do kill -- "-$build" 2>/dev/null || true; done' EXIT
+  for arch; do
+    build_binary "$arch" &
+    building+=($!)
+  done
+  for build in "${building[@]}"; do wait "$build" || failed=yes; done
+  set +m
+  trap - EXIT
+  [ $failed = no ] || exit 1
+}
+
+build_binary() { # ARCH: target/package/ARCH/visiond, by the tools in $cross
+  local arch=$1 target folder=${CARGO_TARGET_DIR:-target}/cross/$1
+  target=$(triple "$arch")
   rust_for "$target"
   say "building visiond for $arch (the first time takes some minutes)"
-  env ${rust[@]+"${rust[@]}"} CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
+  env ${rust[@]+"${rust[@]}"} CARGO_TARGET_DIR="$folder" CARGO_ZIGBUILD_ZIG_PATH="$cross/zig/zig" \
     "$cross/cargo-zigbuild" zigbuild --quiet --release --locked --package visiond --target "$target.$glibc"
-  check_binary "$built"
-  install -D -m 755 "$built" "target/package/$arch/visiond"
+  check_binary "$folder/$target/release/visiond"
+  install -D -m 755 "$folder/$target/release/visiond" "target/package/$arch/visiond"
 }
 
 # Sees to the target's standard library; where rustup cannot, `rust` names Debian's compiler, which has it.
