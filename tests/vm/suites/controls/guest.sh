@@ -4,7 +4,7 @@ check "the virtual cameras load" \
   load_vivid n_devs=3 node_types=0x1,0x1,0x1 input_types=0x00,0x00,0xff num_inputs=1,1,4 multiplanar=1,2,1
 web=$(node vivid-000-vid-cap) multi=$(node vivid-001-vid-cap) hdmi=$(node vivid-002-vid-cap)
 # All of vivid's cameras are at one place, so one of them has its link.
-check "udev has named their place" wait_for 30 test -e /dev/v4l/by-path/platform-vivid.0-video-index0
+check "udev has named their place" wait_for 60 test -e /dev/v4l/by-path/platform-vivid.0-video-index0
 
 # --- probe
 visiond probe --json >probe.json

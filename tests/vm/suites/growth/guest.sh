@@ -20,7 +20,7 @@ sed -i 's/^type = "v4l2"/&\nwidth = 320\nheight = 180\nfps = 25/; s/^log_interva
 sed -i 's|^path = ".*/messages.jsonl"|path = "/run/messages.jsonl"\nrotate_bytes = "1 MiB"\nrotate_keep = 0|' visiond.toml
 start_visiond visiond.toml
 grew() { [ "$(stat -c %s /run/messages.jsonl 2>/dev/null || echo 0)" -ne "$1" ]; }
-new() { wait_for 20 grew "$(stat -c %s /run/messages.jsonl 2>/dev/null || echo 0)"; }
+new() { wait_for 60 grew "$(stat -c %s /run/messages.jsonl 2>/dev/null || echo 0)"; }
 returned() { [ "$(grep -c 'camera door: back after' visiond.log)" -gt "$1" ]; }
 # reconnect TIMES: unplugged and plugged in, and seen again each time.
 reconnect() {
@@ -29,7 +29,7 @@ reconnect() {
     before=$(grep -c 'camera door: back after' visiond.log)
     echo vivid.0 >/sys/bus/platform/drivers/vivid/unbind
     echo vivid.0 >/sys/bus/platform/drivers/vivid/bind
-    wait_for 20 returned "$before" || { echo "not back the ${i}th time"; tail -n 5 visiond.log; return 1; }
+    wait_for 60 returned "$before" || { echo "not back the ${i}th time"; tail -n 5 visiond.log; return 1; }
   done
 }
 check "the camera is seen" new

@@ -1,7 +1,7 @@
 . /opt/lib.sh
 modprobe videodev
 check "v4l2loopback loads" insmod /opt/v4l2loopback.ko max_buffers=8 video_nr=9 card_label=jpegs
-wait_for 5 test -e /dev/video9
+wait_for 60 test -e /dev/video9
 v4l2-ctl -d /dev/video9 -c keep_format=1
 v4l2-ctl -d /dev/video9 --set-fmt-video-out=width=320,height=240,pixelformat=MJPG >/dev/null
 
