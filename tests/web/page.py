@@ -62,8 +62,14 @@ class LivePage(unittest.TestCase):
         cls.browser.close()
         cls.playwright.stop()
 
+    def entered(self, daemon):
+        """`daemon`, running until the test ends. `enterContext` does the same, from Python 3.11 on."""
+        running = daemon.__enter__()
+        self.addCleanup(daemon.__exit__, None, None, None)
+        return running
+
     def daemon(self, config, **how):
-        return self.enterContext(Daemon(config, **how))
+        return self.entered(Daemon(config, **how))
 
     def open(self, daemon, wanted=True, **how):
         """The page, with `complaints` of the browser and the `requests` that it made."""
@@ -276,7 +282,7 @@ class LivePage(unittest.TestCase):
         secret.chmod(0o600)
         daemon.http += f'token = "{secret}"\n'
         daemon.write(pattern("bars"))
-        self.enterContext(daemon)
+        self.entered(daemon)
         page = self.open(daemon, wanted=False)
         self.accessible(page)
         self.picture(page, "login")
