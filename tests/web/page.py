@@ -71,8 +71,8 @@ class LivePage(unittest.TestCase):
     def daemon(self, config, **how):
         return self.entered(Daemon(config, **how))
 
-    def open(self, daemon, wanted=True, **how):
-        """The page, with `complaints` of the browser and the `requests` that it made."""
+    def open(self, daemon, wanted=True, before="", **how):
+        """The page, with `complaints` of the browser and the `requests` that it made. The script `before` runs first."""
         context = self.browser.new_context(**{**DESK, **how})
         self.addCleanup(context.close)
         page = context.new_page()
@@ -81,6 +81,7 @@ class LivePage(unittest.TestCase):
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))
         page.on("request", lambda request: page.requested.append(request.url))
+        page.add_init_script(before)
         page.goto(daemon.url)
         if wanted:
             wait("boxes on the picture", lambda: self.boxes(page))
@@ -182,6 +183,15 @@ class LivePage(unittest.TestCase):
         wait("each to move", lambda: all(now > then for now, then in zip(page.evaluate(numbers), before)))
         self.no_sideways(page)
         self.picture(page, "eight", full_page=True)
+
+    def test_of_changes_that_are_reported_together_the_last_counts(self):
+        observer = """
+          window.IntersectionObserver = class {
+            constructor(report) { this.report = report; }
+            observe(target) { setTimeout(() => this.report([false, true].map((isIntersecting) => ({ target, isIntersecting })))); }
+            disconnect() {}
+          };"""
+        self.open(self.daemon(pattern("bars")), before=observer)
 
     def test_light_and_dark_as_the_system_has_it_and_as_one_likes(self):
         daemon = self.daemon(pattern("bars"))

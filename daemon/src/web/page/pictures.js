@@ -38,7 +38,8 @@ export class Screen {
   /** Shows it on `canvas` too. */
   attach(canvas) {
     const size = new ResizeObserver(() => this.#fit(canvas));
-    const sight = new IntersectionObserver(([entry]) => this.#see(canvas, entry.isIntersecting), { rootMargin: '100px' });
+    // A busy browser reports several changes at once; the last is how it is now.
+    const sight = new IntersectionObserver((changes) => this.#see(canvas, changes.at(-1).isIntersecting), { rootMargin: '100px' });
     this.#canvases.set(canvas, { size, sight, visible: true });
     size.observe(canvas);
     sight.observe(canvas);
