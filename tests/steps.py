@@ -4,15 +4,18 @@
     tests/steps.py check | test | all
 
 Expects what tests/setup fetches for that size. Prints a line for each step, then where the time went, then the sum of all tests.
-The output of a step stays in target/steps/STEP.log; a step that failed is named with the command that repeats it.
+The output of a step stays in target/steps/STEP.log, with the commands that it ran. One run at a time: another waits.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import platform
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -48,11 +51,16 @@ def counts(log, passed):
 class Step:
     """A command, what must have passed before it, and what it needs for itself."""
 
-    def __init__(self, name, command, after=(), lock=None, cores=1, env=None, title=None):
+    # Held while a process is started, so that none is once we stop.
+    starting, stopping = threading.Lock(), False
+
+    def __init__(self, name, command, after=(), lock=None, cores=1, env=None, title=None, skipped=None):
         self.name, self.command, self.after, self.lock, self.cores = name, command, after, lock, cores
         self.env, self.title = env or {}, title or name
         self.process = self.began = self.seconds = self.passed = None
-        self.skipped = None
+        # Why it does not run; `blocked` when that is a step before it, so that those after it do not, either.
+        self.skipped, self.blocked = skipped, False
+        self.counts = [0, 0, 1]
         self.log = LOGS / f"{name}.log"
 
     def start(self):
@@ -60,34 +68,60 @@ class Step:
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
-        commands = self.command() if callable(self.command) else [(self.command, ROOT)]
-        passed = True
-        with open(self.log, "wb") as log:
-            for command, folder in commands:
-                log.write(f"$ {shlex.join(map(str, command))}\n".encode())
-                log.flush()
-                self.process = subprocess.Popen(
-                    command,
-                    cwd=folder,
-                    env={**os.environ, **self.env},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-                passed = self.process.wait() == 0 and passed
-        self.counts = counts(self.log.read_text(errors="replace"), passed)
+        passed = False
+        try:
+            passed = self.run_commands()
+            self.counts = counts(self.log.read_text(errors="replace"), passed)
+        except Exception as error:
+            self.counts = [0, 1, 0]
+            show(f"cannot run {self.title}: {error!r}")
         self.seconds = time.monotonic() - self.began
         # Last: it is what tells the scheduler.
         self.passed = passed
 
-    def stop(self):
-        if self.process and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGTERM)
+    def run_commands(self):
+        commands = self.command() if callable(self.command) else [(self.command, ROOT)]
+        passed = True
+        with open(self.log, "wb") as log:
+            if not commands:
+                log.write(b"no test program was built\n")
+                return False
+            for command, folder in commands:
+                log.write(f"$ {shlex.join([*(f'{k}={v}' for k, v in self.env.items()), *map(str, command)])}\n".encode())
+                log.flush()
+                with Step.starting:
+                    if Step.stopping:
+                        return False
+                    self.process = subprocess.Popen(
+                        command,
+                        cwd=folder,
+                        env={**os.environ, **self.env},
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
+                passed = self.process.wait() == 0 and passed
+        return passed
+
+
+def stop(steps):
+    """Ends what runs, and lets nothing begin any more: all of it is asked, then given 20 s."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with Step.starting:
+        Step.stopping = True
+    left = [step.process for step in steps if step.process and step.process.poll() is None]
+    until = time.monotonic() + 20
+    for process in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError):
             try:
-                self.process.wait(20)
+                process.wait(max(until - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def show(text):
@@ -103,7 +137,6 @@ def tail(path, lines=40):
 
 def run_all(steps):
     """Runs them to the end, whether they pass or not; what waits for a step that failed is skipped."""
-    LOGS.mkdir(parents=True, exist_ok=True)
     began, free, told = time.monotonic(), max(os.cpu_count() or 1, 2), time.monotonic()
     waiting, running, by_name = list(steps), [], {step.name: step for step in steps}
     try:
@@ -112,17 +145,19 @@ def run_all(steps):
                 running.remove(step)
                 word = "ok  " if step.passed else "FAIL"
                 show(f"{word} {step.seconds:6.0f} s  {step.title}")
-                if not step.passed:
+                if not step.passed and step.log.exists():
                     show(tail(step.log) + f"\n      all of it: {step.log.relative_to(ROOT)}")
             for step in list(waiting):
-                before = [by_name[name] for name in step.after if name in by_name]
-                broken = next((one for one in before if one.passed is False or one.skipped), None)
-                if broken:
-                    step.skipped, step.counts = f"after {broken.title}", [0, 0, 1]
+                if step.skipped:
                     waiting.remove(step)
-                    show(f"skip         -  {step.title}: {step.skipped}, which did not pass")
+                    show(f"skip         -  {step.title}: {step.skipped}")
                     continue
-                if any(one.passed is None for one in before):
+                before = [by_name[name] for name in step.after if name in by_name]
+                broken = next((one for one in before if one.passed is False or one.blocked), None)
+                if broken:
+                    step.skipped, step.blocked = f"after {broken.title}, which did not pass", True
+                    continue
+                if any(one.passed is None and not one.skipped for one in before):
                     continue
                 used = sum(min(one.cores, free) for one in running)
                 if running and used + min(step.cores, free) > free:
@@ -137,10 +172,10 @@ def run_all(steps):
                 show("     running: " + ", ".join(f"{one.title} ({told - one.began:.0f} s)" for one in running))
             time.sleep(0.05)
     except KeyboardInterrupt:
-        for step in running:
-            step.stop()
         show("interrupted")
         sys.exit(130)
+    finally:
+        stop(running)
     took = time.monotonic() - began
     show("\nwhere the time went")
     for step in sorted((one for one in steps if one.seconds), key=lambda one: one.seconds, reverse=True):
@@ -191,22 +226,26 @@ def end_to_end(*more):
 
 
 def changed_packages():
-    """Packages with files that differ from the last commit, or that it changed where none differ, and those that use them."""
+    """Packages with files that differ from the last commit, or that it changed where none differ, and those that use them. All,
+    where git cannot tell."""
 
     def names(*words):
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+        asked = subprocess.run(["git", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return asked.stdout.split() if asked.returncode == 0 else ["Cargo.toml"]
 
     files = names("diff", "--name-only", "HEAD") + names("ls-files", "--others", "--exclude-standard")
-    files = [file for file in files if file] or names("diff", "--name-only", "HEAD~1", "HEAD")
-    order = ["kernels", "engine", "daemon"]
-    if any(file in ("Cargo.toml", "Cargo.lock") for file in files):
+    files = files or names("diff", "--name-only", "HEAD~1", "HEAD")
+    order = ["visiond-kernels", "visiond-engine", "visiond"]
+    # Tests of the daemon read the documents, configurations and units, too.
+    places = {"kernels": 0, "engine": 1, "daemon": 2, "config": 2, "docs": 2, "systemd": 2}
+    if any(file in ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml") for file in files):
         first = 0
     else:
-        touched = [order.index(file.split("/")[0]) for file in files if file.split("/")[0] in order]
-        first = min(touched, default=len(order))
-    packages = [{"kernels": "visiond-kernels", "engine": "visiond-engine", "daemon": "visiond"}[name] for name in order[first:]]
-    if any(file.startswith("daemon/v4l2-sys/") for file in files):
-        packages.append("v4l2-sys-mit")
+        first = min((places.get(file.split("/")[0], len(order)) for file in files), default=len(order))
+    packages = order[first:]
+    for folder, package in [("daemon/v4l2-sys/", "v4l2-sys-mit"), ("tests/licences/", "visiond-licences")]:
+        if first == 0 or any(file.startswith(folder) for file in files):
+            packages.append(package)
     return packages
 
 
@@ -228,6 +267,27 @@ def check():
     return steps
 
 
+def port_taken():
+    """Why the demo cannot run."""
+    with socket.socket() as try_it:
+        try_it.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            try_it.bind(("127.0.0.1", 8790))
+        except OSError:
+            return "another program listens on port 8790, another ./demo perhaps"
+    return None
+
+
+def no_root():
+    """Why no bare system can be made."""
+    if os.geteuid() == 0:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        if subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            return None
+    return "it needs root, or sudo that asks for no password: run tests/bare/run --demo bookworm by itself"
+
+
 def test(everything=False):
     debug = str(TARGET / "debug/visiond")
     shipped = str(ROOT / "target/package/amd64/visiond")
@@ -244,7 +304,7 @@ def test(everything=False):
         Step("unit", unit_tests(*ignored), ("build",), env=tested, title="unit tests, golden data"),
         Step("e2e", end_to_end(*ignored), ready, env=tested, title="end-to-end tests"),
         Step("page", [sys.executable, "tests/web/page.py"], ready, env=web, title="the live page in Chromium"),
-        Step("demo", ["./demo", "--max-frames", "50"], ready, env=tested, title="the demo on 50 frames"),
+        Step("demo", ["./demo", "--max-frames", "50"], ready, env=tested, title="the demo on 50 frames", skipped=port_taken()),
         *lints(("build",)),
         Step("doctests", cargo("test", "--doc", "--workspace", "--locked"), ("build",), "cargo", title="examples in the documentation"),
         Step(
@@ -268,7 +328,14 @@ def test(everything=False):
         steps.insert(1, Step("packages", ["./package", "all"], ("build",), title="packages"))
         steps += [
             Step("vm", ["tests/vm/run"], guests, cores=2, title="virtual machines: cameras, systemd, packages"),
-            Step("bare", ["tests/bare/run", "--demo", "--user", "sudo", "bookworm"], ("vm",), cores=2, title="the demo on a bare machine"),
+            Step(
+                "bare",
+                ["tests/bare/run", "--demo", "--user", "sudo", "bookworm"],
+                ("vm",),
+                cores=2,
+                title="the demo on a bare machine",
+                skipped=no_root(),
+            ),
         ]
     return steps
 
@@ -278,6 +345,17 @@ def main():
     if len(sys.argv) != 2 or sys.argv[1] not in sizes:
         sys.exit(__doc__)
     os.chdir(ROOT)
+    sys.stdout.reconfigure(errors="replace")
+    # One run at a time, since they share their logs and what is built.
+    LOGS.mkdir(parents=True, exist_ok=True)
+    held = open(LOGS / ".lock", "w")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        show("waiting for another run in this folder to end")
+        fcntl.flock(held, fcntl.LOCK_EX)
+    # Cargo's own settings may name another folder.
+    os.environ["CARGO_TARGET_DIR"] = str(TARGET)
     os.environ["VISIOND_TEST_VIDEO"] = str(CACHE / "media/vtest.avi")
     os.environ["PATH"] = f"{CACHE / 'bin'}:{os.environ['PATH']}:/usr/sbin"
     # Named, so that a test of a library fails where it is not found instead of passing with another engine.
@@ -286,7 +364,8 @@ def main():
             os.environ[name] = str(path)
     for name in ("VISIOND_BIN", "VISIOND_PACKAGES"):
         os.environ.pop(name, None)
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     run_all(sizes[sys.argv[1]]())
 
 

@@ -1,6 +1,9 @@
 # Sourced by ./package and by tests: from sources to a package.
 # shellcheck shell=bash
 
+# What is packed is for everybody to read.
+umask 022
+
 # The oldest glibc that the binary runs with: JetPack 5's.
 glibc=2.31
 
@@ -33,7 +36,7 @@ build_binaries() { # ARCH...
 }
 
 build_binary() { # ARCH: target/package/ARCH/visiond, by the tools in $cross
-  local arch=$1 target folder=${CARGO_TARGET_DIR:-target}/cross/$1
+  local arch=$1 target folder=$CARGO_TARGET_DIR/cross/$1
   target=$(triple "$arch")
   rust_for "$target"
   say "building visiond for $arch (the first time takes some minutes)"
@@ -81,7 +84,7 @@ version_of_sources() {
 build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.deb, whose path is printed
   local arch=$1 binary=$2 texts=$3 version=$4 deb=$5/visiond_$4_$1.deb tree doc file
   # The same sources give the same package.
-  [ -n "${SOURCE_DATE_EPOCH-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+  [ -n "${SOURCE_DATE_EPOCH-}" ] || SOURCE_DATE_EPOCH=$(git -c safe.directory='*' log -1 --format=%ct 2>/dev/null || date +%s)
   export SOURCE_DATE_EPOCH
   tree=$(mktemp -d)
   # mktemp's folder is for its owner alone, and it becomes the package's root.
@@ -124,8 +127,10 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
   find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
   mkdir -p "${deb%/*}"
-  dpkg-deb --root-owner-group -Zxz --build "$tree" "$deb" >/dev/null
-  rm -rf "$tree"
+  dpkg-deb --root-owner-group -Zxz --build "$tree" "$deb.new" >/dev/null
+  # Of another version, which would be taken for this one's.
+  rm -rf "$tree" "${deb%/*}"/visiond_*_"$arch".deb
+  mv "$deb.new" "$deb"
   echo "$deb"
 }
 

@@ -104,11 +104,13 @@ class Daemon:
         return self.start()
 
     def __exit__(self, *_):
+        killed = self.process.poll() == -signal.SIGKILL
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.kill()
-        log = self.log()
+        log, status = self.log(), self.process.returncode
         self.folder.cleanup()
+        assert killed or status == 0, f"visiond ended with {status} after SIGTERM:\n{log}"
         assert "panicked" not in log, log
