@@ -43,11 +43,17 @@ start_visiond visiond.toml
 check "frames flow" flowing loop
 kill $streamer
 wait $streamer
-sleep 2
+# What it sent last is on its way.
+before=-1
+while [ "$(messages loop)" != $before ]; do before=$(messages loop); sleep 3; done
 check "it reads the driver's memory, as USERPTR is refused" grep -q "MMAP.*refused: USERPTR" visiond.log
-before=$(messages loop)
-for round in 1 2 3; do
-  for kind in cut broken headless good endless; do send $kind; sleep 0.7; done
+damaged=0 whole=$before
+for kind in cut broken headless good endless cut broken headless good endless cut broken headless good endless; do
+  send $kind
+  case $kind in
+    good | endless) whole=$((whole + 1)) && wait_for 60 eval '[ "$(messages loop)" -ge $whole ]' ;;
+    *) damaged=$((damaged + 1)) && wait_for 60 grep -q "corrupt $damaged\b" visiond.log ;;
+  esac
 done
 check "what is whole comes through, and nothing else" equal "$(messages loop)" $((before + 6))
 stream &
