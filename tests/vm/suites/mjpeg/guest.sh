@@ -12,7 +12,7 @@ stream() { while :; do send good; sleep 0.1; done; }
 stream &
 streamer=$!
 vm_started+=($streamer)
-check "the driver says MJPG" eval 'v4l2-ctl -d /dev/video9 --get-fmt-video | grep -q MJPG'
+check "the driver says MJPG" wait_for 60 eval 'v4l2-ctl -d /dev/video9 --get-fmt-video | grep -q MJPG'
 check "the driver refuses USERPTR" eval 'v4l2-ctl -d /dev/video9 --stream-user --stream-count=1 2>&1 | grep -q -i "reqbufs.*failed\|unsupported\|invalid"'
 
 cat >visiond.toml <<TOML
