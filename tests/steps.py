@@ -235,7 +235,7 @@ def changed_packages():
 
     files = names("diff", "--name-only", "HEAD") + names("ls-files", "--others", "--exclude-standard")
     files = files or names("diff", "--name-only", "HEAD~1", "HEAD")
-    order = ["visiond-kernels", "visiond-engine", "visiond"]
+    order = ["visiond-kernels", "visiond-engine", "visiond-daemon"]
     # Tests of the daemon read the documents, configurations and units, too.
     places = {"kernels": 0, "engine": 1, "daemon": 2, "config": 2, "docs": 2, "systemd": 2}
     if any(file in ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml") for file in files):

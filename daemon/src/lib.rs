@@ -24,8 +24,12 @@ mod web;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    // SAFETY: the first statements of `main`: no other thread has been started.
+/// Does what the command line says; its exit status.
+///
+/// # Safety
+/// No other thread has been started: it sets variables of the environment.
+pub unsafe fn main() -> ExitCode {
+    // SAFETY: the caller's promise.
     unsafe {
         visiond_engine::onnx::silence_telemetry();
         cache::keep_kernels();
