@@ -119,8 +119,9 @@ flowing() {
   wait_for 60 eval "[ \$(messages $1) -ge $((before + count)) ]" || { echo "$(($(messages "$1") - before)) messages of $1 in 60 s"; return 1; }
 }
 
-# Of a process: resident set in KB, number of descriptors, number of threads.
+# Of a process: resident set in KB, what of it no file holds (heap, stacks), number of descriptors, number of threads.
 resident_kb() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
+anonymous_kb() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
 descriptors() { local list=(/proc/"$1"/fd/*); echo ${#list[@]}; }
 threads() { local list=(/proc/"$1"/task/*); echo ${#list[@]}; }
 
