@@ -12,9 +12,9 @@ use v4l::v4l2::vidioc;
 use super::device::{Node, text};
 use crate::capture::source::SourceError;
 
-/// The input's status that means: no picture.
-const NO_PICTURE: u32 = sys::V4L2_IN_ST_NO_POWER
-    | sys::V4L2_IN_ST_NO_SIGNAL
+/// The input's status that means: no picture. Not `V4L2_IN_ST_NO_POWER`: a Jetson's `tegra-video` reports it of every input
+/// that does not stream, since its sensors get power when the stream starts (`tegra_csi_g_input_status` in L4T's csi.c).
+const NO_PICTURE: u32 = sys::V4L2_IN_ST_NO_SIGNAL
     | sys::V4L2_IN_ST_NO_H_LOCK
     | sys::V4L2_IN_ST_NO_V_LOCK
     | sys::V4L2_IN_ST_NO_SYNC
@@ -36,8 +36,6 @@ pub struct Input {
 /// Why an input has no picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSignal {
-    /// What is plugged in is off.
-    NoPower,
     /// Nothing comes.
     Nothing,
     /// Something comes that is not understood, or not yet.
@@ -49,8 +47,7 @@ pub enum NoSignal {
 impl fmt::Display for NoSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoPower => "no signal at its input: what is plugged in has no power",
-            Self::Nothing => "no signal at its input: check the cable",
+            Self::Nothing => "no signal at its input: check the cable, and that what is plugged in is on",
             Self::NoLock => {
                 "no stable signal at its input: check the cable, and that what is plugged in sends a common mode"
             }
@@ -112,7 +109,7 @@ impl Timings {
 pub struct Watch {
     /// Whether its timings must be asked for and set.
     has_timings: bool,
-    /// Whether its status tells of a signal.
+    /// Whether its status tells of a signal: that of a sensor does not.
     has_status: bool,
     /// Whether the driver sends an event when the signal changes.
     has_events: bool,
@@ -133,8 +130,7 @@ impl Watch {
         raw.id = current.as_ref().map_or(0, |input| input.index);
         // SAFETY: SUBSCRIBE_EVENT reads a v4l2_event_subscription. Most cameras have no such event.
         let has_events = unsafe { node.ioctl(sys::VIDIOC_SUBSCRIBE_EVENT, &mut raw) }.is_ok();
-        // A webcam's status is asked once, when it is opened, and not while it streams.
-        let has_status = has_timings || has_events || has(sys::V4L2_IN_CAP_STD);
+        let has_status = has_timings || has(sys::V4L2_IN_CAP_STD);
         Ok(Self { has_timings, has_status, has_events })
     }
 
@@ -150,8 +146,11 @@ impl Watch {
 
     /// Whether there is a signal. Changes nothing.
     pub fn look(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
+        if !self.has_status {
+            return Ok(Ok(None));
+        }
         let missing = current(node).and_then(|input| missing(input.status));
-        if !self.has_timings || missing == Some(NoSignal::NoPower) {
+        if !self.has_timings {
             return Ok(missing.map_or(Ok(None), Err));
         }
         // Why there are no timings says more than the status.
@@ -257,7 +256,6 @@ fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
 fn missing(status: u32) -> Option<NoSignal> {
     match status & NO_PICTURE {
         0 => None,
-        flags if flags & sys::V4L2_IN_ST_NO_POWER != 0 => Some(NoSignal::NoPower),
         flags if flags & sys::V4L2_IN_ST_NO_SIGNAL != 0 => Some(NoSignal::Nothing),
         _ => Some(NoSignal::NoLock),
     }
@@ -283,10 +281,14 @@ mod tests {
     fn a_status_without_a_picture_says_what_to_check() {
         assert_eq!(missing(0), None);
         assert_eq!(missing(sys::V4L2_IN_ST_NO_COLOR | sys::V4L2_IN_ST_HFLIP), None);
-        assert_eq!(missing(sys::V4L2_IN_ST_NO_POWER | sys::V4L2_IN_ST_NO_SIGNAL), Some(NoSignal::NoPower));
-        assert_eq!(missing(sys::V4L2_IN_ST_NO_SIGNAL), Some(NoSignal::Nothing));
+        assert_eq!(missing(sys::V4L2_IN_ST_NO_POWER | sys::V4L2_IN_ST_NO_SIGNAL), Some(NoSignal::Nothing));
         assert_eq!(missing(sys::V4L2_IN_ST_NO_SYNC), Some(NoSignal::NoLock));
         assert!(NoSignal::Nothing.to_string().contains("no signal at its input: check the cable"));
+    }
+
+    #[test]
+    fn a_sensor_without_power_is_no_reason_to_wait() {
+        assert_eq!(missing(sys::V4L2_IN_ST_NO_POWER), None);
     }
 
     #[test]

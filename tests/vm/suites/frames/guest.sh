@@ -13,7 +13,8 @@ planar="NM12:nv12 NM21:nv21 YM12:i420 YM21:i420"
 
 # A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. Of the tables below.
 shot() { # CASE CAMERA FOURCC FORMAT WIDTH HEIGHT IO
-  local case=$1 io=
+  local case=$1 io= change
+  rm -f /run/changed
   [ "$7" = auto ] || io="io = \"$7\""
   cat >"/run/$case.toml" <<TOML
 [[model]]
@@ -29,9 +30,12 @@ width = $5
 height = $6
 $io
 TOML
-  LD_PRELOAD=/opt/driver.so ONLY_FORMAT=$3 visiond capture --config "/run/$case.toml" --json -n 1 -o "/run/$case" >"$case.json" 2>"$case.err" ||
+  CHANGED=/run/changed LD_PRELOAD=/opt/driver.so ONLY_FORMAT=$3 timeout 120 visiond capture --config "/run/$case.toml" --json -n 1 -o "/run/$case" >"$case.json" 2>"$case.err" ||
     { cat "$case.err"; return 1; }
   [ -s "$case.err" ] || rm "$case.err"
+  for change in formats ${PITCH_EXTRA:+pitch} ${IDLE_STATUS:+status}; do
+    grep -qx $change /run/changed || { echo "the driver's $change were not changed"; return 1; }
+  done
   mv "/run/$case"/*.png "$case.png" || return 1
   echo "$case $3 $4 $5 $6 $7" >>cases
 }
@@ -70,6 +74,11 @@ for size in 260x150 324x182; do
     check "HDMI ${pair%:*} $size" shot "hdmi-${pair%:*}-$size" "$hdmi" "${pair%:*}" "${pair#*:}" "${size%x*}" "${size#*x}" auto
   done
 done
+
+export IDLE_STATUS=1
+check "a sensor whose driver says that it has no power until it streams" shot idle-single "$single" YUYV yuyv 320 180 auto
+check "a bridge whose driver says so" shot idle-hdmi "$hdmi" YUYV yuyv 324 182 auto
+unset IDLE_STATUS
 
 # colorspace (0: SMPTE 170M, 1: Rec. 709, 2: sRGB, 4: BT.2020), encoding (0: by colorspace, 1: 601, 2: 709), quantization (1:
 # full, 2: limited)
