@@ -119,10 +119,11 @@ flowing() {
   wait_for 60 eval "[ \$(messages $1) -ge $((before + count)) ]" || { echo "$(($(messages "$1") - before)) messages of $1 in 60 s"; return 1; }
 }
 
-# Of a process: resident set in KB, what of it no file holds (heap, stacks), number of descriptors, number of threads.
+# Of a process: resident set in KB, what of it no file holds (heap, stacks), number of descriptors, of threads, of mappings.
 resident_kb() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
 anonymous_kb() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
 descriptors() { local list=(/proc/"$1"/fd/*); echo ${#list[@]}; }
+mappings() { wc -l <"/proc/$1/maps"; }
 threads() { local list=(/proc/"$1"/task/*); echo ${#list[@]}; }
 
 vm_end() {

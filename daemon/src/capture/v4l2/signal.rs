@@ -109,7 +109,7 @@ impl Timings {
 pub struct Watch {
     /// Whether its timings must be asked for and set.
     has_timings: bool,
-    /// Whether its status tells of a signal: that of a sensor does not.
+    /// Whether its status says if there is a signal. A sensor's says nothing of the kind.
     has_status: bool,
     /// Whether the driver sends an event when the signal changes.
     has_events: bool,

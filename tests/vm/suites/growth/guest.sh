@@ -22,7 +22,7 @@ start_visiond visiond.toml
 grew() { [ "$(stat -c %s /run/messages.jsonl 2>/dev/null || echo 0)" -ne "$1" ]; }
 new() { wait_for 60 grew "$(stat -c %s /run/messages.jsonl 2>/dev/null || echo 0)"; }
 # Each return of the camera is a line here: to look again and again would keep the guest's processors busy.
-exec 8< <(tail -n 0 -s 0.1 -f visiond.log | grep --line-buffered 'camera door: back after')
+exec 8< <(tail -n +1 -s 0.1 -f visiond.log | grep --line-buffered 'camera door: back after')
 # reconnect TIMES: unplugged and plugged in, and seen again each time.
 reconnect() {
   local i
@@ -35,10 +35,12 @@ reconnect() {
 check "the camera is seen" new
 check "it is lost and found 20 times" reconnect 20
 anonymous=$(anonymous_kb "$visiond_pid") resident=$(resident_kb "$visiond_pid")
-descriptors=$(descriptors "$visiond_pid") threads=$(threads "$visiond_pid")
+descriptors=$(descriptors "$visiond_pid") threads=$(threads "$visiond_pid") mappings=$(mappings "$visiond_pid")
 check "and 200 times more" reconnect 200
 check "the same number of descriptors" equal "$(descriptors "$visiond_pid")" "$descriptors"
 check "of threads" equal "$(threads "$visiond_pid")" "$threads"
+# A thread's stack more or less; what is mapped again each time would be 200 more.
+check "about the same number of mappings" between $(($(mappings "$visiond_pid") - mappings)) -20 20
 # Not of the resident set: each line of code that first runs late brings up to 64 KiB of the program's file into it.
 check "the same heap and stacks, to 128 KiB" between $(($(anonymous_kb "$visiond_pid") - anonymous)) -100000 128
 echo "heap and stacks after 20 and 220 times: $anonymous KB, $(anonymous_kb "$visiond_pid") KB;" \
