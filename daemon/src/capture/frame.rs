@@ -17,6 +17,8 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 pub enum Instant {
     /// The first line's exposure began (`V4L2_BUF_FLAG_TSTAMP_SRC_SOE`).
     StartOfExposure,
+    /// The first line was received.
+    StartOfFrame,
     /// The last byte was received (`V4L2_BUF_FLAG_TSTAMP_SRC_EOF`, V4L2's default, and every source that is no camera).
     EndOfFrame,
 }

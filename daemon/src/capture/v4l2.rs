@@ -19,7 +19,9 @@ pub mod offers;
 pub mod open;
 pub mod opener;
 mod planes;
+mod quirks;
 mod reserved;
+pub mod samples;
 mod sequence;
 pub mod signal;
 mod stamp;
@@ -109,13 +111,14 @@ impl V4l2Source {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let camera = Camera::open(node, config, &format!("camera {name}"), buffers)?;
+        let stamper = Stamper::new(&camera.node);
         let state = camera.begin()?.map_or(State::Waiting { told: None }, State::streaming);
         Ok(Self {
             state,
             camera,
             clock,
             sequence: Sequence::default(),
-            stamper: Stamper::default(),
+            stamper,
             copied_bytes: 0,
             pending: VecDeque::new(),
         })

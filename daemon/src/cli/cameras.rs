@@ -5,18 +5,24 @@ mod text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
+use visiond_kernels::frame::{BayerDepth, PixelFormat};
 
 use crate::capture::Buffers;
+use crate::capture::clock::SystemClock;
+use crate::capture::source::{Next, Source, SourceError};
 use crate::capture::v4l2::controls::{self, Control};
 use crate::capture::v4l2::device::{Api, Node, NodeError};
 use crate::capture::v4l2::identity::{self, Identity, NotFound};
 use crate::capture::v4l2::offers::{self, OfferedFormat, OfferedSize, Rates};
+use crate::capture::v4l2::samples::{self, Place};
 use crate::capture::v4l2::signal::{self, Watch};
 use crate::capture::v4l2::stream::modes::{IoModes, io_modes};
-use crate::capture::v4l2::{fourcc, ladder, negotiate, open};
+use crate::capture::v4l2::{V4l2Source, fourcc, ladder, negotiate, open};
 use crate::config::types::{CameraFormat as CameraPixels, CameraName, IoMode, V4l2Config};
+use crate::pipeline::stop::Stop;
 
 /// A device that hands out pictures, or one that cannot be asked.
 #[derive(Debug, Default, Serialize)]
@@ -45,6 +51,9 @@ pub struct Camera {
     pub controls: Vec<Control>,
     /// What visiond would choose with the configuration that is proposed for it.
     pub chosen: Option<Chosen>,
+    /// Where the samples of its mosaic stand, in a frame that was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Samples>,
     /// The configuration.
     pub toml: Option<String>,
     /// Why it cannot be asked or used.
@@ -144,6 +153,17 @@ pub struct Chosen {
     pub io: Option<&'static str>,
 }
 
+/// Where the samples of a mosaic of 10 or 12 bits stand in their 16-bit words.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Samples {
+    /// Bits of a sample.
+    pub bits: u32,
+    /// Where a frame has them; `None`: the frame was black.
+    pub found: Option<Place>,
+    /// Where visiond reads them, by the driver.
+    pub read: Place,
+}
+
 /// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out. `buffers`: what frames
 /// would lie in.
 pub fn all(buffers: &Buffers) -> Vec<Camera> {
@@ -166,6 +186,10 @@ pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
     let mut camera = Camera::ask(&found.node, found.identity.as_ref(), buffers);
     if camera.error.is_none() && camera.api.is_none() {
         camera.error = open::node(&found.node).err().map(|error| error.message.to_string());
+    }
+    match camera.samples(buffers) {
+        Ok(samples) => camera.samples = samples,
+        Err(error) => camera.error = camera.error.or(Some(error.message.to_string())),
     }
     Ok(camera)
 }
@@ -208,18 +232,53 @@ impl Camera {
         camera
     }
 
-    /// What `run` would ask of the camera, asked of the code that it asks.
-    fn choose(&self, node: &Node, modes: IoModes, buffers: &Buffers) -> Result<Chosen, String> {
+    /// The configuration that is proposed.
+    fn config(&self) -> V4l2Config {
         let proposed = self.proposed();
-        let config = V4l2Config {
+        V4l2Config {
             device: CameraName::Node(self.device.clone()),
             width: proposed.map(|mode| mode.width),
             height: proposed.map(|mode| mode.height),
             fps: proposed.and_then(|mode| mode.fps),
             ..V4l2Config::default()
+        }
+    }
+
+    /// Where the samples stand in the first frame that is not black; `None` where no mosaic of 10 or 12 bits would be read.
+    fn samples(&self, buffers: &Buffers) -> Result<Option<Samples>, SourceError> {
+        /// A sensor's first frames may be black.
+        const FRAMES: usize = 10;
+        let format = self.chosen.as_ref().and_then(|chosen| PixelFormat::from_name(chosen.format));
+        let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
+            return Ok(None);
         };
+        let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
+        let mut source = V4l2Source::open_node(&self.device, &self.config(), &name, buffers, clock)?;
+        let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
+        let mut samples = Samples { bits: depth.bits(), found: None, read: Place::Bottom };
+        for _ in 0..FRAMES {
+            match source.next(&stop)? {
+                Next::Frame(frame) => {
+                    if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
+                        samples.read = Place::Top;
+                    }
+                    samples.found = frame.view().ok().and_then(|view| samples::place(&view, depth));
+                }
+                Next::Lost { .. } => {}
+                Next::Waiting { .. } | Next::End | Next::Stopped => break,
+            }
+            if samples.found.is_some() {
+                break;
+            }
+        }
+        Ok(Some(samples))
+    }
+
+    /// What `run` would ask of the camera, asked of the code that it asks.
+    fn choose(&self, node: &Node, modes: IoModes, buffers: &Buffers) -> Result<Chosen, String> {
+        let config = self.config();
         let choice = negotiate::choose(node, &config).map_err(|error| error.message.to_string())?;
-        let fps = config.fps.or_else(|| node.interval().and_then(|interval| interval.rate()));
+        let fps = config.fps.or_else(|| negotiate::rate(node));
         let io = ladder::likely(modes, choice.format == CameraPixels::Mjpeg, buffers).map(IoMode::name);
         Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
     }

@@ -5,6 +5,7 @@
 //! without it: a camera that sees beats one that does not.
 
 mod plan;
+mod rate;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -19,8 +20,10 @@ use serde::Serialize;
 use v4l::v4l_sys as sys;
 
 use super::device::Node;
-use crate::config::types::ControlValue;
+use super::quirks::Quirk;
+use crate::config::types::{ControlValue, V4l2Config};
 use plan::{Step, Value};
+pub use rate::RateControl;
 
 /// A control that a camera has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -132,6 +135,14 @@ impl Control {
         }
     }
 
+    /// Whether NVIDIA's capture unit or the sensor's mode takes it, and not the sensor that streams.
+    fn is_captures(&self) -> bool {
+        // `TEGRA_CAMERA_CID_*` of tegra-v4l2-camera.h: HDR_EN and SENSOR_MODE_ID, and VI_BYPASS_MODE to SENSOR_MODES.
+        const BASE: u32 = 0x009a_2000;
+        let number = self.id.wrapping_sub(BASE);
+        number == 4 || number == 8 || (100..=130).contains(&number)
+    }
+
     /// The driver's default as it is read by people; `None` of what has none.
     pub fn show_default(&self) -> Option<String> {
         let has = !matches!(self.kind, Kind::Button | Kind::String | Kind::Compound);
@@ -154,44 +165,130 @@ pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(Strin
     }
 }
 
-/// Sets what is configured: automatic modes first, since they lock others. `label` is for the log, which is told at the first
-/// opening, and later of what differs from the last one.
-pub fn apply(node: &Node, wanted: &BTreeMap<String, ControlValue>, label: &str) {
-    if wanted.is_empty() {
-        return;
-    }
-    let mut told = Vec::new();
-    match list(node) {
-        Ok(controls) => set_all(node, &controls, wanted, &mut told),
-        Err(error) => {
-            let why = format!("the driver does not list its controls ({error}): the camera streams without any set");
-            told.push((Level::Error, why));
-        }
-    }
-    tell(label, told);
+/// Sets a camera's controls as configured, automatic modes first, since they lock others. Most drivers take all of them once the
+/// format is set; one with [`Quirk::SensorOffUntilStreaming`] has three moments for them.
+///
+/// When it is dropped it logs what was set and what was not: the first time a camera is opened, and later what differs from
+/// the time before.
+pub struct Setting<'a> {
+    node: &'a Node,
+    label: &'a str,
+    wanted: BTreeMap<String, ControlValue>,
+    /// Frames per second, where a control sets them.
+    fps: Option<f64>,
+    /// Whether the sensor gets its controls' values only while it streams.
+    is_off: bool,
+    /// What was set, as text.
+    set: Vec<String>,
+    told: Vec<(Level, String)>,
 }
 
-fn set_all(
-    node: &Node,
-    controls: &[Control],
-    wanted: &BTreeMap<String, ControlValue>,
-    told: &mut Vec<(Level, String)>,
-) {
-    let (steps, refusals) = plan::plan(controls, wanted);
-    let without = |why: &str| (Level::Error, format!("{why}: the camera streams without it"));
-    told.extend(refusals.iter().map(|refusal| without(&refusal.why)));
-    let mut set = Vec::new();
-    for step in &steps {
-        match raw::set(node, step.control, &step.value) {
-            Ok(()) => set.push(step),
-            Err(error) => told.push(without(&refused(node, step, &error))),
+/// A control of NVIDIA's that turns the sensor's stored values into its first ones.
+const OVERRIDE: &str = "override_enable";
+
+impl<'a> Setting<'a> {
+    /// Of `node`, whose `label` is for the log.
+    pub fn new(node: &'a Node, config: &V4l2Config, label: &'a str) -> Self {
+        let is_off = node.has(Quirk::SensorOffUntilStreaming);
+        let fps = config.fps.filter(|_| node.has(Quirk::RateByControl));
+        Self { node, label, wanted: config.controls.clone(), fps, is_off, set: Vec::new(), told: Vec::new() }
+    }
+
+    /// Sets what decides which formats there are. Nothing streams.
+    pub fn before_format(&mut self) {
+        if !self.is_off {
+            return;
+        }
+        let Some(controls) = self.list() else { return };
+        let is_sensors = |name: &String| plan::named(&controls, name).is_some_and(|control| !control.is_captures());
+        let stores = self.fps.is_some() || self.wanted.keys().any(is_sensors);
+        if stores && controls.iter().any(|control| control.name == OVERRIDE) {
+            self.wanted.entry(OVERRIDE.to_owned()).or_insert(ControlValue::Number(1));
+        }
+        self.set(&controls, Control::is_captures);
+    }
+
+    /// Sets the others, whose ranges depend on the format. Nothing streams.
+    pub fn after_format(&mut self) {
+        let Some(controls) = self.list() else { return };
+        if let Some((fps, rate)) = self.fps.zip(RateControl::among(&controls)) {
+            let value = ControlValue::Number(rate.value(fps));
+            self.wanted.entry(rate.control.name.clone()).or_insert(value);
+        }
+        let is_off = self.is_off;
+        // What the camera has not is refused here, too.
+        let (_, refusals) = plan::plan(&controls, &self.wanted);
+        self.told.extend(refusals.iter().map(|refusal| without(&refusal.why)));
+        self.set(&controls, |control| !is_off || !control.is_captures());
+    }
+
+    /// Sets a sensor's again that had no power until now. The camera streams.
+    ///
+    /// The kernel does not hand on a value that is the control's already, so a number goes there by its neighbour.
+    pub fn while_streaming(&mut self) {
+        if !self.is_off {
+            return;
+        }
+        let Some(controls) = self.list() else { return };
+        let (steps, _) = plan::plan(&controls, &self.wanted);
+        for step in steps.iter().filter(|step| !step.control.is_captures()) {
+            if let Some(neighbour) = step.neighbour() {
+                let result = raw::set(self.node, step.control, &neighbour);
+                let result = result.and_then(|()| raw::set(self.node, step.control, &step.value));
+                self.told.extend(result.err().map(|error| without(&refused(self.node, step, &error))));
+            }
+            self.told.extend(read_back(self.node, step).map(|text| (Level::Warn, text)));
         }
     }
-    if !set.is_empty() {
-        let all: Vec<_> = set.iter().map(|step| step.to_string()).collect();
-        told.push((Level::Info, format!("set {}", all.join(", "))));
+
+    /// The camera's controls as they are now; `None` where nothing is to be set.
+    fn list(&mut self) -> Option<Vec<Control>> {
+        if self.wanted.is_empty() && self.fps.is_none() {
+            return None;
+        }
+        match list(self.node) {
+            Ok(controls) => Some(controls),
+            Err(error) => {
+                let why =
+                    format!("the driver does not list its controls ({error}): the camera streams without any set");
+                self.told.push((Level::Error, why));
+                // Said once is enough.
+                self.wanted.clear();
+                self.fps = None;
+                None
+            }
+        }
     }
-    told.extend(set.into_iter().filter_map(|step| Some((Level::Warn, read_back(node, step)?))));
+
+    /// Sets those of the wanted that `which` picks, and reads them back where that means something.
+    fn set(&mut self, controls: &[Control], which: impl Fn(&Control) -> bool) {
+        let (steps, _) = plan::plan(controls, &self.wanted);
+        let mut set = Vec::new();
+        for step in steps.iter().filter(|step| which(step.control)) {
+            match raw::set(self.node, step.control, &step.value) {
+                Ok(()) => set.push(step),
+                Err(error) => self.told.push(without(&refused(self.node, step, &error))),
+            }
+        }
+        self.set.extend(set.iter().map(|step| step.to_string()));
+        // A sensor's stored value says nothing of the sensor yet.
+        let tells = |step: &&&Step<'_>| !self.is_off || step.control.is_captures();
+        let differing = set.iter().filter(tells).filter_map(|step| Some((Level::Warn, read_back(self.node, step)?)));
+        self.told.extend(differing.collect::<Vec<_>>());
+    }
+}
+
+impl Drop for Setting<'_> {
+    fn drop(&mut self) {
+        if !self.set.is_empty() {
+            self.told.push((Level::Info, format!("set {}", self.set.join(", "))));
+        }
+        tell(self.label, std::mem::take(&mut self.told));
+    }
+}
+
+fn without(why: &str) -> (Level, String) {
+    (Level::Error, format!("{why}: the camera streams without it"))
 }
 
 /// Logs what was said of a camera's controls; for the eyes of who debugs where it is what was said the last time.

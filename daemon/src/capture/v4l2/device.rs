@@ -14,6 +14,7 @@ use v4l::v4l_sys as sys;
 use v4l::v4l2::{self, vidioc};
 
 use super::fourcc::FourCc;
+use super::quirks::{self, Quirk};
 
 /// Which of V4L2's two ways to describe a picture a node speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +163,11 @@ impl Node {
     /// Who it is and what it does.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    /// Whether its driver departs from V4L2 so.
+    pub fn has(&self, quirk: Quirk) -> bool {
+        quirks::has(&self.capabilities.driver, quirk)
     }
 
     /// How it describes pictures.

@@ -4,13 +4,15 @@ use std::io;
 
 use v4l::v4l_sys as sys;
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::frame::{BayerDepth, FrameLayout, PixelFormat};
 
 use super::color;
+use super::controls::{self, RateControl};
 use super::device::{Interval, Node, PixFormat};
 use super::errors::gone;
 use super::fourcc::{self, FourCc};
 use super::planes::{Planes, PlanesError};
+use super::quirks::Quirk;
 use crate::capture::source::SourceError;
 use crate::config::types::{CameraFormat, V4l2Config};
 
@@ -109,22 +111,50 @@ pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Res
         log::warn!("{label}: the driver has no {width}x{height} in {word}, it gives {}x{}", set.width, set.height);
     }
     let fps = set_rate(node, config.fps, label);
-    let picture = picture(&set, format, config).map_err(|error| {
+    let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
+    let picture = picture(&set, read_as, config).map_err(|error| {
         SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
     })?;
     Ok(Agreed { picture, pix: set, format, fps })
 }
 
-/// Asks for the rate; returns the one that it is.
+/// What a mosaic is read as whose samples reach up to the highest bit of their 16.
+fn full_words(format: CameraFormat) -> CameraFormat {
+    match format {
+        CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits10 | BayerDepth::Bits12)) => {
+            CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits16))
+        }
+        format => format,
+    }
+}
+
+/// The rate that is set now; `None` where the driver does not tell.
+pub fn rate(node: &Node) -> Option<f64> {
+    let by_control = || RateControl::among(&controls::list(node).ok()?)?.now();
+    let rate = if node.has(Quirk::RateByControl) { by_control() } else { None };
+    rate.or_else(|| node.interval().and_then(Interval::rate))
+}
+
+/// Asks for the rate; returns the one that it is, or will be when the controls are set.
 fn set_rate(node: &Node, wanted: Option<f64>, label: &str) -> Option<f64> {
-    let Some(fps) = wanted else { return node.interval().and_then(Interval::rate) };
+    let warn = |fps: f64, rate: f64| {
+        if (rate - fps).abs() > fps * RATE_TOLERANCE {
+            log::warn!("{label}: the driver has no {fps} frames per second at this size, it gives {rate:.2}");
+        }
+    };
+    if let Some(fps) = wanted.filter(|_| node.has(Quirk::RateByControl)) {
+        let controls = controls::list(node).unwrap_or_default();
+        if let Some(control) = RateControl::among(&controls) {
+            let rate = control.fps(control.value(fps));
+            warn(fps, rate);
+            return Some(rate);
+        }
+    }
+    let Some(fps) = wanted else { return rate(node) };
     match node.set_interval(interval(fps)) {
         Ok(set) => {
             let rate = set.rate();
-            if let Some(rate) = rate.filter(|rate| (rate - fps).abs() > fps * RATE_TOLERANCE) {
-                log::warn!("{label}: the driver has no {fps} frames per second at this size, it gives {rate:.2}");
-            }
-            rate
+            rate.inspect(|&rate| warn(fps, rate))
         }
         Err(error) => {
             log::warn!("{label}: the driver does not set a rate (S_PARM: {error}), `fps` has no effect");
@@ -223,6 +253,16 @@ mod tests {
         let jpeg = picture(&pix, CameraFormat::Mjpeg, &config).unwrap();
         let Picture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
         assert_eq!((layout.format(), layout.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));
+    }
+
+    #[test]
+    fn samples_that_fill_their_words_are_read_as_sixteen_bits() {
+        use visiond_kernels::frame::BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+        use visiond_kernels::frame::BayerOrder::Grbg;
+        let read_as = |depth| full_words(CameraFormat::Raw(PixelFormat::Bayer(Grbg, depth)));
+        let bayer = |depth| CameraFormat::Raw(PixelFormat::Bayer(Grbg, depth));
+        assert_eq!([Bits8, Bits10, Bits12, Bits16].map(read_as), [Bits8, Bits16, Bits16, Bits16].map(bayer));
+        assert_eq!(full_words(CameraFormat::Raw(PixelFormat::Yuyv)), CameraFormat::Raw(PixelFormat::Yuyv));
     }
 
     #[test]

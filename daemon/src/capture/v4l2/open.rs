@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use v4l::v4l_sys as sys;
 
+use super::controls::Setting;
 use super::device::{Capabilities, MAX_MEMORIES, Node, NodeError};
 use super::errors::{gone, unknown, unopened};
 use super::extract::Extract;
+use super::fourcc;
 use super::ladder::{self, Climbed, Wanted};
 use super::negotiate::{self, Agreed, Picture};
 use super::signal::{NoSignal, Watch};
 use super::stream::Stream;
-use super::{controls, fourcc};
 use crate::capture::buffers::Buffers;
 use crate::capture::source::SourceError;
 use crate::config::types::{IoMode, V4l2Config};
@@ -78,9 +79,11 @@ impl Camera {
             Ok(timings) => timings,
             Err(missing) => return Ok(Err(missing)),
         };
+        let mut setting = Setting::new(node, config, label);
+        setting.before_format();
         let choice = negotiate::choose(node, config)?;
         let mut agreed = negotiate::set(node, config, choice, label)?;
-        controls::apply(node, &config.controls, label);
+        setting.after_format();
         if let Some(rate) = timings.and_then(|timings| timings.rate()) {
             agreed.fps = Some(rate);
         }
@@ -90,7 +93,10 @@ impl Camera {
                 Ok(Err(missing)) => Ok(Err(missing)),
                 _ => Err(error),
             },
-            Ok(streaming) => Ok(Ok(streaming)),
+            Ok(streaming) => {
+                setting.while_streaming();
+                Ok(Ok(streaming))
+            }
         }
     }
 

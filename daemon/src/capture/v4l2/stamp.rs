@@ -2,6 +2,8 @@
 
 use v4l::v4l_sys as sys;
 
+use super::device::Node;
+use super::quirks::Quirk;
 use super::stream::Filled;
 use crate::capture::clock::{self, Clock, WallWatch};
 use crate::capture::frame::{Instant, Timestamp};
@@ -12,19 +14,32 @@ const OLDEST_NS: u64 = 60_000_000_000;
 /// So far ahead of now a driver's timestamp may be: some count the exposure's end in.
 const AHEAD_NS: u64 = 100_000_000;
 
+/// A stamp of the system counter is at most this old when its frame comes: some of the driver's buffers, and a long exposure.
+const OLDEST_COUNT_NS: u64 = 5_000_000_000;
+
 /// Makes timestamps, and tells once where a driver's cannot be used.
 #[derive(Debug, Default)]
 pub struct Stamper {
+    /// Whether the driver stamps by [`Quirk::StampsOfSystemCounter`].
+    counts: bool,
     said: bool,
 }
 
 impl Stamper {
+    /// For the frames of `node`.
+    pub fn new(node: &Node) -> Self {
+        Self { counts: node.has(Quirk::StampsOfSystemCounter), said: false }
+    }
+
     /// When the frame was taken: the driver's word where its clock is ours, else now.
     pub fn stamp(&mut self, filled: &Filled, clock: &dyn Clock, label: &str) -> Timestamp {
         if let Some(seconds) = WallWatch::of_process().step(clock) {
             log::info!(
                 "the system's time was set by {seconds:+.1} s; frames' times follow it, their ages do not change"
             );
+        }
+        if let Some(stamp) = self.counts.then(|| counted(filled.timestamp_ns, clock)).flatten() {
+            return stamp;
         }
         let kind = filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK;
         if kind != sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC {
@@ -51,6 +66,18 @@ impl Stamper {
             log::info!("{label}: the driver's timestamps are {what}: a frame's time is when it was received");
         }
     }
+}
+
+/// A stamp of the system counter on our clock; `None`: it cannot be one, as of a driver that was mended.
+///
+/// Both clocks are read for each frame, so neither the time at which CLOCK_MONOTONIC began nor what NTP does to it matters: over
+/// the age of a frame it drifts by 50 us at the very most (500 ppm of 0.1 s).
+fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
+    let counter_ns = clock.system_counter_ns()?;
+    let monotonic_ns = clock.monotonic_ns();
+    let age_ns = counter_ns.checked_sub(stamp_ns).filter(|&age_ns| age_ns <= OLDEST_COUNT_NS)?;
+    let taken_ns = monotonic_ns.checked_sub(age_ns)?;
+    Some(clock::at_monotonic(clock, taken_ns, Instant::StartOfFrame))
 }
 
 #[cfg(test)]
@@ -90,5 +117,35 @@ mod tests {
         }
         // A little ahead is now.
         assert_eq!(stamp_at_100_s(MONOTONIC, 100_050_000_000).monotonic_ns, 100_000_000_000);
+    }
+
+    #[test]
+    fn a_stamp_of_the_system_counter_becomes_a_time_whatever_the_offset_and_the_drift() {
+        const S: u64 = 1_000_000_000;
+        let (clock, mut stamper) = (SimulatedClock::default(), Stamper { counts: true, said: false });
+        // The counter is 37 s ahead at first, and CLOCK_MONOTONIC is slowed by 500 ppm: an hour later it is 38.8 s.
+        for second in [1, 60, 3600] {
+            let to = second * (S - 500_000);
+            clock.advance(Duration::from_nanos(to - clock.monotonic_ns()));
+            clock.set_counter_ns(second * S + 37 * S);
+            // The frame began 48 ms ago.
+            let filled = Filled::simulated(MONOTONIC, second * S + 37 * S - 48_000_000);
+            let stamp = stamper.stamp(&filled, &clock, "camera gate");
+            assert_eq!((stamp.monotonic_ns, stamp.instant), (to - 48_000_000, Instant::StartOfFrame));
+            assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + to - 48_000_000);
+        }
+        assert!(!stamper.said);
+    }
+
+    #[test]
+    fn where_the_counter_does_not_explain_a_stamp_it_is_taken_as_of_any_driver() {
+        let (clock, mut stamper) = (SimulatedClock::default(), Stamper { counts: true, said: false });
+        clock.advance(Duration::from_secs(100));
+        // A machine whose counter cannot be read; one whose driver was mended.
+        for counter_ns in [0, 137_000_000_000] {
+            clock.set_counter_ns(counter_ns);
+            let stamp = stamper.stamp(&Filled::simulated(MONOTONIC, 99_950_000_000), &clock, "camera gate");
+            assert_eq!((stamp.monotonic_ns, stamp.instant), (99_950_000_000, Instant::EndOfFrame));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A camera in lines of text.
 
-use super::{Camera, CameraFormat, Input, Io, Size};
+use super::{Camera, CameraFormat, Input, Io, Samples, Size};
 use crate::capture::v4l2::controls::Control;
+use crate::capture::v4l2::samples::Place;
 
 /// Sizes of a format in one line.
 const SIZES_IN_A_LINE: usize = 6;
@@ -38,6 +39,7 @@ impl Camera {
             let io = chosen.io.map_or(String::new(), |io| format!(" by {io}"));
             lines.push(("", format!("would run {}x{} {}{fps}{io}", chosen.width, chosen.height, chosen.format)));
         }
+        lines.extend(self.samples.iter().map(|samples| ("", samples.text())));
         lines.extend(self.controls.iter().map(|control| ("control", line(control))));
         lines
     }
@@ -71,6 +73,27 @@ impl Io {
             ([], []) => "I/O: none".to_owned(),
             ([], _) => "I/O: another program streams, the driver does not tell meanwhile".to_owned(),
             (known, _) => format!("I/O: {}", known.join(", ")),
+        }
+    }
+}
+
+impl Samples {
+    fn text(&self) -> String {
+        let Self { bits, found, read } = self;
+        let stand = |place: &Place| match place {
+            Place::Bottom => "in the low bits of 16",
+            Place::Top => "in the high bits of 16",
+        };
+        match found {
+            None => {
+                format!("samples of {bits} bits: the frames taken were black; point the camera at light and try again")
+            }
+            Some(found) if found == read => format!("samples of {bits} bits: {}, and read so", stand(found)),
+            Some(found) => format!(
+                "samples of {bits} bits: {}, but read {}: colours will be wrong; send us this output",
+                stand(found),
+                stand(read)
+            ),
         }
     }
 }
@@ -156,6 +179,14 @@ mod tests {
         assert_eq!(io(Some(true), Some(true)), "I/O: userptr, mmap");
         assert_eq!(io(Some(false), Some(true)), "I/O: mmap");
         assert!(io(None, None).contains("another program streams"));
+    }
+
+    #[test]
+    fn samples_that_are_read_from_the_wrong_bits_are_told() {
+        let text = |found| Samples { bits: 10, found, read: Place::Top }.text();
+        assert_eq!(text(Some(Place::Top)), "samples of 10 bits: in the high bits of 16, and read so");
+        assert!(text(Some(Place::Bottom)).contains("in the low bits of 16, but read in the high bits of 16: colours"));
+        assert!(text(None).contains("black"));
     }
 
     #[test]

@@ -224,6 +224,7 @@ impl Shots {
                         monotonic_ns: timestamp.monotonic_ns,
                         instant: match timestamp.instant {
                             Instant::StartOfExposure => "start_of_exposure",
+                            Instant::StartOfFrame => "start_of_frame",
                             Instant::EndOfFrame => "end_of_frame",
                         },
                         age_us,

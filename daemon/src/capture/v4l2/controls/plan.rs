@@ -35,6 +35,20 @@ impl fmt::Display for Step<'_> {
     }
 }
 
+impl Step<'_> {
+    /// A value next to this one; `None` of what is no number, or has one value only.
+    pub fn neighbour(&self) -> Option<Value> {
+        let Control { kind: Kind::Integer | Kind::Integer64, minimum, maximum, step, .. } = self.control else {
+            return None;
+        };
+        let Value::Number(value) = self.value else { return None };
+        let step = i64::try_from(*step).unwrap_or(1).max(1);
+        let near = [value.checked_sub(step), value.checked_add(step)];
+        let number = near.into_iter().flatten().find(|number| (minimum..=maximum).contains(&number));
+        number.map(Value::Number)
+    }
+}
+
 /// What cannot be set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -77,7 +91,8 @@ const RENAMED: &[(&str, &str)] = &[
     ("focus_auto", "focus_automatic_continuous"),
 ];
 
-fn find<'a>(controls: &'a [Control], name: &str) -> Result<&'a Control, String> {
+/// The control that is called so, by any of its names.
+pub fn named<'a>(controls: &'a [Control], name: &str) -> Option<&'a Control> {
     let wanted = spelled(name);
     let named = |name: &str| controls.iter().find(|control| control.name == name);
     let other = RENAMED.iter().find_map(|&(old, new)| match wanted.as_str() {
@@ -85,7 +100,12 @@ fn find<'a>(controls: &'a [Control], name: &str) -> Result<&'a Control, String> 
         wanted if wanted == new => Some(old),
         _ => None,
     });
-    named(&wanted).or_else(|| named(other?)).ok_or_else(|| {
+    named(&wanted).or_else(|| named(other?))
+}
+
+fn find<'a>(controls: &'a [Control], name: &str) -> Result<&'a Control, String> {
+    named(controls, name).ok_or_else(|| {
+        let wanted = spelled(name);
         let near = nearest(&wanted, controls.iter().map(|control| control.name.as_str()));
         let remedy = match near {
             Some(near) => format!("did you mean `{near}`?"),

@@ -119,3 +119,36 @@ fn what_is_wrong_is_answered_with_what_is_possible() {
     let none = plan(&[], &wanted(&[("gain", "1")])).1.remove(0).why;
     assert_eq!(none, "the camera has no control `gain`: it has none");
 }
+
+#[test]
+fn a_rate_is_set_in_the_drivers_own_unit() {
+    for (range, value) in [((2_000_000, 30_000_000), 29_970_000), ((2_000, 120_000), 29_970), ((2, 120), 30)] {
+        let controls = [control("gain", Kind::Integer64, (1, 9)), control("frame_rate", Kind::Integer64, range)];
+        assert_eq!(RateControl::among(&controls).map(|rate| rate.value(29.97)), Some(value));
+    }
+    let controls = [control("frame_rate", Kind::Integer64, (2_000_000, 30_000_000))];
+    let rate = RateControl::among(&controls).map(|rate| rate.fps(rate.value(60.0)));
+    assert_eq!(rate, Some(30.0), "the highest that the camera has");
+    assert!(RateControl::among(&camera()).is_none());
+}
+
+#[test]
+fn a_number_has_a_neighbour_in_its_range() {
+    let neighbour = |kind, range, value| {
+        let control = Control { step: 2, ..control("gain", kind, range) };
+        Step { control: &control, value: Value::Number(value) }.neighbour()
+    };
+    assert_eq!(neighbour(Kind::Integer64, (0, 10), 4), Some(Value::Number(2)));
+    assert_eq!(neighbour(Kind::Integer, (4, 10), 4), Some(Value::Number(6)));
+    assert_eq!(neighbour(Kind::Integer, (4, 4), 4), None);
+    assert_eq!(neighbour(Kind::Boolean, (0, 1), 1), None);
+}
+
+#[test]
+fn what_the_capture_unit_takes_is_known_by_its_number() {
+    let of = |id| Control { id, ..control("x", Kind::Integer, (0, 1)) }.is_captures();
+    // bypass_mode, override_enable, preferred_stride, sensor_mode, hdr_enable
+    assert!([0x009a_2064, 0x009a_2065, 0x009a_206e, 0x009a_2008, 0x009a_2004].into_iter().all(of));
+    // gain, exposure, frame_rate, group_hold, brightness
+    assert!(![0x009a_2009, 0x009a_200a, 0x009a_200b, 0x009a_2003, 0x0098_0900].into_iter().any(of));
+}
