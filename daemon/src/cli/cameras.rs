@@ -253,7 +253,9 @@ impl Camera {
             return Ok(None);
         };
         let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
-        let mut source = V4l2Source::open_node(&self.device, &self.config(), &name, buffers, clock)?;
+        // The rate does not matter, and setting it would stay.
+        let config = V4l2Config { fps: None, ..self.config() };
+        let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
         let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
         let mut samples = Samples { bits: depth.bits(), found: None, read: Place::Bottom };
         for _ in 0..FRAMES {
