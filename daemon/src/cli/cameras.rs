@@ -162,6 +162,9 @@ pub struct Samples {
     pub found: Option<Place>,
     /// Where visiond reads them, by the driver.
     pub read: Place,
+    /// Why no frame was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out. `buffers`: what frames
@@ -187,10 +190,7 @@ pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
     if camera.error.is_none() && camera.api.is_none() {
         camera.error = open::node(&found.node).err().map(|error| error.message.to_string());
     }
-    match camera.samples(buffers) {
-        Ok(samples) => camera.samples = samples,
-        Err(error) => camera.error = camera.error.or(Some(error.message.to_string())),
-    }
+    camera.samples = camera.samples(buffers);
     Ok(camera)
 }
 
@@ -244,20 +244,26 @@ impl Camera {
         }
     }
 
-    /// Where the samples stand in the first frame that is not black; `None` where no mosaic of 10 or 12 bits would be read.
-    fn samples(&self, buffers: &Buffers) -> Result<Option<Samples>, SourceError> {
-        /// A sensor's first frames may be black.
-        const FRAMES: usize = 10;
+    /// Where the samples stand in a frame; `None` where no mosaic of 10 or 12 bits would be read.
+    fn samples(&self, buffers: &Buffers) -> Option<Samples> {
         let format = self.chosen.as_ref().and_then(|chosen| PixelFormat::from_name(chosen.format));
         let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
-            return Ok(None);
+            return None;
         };
-        let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
+        let mut samples = Samples { bits: depth.bits(), found: None, read: Place::Bottom, error: None };
+        samples.error = self.look_at_samples(depth, &mut samples, buffers).err().map(|error| error.message.to_string());
+        Some(samples)
+    }
+
+    /// Looks for them in the first frame that is not black.
+    fn look_at_samples(&self, depth: BayerDepth, samples: &mut Samples, buffers: &Buffers) -> Result<(), SourceError> {
+        /// A sensor's first frames may be black.
+        const FRAMES: usize = 10;
         // The rate does not matter, and setting it would stay.
         let config = V4l2Config { fps: None, ..self.config() };
-        let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
+        let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
         let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
-        let mut samples = Samples { bits: depth.bits(), found: None, read: Place::Bottom };
+        let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
         for _ in 0..FRAMES {
             match source.next(&stop)? {
                 Next::Frame(frame) => {
@@ -273,7 +279,7 @@ impl Camera {
                 break;
             }
         }
-        Ok(Some(samples))
+        Ok(())
     }
 
     /// What `run` would ask of the camera, asked of the code that it asks.

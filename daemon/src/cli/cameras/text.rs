@@ -79,7 +79,10 @@ impl Io {
 
 impl Samples {
     fn text(&self) -> String {
-        let Self { bits, found, read } = self;
+        let Self { bits, found, read, error } = self;
+        if let Some(error) = error {
+            return format!("samples of {bits} bits: not looked at: {error}");
+        }
         let stand = |place: &Place| match place {
             Place::Bottom => "in the low bits of 16",
             Place::Top => "in the high bits of 16",
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn samples_that_are_read_from_the_wrong_bits_are_told() {
-        let text = |found| Samples { bits: 10, found, read: Place::Top }.text();
+        let text = |found| Samples { bits: 10, found, read: Place::Top, error: None }.text();
         assert_eq!(text(Some(Place::Top)), "samples of 10 bits: in the high bits of 16, and read so");
         assert!(text(Some(Place::Bottom)).contains("in the low bits of 16, but read in the high bits of 16: colours"));
         assert!(text(None).contains("black"));
