@@ -6,7 +6,7 @@
 enum Source : u32 {
     // From one aligned 32-bit word: packed 4:2:2, RGBA, BGRA.
     SOURCE_WORDS,
-    // From a byte of luma and two aligned bytes of chroma: NV12, NV21.
+    // From a byte of luma and two aligned bytes of chroma: NV12, NV21, NV16, NV61.
     SOURCE_SEMIPLANAR,
     // From a byte each: everything else, and all that is not aligned.
     SOURCE_BYTES,

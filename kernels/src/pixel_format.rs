@@ -9,10 +9,18 @@ pub enum PixelFormat {
     Yuyv,
     /// 4:2:2 packed: Cb Y0 Cr Y1.
     Uyvy,
+    /// 4:2:2 packed: Y0 Cr Y1 Cb.
+    Yvyu,
+    /// 4:2:2 packed: Cr Y0 Cb Y1.
+    Vyuy,
     /// 4:2:0: a plane of Y, a plane of interleaved Cb Cr.
     Nv12,
     /// 4:2:0: a plane of Y, a plane of interleaved Cr Cb.
     Nv21,
+    /// 4:2:2: a plane of Y, a plane of interleaved Cb Cr.
+    Nv16,
+    /// 4:2:2: a plane of Y, a plane of interleaved Cr Cb.
+    Nv61,
     /// 4:2:0: planes of Y, Cb and Cr.
     I420,
     /// R G B bytes.
@@ -86,8 +94,12 @@ impl PixelFormat {
         let plain = [
             Self::Yuyv,
             Self::Uyvy,
+            Self::Yvyu,
+            Self::Vyuy,
             Self::Nv12,
             Self::Nv21,
+            Self::Nv16,
+            Self::Nv61,
             Self::I420,
             Self::Rgb,
             Self::Bgr,
@@ -108,8 +120,12 @@ impl PixelFormat {
         match self {
             Self::Yuyv => "yuyv",
             Self::Uyvy => "uyvy",
+            Self::Yvyu => "yvyu",
+            Self::Vyuy => "vyuy",
             Self::Nv12 => "nv12",
             Self::Nv21 => "nv21",
+            Self::Nv16 => "nv16",
+            Self::Nv61 => "nv61",
             Self::I420 => "i420",
             Self::Rgb => "rgb",
             Self::Bgr => "bgr",
@@ -143,7 +159,7 @@ impl PixelFormat {
     /// Number of planes.
     pub const fn plane_count(self) -> usize {
         match self {
-            Self::Nv12 | Self::Nv21 => 2,
+            Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 => 2,
             Self::I420 => 3,
             _ => 1,
         }
@@ -153,10 +169,10 @@ impl PixelFormat {
     pub const fn row_bytes(self, plane: usize, width: u32) -> usize {
         let w = width as usize;
         match self {
-            Self::Yuyv | Self::Uyvy => w.div_ceil(2) * 4,
-            Self::Nv12 | Self::Nv21 if plane > 0 => w.div_ceil(2) * 2,
+            Self::Yuyv | Self::Uyvy | Self::Yvyu | Self::Vyuy => w.div_ceil(2) * 4,
+            Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 if plane > 0 => w.div_ceil(2) * 2,
             Self::I420 if plane > 0 => w.div_ceil(2),
-            Self::Nv12 | Self::Nv21 | Self::I420 | Self::Grey => w,
+            Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 | Self::I420 | Self::Grey => w,
             Self::Rgb | Self::Bgr => w * 3,
             Self::Rgba | Self::Bgra => w * 4,
             Self::Bayer(_, depth) => w * depth.sample_bytes(),
@@ -165,10 +181,13 @@ impl PixelFormat {
 
     /// Rows of a plane.
     pub const fn plane_rows(self, plane: usize, height: u32) -> usize {
-        match self {
-            Self::Nv12 | Self::Nv21 | Self::I420 if plane > 0 => (height as usize).div_ceil(2),
-            _ => height as usize,
-        }
+        let rows_each = if plane > 0 { self.rows_per_chroma_row() } else { 1 };
+        (height as usize).div_ceil(rows_each)
+    }
+
+    /// Rows of the frame that share a row of the planes behind the first.
+    pub const fn rows_per_chroma_row(self) -> usize {
+        if matches!(self, Self::Nv12 | Self::Nv21 | Self::I420) { 2 } else { 1 }
     }
 }
 
@@ -187,7 +206,7 @@ mod tests {
         for format in PixelFormat::all() {
             assert_eq!(PixelFormat::from_name(format.name()), Some(format));
         }
-        assert_eq!(PixelFormat::all().count(), 26);
+        assert_eq!(PixelFormat::all().count(), 30);
         assert_eq!(PixelFormat::from_name("yuv"), None);
     }
 }

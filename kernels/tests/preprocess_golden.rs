@@ -128,8 +128,8 @@ fn each_case(file: &str, sampling: Sampling, mut check: impl FnMut(&str, &Case, 
         check(line.split_once(':').unwrap().0, &case, &tensor);
         cases += 1;
     }
-    // Every small case, and 12 large frames with 3 fits.
-    assert_eq!(cases, 26 * 5 * 3 * 2 + 12 * 3);
+    // Every small case, and 15 large frames with 3 fits.
+    assert_eq!(cases, 30 * 5 * 3 * 2 + 15 * 3);
 }
 
 #[test]

@@ -25,7 +25,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 PACKED = {"rgb": (0, 1, 2, 3), "bgr": (2, 1, 0, 3), "rgba": (0, 1, 2, 4), "bgra": (2, 1, 0, 4)}
 ORDERS = {"rggb": (0, 0), "grbg": (1, 0), "gbrg": (0, 1), "bggr": (1, 1)}  # where red stands: x, y
 BAYER = [order + bits for bits in ("8", "10", "12", "16") for order in ORDERS]
-FORMATS = ["yuyv", "uyvy", "nv12", "nv21", "i420", *PACKED, "grey", *BAYER]
+# Where Y, Cb and Cr of two neighbours stand in four bytes; whether Cb comes first, and rows that share a row of chroma.
+QUADS = {"yuyv": ([0, 2], 1, 3), "uyvy": ([1, 3], 0, 2), "yvyu": ([0, 2], 3, 1), "vyuy": ([1, 3], 2, 0)}
+PAIRS = {"nv12": (True, 2), "nv21": (False, 2), "nv16": (True, 1), "nv61": (False, 1)}
+# New ones come last: every case behind one gets other random numbers.
+FORMATS = ["yuyv", "uyvy", "nv12", "nv21", "i420", *PACKED, "grey", *BAYER, "yvyu", "vyuy", "nv16", "nv61"]
 WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 FITS = [("letterbox", 0), ("top-left", 0), ("stretch", 0), ("crop", 1.0), ("crop", 0.625)]
 SIZES = [(1, 1), (1, 7), (8, 1), (2, 2), (3, 5), (16, 16), (17, 31), (33, 18), (48, 36), (64, 27), (90, 60), (101, 77)]
@@ -34,6 +38,7 @@ LARGE = [
     ("i420", (768, 576), (416, 416)), ("rgb", (1279, 717), (641, 355)), ("uyvy", (853, 479), (1280, 720)),
     ("grey", (16384, 3), (1000, 7)), ("bgra", (3, 16384), (5, 999)), ("i420", (1, 2047), (64, 640)),
     ("nv21", (2047, 1), (640, 64)), ("rggb10", (1281, 721), (320, 320)), ("gbrg8", (640, 480), (512, 512)),
+    ("vyuy", (1920, 1080), (640, 640)), ("nv16", (1920, 1080), (640, 640)), ("yvyu", (853, 479), (1280, 720)),
 ]  # fmt: skip
 INPUTS = [(1, 1), (5, 3), (16, 16), (17, 9), (20, 30), (30, 10), (32, 32), (33, 21)]
 
@@ -49,10 +54,10 @@ def noise(count, seed):
 def planes_of(fmt, w, h):
     """Bytes of a row and rows, by plane."""
     cw, ch = -(-w // 2), -(-h // 2)
-    if fmt in ("yuyv", "uyvy"):
+    if fmt in QUADS:
         return [(4 * cw, h)]
-    if fmt in ("nv12", "nv21"):
-        return [(w, h), (2 * cw, ch)]
+    if fmt in PAIRS:
+        return [(w, h), (2 * cw, -(-h // PAIRS[fmt][1]))]
     if fmt == "i420":
         return [(w, h), (cw, ch), (cw, ch)]
     if fmt in PACKED:
@@ -82,17 +87,18 @@ def frame_of(fmt, w, h, pitches, seed):
 
 def yuv_of(fmt, w, h, planes):
     """Y, Cb and Cr of every pixel, chroma replicated."""
-    if fmt in ("yuyv", "uyvy"):
+    if fmt in QUADS:
         quads = planes[0].reshape(h, -1, 4)
-        y, cb, cr = ([0, 2], 1, 3) if fmt == "yuyv" else ([1, 3], 0, 2)
+        y, cb, cr = QUADS[fmt]
         luma = quads[:, :, y].reshape(h, -1)
         return luma[:, :w], np.repeat(quads[:, :, cb], 2, 1)[:, :w], np.repeat(quads[:, :, cr], 2, 1)[:, :w]
     if fmt == "i420":
-        chroma = planes[1:]
+        chroma, shared = planes[1:], 2
     else:
+        cb_first, shared = PAIRS[fmt]
         pairs = planes[1].reshape(planes[1].shape[0], -1, 2)
-        chroma = [pairs[:, :, 0], pairs[:, :, 1]] if fmt == "nv12" else [pairs[:, :, 1], pairs[:, :, 0]]
-    cb, cr = (np.repeat(np.repeat(c, 2, 0), 2, 1)[:h, :w] for c in chroma)
+        chroma = [pairs[:, :, 0], pairs[:, :, 1]] if cb_first else [pairs[:, :, 1], pairs[:, :, 0]]
+    cb, cr = (np.repeat(np.repeat(c, shared, 0), 2, 1)[:h, :w] for c in chroma)
     return planes[0], cb, cr
 
 
@@ -154,7 +160,7 @@ def exact_rgb(fmt, w, h, planes, matrix, full):
 
 CV_CODES = {
     "yuyv": cv2.COLOR_YUV2RGB_YUYV, "uyvy": cv2.COLOR_YUV2RGB_UYVY, "nv12": cv2.COLOR_YUV2RGB_NV12,
-    "nv21": cv2.COLOR_YUV2RGB_NV21, "i420": cv2.COLOR_YUV2RGB_I420,
+    "nv21": cv2.COLOR_YUV2RGB_NV21, "i420": cv2.COLOR_YUV2RGB_I420, "yvyu": cv2.COLOR_YUV2RGB_YVYU,
 }  # fmt: skip
 
 
@@ -180,8 +186,8 @@ def opencv_rgb(fmt, w, h, planes, matrix, full):
     y, cb, cr = np.maximum(y - y0, 0) * gain + (1 << 19), cb - 128, cr - 128
     rgb = np.stack([y + rcr * cr, y + gcb * cb + gcr * cr, y + bcb * cb], 2) >> 20
     rgb = np.clip(rgb, 0, 255).astype(np.uint8)
-    if standard and w % 2 == 0 and (h % 2 == 0 or fmt in ("yuyv", "uyvy")):
-        if fmt in ("yuyv", "uyvy"):
+    if fmt in CV_CODES and standard and w % 2 == 0 and (h % 2 == 0 or fmt in QUADS):
+        if fmt in QUADS:
             picture = planes[0].reshape(h, w, 2)
         else:
             picture = np.concatenate([p.ravel() for p in planes]).reshape(h * 3 // 2, w)

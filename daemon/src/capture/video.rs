@@ -258,6 +258,7 @@ fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
         // The same samples in another order.
         "yuyv422" | "yuv422p" | "yuvj422p" => (PixelFormat::Yuyv, "yuyv422"),
         "uyvy422" => (PixelFormat::Uyvy, "uyvy422"),
+        "yvyu422" => (PixelFormat::Yvyu, "yvyu422"),
         "gray" => (PixelFormat::Grey, "gray"),
         "rgb24" => (PixelFormat::Rgb, "rgb24"),
         "rgba" | "rgb0" => (PixelFormat::Rgba, "rgba"),

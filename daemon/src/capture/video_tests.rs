@@ -139,10 +139,15 @@ fn native_planes_are_the_decoders_own() {
         ("yuv420p", PixelFormat::I420, ColorRange::Limited),
         ("yuvj420p", PixelFormat::I420, ColorRange::Full),
         ("yuv422p", PixelFormat::Yuyv, ColorRange::Limited),
+        ("yvyu422", PixelFormat::Yvyu, ColorRange::Limited),
         ("gray", PixelFormat::Grey, ColorRange::Full),
         ("yuv444p", PixelFormat::Bgr, ColorRange::Limited),
     ] {
-        let codec = if pix_fmt == "yuvj420p" { "mjpeg" } else { "ffv1" };
+        let codec = match pix_fmt {
+            "yuvj420p" => "mjpeg",
+            "yvyu422" => "rawvideo",
+            _ => "ffv1",
+        };
         let source = ["-f", "lavfi", "-i", "testsrc2=s=66x50:d=1:r=2", "-pix_fmt", pix_fmt, "-c:v", codec];
         let path = make(&folder, &format!("{pix_fmt}.mkv"), &source);
         let (frames, _, error) = read_all(&VideoConfig { pixels: VideoPixels::Native, ..config(&path) });

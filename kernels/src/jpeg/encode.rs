@@ -78,7 +78,12 @@ impl JpegEncoder {
         let format = frame.format();
         self.kind = match format {
             PixelFormat::Grey => Kind::Grey,
-            PixelFormat::Yuyv | PixelFormat::Uyvy => Kind::Half,
+            PixelFormat::Yuyv
+            | PixelFormat::Uyvy
+            | PixelFormat::Yvyu
+            | PixelFormat::Vyuy
+            | PixelFormat::Nv16
+            | PixelFormat::Nv61 => Kind::Half,
             PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 => Kind::Quarter,
             _ => return false,
         };
@@ -100,8 +105,10 @@ impl JpegEncoder {
             }
             let bytes = planes[0].row(row);
             match format {
-                PixelFormat::Yuyv => y.extend(bytes.iter().step_by(2).take(self.width).map(|&v| luma[usize::from(v)])),
-                PixelFormat::Uyvy => {
+                PixelFormat::Yuyv | PixelFormat::Yvyu => {
+                    y.extend(bytes.iter().step_by(2).take(self.width).map(|&v| luma[usize::from(v)]));
+                }
+                PixelFormat::Uyvy | PixelFormat::Vyuy => {
                     y.extend(bytes.iter().skip(1).step_by(2).take(self.width).map(|&v| luma[usize::from(v)]));
                 }
                 _ => y.extend(bytes[..self.width].iter().map(|&v| luma[usize::from(v)])),
@@ -123,9 +130,11 @@ impl JpegEncoder {
                     cr.extend(planes[2].row(row)[..columns].iter().map(|&v| chroma[usize::from(v)]));
                     continue;
                 }
-                PixelFormat::Nv12 => (planes[1].row(row), 2, [0, 1]),
-                PixelFormat::Nv21 => (planes[1].row(row), 2, [1, 0]),
+                PixelFormat::Nv12 | PixelFormat::Nv16 => (planes[1].row(row), 2, [0, 1]),
+                PixelFormat::Nv21 | PixelFormat::Nv61 => (planes[1].row(row), 2, [1, 0]),
                 PixelFormat::Uyvy => (planes[0].row(row), 4, [0, 2]),
+                PixelFormat::Yvyu => (planes[0].row(row), 4, [3, 1]),
+                PixelFormat::Vyuy => (planes[0].row(row), 4, [2, 0]),
                 _ => (planes[0].row(row), 4, [1, 3]),
             };
             for group in bytes.chunks_exact(size).take(columns) {

@@ -7,8 +7,18 @@ use crate::color::ColorDescription;
 use crate::frame::FrameLayout;
 use crate::jpeg::JpegDecoder;
 
-const FORMATS: [PixelFormat; 6] =
-    [PixelFormat::Grey, PixelFormat::Yuyv, PixelFormat::Uyvy, PixelFormat::Nv12, PixelFormat::Nv21, PixelFormat::I420];
+const FORMATS: [PixelFormat; 10] = [
+    PixelFormat::Grey,
+    PixelFormat::Yuyv,
+    PixelFormat::Uyvy,
+    PixelFormat::Yvyu,
+    PixelFormat::Vyuy,
+    PixelFormat::Nv12,
+    PixelFormat::Nv21,
+    PixelFormat::Nv16,
+    PixelFormat::Nv61,
+    PixelFormat::I420,
+];
 
 /// A frame of one colour, as `format` stores it.
 fn frame_of(format: PixelFormat, size: (u32, u32), color: ColorDescription, [y, cb, cr]: [u8; 3]) -> Vec<u8> {
@@ -21,11 +31,13 @@ fn frame_of(format: PixelFormat, size: (u32, u32), color: ColorDescription, [y, 
     match format {
         PixelFormat::Yuyv => fill(&mut bytes, &[y, cb, y, cr]),
         PixelFormat::Uyvy => fill(&mut bytes, &[cb, y, cr, y]),
+        PixelFormat::Yvyu => fill(&mut bytes, &[y, cr, y, cb]),
+        PixelFormat::Vyuy => fill(&mut bytes, &[cr, y, cb, y]),
         _ => fill(&mut bytes[..luma], &[y]),
     }
     match format {
-        PixelFormat::Nv12 => fill(&mut bytes[luma..], &[cb, cr]),
-        PixelFormat::Nv21 => fill(&mut bytes[luma..], &[cr, cb]),
+        PixelFormat::Nv12 | PixelFormat::Nv16 => fill(&mut bytes[luma..], &[cb, cr]),
+        PixelFormat::Nv21 | PixelFormat::Nv61 => fill(&mut bytes[luma..], &[cr, cb]),
         PixelFormat::I420 => {
             let second = layout.planes()[2].offset_bytes;
             fill(&mut bytes[luma..second], &[cb]);
@@ -82,8 +94,8 @@ fn the_pixels_of_a_gradient_stand_where_they_stood() {
         let mut bytes = frame_of(format, (width, height), ColorDescription::JPEG, [0, 128, 128]);
         let pitch = layout.planes()[0].pitch_bytes;
         let (step, first) = match format {
-            PixelFormat::Yuyv => (2, 0),
-            PixelFormat::Uyvy => (2, 1),
+            PixelFormat::Yuyv | PixelFormat::Yvyu => (2, 0),
+            PixelFormat::Uyvy | PixelFormat::Vyuy => (2, 1),
             _ => (1, 0),
         };
         for y in 0..height as usize {

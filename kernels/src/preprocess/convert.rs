@@ -14,7 +14,7 @@ use crate::frame::PixelFormat;
 pub(super) enum Converter<N: ToRgb> {
     /// Packed 4:2:2.
     Packed(Words, N::Yuv),
-    /// NV12 and NV21.
+    /// NV12, NV21, NV16 and NV61.
     Semiplanar(Words, N::Yuv),
     /// I420.
     Planar(Words, N::Yuv),
@@ -29,8 +29,12 @@ impl<N: ToRgb> Converter<N> {
     pub(super) fn new(format: PixelFormat, color: ColorDescription) -> Self {
         let words = words(format);
         match format {
-            PixelFormat::Yuyv | PixelFormat::Uyvy => Self::Packed(words, N::yuv(color)),
-            PixelFormat::Nv12 | PixelFormat::Nv21 => Self::Semiplanar(words, N::yuv(color)),
+            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
+                Self::Packed(words, N::yuv(color))
+            }
+            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
+                Self::Semiplanar(words, N::yuv(color))
+            }
             PixelFormat::I420 => Self::Planar(words, N::yuv(color)),
             PixelFormat::Grey => Self::Grey(N::grey(color)),
             _ => Self::Rgb(words),

@@ -21,7 +21,9 @@ pub(super) fn words(format: PixelFormat) -> Words {
     let (first, second, third) = match format {
         PixelFormat::Yuyv => (0, 8, 24),
         PixelFormat::Uyvy => (8, 0, 16),
-        PixelFormat::Nv21 => (0, 16, 8),
+        PixelFormat::Yvyu => (0, 24, 8),
+        PixelFormat::Vyuy => (8, 16, 0),
+        PixelFormat::Nv21 | PixelFormat::Nv61 => (0, 16, 8),
         PixelFormat::Bgr | PixelFormat::Bgra => (16, 8, 0),
         _ => (0, 8, 16),
     };
@@ -32,18 +34,19 @@ pub(super) fn words(format: PixelFormat) -> Words {
 ///
 /// About 0.6 ns a column; they are in rising order, so the processor's prefetcher follows. Mosaics are left to [`super::bayer`].
 pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut [u32]) {
+    let rows_each = frame.format().rows_per_chroma_row();
     match frame.format() {
-        PixelFormat::Yuyv | PixelFormat::Uyvy => {
+        PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
             let (pairs, _) = row(frame, 0, y).as_chunks::<4>();
             each(columns, out, |x| u32::from_le_bytes(pairs[x / 2]));
         }
-        PixelFormat::Nv12 | PixelFormat::Nv21 => {
+        PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
             let luma = row(frame, 0, y);
-            let (chroma, _) = row(frame, 1, y / 2).as_chunks::<2>();
+            let (chroma, _) = row(frame, 1, y / rows_each).as_chunks::<2>();
             each(columns, out, |x| u32::from(luma[x]) | u32::from(u16::from_le_bytes(chroma[x / 2])) << 8);
         }
         PixelFormat::I420 => {
-            let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / 2), row(frame, 2, y / 2));
+            let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / rows_each), row(frame, 2, y / rows_each));
             each(columns, out, |x| u32::from_le_bytes([luma[x], cb[x / 2], cr[x / 2], 0]));
         }
         PixelFormat::Rgb | PixelFormat::Bgr => {
@@ -71,26 +74,27 @@ const EDGE: usize = 4;
 /// Reads row `y` of a frame at `columns` and their right neighbours: two words for each pair.
 ///
 /// - Packed 4:2:2: the column's four bytes, and the next four.
-/// - NV12, NV21: two bytes of luma; two chroma pairs, from the column's on.
+/// - NV12, NV21, NV16, NV61: two bytes of luma; two chroma pairs, from the column's on.
 /// - I420: two bytes of luma and, above them, two of Cb; two of Cr.
 /// - Others: the column's word, its neighbour's word.
 ///
 /// What lies beyond the right edge is 0 and must have no weight. One load a plane: about 0.7 ns a pair.
 pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out: [&mut [u32]; 2]) {
     let inner = columns.partition_point(|&x| x as usize + EDGE <= frame.width() as usize);
+    let rows_each = frame.format().rows_per_chroma_row();
     match frame.format() {
-        PixelFormat::Yuyv | PixelFormat::Uyvy => {
+        PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
             let row = row(frame, 0, y);
             each_pair(columns, inner, out, |x, inner| halves(read(row, x / 2 * 4, inner)));
         }
-        PixelFormat::Nv12 | PixelFormat::Nv21 => {
-            let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / 2));
+        PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
+            let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / rows_each));
             each_pair(columns, inner, out, |x, inner| {
                 [short(luma, x, inner), u32::from_le_bytes(read(chroma, x / 2 * 2, inner))]
             });
         }
         PixelFormat::I420 => {
-            let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / 2), row(frame, 2, y / 2));
+            let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / rows_each), row(frame, 2, y / rows_each));
             each_pair(columns, inner, out, |x, inner| {
                 [short(luma, x, inner) | short(cb, x / 2, inner) << 16, short(cr, x / 2, inner)]
             });

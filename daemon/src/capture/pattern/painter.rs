@@ -142,8 +142,8 @@ impl Painter {
         let (format, width, height) = (self.layout.format(), self.layout.width(), self.layout.height());
         self.layout.planes().iter().enumerate().flat_map(move |(plane, place)| {
             let row_bytes = format.row_bytes(plane, width);
-            // Rows of the plane in one group: 1 for subsampled chroma, else 2.
-            let group = if plane > 0 { 1 } else { 2 };
+            // Rows of the plane in one group.
+            let group = if plane > 0 { 2 / format.rows_per_chroma_row() } else { 2 };
             let end = (groups.end * group).min(format.plane_rows(plane, height));
             (groups.start * group..end).map(move |y| {
                 let at = place.offset_bytes + y * place.pitch_bytes;
@@ -166,9 +166,12 @@ impl Pair {
         match (format, plane) {
             (PixelFormat::Yuyv, _) => Self::new(&[y, cb, y, cr]),
             (PixelFormat::Uyvy, _) => Self::new(&[cb, y, cr, y]),
-            (PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 | PixelFormat::Grey, 0) => Self::new(&[y, y]),
-            (PixelFormat::Nv12, _) => Self::new(&[cb, cr]),
-            (PixelFormat::Nv21, _) => Self::new(&[cr, cb]),
+            (PixelFormat::Yvyu, _) => Self::new(&[y, cr, y, cb]),
+            (PixelFormat::Vyuy, _) => Self::new(&[cr, y, cb, y]),
+            (PixelFormat::Nv12 | PixelFormat::Nv16, 1) => Self::new(&[cb, cr]),
+            (PixelFormat::Nv21 | PixelFormat::Nv61, 1) => Self::new(&[cr, cb]),
+            (PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61, _) => Self::new(&[y, y]),
+            (PixelFormat::I420 | PixelFormat::Grey, 0) => Self::new(&[y, y]),
             (PixelFormat::I420, 1) => Self::new(&[cb]),
             (PixelFormat::I420 | PixelFormat::Grey, _) => Self::new(&[cr]),
             (PixelFormat::Rgb, _) => Self::new(&[r, g, b, r, g, b]),

@@ -25,6 +25,12 @@ const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"YU12", Raw(PixelFormat::I420)),
     (*b"YV12", Raw(PixelFormat::I420)),
     (*b"YM21", Raw(PixelFormat::I420)),
+    (*b"YVYU", Raw(PixelFormat::Yvyu)),
+    (*b"VYUY", Raw(PixelFormat::Vyuy)),
+    (*b"NV16", Raw(PixelFormat::Nv16)),
+    (*b"NM16", Raw(PixelFormat::Nv16)),
+    (*b"NM61", Raw(PixelFormat::Nv61)),
+    (*b"NV61", Raw(PixelFormat::Nv61)),
     (*b"RGB3", Raw(PixelFormat::Rgb)),
     (*b"BGR3", Raw(PixelFormat::Bgr)),
     (*b"AB24", Raw(PixelFormat::Rgba)),
@@ -69,7 +75,7 @@ pub struct Arrangement {
 /// How the planes of a format that is read stand in memory.
 pub fn arrangement(fourcc: FourCc) -> Arrangement {
     let memories = match &fourcc {
-        b"NM12" | b"NM21" => 2,
+        b"NM12" | b"NM21" | b"NM16" | b"NM61" => 2,
         b"YM12" | b"YM21" => 3,
         _ => 1,
     };

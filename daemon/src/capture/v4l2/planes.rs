@@ -97,10 +97,16 @@ impl Planes {
 /// The pitches of all planes in one piece of memory, of the first one's: V4L2 has one field for all of them. Interleaved chroma
 /// has the same pitch, separate chroma planes have half of it.
 /// <https://docs.kernel.org/userspace-api/media/v4l/pixfmt-yuv-planar.html>
+///
+/// NVIDIA's `tegra-video` writes NV16's chroma at half of `sizeimage` (`vi5_setup_surface` in vi5_fops.c). That is where the luma
+/// ends as long as the driver's controls `height_align` and `size_align` are left at their defaults, which round nothing up
+/// (`get_aligned_buffer_size` in channel.c).
 fn contiguous_pitches(format: PixelFormat, width: u32, first_bytes: usize) -> Vec<usize> {
     match format {
         // Of an odd width the chroma's rows are a byte longer than the luma's.
-        PixelFormat::Nv12 | PixelFormat::Nv21 => vec![first_bytes, first_bytes.max(format.row_bytes(1, width))],
+        PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
+            vec![first_bytes, first_bytes.max(format.row_bytes(1, width))]
+        }
         PixelFormat::I420 => vec![first_bytes, first_bytes.div_ceil(2), first_bytes.div_ceil(2)],
         _ => vec![first_bytes],
     }
@@ -132,6 +138,7 @@ mod tests {
     fn in_one_piece_of_memory_chroma_follows_the_padded_luma() {
         let of = |code, format, pitch| places(code, format, &[pitch], [0; 3]);
         assert_eq!(of(b"NV12", PixelFormat::Nv12, 640), [(0, 640), (640 * 4, 640)]);
+        assert_eq!(of(b"NV16", PixelFormat::Nv16, 640), [(0, 640), (640 * 4, 640)]);
         assert_eq!(of(b"YU12", PixelFormat::I420, 640), [(0, 640), (640 * 4, 320), (640 * 5, 320)]);
         assert_eq!(of(b"YUYV", PixelFormat::Yuyv, 1280), [(0, 1280)]);
         assert_eq!(of(b"GREY", PixelFormat::Grey, 0), [(0, 600)]);
@@ -154,6 +161,13 @@ mod tests {
         assert_eq!([apart.needed_bytes(0), apart.needed_bytes(1)], [640 * 3 + 600, 640 + 600]);
         let together = planes(b"NV12", &[640]).unwrap();
         assert_eq!([together.needed_bytes(0), together.needed_bytes(1)], [640 * 5 + 600, 0]);
+        // As many rows of chroma as of luma.
+        let half = |code, pitches: &[u32]| {
+            Planes::new(&pix(code, 600, pitches), PixelFormat::Nv16, ColorDescription::default()).unwrap()
+        };
+        let apart = half(b"NM16", &[640, 640]);
+        assert_eq!([apart.needed_bytes(0), apart.needed_bytes(1)], [640 * 3 + 600, 640 * 3 + 600]);
+        assert_eq!(half(b"NV16", &[640]).needed_bytes(0), 640 * 7 + 600);
     }
 
     #[test]

@@ -105,9 +105,15 @@ impl Frame {
     ) -> Self {
         let format = frame.format();
         let color = match format {
-            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 => {
-                COLOR_YUV
-            }
+            PixelFormat::Yuyv
+            | PixelFormat::Uyvy
+            | PixelFormat::Yvyu
+            | PixelFormat::Vyuy
+            | PixelFormat::Nv12
+            | PixelFormat::Nv21
+            | PixelFormat::Nv16
+            | PixelFormat::Nv61
+            | PixelFormat::I420 => COLOR_YUV,
             PixelFormat::Grey => COLOR_GREY,
             _ => COLOR_RGB,
         };
@@ -147,9 +153,11 @@ impl Frame {
         };
         let words = words(format);
         let [first, second, third] = [words.first, words.second, words.third].map(|bits| bits / 8);
+        // As a shift.
+        let chroma_rows = format.rows_per_chroma_row().trailing_zeros();
         let none = Component::default();
         (self.source, self.components) = match format {
-            PixelFormat::Yuyv | PixelFormat::Uyvy if aligned(0, 4) => {
+            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy if aligned(0, 4) => {
                 self.selectors = [selector(words), selector(Words { first: words.first + 16, ..words })];
                 (SOURCE_WORDS, [component(0, 0, 4, (1, 0)), none, none])
             }
@@ -157,22 +165,31 @@ impl Frame {
                 self.selectors = [selector(words); 2];
                 (SOURCE_WORDS, [component(0, 0, 4, (0, 0)), none, none])
             }
-            PixelFormat::Nv12 | PixelFormat::Nv21 if aligned(1, 2) => {
+            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 if aligned(1, 2) => {
                 // Chroma is the second operand, whose bytes count from 4; byte 1 of the first is 0.
                 self.selectors[0] = 0x1000 | (third + 3) << 8 | (second + 3) << 4;
-                (SOURCE_SEMIPLANAR, [component(0, 0, 1, (0, 0)), component(1, 0, 2, (1, 1)), none])
+                (SOURCE_SEMIPLANAR, [component(0, 0, 1, (0, 0)), component(1, 0, 2, (1, chroma_rows)), none])
             }
-            PixelFormat::Yuyv | PixelFormat::Uyvy => (
+            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => (
                 SOURCE_BYTES,
                 [component(0, first, 2, (0, 0)), component(0, second, 4, (1, 0)), component(0, third, 4, (1, 0))],
             ),
-            PixelFormat::Nv12 | PixelFormat::Nv21 => (
+            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => (
                 SOURCE_BYTES,
-                [component(0, 0, 1, (0, 0)), component(1, second - 1, 2, (1, 1)), component(1, third - 1, 2, (1, 1))],
+                [
+                    component(0, 0, 1, (0, 0)),
+                    component(1, second - 1, 2, (1, chroma_rows)),
+                    component(1, third - 1, 2, (1, chroma_rows)),
+                ],
             ),
-            PixelFormat::I420 => {
-                (SOURCE_BYTES, [component(0, 0, 1, (0, 0)), component(1, 0, 1, (1, 1)), component(2, 0, 1, (1, 1))])
-            }
+            PixelFormat::I420 => (
+                SOURCE_BYTES,
+                [
+                    component(0, 0, 1, (0, 0)),
+                    component(1, 0, 1, (1, chroma_rows)),
+                    component(2, 0, 1, (1, chroma_rows)),
+                ],
+            ),
             PixelFormat::Rgb | PixelFormat::Bgr | PixelFormat::Rgba | PixelFormat::Bgra => {
                 let step = if matches!(format, PixelFormat::Rgb | PixelFormat::Bgr) { 3 } else { 4 };
                 (SOURCE_BYTES, [first, second, third].map(|offset| component(0, offset, step, (0, 0))))

@@ -288,7 +288,7 @@ fn the_kernel_computes_what_the_cpu_twin_does() {
             pictures.into_iter().map(|(format, size)| Picture::new(&mut random, format, size)).collect();
         compare(&kernel, &spec, &pictures, false, fused);
     }
-    assert_eq!(cases, 26 * 5 * 4 * 2 * 2);
+    assert_eq!(cases, 30 * 5 * 4 * 2 * 2);
 }
 
 #[test]
@@ -305,9 +305,12 @@ fn layouts_of_drivers_are_read_by_words() {
         let mapping = Mapping::new(Fit::Letterbox, (1920, 1080), (640, 640));
         Frame::new(Sampling::Opencv, &view, &planes, &mapping, Default::default()).source()
     };
-    assert_eq!(described(PixelFormat::Yuyv), 0);
-    assert_eq!(described(PixelFormat::Rgba), 0);
-    assert_eq!(described(PixelFormat::Nv12), 1);
+    for format in [PixelFormat::Yuyv, PixelFormat::Uyvy, PixelFormat::Yvyu, PixelFormat::Vyuy, PixelFormat::Rgba] {
+        assert_eq!(described(format), 0, "{format}");
+    }
+    for format in [PixelFormat::Nv12, PixelFormat::Nv21, PixelFormat::Nv16, PixelFormat::Nv61] {
+        assert_eq!(described(format), 1, "{format}");
+    }
     assert_eq!(described(PixelFormat::I420), 2);
 }
 

@@ -6,10 +6,10 @@ single=$(node vivid-000-vid-cap) multi=$(node vivid-001-vid-cap) hdmi=$(node viv
 for camera in "$single" "$multi" "$hdmi"; do v4l2-ctl -d "$camera" -c test_pattern=4; done
 
 # Fourcc and what visiond calls it.
-formats="NV12:nv12 YUYV:yuyv UYVY:uyvy NV21:nv21 YU12:i420 YV12:i420 RGB3:rgb BGR3:bgr AB24:rgba XB24:rgba AR24:bgra XR24:bgra
-  RGGB:rggb8 GRBG:grbg8 GBRG:gbrg8 BA81:bggr8 RG10:rggb10 BA10:grbg10 GB10:gbrg10 BG10:bggr10
+formats="NV12:nv12 YUYV:yuyv UYVY:uyvy YVYU:yvyu VYUY:vyuy NV21:nv21 NV16:nv16 NV61:nv61 YU12:i420 YV12:i420 RGB3:rgb BGR3:bgr
+  AB24:rgba XB24:rgba AR24:bgra XR24:bgra RGGB:rggb8 GRBG:grbg8 GBRG:gbrg8 BA81:bggr8 RG10:rggb10 BA10:grbg10 GB10:gbrg10 BG10:bggr10
   RG12:rggb12 BA12:grbg12 GB12:gbrg12 BG12:bggr12 RG16:rggb16 GR16:grbg16 GB16:gbrg16 BYR2:bggr16 GREY:grey"
-planar="NM12:nv12 NM21:nv21 YM12:i420 YM21:i420"
+planar="NM12:nv12 NM21:nv21 NM16:nv16 NM61:nv61 YM12:i420 YM21:i420"
 
 # A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. Of the tables below.
 shot() { # CASE CAMERA FOURCC FORMAT WIDTH HEIGHT IO
@@ -56,10 +56,10 @@ each single "$single" "NV12:nv12 YUYV:yuyv YU12:i420 RG10:rggb10" copy
 each multi "$multi" "NV12:nv12 NM12:nv12 YM21:i420" copy
 
 export PITCH_EXTRA=52
-for pair in YUYV:yuyv NV12:nv12 YU12:i420 YV12:i420 RGB3:rgb RG10:rggb10 GREY:grey; do
+for pair in YUYV:yuyv NV12:nv12 NV16:nv16 YU12:i420 YV12:i420 RGB3:rgb RG10:rggb10 GREY:grey; do
   check "single ${pair%:*}, rows 52 bytes farther apart" shot "pitch-single-${pair%:*}" "$single" "${pair%:*}" "${pair#*:}" 320 180 auto
 done
-for pair in YUYV:yuyv NV12:nv12 NM12:nv12 YM12:i420; do
+for pair in YUYV:yuyv NV12:nv12 NM12:nv12 NM16:nv16 YM12:i420; do
   for way in userptr mmap; do
     check "multi ${pair%:*} $way, rows 52 bytes farther apart" shot "pitch-multi-${pair%:*}-$way" "$multi" "${pair%:*}" "${pair#*:}" 320 180 $way
   done
@@ -70,7 +70,7 @@ unset PITCH_EXTRA
 # that only multiples of four come whole.
 v4l2-ctl -d "$hdmi" -c enable_capture_cropping=0,enable_capture_composing=0,enable_capture_scaler=1
 for size in 260x150 324x182; do
-  for pair in YUYV:yuyv NV12:nv12 YU12:i420 RGB3:rgb RGGB:rggb8; do
+  for pair in YUYV:yuyv NV12:nv12 NV16:nv16 YU12:i420 RGB3:rgb RGGB:rggb8; do
     check "HDMI ${pair%:*} $size" shot "hdmi-${pair%:*}-$size" "$hdmi" "${pair%:*}" "${pair#*:}" "${size%x*}" "${size#*x}" auto
   done
 done
