@@ -1,7 +1,9 @@
 //! `visiond capture` without a camera: of whatever else a configuration names. Real cameras: tests/vm/suites/controls.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::process::Output;
 
 use visiond_tests::{assert_no_panic, json_lines, model, run, stderr};
 
@@ -49,6 +51,64 @@ fn frames_are_saved_as_whole_pictures_with_a_line_each() {
     }
     // No half picture is left behind.
     assert_eq!(fs::read_dir(&out).unwrap().count(), 3);
+}
+
+/// What `visiond capture -n 3` makes of a program's raw frames: 64x48, grey.
+fn shots_of_program(folder: &Path, fd: u32, script: &str) -> Output {
+    let (path, model) = (folder.join("visiond.toml"), model());
+    let text = format!(
+        "[[model]]\nname = \"n\"\npath = {model:?}\n[[camera]]\nname = \"program\"\n[camera.source]\ntype = \"command\"\n\
+         command = [\"sh\", \"-c\", {script:?}]\ncontainer = \"raw\"\nformat = \"grey\"\nwidth = 64\nheight = 48\n\
+         pace = \"fastest\"\nfd = {fd}\n"
+    );
+    fs::write(&path, text).unwrap();
+    let out = folder.join("shots");
+    run([
+        OsStr::new("capture"),
+        OsStr::new("--config"),
+        path.as_os_str(),
+        OsStr::new("-n"),
+        OsStr::new("3"),
+        OsStr::new("-o"),
+        out.as_os_str(),
+        OsStr::new("--json"),
+    ])
+}
+
+/// The three pictures of such a capture.
+fn pictures(output: &Output) -> Vec<Vec<u8>> {
+    assert!(output.status.success(), "{}", stderr(output));
+    let lines = json_lines(&output.stdout);
+    let frames = lines.iter().filter(|line| line["event"] == "frame");
+    frames.map(|frame| fs::read(frame["file"].as_str().unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn a_program_prints_to_standard_output_while_its_frames_go_to_descriptor_3() {
+    // Numbers, so that a frame that begins elsewhere is another picture.
+    let frame = "seq 1 2000 | head -c 3072";
+    let folder = tempfile::tempdir().unwrap();
+    let alone = pictures(&shots_of_program(folder.path(), 1, &format!("while {frame}; do :; done")));
+    assert_eq!(alone.len(), 3);
+    let prints = format!(
+        "echo GST_ARGUS: Creating output stream; while {frame} >&3; do echo CONSUMER: Producer has connected; done"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    assert!(pictures(&shots_of_program(folder.path(), 3, &prints)) == alone, "other pixels");
+}
+
+#[test]
+fn text_before_raw_frames_is_an_error_that_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo GST_ARGUS: Creating output stream; while head -c 3072 /dev/zero; do :; done";
+    let output = shots_of_program(folder.path(), 1, script);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(
+        said.contains("sh writes text where a frame should begin (\"GST_ARGUS: Creating output stream\")"),
+        "{said}"
+    );
+    assert!(said.contains("set `fd = 3`") && said.contains("`fdsink fd=3`"), "{said}");
 }
 
 #[test]

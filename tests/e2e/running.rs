@@ -153,6 +153,31 @@ command = ["sh", "-c", "head -c 9216 /dev/zero; echo the cable was pulled >&2; e
 }
 
 #[test]
+fn a_program_that_writes_more_than_whole_frames_is_noticed_and_the_other_camera_goes_on() {
+    let camera = |name: &str, script: &str, repeat: bool| {
+        format!(
+            "[[camera]]\nname = \"{name}\"\n[camera.source]\ntype = \"command\"\ncontainer = \"raw\"\nformat = \"grey\"\n\
+             width = 64\nheight = 48\ncommand = [\"sh\", \"-c\", {script:?}]\nrepeat = {repeat}\n"
+        )
+    };
+    let mut daemon = Daemon::start(&format!(
+        "{PATTERN}\n{}{}{FILE_SINK}",
+        camera("prints", "echo Setting pipeline to PAUSED ...; while head -c 3072 /dev/zero; do :; done", true),
+        // Text at the end, as a program has it whose buffer of prints is flushed when it exits.
+        camera("remainder", "head -c 6144 /dev/zero; echo that was all", false),
+    ));
+    daemon.wait_for_log("writes text where a frame should begin (\"Setting pipeline to PAUSED ...\")");
+    daemon.wait_for_log("its output ended 13 bytes into a frame");
+    let of = |d: &Daemon, camera: &str| d.messages("out.jsonl").iter().filter(|m| m["camera"] == camera).count();
+    let before = of(&daemon, "bars");
+    daemon.wait_until("the other camera to go on", |d| of(d, "bars") > before + 3);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert_eq!(ended.log.matches("`fdsink fd=3`").count().min(2), 2, "both say what to do:\n{}", ended.log);
+    assert_eq!(of(&ended.daemon, "prints"), 0, "no shifted frame is looked at");
+}
+
+#[test]
 fn readers_of_the_socket_come_and_go() {
     let mut daemon = Daemon::start(&format!("{PATTERN}\n[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n"));
     let socket = daemon.path("d.sock");

@@ -31,6 +31,9 @@ const KEPT_LINES: usize = 8;
 /// Bytes of one line of standard error; the rest of a longer one is another line.
 const LINE_BYTES: usize = 400;
 
+/// The descriptor besides standard output that a program may write its frames to: see [`move_output`].
+const FRAMES_FD: libc::c_int = 3;
+
 /// What came of filling a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
@@ -56,7 +59,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `command` with its standard output on a pipe. `label` stands before its lines in the log; where `secret` (a
+    /// Starts `command` with its standard output (or with [`move_output`] its descriptor 3) on a pipe. `label` stands before its lines in the log; where `secret` (a
     /// stream's user and password) stands in them, three asterisks are shown.
     pub fn spawn(mut command: Command, label: &str, secret: Option<&str>) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -177,6 +180,26 @@ pub fn how_it_ended(status: ExitStatus) -> String {
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => status.to_string(),
     }
+}
+
+/// Has the program write what is read here to descriptor 3, and its standard output to where its standard error goes.
+///
+/// Both are duplicated, so neither is closed on exec. No other number is offered: [`Command`] makes descriptors of its own before
+/// it forks, each with the lowest number that is free, and keeps the last of them (which reports a failed exec) until exec. With
+/// standard input, output and error before it, that one is never 3.
+pub fn move_output(command: &mut Command) {
+    let hook = || {
+        for (from, to) in [(libc::STDOUT_FILENO, FRAMES_FD), (libc::STDERR_FILENO, libc::STDOUT_FILENO)] {
+            // SAFETY: dup2 takes two numbers, touches no memory and is async-signal-safe. Standard output and error stand where
+            // they are to be by now; what else was at 3 is not used any more in this process.
+            if unsafe { libc::dup2(from, to) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the hook makes async-signal-safe calls alone, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
 }
 
 /// Asks the kernel to kill the program when the thread that starts it ends.
@@ -373,6 +396,26 @@ mod tests {
         let lines = child.last_lines();
         assert_eq!(lines.len(), KEPT_LINES);
         assert_eq!(lines.last().unwrap(), "bad\u{FFFD}[1m thing");
+    }
+
+    #[test]
+    fn output_on_descriptor_3_leaves_standard_output_to_the_log() {
+        let stop = Stop::new().unwrap();
+        let mut command = Command::new("sh");
+        // A program of its own inherits it, too.
+        command.args(["-c", "echo to the log; printf abcd >&3; sh -c 'echo and this; printf efgh >&3'"]);
+        move_output(&mut command);
+        let mut child = Child::spawn(command, "test", None).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Full);
+        assert_eq!(&buffer, b"abcdefgh");
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Ended(0));
+        assert!(child.exit_status(&stop).unwrap().success());
+        assert_eq!(child.last_lines(), ["to the log", "and this"]);
+
+        let mut missing = Command::new("/nonexistent/program");
+        move_output(&mut missing);
+        assert_eq!(Child::spawn(missing, "test", None).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

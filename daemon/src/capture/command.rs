@@ -1,7 +1,12 @@
-//! Any program that writes frames to its standard output: Y4M, or raw frames of a size that the configuration tells.
+//! Any program that writes frames to its standard output or descriptor 3: Y4M, or raw frames of a size that the configuration
+//! tells.
 //!
 //! GStreamer, ffmpeg with a filter of one's own, a vendor's capture tool.
+//!
+//! Whatever else a program writes among raw frames shifts all that follow, and pixels do not show it. Two signs are looked for:
+//! a line of text where a frame begins (`leading_text`), and an end within a frame.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Instant;
 use std::{io, sync::Arc};
@@ -12,7 +17,7 @@ use visiond_kernels::frame::FrameLayout;
 use super::buffers::Buffers;
 use super::child::{self, Child, Filled};
 use super::clock::{self, Clock};
-use super::frame::Frame;
+use super::frame::{Frame, PooledBuffer};
 use super::pipe::{PipeFrames, ReadFrame};
 use super::source::{LossCause, Next, Source, SourceError};
 use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
@@ -81,6 +86,9 @@ impl CommandSource {
         };
         let mut command = Command::new(program);
         command.args(args);
+        if self.config.fd == 3 {
+            child::move_output(&mut command);
+        }
         let child = Child::spawn(command, &self.label, None).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => SourceError::permanent(format!(
                 "cannot start {program}: there is no such program, install it or give its path"
@@ -126,6 +134,16 @@ impl CommandSource {
             Ok(ReadFrame::TimedOut) => return Err(self.timed_out("frame")),
             Err(error) => return Err(self.unreadable(&error)),
         };
+        if self.config.container == CommandContainer::Raw {
+            let bytes = buffer.as_ref().map_or(frames.dropped(), PooledBuffer::as_slice);
+            if let Some(text) = leading_text(bytes).map(str::to_owned) {
+                return Err(SourceError::transient(format!(
+                    "{} writes text where a frame should begin ({text:?}), which shifts all frames behind it: {}",
+                    self.program(),
+                    self.frames_alone()
+                )));
+            }
+        }
         let sequence = self.sequence;
         self.sequence += 1;
         self.run_frames += 1;
@@ -167,9 +185,10 @@ impl CommandSource {
         }
         if !start.starts_with(FRAME_MAGIC) || !matches!(start[FRAME_MAGIC.len()], b'\n' | b' ') {
             return Err(SourceError::transient(format!(
-                "{} lost its step: where a frame should begin stands {:?}, so it writes something else between frames",
+                "{} lost its step: where a frame should begin stands {:?}, so it writes something else between frames: {}",
                 self.program(),
-                String::from_utf8_lossy(&start)
+                String::from_utf8_lossy(&start),
+                self.frames_alone()
             )));
         }
         if start.ends_with(b"\n") {
@@ -225,11 +244,16 @@ impl CommandSource {
         }
         if self.run_frames == 0 {
             // Started again at once it would end at once, for ever: let the supervisor wait in between.
-            let message = format!("{} {after}, it wrote no whole frame{said}", self.program());
+            let message = format!("{} {after}, it wrote no whole frame{}{said}", self.program(), self.where_to());
             return Err(SourceError::transient(message));
         }
         if partial > 0 {
-            log::warn!("{}: it ended in the middle of a frame", self.label);
+            log::warn!(
+                "{}: its output ended {partial} bytes into a frame: it was cut off, or it writes more than frames, which shifts \
+                 them. To keep them apart, {}",
+                self.label,
+                self.frames_alone()
+            );
             return Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt });
         }
         if self.config.repeat {
@@ -240,7 +264,20 @@ impl CommandSource {
 
     fn timed_out(&self, what: &str) -> SourceError {
         let seconds = self.config.timeout.as_secs_f64();
-        SourceError::transient(format!("no {what} of {} for {seconds} s", self.program()))
+        SourceError::transient(format!("no {what} of {}{} for {seconds} s", self.program(), self.where_to()))
+    }
+
+    /// Where frames are expected, unless it is standard output.
+    fn where_to(&self) -> &'static str {
+        if self.config.fd == 3 { " on descriptor 3" } else { "" }
+    }
+
+    /// What to do about a program that writes more than frames.
+    fn frames_alone(&self) -> &'static str {
+        match self.config.fd {
+            3 => "let it write nothing but frames to descriptor 3",
+            _ => "set `fd = 3` and have it write frames to descriptor 3, in GStreamer by `fdsink fd=3`",
+        }
     }
 
     fn unreadable(&self, error: &io::Error) -> SourceError {
@@ -274,6 +311,30 @@ impl Source for CommandSource {
             None => format!("command `{command}`, y4m"),
         }
     }
+}
+
+/// Bytes of a frame in which a line of text must end.
+const MAX_TEXT_BYTES: usize = 1024;
+
+/// The line of text that a frame begins with, where there is one: its program printed among its frames.
+///
+/// A line is printable ASCII up to a line feed, with spaces, and with three different words of at least four letters, such as
+/// NVIDIA's "GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE" and GStreamer's "Setting pipeline to PAUSED". Pixels
+/// would have to jump between letters (65 and more) and spaces (32) several times, and the first below 32 would have to be
+/// exactly 10.
+///
+/// It costs nothing for most frames: it ends at the first byte that no text has. A text that does not stand exactly where a frame
+/// begins is not found, as when a program's buffer of prints is flushed while it writes a frame.
+fn leading_text(frame: &[u8]) -> Option<&str> {
+    let head = frame[..frame.len().min(MAX_TEXT_BYTES)].trim_ascii_start();
+    let end = head.iter().position(|byte| !matches!(byte, b'\t' | b'\r' | b' '..=b'~'))?;
+    if head[end] != b'\n' {
+        return None;
+    }
+    let line = str::from_utf8(&head[..end]).ok()?.trim_end();
+    let runs = line.split(|c: char| !c.is_ascii_alphabetic());
+    let words: BTreeSet<_> = runs.filter(|run| run.len() >= 4).collect();
+    (line.contains(' ') && words.len() >= 3).then_some(line)
 }
 
 /// The shape of raw frames, as configured.

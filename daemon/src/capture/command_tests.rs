@@ -16,6 +16,7 @@ fn config(script: &str) -> CommandConfig {
     CommandConfig {
         command: ["sh", "-c", script].map(str::to_owned).into(),
         container: CommandContainer::Y4m,
+        fd: 1,
         format: None,
         width: None,
         height: None,
@@ -114,6 +115,82 @@ fn an_end_in_the_middle_of_a_frame_is_a_damaged_frame() {
 }
 
 #[test]
+fn frames_on_descriptor_3_are_whole_whatever_is_printed() {
+    let script = "echo GST_ARGUS: Creating output stream; printf abcd >&3; echo CONSUMER: Producer has connected; printf efgh >&3";
+    let config = CommandConfig { fd: 3, ..raw(script, PixelFormat::Grey, 2, 2) };
+    let mut source = open(&config).unwrap();
+    assert_eq!(frame(&mut source).buffer.as_slice(), b"abcd");
+    assert_eq!(frame(&mut source).buffer.as_slice(), b"efgh");
+    assert!(matches!(next(&mut source), Ok(Next::End)));
+    // Y4M too; and what was printed is quoted, as it is where the reason of a failure stands.
+    let script = format!("exec 4>&1 1>&3; {TWO_FRAMES}; echo no sensor >&4; exit 4");
+    let mut source = open(&CommandConfig { fd: 3, ..self::config(&script) }).unwrap();
+    assert_eq!(frame(&mut source).buffer.as_slice(), b"abcdef");
+    frame(&mut source);
+    assert_eq!(next(&mut source).unwrap_err().to_string(), "sh exited with status 4 after 2 frames: no sensor");
+    // Frames to the wrong one.
+    let mut source = open(&CommandConfig { fd: 3, ..raw("printf abcd", PixelFormat::Grey, 2, 2) }).unwrap();
+    let error = next(&mut source).unwrap_err();
+    assert!(error.to_string().contains("wrote no whole frame on descriptor 3"), "{error}");
+}
+
+#[test]
+fn text_where_a_raw_frame_should_begin_ends_the_run_and_says_what_to_do() {
+    let frames = "head -c 192 /dev/zero";
+    let lines = ["GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE ", "Setting pipeline to PAUSED ..."];
+    for line in lines {
+        for (before, script) in [
+            (0, format!("echo '{line}'; {frames}")),
+            // Behind two frames, and at descriptor 3 no less.
+            (2, format!("head -c 128 /dev/zero; echo '{line}'; {frames}")),
+        ] {
+            let mut source = open(&raw(&script, PixelFormat::Grey, 8, 8)).unwrap();
+            for _ in 0..before {
+                frame(&mut source);
+            }
+            let error = next(&mut source).unwrap_err();
+            let text = error.to_string();
+            assert!(error.retry && text.contains(line.trim_end()) && text.contains("`fdsink fd=3`"), "{text}");
+        }
+    }
+    let script = format!("exec >&3; echo '{}'; {frames}", lines[0]);
+    let mut source = open(&CommandConfig { fd: 3, ..raw(&script, PixelFormat::Grey, 8, 8) }).unwrap();
+    let text = next(&mut source).unwrap_err().to_string();
+    assert!(text.contains("nothing but frames to descriptor 3"), "{text}");
+}
+
+#[test]
+fn text_is_found_in_a_frame_that_nobody_takes() {
+    let script = "head -c 192 /dev/zero; echo Setting pipeline to PAUSED; head -c 64 /dev/zero";
+    let mut source = open(&CommandConfig { pace: Pace::Realtime, ..raw(script, PixelFormat::Grey, 8, 8) }).unwrap();
+    let _held: Vec<Frame> = (0..3).map(|_| frame(&mut source)).collect();
+    assert!(next(&mut source).unwrap_err().to_string().contains("Setting pipeline"));
+}
+
+#[test]
+fn pixels_are_no_text() {
+    let none = |bytes: &[u8]| assert_eq!(leading_text(bytes), None, "{:?}", String::from_utf8_lossy(bytes));
+    none(b"");
+    none(b"Creating output stream and no line feed");
+    none(b"Creating output\x80stream here\n");
+    // Flat, a gradient down to black, two colours in turns, three bytes a pixel.
+    none(&[vec![b'A'; 64], vec![b'\n'; 64]].concat());
+    none(&(10..=90).rev().collect::<Vec<u8>>());
+    none(&[b" Fgh Fgh".repeat(8), vec![b'\n']].concat());
+    none(&[b" FP".repeat(20), b" GQ".repeat(20), b" GP".repeat(20), vec![b'\n']].concat());
+    // Longer than what is looked at.
+    none(&[b"word text line ".repeat(100), vec![b'\n']].concat());
+    assert_eq!(leading_text(b"\r\n  Using three words here\t\nxxxx"), Some("Using three words here"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_are_too_odd_to_be_looked_at(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..2048)) {
+        leading_text(&bytes);
+    }
+}
+
+#[test]
 fn what_is_no_y4m_says_what_to_do() {
     let error = next(&mut open(&config("printf 'hello\\n'; sleep 1")).unwrap()).unwrap_err();
     assert!(error.to_string().contains("does not begin with YUV4MPEG2") && !error.retry, "{error}");
@@ -122,7 +199,8 @@ fn what_is_no_y4m_says_what_to_do() {
     let script = "printf 'YUV4MPEG2 W2 H2\\nFRAME\\nabcdefnoise that is no frame'";
     let mut source = open(&config(script)).unwrap();
     frame(&mut source);
-    assert!(next(&mut source).unwrap_err().to_string().contains("lost its step"));
+    let lost = next(&mut source).unwrap_err().to_string();
+    assert!(lost.contains("lost its step") && lost.contains("`fd = 3`"), "{lost}");
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn a_programs_frames_are_read_straight_into_the_networks_buffers() {
         SourceConfig::Command(CommandConfig {
             command: ["sh", "-c", script].map(str::to_owned).into(),
             container,
+            fd: 1,
             format: (container == CommandContainer::Raw).then_some(PixelFormat::Nv12),
             width: (container == CommandContainer::Raw).then_some(64),
             height: (container == CommandContainer::Raw).then_some(48),

@@ -57,7 +57,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
     }
 }
 
-/// Five kinds: with the eleven rounds more than fifty.
+/// Four kinds, programs in three ways: with the eleven rounds more than fifty.
 fn sources(folder: &TempDir) -> Vec<SourceConfig> {
     let picture = folder.path().join("a.png");
     image::RgbImage::new(8, 8).save(&picture).unwrap();
@@ -67,6 +67,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
     let command = |script: &str| CommandConfig {
         command: ["sh", "-c", script].map(str::to_owned).into(),
         container: CommandContainer::Raw,
+        fd: 1,
         format: Some(PixelFormat::Grey),
         width: Some(2),
         height: Some(2),
@@ -95,6 +96,7 @@ fn sources(folder: &TempDir) -> Vec<SourceConfig> {
         }),
         SourceConfig::Command(command("printf abcd; sleep 3600 & sleep 3600")),
         SourceConfig::Command(command("while printf abcd; do :; done")),
+        SourceConfig::Command(CommandConfig { fd: 3, ..command("while printf abcd >&3; do echo on; done") }),
         SourceConfig::Video(VideoConfig {
             url: film.to_str().unwrap().to_owned(),
             login: None,

@@ -44,6 +44,11 @@ impl PipeFrames {
         Ok(Self { layout, pool: buffers.pool(layout.size_bytes())?, discarded: Vec::new(), pace })
     }
 
+    /// The bytes of the last frame that was [dropped](ReadFrame::Dropped).
+    pub fn dropped(&self) -> &[u8] {
+        &self.discarded
+    }
+
     /// Reads the next frame. At pace fastest it waits for a buffer, else the frame is dropped when there is none.
     ///
     /// `timeout` is the program's: the wait for a buffer does not count.

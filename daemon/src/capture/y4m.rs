@@ -31,7 +31,10 @@ pub struct Y4mHeader {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Y4mError {
     /// The stream does not begin as YUV4MPEG2 does.
-    #[error("it does not begin with YUV4MPEG2: set `container = \"raw\"`, or let the program write y4m")]
+    #[error(
+        "it does not begin with YUV4MPEG2: set `container = \"raw\"`, let the program write y4m, or, where it prints something \
+         first, set `fd = 3` and have it write to descriptor 3"
+    )]
     NotY4m,
     /// The header has no usable width or height.
     #[error("its YUV4MPEG2 header has no width and height: {0:?}")]

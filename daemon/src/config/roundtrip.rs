@@ -96,13 +96,13 @@ prop_compose! {
     fn command()(
         program in path(), arguments in vec(text(), 0..4), raw in of((word(), 1_u32..=16_384, 1_u32..=16_384)),
         pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), color_matrix in word(),
-        color_range in of(word()), timeout in duration(100, 3_600_000),
+        color_range in of(word()), timeout in duration(100, 3_600_000), fd in select(vec![1, 3]),
     ) -> CommandConfig {
         CommandConfig {
             command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).collect(),
             container: if raw.is_some() { CommandContainer::Raw } else { CommandContainer::Y4m },
             format: raw.map(|raw| raw.0), width: raw.map(|raw| raw.1), height: raw.map(|raw| raw.2), pitches: Vec::new(),
-            pace, repeat, max_frames, color_matrix, color_range, timeout,
+            fd, pace, repeat, max_frames, color_matrix, color_range, timeout,
         }
     }
 }

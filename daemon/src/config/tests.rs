@@ -136,6 +136,7 @@ name = "c"
 enabled = "true"
 source.type = "command"
 source.command = "cat x.y4m"
+source.fd = 2
 [[sink]]
 type = "unix"
 path = "s"
@@ -157,8 +158,9 @@ reader_buffer_bytes = 4096
             "17:11 `camera.enabled` must be true or false, not \"true\": leave the quotes out",
             "19:18 `camera.source.command` must be a list of a program and its arguments, not \"cat x.y4m\": \
              write [\"cat\", \"x.y4m\"]",
-            "23:8 `sink.mode` must be octal permissions from 0o000 to 0o777, not 660: write 0o660",
-            "24:23 `sink.reader_buffer_bytes` must be a size from \"4 KiB\" to \"1 GiB\", not 4096: \
+            "20:13 `camera.source.fd` must be 1 or 3, not 2",
+            "24:8 `sink.mode` must be octal permissions from 0o000 to 0o777, not 660: write 0o660",
+            "25:23 `sink.reader_buffer_bytes` must be a size from \"4 KiB\" to \"1 GiB\", not 4096: \
              write the unit, \"4096 MiB\" or \"4096 MB\"",
         ]
     );

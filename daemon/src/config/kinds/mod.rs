@@ -29,7 +29,7 @@ pub use broker::{broker, split_broker, topic};
 pub use camera::{CameraName, camera, camera_in};
 pub use control::{ControlValue, control};
 pub use lists::{by_name, list};
-pub use plain::{Word, Words, flag, fraction, parse_word, real, whole, word};
+pub use plain::{Word, Words, choice, flag, fraction, parse_word, real, whole, word};
 pub use quantity::{duration, mode, size};
 pub use subject::subject;
 pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};

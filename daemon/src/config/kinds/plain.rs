@@ -68,6 +68,37 @@ impl<T: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + Bounded> Inline 
     }
 }
 
+/// One of some whole numbers.
+#[derive(Debug)]
+pub struct Choice {
+    numbers: &'static [u32],
+}
+
+/// One of `numbers`.
+pub fn choice(numbers: &'static [u32]) -> Choice {
+    Choice { numbers }
+}
+
+impl Inline for Choice {
+    type Value = u32;
+
+    fn describe(&self) -> String {
+        let numbers: Vec<_> = self.numbers.iter().map(u32::to_string).collect();
+        numbers.join(" or ")
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<u32> {
+        let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| self.numbers.contains(number));
+        let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
+        number.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+    }
+
+    fn text(&self, value: &u32) -> String {
+        value.to_string()
+    }
+}
+
 /// The largest number of a type that TOML can hold.
 pub trait Bounded {
     /// It.

@@ -11,8 +11,8 @@ use super::{HOUR, MS, SECOND};
 use crate::config::declare::{section, union};
 pub use crate::config::kinds::{CameraName, ControlValue};
 use crate::config::kinds::{
-    Words, by_name, camera, command_line, control, credential, duration, flag, list, location, name, path, program,
-    real, text, whole, word,
+    Words, by_name, camera, choice, command_line, control, credential, duration, flag, list, location, name, path,
+    program, real, text, whole, word,
 };
 use crate::config::schema::{table, union_table};
 
@@ -39,7 +39,7 @@ union! {
         V4l2(V4l2Config) = "v4l2",
         /// A video file or a URL, such as RTSP, by ffmpeg.
         Video(VideoConfig) = "video",
-        /// Any program that writes frames to its standard output, such as GStreamer.
+        /// Any program that writes frames to its standard output or to descriptor 3, such as GStreamer.
         Command(CommandConfig) = "command",
         /// A folder of pictures.
         Images(ImagesConfig) = "images",
@@ -169,7 +169,7 @@ pub enum Pace {
 }
 
 section! {
-    /// Any program that writes frames to its standard output.
+    /// Any program that writes frames to its standard output or to descriptor 3.
     pub struct CommandConfig {
         /// Program and arguments. There is no shell between: no quotes, pipes or variables. A program with a slash in its
         /// name is a path, others are looked for in PATH.
@@ -177,6 +177,9 @@ section! {
         /// What it writes. "y4m" (YUV4MPEG2) tells size and format itself; "raw" is frames one behind the other, and needs
         /// `format`, `width` and `height`. Without it "y4m".
         container: CommandContainer as word() => derived((r#""raw""#, CommandContainer::Y4m)),
+        /// The descriptor that it writes frames to: 1 is its standard output; with 3 its standard output goes where its standard
+        /// error goes, to the log, so that what it prints cannot get among the frames. In GStreamer `fdsink fd=3`.
+        fd: u32 as choice(&[1, 3]) => default(1),
         /// Raw frames: pixel format.
         format: Option<PixelFormat> as word() => optional(r#""nv12""#),
         /// Raw frames: width in pixels.
