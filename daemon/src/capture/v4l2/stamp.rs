@@ -75,8 +75,10 @@ impl Stamper {
 fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
     let counter_ns = clock.system_counter_ns()?;
     let monotonic_ns = clock.monotonic_ns();
-    let age_ns = counter_ns.checked_sub(stamp_ns).filter(|&age_ns| age_ns <= OLDEST_COUNT_NS)?;
-    let taken_ns = monotonic_ns.checked_sub(age_ns)?;
+    if stamp_ns > counter_ns.saturating_add(AHEAD_NS) || stamp_ns < counter_ns.saturating_sub(OLDEST_COUNT_NS) {
+        return None;
+    }
+    let taken_ns = monotonic_ns.checked_sub(counter_ns.saturating_sub(stamp_ns))?;
     Some(clock::at_monotonic(clock, taken_ns, Instant::StartOfFrame))
 }
 
@@ -133,6 +135,9 @@ mod tests {
             let stamp = stamper.stamp(&filled, &clock, "camera gate");
             assert_eq!((stamp.monotonic_ns, stamp.instant), (to - 48_000_000, Instant::StartOfFrame));
             assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + to - 48_000_000);
+            // A little ahead is now.
+            let ahead = stamper.stamp(&Filled::simulated(MONOTONIC, second * S + 37 * S + 9), &clock, "camera gate");
+            assert_eq!(ahead.monotonic_ns, to);
         }
         assert!(!stamper.said);
     }

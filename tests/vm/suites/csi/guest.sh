@@ -14,8 +14,8 @@ check "probe names driver and card" grep -q 'vi-output, imx219 9-0010 (driver te
 check "its samples fill their words, and are read so" grep -q 'samples of 10 bits: in the high bits of 16, and read so' probe.txt
 check "the rate is the control's" grep -q 'would run 1280x720 rggb10 at 30 fps' probe.txt
 
-# --- from probe's configuration to detections
-v4l2-ctl -d "$camera" -c test_pattern=1
+# --- from probe's configuration to detections; vivid's stamps of a frame's end are ahead of the frame
+v4l2-ctl -d "$camera" -c test_pattern=1,timestamp_source=1
 {
   printf '[[model]]\nname = "bars"\npath = "/opt/tiny.onnx"\ncard = "/opt/tiny.toml"\n\n'
   jq -r .chosen.camera probe.json | sed "s,^device = .*,device = \"$camera\"," | grep -v '^\(width\|height\|fps\) ='
