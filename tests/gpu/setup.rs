@@ -47,7 +47,7 @@ impl Setup {
     /// The machine's first GPU.
     pub fn device(&self) -> Result<Arc<Device>, Failure> {
         Device::open(0).map_err(|error| match error {
-            DeviceError::Cuda(_) => Failure::Broken(error.to_string()),
+            DeviceError::Cuda(_) | DeviceError::NotStarted { .. } => Failure::Broken(error.to_string()),
             _ => Failure::NoGpu(error.to_string()),
         })
     }

@@ -5,6 +5,7 @@
 //! generated from CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -13,6 +14,7 @@ use cudarc::driver::sys::{
 };
 
 use super::error::{CudaError, DeviceError, code};
+use super::tegra;
 
 /// The library's file name: its soname, the same on every Linux.
 const LIBRARY: &str = "libcuda.so.1";
@@ -170,7 +172,8 @@ impl Driver {
         if let Some(driver) = DRIVER.get() {
             return Ok(driver);
         }
-        let driver = Self::open(LIBRARY)?;
+        let driver =
+            powered(|| Self::open(LIBRARY), || tegra::power_on(Path::new("/"), || std::thread::sleep(tegra::PAUSE)))?;
         Ok(DRIVER.get_or_init(|| driver))
     }
 
@@ -184,7 +187,7 @@ impl Driver {
         // SAFETY: the flags must be 0.
         unsafe { driver.init(0) }.map_err(|error| match error.code {
             code::NO_DEVICE => DeviceError::NoDevice,
-            _ => DeviceError::Cuda(error),
+            _ => DeviceError::NotStarted { error, is_jetson: tegra::is_jetson(Path::new("/")) },
         })?;
         let version = driver.version()?;
         if version < OLDEST_VERSION {
@@ -219,6 +222,17 @@ impl Driver {
     }
 }
 
+/// What `open` gives; where there is a driver that finds no GPU, once more after `power_on` brought one.
+///
+/// The driver may be asked again: one that could not open its nodes starts at the next `cuInit` of the same process (seen
+/// with driver 580 on an H200, nodes denied to the first call, and libcuda never unloaded in between; not tried on a Jetson).
+fn powered<T>(open: impl Fn() -> Result<T, DeviceError>, power_on: impl Fn() -> bool) -> Result<T, DeviceError> {
+    match open() {
+        Err(DeviceError::NoDevice | DeviceError::NotStarted { .. }) if power_on() => open(),
+        opened => opened,
+    }
+}
+
 /// The loader's own words, without libloading's frame around them.
 fn spelt_out(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |inner| inner.to_string())
@@ -227,6 +241,21 @@ fn spelt_out(error: &libloading::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_without_a_gpu_is_asked_once_more_after_the_gpu_got_power() {
+        let asked = std::cell::Cell::new(0);
+        let second = || {
+            asked.set(asked.get() + 1);
+            if asked.get() == 2 { Ok("a driver") } else { Err(DeviceError::NoDevice) }
+        };
+        assert_eq!(powered(second, || true), Ok("a driver"));
+        asked.set(0);
+        assert_eq!(powered(second, || false), Err(DeviceError::NoDevice));
+        assert_eq!(asked.get(), 1);
+        let none = || Err::<(), _>(DeviceError::NoDriver { reason: "no libcuda.so.1".into() });
+        assert!(powered(none, || panic!("power does not bring a driver")).is_err());
+    }
 
     #[test]
     fn a_missing_library_is_told_in_the_loaders_words() {

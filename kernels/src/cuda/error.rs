@@ -57,6 +57,7 @@ pub(super) mod code {
     pub const ASSERT: u32 = CUresult::CUDA_ERROR_ASSERT as u32;
     pub const HARDWARE_STACK_ERROR: u32 = CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR as u32;
     pub const LAUNCH_FAILED: u32 = CUresult::CUDA_ERROR_LAUNCH_FAILED as u32;
+    pub const NOT_SUPPORTED: u32 = CUresult::CUDA_ERROR_NOT_SUPPORTED as u32;
     pub const SYSTEM_DRIVER_MISMATCH: u32 = CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH as u32;
     pub const UNKNOWN: u32 = CUresult::CUDA_ERROR_UNKNOWN as u32;
     // Newer than the header that the others are from.
@@ -77,6 +78,30 @@ fn remedy(result: u32) -> &'static str {
         code::UNSUPPORTED_PTX_VERSION => ": the driver is older than CUDA 11.4's; update it",
         code::JIT_COMPILER_NOT_FOUND => ": libnvidia-ptxjitcompiler.so.1 is missing; install the whole driver",
         code::SYSTEM_DRIVER_MISMATCH => ": the kernel module and libcuda are of different versions; reboot",
+        _ => "",
+    }
+}
+
+/// What to do where CUDA does not even start; empty where we do not know. Later on the same results mean other things.
+///
+/// On a Jetson `cuInit` is 999 for a user who may not open /dev/nvmap (NVIDIA/NemoClaw#5018), and 801 for one in the group
+/// `video` and not in `render` (NVIDIA/NemoClaw#7610, #7762). On a PC it is 999 where /dev/nvidia-uvm cannot be opened, and 100
+/// where /dev/nvidiactl or /dev/nvidia0 cannot (seen with driver 580 on an H200).
+pub(super) fn start_remedy(result: u32, is_jetson: bool) -> &'static str {
+    match (result, is_jetson) {
+        (code::NOT_SUPPORTED, true) => {
+            ": CUDA needs a render node, /dev/dri/renderD*, and /sys: put the user into the group render (`sudo usermod -aG \
+             render USER`, then log in again or restart the service); in a container pass both on (`--runtime nvidia`)"
+        }
+        (code::UNKNOWN, true) => {
+            ": CUDA cannot open /dev/nvmap or the GPU's nodes (/dev/nvgpu, /dev/nvhost-*): put the user into the groups video \
+             and render (`sudo usermod -aG video,render USER`, then log in again or restart the service); in a container pass \
+             them on (`--runtime nvidia`)"
+        }
+        (code::UNKNOWN, false) => {
+            ": /dev/nvidia-uvm is missing, denied, or lost in a suspend: run `sudo nvidia-modprobe -u -c=0`, after a suspend \
+             `sudo rmmod nvidia_uvm` first"
+        }
         _ => "",
     }
 }
@@ -109,6 +134,14 @@ pub enum DeviceError {
     DriverTooOld {
         /// What was found, in words.
         found: String,
+    },
+    /// The driver does not start.
+    #[error("the GPU cannot be used: {error}{}", start_remedy(error.code, *.is_jetson))]
+    NotStarted {
+        /// What the driver returned.
+        error: CudaError,
+        /// Whether this is a Jetson, where the same results mean other things.
+        is_jetson: bool,
     },
     /// The driver refused.
     #[error("the GPU cannot be used: {0}")]
@@ -181,6 +214,25 @@ mod tests {
         );
         let text = error(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH").to_string();
         assert!(text.ends_with("are of different versions; reboot"), "{text}");
+    }
+
+    #[test]
+    fn a_driver_that_does_not_start_says_what_this_machine_lacks() {
+        let said = |code, name: &str, is_jetson| {
+            let error = CudaError { call: "cuInit", code, name: name.into() };
+            DeviceError::NotStarted { error, is_jetson }.to_string()
+        };
+        let unknown = |is_jetson| said(999, "CUDA_ERROR_UNKNOWN", is_jetson);
+        let unsupported = |is_jetson| said(801, "CUDA_ERROR_NOT_SUPPORTED", is_jetson);
+        assert!(unsupported(true).contains("/dev/dri/renderD*") && unsupported(true).contains("usermod -aG render"));
+        assert!(unknown(true).contains("/dev/nvmap") && unknown(true).contains("usermod -aG video,render"));
+        assert!(unknown(false).contains("nvidia-modprobe -u") && !unknown(false).contains("nvmap"));
+        assert_eq!(unsupported(false), "the GPU cannot be used: cuInit failed: CUDA_ERROR_NOT_SUPPORTED (801)");
+        // Registering memory, too, can be unsupported: no group helps there.
+        assert_eq!(
+            error(801, "CUDA_ERROR_NOT_SUPPORTED").to_string(),
+            "cuEventSynchronize failed: CUDA_ERROR_NOT_SUPPORTED (801)"
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod graph;
 mod memory;
 mod module;
 mod stream;
+mod tegra;
 
 pub use device::{Device, DeviceFacts};
 pub use error::{CudaError, DeviceError, ModuleError};

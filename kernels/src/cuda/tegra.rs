@@ -1,0 +1,133 @@
+//! What only a Jetson's GPU needs: whether this is a Jetson, and powering its GPU on.
+//!
+//! Paths are looked up below a root that stands for `/`, so that tests can bring a system of their own.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// The node that powers the GPU on; nvgpu makes it when it finds the GPU.
+const POWER: &str = "dev/nvgpu/igpu0/power";
+
+/// The node through which CUDA asks the GPU for everything; nvgpu makes it at the first power-on.
+const CONTROL: &str = "dev/nvgpu/igpu0/ctrl";
+
+/// How often [`power_on`] looks for the node, and how long it sleeps in between: udev needs some milliseconds to give a new
+/// node to its group.
+const LOOKS: u32 = 20;
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// "Operation not permitted", in Linux's numbers.
+const EPERM: i32 = 1;
+
+/// Whether the system below `root` is a Jetson's.
+///
+/// Containers hide the device tree, and often NVIDIA's release file too; /dev/nvmap is there on every Jetson (nvgpu's and,
+/// from Thor on, OpenRM's) and on no PC.
+pub(super) fn is_jetson(root: &Path) -> bool {
+    let compatible = || fs::read(root.join("proc/device-tree/compatible")).unwrap_or_default();
+    root.join("etc/nv_tegra_release").exists()
+        || root.join("dev/nvmap").exists()
+        || compatible().windows(12).any(|name| name == b"nvidia,tegra")
+}
+
+/// Powers the GPU of a Jetson on whose nodes are not there yet, and waits for them; whether they are there now and were not
+/// before. `pause` sleeps between two looks.
+///
+/// nvgpu makes one node when it finds the GPU, `power`, and all others, under a second major number, when the GPU is powered
+/// on for the first time (`gk20a_power_node_init` in os/linux/ioctl.c, `gk20a_pm_finalize_poweron` in os/linux/module.c, in
+/// l4t-35.6 and rel-36 of OE4T/linux-nvgpu). Opening `power` does nothing; writing `1` powers the GPU on, and does nothing
+/// where it is on already (`gk20a_power_write` in os/linux/power_ops.c). NVIDIA's udev rules give the node to the group `video`.
+pub(super) fn power_on(root: &Path, mut pause: impl FnMut()) -> bool {
+    let open_control = || OpenOptions::new().read(true).write(true).open(root.join(CONTROL));
+    if open_control().is_ok() {
+        return false;
+    }
+    let power = OpenOptions::new().write(true).open(root.join(POWER));
+    if let Err(error) = power.and_then(|mut node| node.write_all(b"1")) {
+        log::debug!("the GPU cannot be powered on by /{POWER}: {error}");
+        return false;
+    }
+    for _ in 0..LOOKS {
+        match open_control() {
+            Ok(_) => {
+                log::info!("powered the GPU on, which made its device nodes");
+                return true;
+            }
+            // Rights that udev has not given yet are EACCES. This is the list of devices that systemd made for the unit before
+            // the GPU's major numbers existed (DeviceAllow=), which only another start makes anew.
+            Err(error) if error.raw_os_error() == Some(EPERM) => return false,
+            Err(_) => pause(),
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn put(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn root() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn a_jetson_is_known_by_its_release_file_its_device_tree_or_its_memory_manager() {
+        let pc = root();
+        put(pc.path(), "proc/device-tree/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0");
+        put(pc.path(), "dev/nvidiactl", "");
+        assert!(!is_jetson(pc.path()));
+        for (file, text) in [
+            ("proc/device-tree/compatible", "nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0"),
+            ("etc/nv_tegra_release", "# R36 (release), REVISION: 4.7\n"),
+            ("dev/nvmap", ""),
+        ] {
+            let jetson = root();
+            put(jetson.path(), file, text);
+            assert!(is_jetson(jetson.path()), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_was_never_on_is_powered_on_and_its_nodes_waited_for() {
+        let root = root();
+        put(root.path(), POWER, "");
+        let mut pauses = 0;
+        let powered = power_on(root.path(), || {
+            pauses += 1;
+            if pauses == 3 {
+                assert_eq!(fs::read_to_string(root.path().join(POWER)).unwrap(), "1");
+                put(root.path(), CONTROL, "");
+            }
+        });
+        assert_eq!((powered, pauses), (true, 3));
+    }
+
+    #[test]
+    fn a_gpu_that_is_on_or_has_no_such_node_is_left_alone() {
+        let on = root();
+        put(on.path(), POWER, "0");
+        put(on.path(), CONTROL, "");
+        assert!(!power_on(on.path(), || panic!("there is nothing to wait for")));
+        assert_eq!(fs::read_to_string(on.path().join(POWER)).unwrap(), "0");
+        assert!(!power_on(root().path(), || panic!("there is nothing to wait for")), "a PC, or a Thor");
+    }
+
+    #[test]
+    fn nodes_that_never_come_are_not_waited_for_for_ever() {
+        let root = root();
+        put(root.path(), POWER, "");
+        let mut pauses = 0;
+        assert!(!power_on(root.path(), || pauses += 1));
+        assert_eq!(pauses, LOOKS);
+    }
+}
