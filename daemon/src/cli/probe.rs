@@ -106,8 +106,15 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 
 /// Prints what is there.
 pub fn run(args: Args) -> Result<Exit, CliError> {
-    let engines = engines();
+    let mut engines = engines();
     let gpu = Gpus::find();
+    // Plugins are TensorRT's code, which is run only where a GPU is open.
+    if gpu.available
+        && let Some(found) = engines.iter_mut().find(|engine| engine.name == TENSORRT)
+        && let Ok(library) = tensorrt::Library::get(None)
+    {
+        let _ = write!(found.description, ", {}", library.plugins());
+    }
     let buffers = buffers(&engines, &gpu);
     if let Some(name) = &args.camera {
         return run_camera(name, &buffers, args.json);

@@ -16,6 +16,7 @@ use super::abi::{Abi, Class, Layout, Owned, RawObject, Version, builder, runtime
 use super::callback::plain;
 use super::error::TensorRtError;
 use super::logger::{self, Logger};
+use super::plugins::{MissingPlugin, Plugins};
 use crate::engine::EngineError;
 
 /// The variable that names the library.
@@ -24,12 +25,15 @@ pub const VARIABLE: &str = "VISIOND_TENSORRT_LIBRARY";
 /// Names that the library goes by, in the order tried.
 const NAMES: [&str; 4] = ["libnvinfer.so.11", "libnvinfer.so.10", "libnvinfer.so.8", "libtensorrt_rtx.so.1"];
 
+/// What makes a builder; lean and dispatch runtimes have none.
+const BUILDER: &[u8] = b"createInferBuilder_INTERNAL\0";
+
 /// The libraries that are open; there are as many as were asked for, mostly one.
 static OPEN: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
 
 type CreateObject = unsafe extern "C" fn(*mut c_void, i32) -> *mut RawObject;
 type CreateParser = unsafe extern "C" fn(*mut RawObject, *mut c_void, i32) -> *mut RawObject;
-type Number = unsafe extern "C" fn() -> i32;
+pub(super) type Number = unsafe extern "C" fn() -> i32;
 
 /// A TensorRT library that serves.
 pub struct Library {
@@ -38,6 +42,7 @@ pub struct Library {
     number: i32,
     abi: Abi,
     parser: OnceLock<Result<ParserLibrary, (PathBuf, String)>>,
+    plugins: OnceLock<Plugins>,
 }
 
 /// TensorRT's ONNX parser, a library beside the other.
@@ -110,8 +115,8 @@ impl Library {
         // SAFETY: the function takes nothing and returns a number.
         let number = unsafe { number() };
         let abi = abi(&file, Version::decode(number.unsigned_abs()))?;
-        let library: &'static Self =
-            Box::leak(Box::new(Self { handle, path: file, number, abi, parser: OnceLock::new() }));
+        let (parser, plugins) = (OnceLock::new(), OnceLock::new());
+        let library: &'static Self = Box::leak(Box::new(Self { handle, path: file, number, abi, parser, plugins }));
         log::debug!("opened {} ({})", library.abi.version, library.path.display());
         open.push(library);
         Ok(library)
@@ -137,6 +142,23 @@ impl Library {
         format!("{} ({})", self.abi.version, self.path.display())
     }
 
+    /// What became of its plugins, which the first runtime or builder registers, or this. Open the GPU first.
+    pub fn plugins(&self) -> &Plugins {
+        self.plugins.get_or_init(|| {
+            // Lean and dispatch runtimes are no builders. The whole library's plugins would load that library beside them.
+            // SAFETY: the signature is that of NvInfer.h since TensorRT 8; it is not called here.
+            match unsafe { self.handle.get::<CreateObject>(BUILDER) } {
+                Ok(_) => Plugins::register(&self.path, self.abi.version, self.abi.layout),
+                Err(_) => Plugins::None { version: self.abi.version },
+            }
+        })
+    }
+
+    /// The plugin that TensorRT's `messages` tell to be missing; `None` where they are about something else.
+    pub(crate) fn missing_plugin<'a>(&self, messages: impl Iterator<Item = &'a str> + Clone) -> Option<MissingPlugin> {
+        MissingPlugin::of(messages, self.plugins())
+    }
+
     pub(crate) fn abi(&self) -> Abi {
         self.abi
     }
@@ -153,7 +175,7 @@ impl Library {
 
     /// A new builder. Open the GPU first, but for TensorRT for RTX, which builds without one.
     pub(crate) fn create_builder(&'static self) -> Result<Owned<builder::Builder>, TensorRtError> {
-        self.create(b"createInferBuilder_INTERNAL\0", "builder")
+        self.create(BUILDER, "builder")
     }
 
     fn create<C: Class>(&'static self, symbol: &[u8], what: &'static str) -> Result<Owned<C>, TensorRtError> {
@@ -163,6 +185,7 @@ impl Library {
         let create = unsafe { self.handle.get::<CreateObject>(symbol) }.map_err(|_| {
             not_started(format!("{} has none, it is a library for running engines only", self.path.display()))
         })?;
+        self.plugins();
         logger::take_errors();
         // SAFETY: the logger has the layout that this version calls and lives as long as the process; the number is the
         // library's own, so that it takes it for a caller built with it.
@@ -286,18 +309,18 @@ fn others(directories: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The first of some messages: those behind it follow from it.
-fn sentences(said: &[String]) -> String {
+pub(super) fn sentences(said: &[String]) -> String {
     said.first().map(|text| plain(text)).unwrap_or_default()
 }
 
 /// The loader's words, without what `libloading` puts around them.
-fn words(error: &libloading::Error) -> String {
+pub(super) fn words(error: &libloading::Error) -> String {
     let text = error.to_string();
     std::error::Error::source(error).map_or(text, ToString::to_string)
 }
 
 /// The file that the loader took a function from.
-fn file_of(function: *const c_void) -> Option<PathBuf> {
+pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
     // SAFETY: an all-zero `Dl_info` is valid: it holds pointers only.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: `dladdr` takes any address and fills `info` when it returns non-zero.

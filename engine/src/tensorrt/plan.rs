@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::abi::Version;
 use super::file::PlanBytes;
+use super::plugins::MissingPlugin;
 use super::sidecar::Sidecar;
 use crate::engine::EngineError;
 
@@ -271,6 +272,16 @@ pub enum PlanError {
         reason: String,
         /// What builds it.
         command: String,
+    },
+    /// It needs a plugin that TensorRT does not have.
+    #[error("{installed} cannot load {path}: {plugin}")]
+    Plugin {
+        /// The file.
+        path: PathBuf,
+        /// What is here.
+        installed: Version,
+        /// The plugin, and what to do.
+        plugin: MissingPlugin,
     },
     /// There is no GPU to run it.
     #[error(

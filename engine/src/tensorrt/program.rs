@@ -117,6 +117,9 @@ fn explained(
 ) -> EngineError {
     let EngineError::TensorRt(TensorRtError::Refused { reported, .. }) = error else { return error };
     let (built, installed) = (header.to_string(), library.version());
+    if let Some(plugin) = library.missing_plugin(reported.iter().map(|reported| reported.text.as_str())) {
+        return PlanError::Plugin { path: path.to_owned(), installed, plugin }.into();
+    }
     let (path, command) = (path.to_owned(), rebuild_command(path));
     // The first report tells; those behind it say that the call failed.
     let reason = reported.iter().map(Reported::plain).find(|text| !text.is_empty()).unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::engine::EngineError;
 use crate::onnx::precision::PrecisionError;
 use crate::tensorrt::abi::Version;
 use crate::tensorrt::error::TensorRtError;
+use crate::tensorrt::plugins::MissingPlugin;
 
 /// An engine cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,8 @@ pub enum BuildError {
     },
     /// TensorRT's parser does not take the network.
     #[error(
-        "{version} cannot read {path}: {}{}", list(.faults),
+        "{version} cannot read {path}: {}{}{}", list(.faults),
+        plugin.as_ref().map_or(String::new(), |plugin| format!("; {plugin}")),
         if *.resized { " (it was given other shapes than its own, which many networks do not allow: try it without)" } else { "" }
     )]
     Parser {
@@ -54,6 +56,8 @@ pub enum BuildError {
         faults: Vec<ParserFault>,
         /// Whether its inputs were given other sizes than it fixes.
         resized: bool,
+        /// The plugin that it looked for, where it knows no such operator.
+        plugin: Option<MissingPlugin>,
     },
     /// What is asked for does not exist here.
     #[error("{version} cannot build with {option}: {reason}")]

@@ -118,8 +118,8 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
     let work = Work { library, device: device.as_ref(), typing, monitor, onnx };
     let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities).map_err(|error| match error {
-        BuildError::Parser { version, path, faults, .. } => {
-            BuildError::Parser { version, path, faults, resized: resizes }
+        BuildError::Parser { version, path, faults, plugin, .. } => {
+            BuildError::Parser { version, path, faults, resized: resizes, plugin }
         }
         other => other,
     })?;
@@ -194,7 +194,7 @@ impl Work<'_> {
         // SAFETY: the network lives and is dropped behind the parser.
         let parser: Owned<Parser> = unsafe { self.library.create_parser(network.get().as_ptr()) }?;
         // SAFETY: the bytes are the caller's and outlive the network.
-        unsafe { parser::parse(&parser, abi.version, self.onnx, bytes) }?;
+        unsafe { parser::parse(&parser, self.library, self.onnx, bytes, &recorder) }?;
         let settings = config::Settings {
             options,
             typing: self.typing,

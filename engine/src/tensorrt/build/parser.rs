@@ -7,9 +7,11 @@ use std::path::Path;
 use super::error::{BuildError, ParserFault};
 use crate::onnx::file::node_at;
 use crate::tensorrt::abi::builder::{Parser, ParserError};
-use crate::tensorrt::abi::{Object, Owned, Version, call};
+use crate::tensorrt::abi::{Object, Owned, call};
 use crate::tensorrt::callback::text;
 use crate::tensorrt::error::TensorRtError;
+use crate::tensorrt::library::Library;
+use crate::tensorrt::recorder::Recorder;
 
 /// Faults told; what follows mostly comes of the first.
 const MOST_FAULTS: i32 = 5;
@@ -20,9 +22,10 @@ const MOST_FAULTS: i32 = 5;
 /// `bytes` outlive the network: the parser may keep weights where they lie.
 pub(super) unsafe fn parse(
     parser: &Owned<Parser>,
-    version: Version,
+    library: &Library,
     path: &Path,
     bytes: &[u8],
+    recorder: &Recorder,
 ) -> Result<(), BuildError> {
     // Files with weights are looked for beside it. A path with a zero cannot have been read.
     let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
@@ -37,7 +40,11 @@ pub(super) unsafe fn parse(
     let count = unsafe { call!(parser, Parser::ERRORS()) }?;
     let faults =
         (0..count.clamp(0, MOST_FAULTS)).map(|index| fault(parser, index, bytes)).collect::<Result<Vec<_>, _>>()?;
-    Err(BuildError::Parser { version, path: path.to_owned(), faults, resized: false })
+    // The registry of plugins names what it did not find; the parser does not.
+    let reported = recorder.take();
+    let told = faults.iter().map(|fault| &fault.text).chain(reported.iter().map(|reported| &reported.text));
+    let plugin = library.missing_plugin(told.map(String::as_str));
+    Err(BuildError::Parser { version: library.version(), path: path.to_owned(), faults, resized: false, plugin })
 }
 
 fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<ParserFault, TensorRtError> {

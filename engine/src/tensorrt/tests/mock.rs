@@ -11,7 +11,9 @@ use libloading::os::unix::Library as Handle;
 use super::super::abi::builder::{Builder, Config, Network, Parser, Profile as BuildProfile, Tensor, TimingCache};
 use super::super::abi::runtime::{Context, Engine, HostMemory, Inspector, Runtime};
 use super::super::abi::{Abi, Object, Owned, RawObject, Version, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
+use super::super::error::TensorRtError;
 use super::super::library::Library;
+use super::super::plugins::Plugins;
 use super::super::profiler::Profiler;
 use super::super::recorder::{ErrorCode, Recorder};
 use super::super::{engine, logger};
@@ -62,6 +64,9 @@ static void complete(void *self) { (void)self; deleted = -1000; }
 static void deleting(void *self) { (void)self; deleted++; }
 static const void *own_table[2] = { (void *)complete, (void *)deleting };
 static struct dims last_dims;
+static void *the_logger;
+static char registered[64] = "none";
+void mock_register(const char *space) { strcpy(registered, "in:"); strcat(registered, space); }
 static void *callback(void *object, int slot) { return (void *)((*(const void ***)object)[slot]); }
 "#;
 
@@ -96,10 +101,21 @@ fn source(number: u32, version: &str) -> String {
                     "static intptr_t {class}_{index}(void *self, const char *name, int32_t which, struct dims d) {{ {note} \
                      (void)name; (void)which; last_dims = d; return 1; }}"
                 ),
+                // The plan `nms!` needs a plugin, in whichever namespace it is registered.
                 ("VRuntime", "deserializeCudaEngine") => writeln!(
                     c,
                     "static void *{class}_{index}(void *self, const void *plan, size_t size{third}) {{ {note} \
+                     if (size == 4 && !memcmp(plan, \"nms!\", 4)) {{ if (!strcmp(registered, \"in:\")) return &VCudaEngine_object; \
+                     ((void (*)(void *, int32_t, const char *))callback(the_logger, {log}))(the_logger, 1, \"{missing}\"); \
+                     return 0; }} \
                      return size == 4 && !memcmp(plan, \"plan\", 4){third_null} ? &VCudaEngine_object : 0; }}",
+                    log = golden::callback("ILogger", "log", version),
+                    missing = match number {
+                        ..10_000 => "3: getPluginCreator could not find plugin: EfficientNMS_TRT version: 1",
+                        _ =>
+                            "IPluginRegistry::getCreator: Error Code 4: API Usage Error (Cannot find plugin: EfficientNMS_TRT, \
+                              version: 1, namespace:.)",
+                    },
                     third = if number < 10_000 { ", void *third" } else { "" },
                     third_null = if number < 10_000 { " && !third" } else { "" },
                 ),
@@ -138,7 +154,7 @@ fn source(number: u32, version: &str) -> String {
         "  return 0; }}\n\
          int getInferLibVersion(void) {{ return {number}; }}\n\
          const void *mock_dims(void) {{ return &last_dims; }}\n\
-         void *createInferRuntime_INTERNAL(void *logger, int version) {{\n\
+         void *createInferRuntime_INTERNAL(void *logger, int version) {{ the_logger = logger;\n\
          ((void (*)(void *, int32_t, const char *))callback(logger, {log}))(logger, 1, \"mock \\x1b logs\");\n\
          return version == {number} ? (void *)&VRuntime_object : (void *)0x228; }}\n\
          void *createInferBuilder_INTERNAL(void *logger, int version) {{ (void)logger; (void)version; return (void *)0x238; }}",
@@ -150,10 +166,39 @@ fn source(number: u32, version: &str) -> String {
 
 /// Compiles a library into `folder`.
 fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
-    let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
+    compiled_as(&folder.join(format!("lib{name}.so")), source, &[])
+}
+
+/// Compiles a library as `library`, with its file name as its soname where `arguments` say so or link against another.
+fn compiled_as(library: &Path, source: &str, arguments: &[&str]) -> PathBuf {
+    let file = library.with_extension("c");
     std::fs::write(&file, source).unwrap();
-    let output = Command::new("cc").args(["-shared", "-fPIC", "-O0", "-o"]).arg(&library).arg(&file).output().unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O0", "-o"]).arg(library).arg(&file).args(arguments);
+    let output = cc.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    library.to_owned()
+}
+
+/// A TensorRT of this version in `folder`, by the names that it has on devices, and its library of plugins beside it.
+fn installed(folder: &Path, number: u32, version: &str) -> PathBuf {
+    std::fs::create_dir_all(folder).unwrap();
+    let major = Version::decode(number).major;
+    let name = format!("libnvinfer.so.{major}");
+    let soname = format!("-Wl,-soname,{name}");
+    let library = compiled_as(&folder.join(&name), &source(number, version), &[&soname]);
+    // As NVIDIA's is: linked against libnvinfer by its soname, and with no path to find it by.
+    let plugins = format!(
+        "void mock_register(const char *); int getInferLibVersion(void);\n\
+         static void *callback(void *object, int slot) {{ return (void *)((*(const void ***)object)[slot]); }}\n\
+         _Bool initLibNvInferPlugins(void *logger, const char *space) {{\n\
+         if (getInferLibVersion() != {number}) return 0;\n\
+         ((void (*)(void *, int, const char *))callback(logger, {log}))(logger, 4, \"registers\");\n\
+         mock_register(space); return 1; }}",
+        log = golden::callback("ILogger", "log", version),
+    );
+    let (place, link) = (format!("-L{}", folder.display()), format!("-l:{name}"));
+    compiled_as(&folder.join(format!("libnvinfer_plugin.so.{major}")), &plugins, &[&place, &link]);
     library
 }
 
@@ -298,6 +343,58 @@ fn flow(library: &'static Library, mock: &Mock) {
     drop::<Owned<Engine>>(loaded);
     drop::<Owned<Runtime>>(runtime);
     assert_eq!(mock.number("mock_deleted"), deleted + 2, "objects are deleted by the deleting destructor");
+}
+
+/// Loads an engine that needs a plugin: `Ok`, or which one is missing.
+fn engine_with_plugin(library: &'static Library) -> Result<(), String> {
+    logger::take_errors();
+    let recorder = Recorder::new(library.abi().layout);
+    let runtime = library.create_runtime().unwrap();
+    recorder.take();
+    let Err(error) = engine::deserialize(library, &runtime, &recorder, b"nms!") else { return Ok(()) };
+    let TensorRtError::Refused { reported, .. } = error else { panic!("{error}") };
+    let told = reported.iter().map(|reported| reported.text.as_str());
+    Err(library.missing_plugin(told).unwrap().to_string())
+}
+
+#[test]
+fn an_engine_with_nvidias_plugins_is_loaded_wherever_tensorrt_was_opened_from() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, version) in [(8503, "8.5.3"), (100_300, "v10.3.0"), (110_400, "v11.4")] {
+        let path = installed(&folder.path().join(version), number, version);
+        let library = Library::get(Some(&path)).unwrap();
+        assert_eq!(engine_with_plugin(library), Ok(()));
+        let plugins = path.with_file_name(format!("libnvinfer_plugin.so.{}", library.version().major));
+        assert_eq!(*library.plugins(), Plugins::Registered { path: plugins.canonicalize().unwrap() });
+        assert_eq!(library.plugins().to_string(), "with its plugins");
+    }
+    // Another of a soname that is taken: the loader links its plugins to the first, where they would be registered.
+    let path = installed(&folder.path().join("other"), 100_300, "v10.3.0");
+    let library = Library::get(Some(&path)).unwrap();
+    let error = engine_with_plugin(library).unwrap_err();
+    assert!(
+        error.starts_with("the plugin EfficientNMS_TRT (version 1) is missing; TensorRT's plugins are not there"),
+        "{error}"
+    );
+    assert!(error.contains("v10.3.0/libnvinfer.so.10, which was opened before"), "{error}");
+}
+
+#[test]
+fn without_nvidias_plugins_the_missing_one_is_named_with_the_package_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, version) in [(8601, "v8.6.1"), (100_001, "v10.0.1"), (110_400, "v11.4")] {
+        let path = compiled(folder.path(), &format!("without_plugins_{number}"), &source(number, version));
+        let library = Library::get(Some(&path)).unwrap();
+        let major = library.version().major;
+        assert_eq!(
+            engine_with_plugin(library).unwrap_err(),
+            format!(
+                "the plugin EfficientNMS_TRT (version 1) is missing; TensorRT's plugins are not there (libnvinfer_plugin.so.{major}: \
+                 cannot open shared object file: No such file or directory): install them (`sudo apt install \
+                 libnvinfer-plugin{major}`)"
+            )
+        );
+    }
 }
 
 #[test]
