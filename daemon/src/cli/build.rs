@@ -136,7 +136,7 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", default_value = "none", help_heading = "Builder")]
     hardware_compatible: HardwareCompatibility,
 
-    /// Run on this deep-learning accelerator (DLA) of a Jetson
+    /// Run on this deep-learning accelerator (DLA) of a Jetson; TensorRT up to 10.7, or AGX Orin with 11.4.1 and newer
     #[arg(long, value_name = "CORE", help_heading = "Builder")]
     dla: Option<u32>,
 

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use super::error::BuildError;
 use super::flags::{DETAILED, DLA, Flag, Typing, WORKSPACE};
 use super::options::{BuildOptions, HardwareCompatibility, ShapeProfile};
+use super::refusals;
 use crate::onnx::precision::Half;
 use crate::tensorrt::abi::builder::{Builder, Config, Profile};
 use crate::tensorrt::abi::{Layout, Object, call, dims_32, dims_64};
@@ -43,7 +44,7 @@ pub(super) fn check_accelerator(builder: Object<Builder>, options: &BuildOptions
         return Ok(());
     }
     let reason = match cores {
-        ..=0 => "this device has no DLA (Orin NX and AGX Orin have two, Orin Nano none); leave --dla out".to_owned(),
+        ..=0 => refusals::no_accelerator(builder.abi().version).to_owned(),
         1 => "this device has one DLA, --dla 0".to_owned(),
         _ => format!("this device has {cores} DLAs, --dla 0 to {}", cores - 1),
     };

@@ -9,7 +9,7 @@ use super::timing_cache::TimingCacheChoice;
 use crate::onnx::file::OnnxFile;
 use crate::onnx::precision::Half;
 use crate::tensorrt::abi::builder::Config;
-use crate::tensorrt::abi::{Abi, Layout};
+use crate::tensorrt::abi::{Abi, Layout, Version};
 
 /// Compute capabilities that TensorRT for RTX builds for.
 const RTX_CAPABILITIES: [u32; 6] = [75, 80, 86, 89, 120, 121];
@@ -144,6 +144,23 @@ fn accelerator(abi: Abi, options: &BuildOptions) -> Result<(), BuildError> {
     }
 }
 
+/// Why a builder finds no DLA, and what to do, by its version.
+///
+/// NVIDIA's "Working with DLA" of TensorRT 11.4.1: 10.7 was the last 10.x with DLA, 11.0 to 11.3 had none, 11.4.0 had it on Windows
+/// alone, 11.4.1 has it on AGX Orin with JetPack 7.2.2 or later and nowhere else on Linux.
+pub(super) fn no_accelerator(version: Version) -> &'static str {
+    match (version.major, version.minor, version.patch) {
+        (..10, ..) | (10, ..=7, _) => {
+            "this device has no DLA (AGX Orin, Orin NX and Xavier have some, Orin Nano has none); leave --dla out"
+        }
+        (10, ..) | (11, ..4, _) | (11, 4, 0) => {
+            "this version has none: DLAs are in TensorRT up to 10.7 (JetPack 5 and 6), and from 11.4.1 on for AGX Orin with \
+             JetPack 7.2.2 or newer; install one of these, or leave --dla out"
+        }
+        _ => "it has DLAs on AGX Orin with JetPack 7.2.2 or newer alone; leave --dla out",
+    }
+}
+
 /// The compute capabilities to build for; empty for an engine that any GPU runs.
 pub(super) fn capabilities(layout: Layout, options: &BuildOptions, device: Option<&Device>) -> Vec<u32> {
     if layout != Layout::Rtx {
@@ -164,7 +181,6 @@ mod tests {
 
     use super::*;
     use crate::engine::ModelFile;
-    use crate::tensorrt::abi::Version;
     use crate::tensorrt::build::calibration::CalibrationOptions;
 
     fn abi(number: u32) -> Abi {
@@ -273,6 +289,27 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert!(refused(V103, &["QuantizeLinear"], calibrated()).contains("holds its ranges itself"));
+    }
+
+    #[test]
+    fn a_version_without_dlas_says_which_have_them() {
+        for (number, expected) in [
+            (V85, "this device has no DLA"),
+            (V103, "this device has no DLA"),
+            (100_700, "this device has no DLA"),
+            (100_800, "this version has none: DLAs are in TensorRT up to 10.7"),
+            (101_602, "from 11.4.1 on for AGX Orin with JetPack 7.2.2 or newer"),
+            (110_000, "this version has none"),
+            (V114, "this version has none"),
+            (110_401, "on AGX Orin with JetPack 7.2.2 or newer alone"),
+            (110_500, "on AGX Orin with JetPack 7.2.2 or newer alone"),
+        ] {
+            let said = no_accelerator(Version::decode(number));
+            assert!(said.contains(expected) && said.ends_with("leave --dla out"), "{number}: {said}");
+        }
+        // From 11 on the network says its types on a DLA as well.
+        let dla = BuildOptions { dla_core: Some(0), gpu_fallback: true, half: Some(Half::F16), ..Default::default() };
+        assert_eq!(check(abi(110_401), &file(&["Conv"]), &dla).unwrap(), Typing::Strong);
     }
 
     #[test]
