@@ -1,6 +1,7 @@
 //! visiond: a camera goes in, detections come out.
 
 mod annotate;
+mod board;
 mod cache;
 mod capture;
 mod cli;

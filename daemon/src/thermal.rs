@@ -8,13 +8,13 @@ mod sysfs;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::board;
 use crate::pipeline::stop::Stop;
 use sysfs::{Files, Look};
 
@@ -23,8 +23,6 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Throttling is over when there was no sign of it for so long: heat and supply come and go within seconds, and a line for
 /// each would say nothing more.
 const OVER_AFTER: Duration = Duration::from_secs(60);
-/// Names a folder that stands for `/`: a copy of a Jetson's files, for tests.
-const ROOT_VARIABLE: &str = "VISIOND_SYSTEM_ROOT";
 
 /// Watches the Jetson that this runs on. Clones share it.
 #[derive(Debug, Clone)]
@@ -35,8 +33,7 @@ pub struct Thermals {
 impl Thermals {
     /// Begins to watch; `None` on a machine that is no Jetson. Ends with `stop`.
     pub fn start(stop: &Stop) -> Option<Self> {
-        let root = std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let files = Files::find(&root)?;
+        let files = Files::find(&board::root())?;
         let thermals = Self { seen: Arc::new(Mutex::new(Seen::new(files.look(), Instant::now()))) };
         log::info!("{}", thermals.line());
         let (seen, stop) = (Arc::clone(&thermals.seen), stop.clone());

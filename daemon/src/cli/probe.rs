@@ -3,7 +3,6 @@
 mod gpu;
 
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,6 +13,7 @@ use visiond_kernels::cuda::Device;
 
 use super::cameras::{self, Camera};
 use super::{CliError, machine, print, print_json};
+use crate::board::{self, Board};
 use crate::capture::Buffers;
 use crate::config::types::{BufferConfig, CameraName};
 use crate::exit::Exit;
@@ -55,13 +55,10 @@ struct Facts {
 #[derive(Debug, Serialize)]
 struct Machine {
     arch: &'static str,
-    /// The board or computer, where its firmware tells.
-    board: Option<String>,
-    system: String,
-    kernel: String,
+    #[serde(flatten)]
+    board: Board,
     /// Cores that this process may use.
     cores: usize,
-    memory_bytes: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -106,8 +103,9 @@ const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and
 
 /// Prints what is there.
 pub fn run(args: Args) -> Result<Exit, CliError> {
+    let root = board::root();
     let mut engines = engines();
-    let gpu = Gpus::find();
+    let gpu = Gpus::find(&root);
     // Plugins are TensorRT's code, which is run only where a GPU is open.
     if gpu.available
         && let Some(found) = engines.iter_mut().find(|engine| engine.name == TENSORRT)
@@ -126,7 +124,11 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let prebuilt = engines.iter().find(|engine| engine.name == TENSORRT).filter(there).and(gpu.frames());
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION"),
-        machine: describe_machine(),
+        machine: Machine {
+            arch: std::env::consts::ARCH,
+            board: Board::read(&root),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+        },
         programs: ["ffmpeg", "ffprobe"].map(program).into(),
         systemd: Path::new("/run/systemd/system").is_dir(),
         chosen: Chosen {
@@ -223,26 +225,6 @@ fn tensorrt() -> EngineFacts {
     EngineFacts { name: TENSORRT, available, description, path, version }
 }
 
-fn describe_machine() -> Machine {
-    let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim_matches(['\0', '\n', ' ']).to_owned());
-    let value = |text: String, key: &str, separator: char| {
-        let found = text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(separator));
-        found.map(|value| value.trim().trim_matches('"').to_owned())
-    };
-    let memory = line("/proc/meminfo").and_then(|text| value(text, "MemTotal", ':'));
-    let kib = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-    Machine {
-        arch: std::env::consts::ARCH,
-        board: line("/proc/device-tree/model").or_else(|| line("/sys/class/dmi/id/product_name")),
-        system: line("/etc/os-release")
-            .and_then(|text| value(text, "PRETTY_NAME", '='))
-            .unwrap_or_else(|| "an unknown system".to_owned()),
-        kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "an unknown kernel".to_owned()),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_bytes: kib.map(|kib| kib * 1024),
-    }
-}
-
 fn program(name: &'static str) -> Program {
     let path = machine::find_program(Path::new(name));
     let version = path.as_ref().and_then(|path| {
@@ -256,15 +238,16 @@ fn program(name: &'static str) -> Program {
 fn text(facts: &Facts) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out += &labelled(name, value);
-    let Machine { arch, board, system, kernel, cores, memory_bytes } = &facts.machine;
+    let Machine { arch, board, cores } = &facts.machine;
     line("visiond", facts.version);
-    if let Some(board) = board {
-        line("machine", board);
+    if let Some(name) = &board.name {
+        line("machine", name);
     }
-    let memory =
-        memory_bytes.map_or(String::new(), |bytes| format!(", {:.1} GiB of memory", bytes as f64 / 1_073_741_824.0));
+    let gib = |bytes: u64| format!(", {:.1} GiB of memory", bytes as f64 / 1_073_741_824.0);
+    let memory = board.memory_bytes.map_or_else(String::new, gib);
     line("processor", &format!("{arch}, {}{memory}", crate::config::report::count(*cores, "core")));
-    line("system", &format!("{system}, Linux {kernel}"));
+    let release = board.release().map_or_else(String::new, |release| format!("{release}, "));
+    line("system", &format!("{release}{}, Linux {}", board.system, board.kernel));
     line("systemd", if facts.systemd { "runs here" } else { "does not run here" });
     for engine in &facts.engines {
         let state = if engine.available { "" } else { "not there: " };
@@ -306,10 +289,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_has_cores_and_a_built_in_engine() {
-        let machine = describe_machine();
-        assert!(machine.cores > 0 && machine.memory_bytes.is_some_and(|bytes| bytes > 1 << 20), "{machine:?}");
+    fn an_engine_is_built_in() {
         assert!(engines().iter().any(|engine| engine.name == "rten" && engine.available));
+    }
+
+    #[test]
+    fn a_jetsons_text_and_json_have_its_jetpack() {
+        let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards/orin-nano-36.4.3");
+        let facts = Facts {
+            version: "0",
+            machine: Machine { arch: "aarch64", board: Board::read(&board), cores: 6 },
+            engines: Vec::new(),
+            gpu: Gpus::find(&board),
+            programs: Vec::new(),
+            systemd: true,
+            cameras: Vec::new(),
+            chosen: Chosen { engine: "rten", prebuilt: None, memory: "host", model: None, camera: None },
+        };
+        let text = text(&facts);
+        let machine = "machine      NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\n";
+        let system = "system       JetPack 6.2 (L4T 36.4.3), Ubuntu 22.04 LTS, Linux 5.15.148-tegra\n";
+        assert!(text.contains(machine) && text.contains(system), "{text}");
+        let json = serde_json::to_value(&facts.machine).unwrap();
+        assert_eq!((&json["l4t"], &json["jetpack"], &json["cores"]), (&"36.4.3".into(), &"6.2".into(), &6.into()));
     }
 
     #[test]

@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::board;
+
 /// The files of one Jetson.
 #[derive(Debug)]
 pub struct Files {
@@ -39,8 +41,7 @@ pub struct Look {
 impl Files {
     /// Those below `root`, which stands for `/`; `None` on a machine that is no Jetson.
     pub fn find(root: &Path) -> Option<Self> {
-        let compatible = fs::read(root.join("sys/firmware/devicetree/base/compatible")).ok()?;
-        if !compatible.windows(12).any(|name| name == b"nvidia,tegra") {
+        if !board::is_jetson(&board::compatible(root)) {
             return None;
         }
         let thermal = entries(&root.join("sys/class/thermal"));

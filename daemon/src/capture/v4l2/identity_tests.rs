@@ -198,3 +198,15 @@ fn a_node_that_sys_does_not_tell_of_is_taken_as_it_is() {
     fs::write(desk.dev("camera"), "").unwrap();
     assert_eq!(desk.at("camera", None).unwrap(), Found { node: desk.dev("camera"), identity: None });
 }
+
+#[test]
+fn a_jetsons_sensors_are_found_by_the_names_that_its_driver_gives_them() {
+    let dev = tempfile::tempdir().unwrap();
+    for (node, card) in [("video0", "vi-output, imx219 9-0010"), ("video1", "vi-output, imx219 10-0010")] {
+        fs::write(dev.path().join(node), format!("camera {card}")).unwrap();
+    }
+    let sys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards/orin-nano-36.4.3/sys");
+    let machine = Machine { sys, dev: dev.path().to_owned(), ask };
+    let found = machine.find(&CameraName::Card("vi-output, imx219 10-0010".to_owned()), None).unwrap();
+    assert_eq!(found.node, dev.path().join("video1"));
+}

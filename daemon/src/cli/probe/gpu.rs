@@ -1,16 +1,14 @@
 //! The GPUs that CUDA's driver knows, or why there is none.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::cuda::{Device, DeviceError};
 
-/// What the kernel tells of NVIDIA's module.
-const MODULE_VERSION: &str = "/proc/driver/nvidia/version";
-/// What a Jetson's system tells of itself; the driver is part of it.
-const TEGRA: &str = "/etc/nv_tegra_release";
+use crate::board::Board;
 
 /// All of them.
 #[derive(Debug, Serialize)]
@@ -49,13 +47,13 @@ pub struct Gpu {
 }
 
 impl Gpus {
-    /// Looks. Opens each for a moment.
-    pub fn find() -> Self {
+    /// Opens each for a moment. The driver's version is read below `root`, which stands for `/`.
+    pub fn find(root: &Path) -> Self {
         let opened = Device::count().and_then(|count| (0..count).map(Device::open).collect::<Result<Vec<_>, _>>());
-        Self::of(opened)
+        Self::of(opened, root)
     }
 
-    fn of(opened: Result<Vec<Arc<Device>>, DeviceError>) -> Self {
+    fn of(opened: Result<Vec<Arc<Device>>, DeviceError>, root: &Path) -> Self {
         let (devices, reason) = match opened {
             Ok(devices) if devices.is_empty() => (devices, Some(DeviceError::NoDevice.to_string())),
             Ok(devices) => (devices, None),
@@ -64,10 +62,7 @@ impl Gpus {
         Self {
             available: !devices.is_empty(),
             reason,
-            driver: read(MODULE_VERSION)
-                .as_deref()
-                .and_then(module_version)
-                .or_else(|| read(TEGRA).as_deref().and_then(l4t)),
+            driver: driver(root),
             cuda: devices.first().map(|device| device.facts().cuda_version()),
             devices: devices.iter().map(Gpu::new).collect(),
         }
@@ -113,6 +108,12 @@ impl Gpu {
     }
 }
 
+/// The version of NVIDIA's kernel module, or on a Jetson whose module gives none the system's, which the driver is part of.
+fn driver(root: &Path) -> Option<String> {
+    let module = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok();
+    module.as_deref().and_then(module_version).or_else(|| Some(format!("L4T {}", Board::read(root).l4t?)))
+}
+
 /// `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...": the first word that is numbers
 /// with dots between.
 fn module_version(text: &str) -> Option<String> {
@@ -121,27 +122,17 @@ fn module_version(text: &str) -> Option<String> {
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// `L4T 35.4.1` of "# R35 (release), REVISION: 4.1, GCID: ...".
-fn l4t(text: &str) -> Option<String> {
-    let (release, rest) = text.trim_start().strip_prefix("# R")?.split_once(' ')?;
-    let revision = rest.split_once("REVISION: ")?.1.split(',').next()?;
-    Some(format!("L4T {release}.{revision}"))
-}
-
-fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn without_a_gpu_one_line_says_why() {
-        let none = Gpus::of(Err(DeviceError::NoDriver { reason: "libcuda.so.1: cannot open".to_owned() }));
+        let root = Path::new("/");
+        let none = Gpus::of(Err(DeviceError::NoDriver { reason: "libcuda.so.1: cannot open".to_owned() }), root);
         assert_eq!(none.lines(), ["not used: no NVIDIA driver: libcuda.so.1: cannot open"]);
         assert!(!none.available && none.frames().is_none());
-        assert!(Gpus::of(Ok(Vec::new())).lines()[0].starts_with("not used: the NVIDIA driver finds no GPU"));
+        assert!(Gpus::of(Ok(Vec::new()), root).lines()[0].starts_with("not used: the NVIDIA driver finds no GPU"));
     }
 
     #[test]
@@ -172,10 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_jetsons_system_tells_its_version() {
-        let text =
-            "# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref, EABI: aarch64, DATE: Tue Aug  1 2023\n";
-        assert_eq!(l4t(text).as_deref(), Some("L4T 35.4.1"));
-        assert_eq!(l4t(""), None);
+    fn a_jetsons_driver_is_the_modules_or_the_systems() {
+        let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards");
+        let driver = |name: &str| driver(&boards.join(name)).unwrap();
+        assert_eq!(driver("orin-nano-36.4.3"), "540.4.0");
+        // Its module gives a word instead of a number.
+        assert_eq!(driver("thor-38.4.0"), "L4T 38.4.0");
+        assert_eq!(driver("xavier-nx-35.4.1"), "L4T 35.4.1");
     }
 }
