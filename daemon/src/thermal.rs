@@ -33,7 +33,7 @@ pub struct Thermals {
 impl Thermals {
     /// Begins to watch; `None` on a machine that is no Jetson. Ends with `stop`.
     pub fn start(stop: &Stop) -> Option<Self> {
-        let files = Files::find(&board::root())?;
+        let mut files = Files::find(&board::root())?;
         let thermals = Self { seen: Arc::new(Mutex::new(Seen::new(files.look(), Instant::now()))) };
         log::info!("{}", thermals.line());
         let (seen, stop) = (Arc::clone(&thermals.seen), stop.clone());
@@ -182,7 +182,7 @@ impl Seen {
             let hottest = self.hottest.entry(zone.clone()).or_insert(*degrees);
             *hottest = hottest.max(*degrees);
         }
-        if let Some(load) = look.gpu_load {
+        if let Some(load) = look.gpu_load.percent() {
             self.loads = (self.loads.0 + load, self.loads.1 + 1);
         }
         let alarms = new_alarms(&self.look.alarms, &look.alarms);
@@ -238,7 +238,7 @@ impl Seen {
         let mut parts = Vec::new();
         parts.extend(self.hottest_now().map(|(zone, degrees)| format!("{zone} {degrees:.0} °C")));
         parts.extend(self.look.power_mode.clone());
-        parts.extend(self.look.gpu_load.map(|load| format!("GPU {load:.0} %")));
+        parts.extend(self.look.gpu_load.percent().map(|load| format!("GPU {load:.0} %")));
         parts.extend(self.throttle.map(|_| "throttled".to_owned()));
         parts.join(", ")
     }
@@ -247,10 +247,8 @@ impl Seen {
         let zones: Vec<_> = self.look.temperatures.iter().map(|(zone, c)| format!("{zone} {c:.0} °C")).collect();
         let mut text =
             format!("Jetson: {}", if zones.is_empty() { "no temperature".to_owned() } else { zones.join(", ") });
-        let _ = write!(text, "; power mode {}", self.look.power_mode.as_deref().unwrap_or("unknown"));
-        if let Some(load) = self.look.gpu_load {
-            let _ = write!(text, ", GPU {load:.0} % busy");
-        }
+        let mode = self.look.power_mode.as_deref().unwrap_or("unknown");
+        let _ = write!(text, "; power mode {mode}, {}", self.look.gpu_load);
         text += if self.throttle.is_some() { ", throttled" } else { "" };
         text
     }
@@ -269,7 +267,7 @@ impl Seen {
             power_mode: self.look.power_mode.clone(),
             gpu_load_percent: (self.loads.1 > 0)
                 .then(|| (self.loads.0 / f64::from(self.loads.1) * 10.0).round() / 10.0),
-            gpu_load_now_percent: self.look.gpu_load,
+            gpu_load_now_percent: self.look.gpu_load.percent(),
             throttled_now: self.throttle.is_some(),
             temperatures_c: temperatures.collect(),
             throttled: self.throttled,

@@ -1,8 +1,14 @@
 //! Where a Jetson keeps its temperatures, power mode, GPU load and signs of throttling, and how to read them.
 //!
-//! What there is was found once; what cannot be read at a look (a zone whose part of the chip is switched off answers
-//! EAGAIN) is left out of that look. Names differ between JetPack 5, 6 and 7, so everything is found by its type.
+//! A look leaves out what cannot be read just then: a zone whose part of the chip is switched off answers EAGAIN. Names
+//! differ between JetPack 5, 6 and 7, so everything is found by its type.
+//!
+//! The files are found once, except that the GPU's appear late. Its driver makes the devfreq node and the cooling device
+//! when the GPU is powered on for the first time (`gk20a_pm_finalize_poweron` calls `gk20a_scale_init` in
+//! drivers/gpu/nvgpu/os/linux/module.c and scale.c of github.com/OE4T/linux-nvgpu), which is often after visiond's start.
+//! Until the GPU's load is there, every look searches again: a hundred small files in five seconds.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,16 +17,28 @@ use crate::board;
 /// The files of one Jetson.
 #[derive(Debug)]
 pub struct Files {
+    /// Stands for `/`.
+    root: PathBuf,
     /// Name (`cpu`, `gpu`, `tj`) and file, in millidegrees.
     zones: Vec<(String, PathBuf)>,
     /// What is slowed down (`gpu`) and file: above 0 while it is.
     cooling: Vec<(String, PathBuf)>,
     /// Name (`oc3`) and file: counts since the boot.
     currents: Vec<(String, PathBuf)>,
-    /// Of the GPU, in tenths of a per cent.
-    gpu_load: Option<PathBuf>,
-    mode: PathBuf,
-    modes: PathBuf,
+    gpu: Gpu,
+    /// Whether all that is there was found. The GPU's cooling device is made after its load: the last search begins later.
+    complete: bool,
+}
+
+/// Where the GPU's load is.
+#[derive(Debug)]
+enum Gpu {
+    /// The GPU has no devfreq node yet.
+    Off,
+    /// Its driver makes a devfreq node that has no load.
+    Untold,
+    /// This file, in tenths of a per cent.
+    Load(PathBuf),
 }
 
 /// One look at all of it.
@@ -30,40 +48,78 @@ pub struct Look {
     pub temperatures: Vec<(String, f64)>,
     /// As nvpmodel names it.
     pub power_mode: Option<String>,
-    /// Per cent.
-    pub gpu_load: Option<f64>,
+    /// How busy the GPU is.
+    pub gpu_load: GpuLoad,
     /// What is slowed down by heat.
     pub cooled: Vec<String>,
     /// Alarms of the supply (under-voltage, over-current) since the boot.
     pub alarms: Vec<(String, u64)>,
 }
 
+/// The GPU's load, or why it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum GpuLoad {
+    /// Per cent.
+    Percent(f64),
+    /// No program has used the GPU since the boot.
+    #[default]
+    Off,
+    /// This board's driver does not report it: a Thor's, which has no such file.
+    Untold,
+    /// The file cannot be read now.
+    Unreadable,
+}
+
+impl GpuLoad {
+    /// In per cent, where it is known.
+    pub fn percent(self) -> Option<f64> {
+        if let Self::Percent(percent) = self { Some(percent) } else { None }
+    }
+}
+
+impl fmt::Display for GpuLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percent(percent) => write!(f, "GPU {percent:.0} % busy"),
+            Self::Off => f.write_str("GPU not used since the boot"),
+            Self::Untold => f.write_str("the driver does not report the GPU's load"),
+            Self::Unreadable => f.write_str("the GPU's load cannot be read"),
+        }
+    }
+}
+
 impl Files {
     /// Those below `root`, which stands for `/`; `None` on a machine that is no Jetson.
     pub fn find(root: &Path) -> Option<Self> {
-        if !board::is_jetson(&board::compatible(root)) {
-            return None;
-        }
+        board::is_jetson(&board::compatible(root)).then(|| Self::search(root))
+    }
+
+    fn search(root: &Path) -> Self {
+        let devfreq = entries(&root.join("sys/class/devfreq"));
+        let gpus: Vec<_> = devfreq.iter().filter(|device| is_gpu(device)).collect();
+        let load = gpus.iter().map(|gpu| gpu.join("device/load")).find(|file| file.is_file());
         let thermal = entries(&root.join("sys/class/thermal"));
         let zones = thermal.iter().filter_map(|zone| Some((zone_name(&read(&zone.join("type"))?)?, zone.join("temp"))));
         let cooling = thermal
             .iter()
             .filter_map(|device| Some((cooled_name(&read(&device.join("type"))?)?, device.join("cur_state"))));
         let currents = entries(&root.join("sys/class/hwmon")).into_iter().flat_map(|device| entries(&device));
-        let devfreq = entries(&root.join("sys/class/devfreq"));
-        let loads = devfreq.iter().filter(|device| is_gpu(device)).map(|device| device.join("device/load"));
-        Some(Self {
+        Self {
+            root: root.to_owned(),
             zones: zones.collect(),
             cooling: cooling.collect(),
             currents: currents.filter_map(|file| Some((alarm_name(&file)?, file))).collect(),
-            gpu_load: loads.into_iter().find(|file| file.is_file()),
-            mode: root.join("var/lib/nvpmodel/status"),
-            modes: root.join("etc/nvpmodel.conf"),
-        })
+            gpu: load.map_or(if gpus.is_empty() { Gpu::Off } else { Gpu::Untold }, Gpu::Load),
+            complete: false,
+        }
     }
 
     /// How everything stands.
-    pub fn look(&self) -> Look {
+    pub fn look(&mut self) -> Look {
+        if !self.complete {
+            let had_load = matches!(self.gpu, Gpu::Load(_));
+            *self = Self { complete: had_load, ..Self::search(&self.root) };
+        }
         let number = |file: &Path| read(file)?.parse::<i64>().ok();
         Look {
             temperatures: self
@@ -76,7 +132,13 @@ impl Files {
                 })
                 .collect(),
             power_mode: self.power_mode(),
-            gpu_load: self.gpu_load.as_deref().and_then(number).map(|tenths| tenths as f64 / 10.0),
+            gpu_load: match &self.gpu {
+                Gpu::Off => GpuLoad::Off,
+                Gpu::Untold => GpuLoad::Untold,
+                Gpu::Load(file) => {
+                    number(file).map_or(GpuLoad::Unreadable, |tenths| GpuLoad::Percent(tenths as f64 / 10.0))
+                }
+            },
             cooled: self
                 .cooling
                 .iter()
@@ -93,9 +155,9 @@ impl Files {
 
     /// The mode's name in nvpmodel's table, else its number.
     fn power_mode(&self) -> Option<String> {
-        let status = read(&self.mode)?;
+        let status = read(&self.root.join("var/lib/nvpmodel/status"))?;
         let number: u32 = status.split_whitespace().find_map(|word| word.strip_prefix("pmode:"))?.parse().ok()?;
-        let modes = read(&self.modes).unwrap_or_default();
+        let modes = read(&self.root.join("etc/nvpmodel.conf")).unwrap_or_default();
         let named = modes.lines().filter(|line| line.trim_start().starts_with("< POWER_MODEL")).find_map(|line| {
             let field = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
             (field("ID=")?.parse() == Ok(number)).then(|| field("NAME=").map(str::to_owned))?
@@ -125,8 +187,12 @@ fn cooled_name(kind: &str) -> Option<String> {
 }
 
 /// `oc3` for `.../oc3_event_cnt`; `None` for other files and for alarms that slow nothing down.
+///
+/// Xavier's driver calls the count `oc3_irq_cnt` and has no `oc3_throt_en` (drivers/thermal/tegra19x_oc_event.c and
+/// tegra23x_oc_event.c of L4T 35, drivers/thermal/tegra234-oc-event.c of L4T 36).
 fn alarm_name(file: &Path) -> Option<String> {
-    let name = file.file_name()?.to_str()?.strip_suffix("_event_cnt")?;
+    let name = file.file_name()?.to_str()?;
+    let name = name.strip_suffix("_event_cnt").or_else(|| name.strip_suffix("_irq_cnt"))?;
     let throttles = read(&file.with_file_name(format!("{name}_throt_en")));
     (name.starts_with("oc") && throttles.as_deref() != Some("0")).then(|| name.to_owned())
 }
