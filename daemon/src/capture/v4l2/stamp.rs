@@ -73,13 +73,31 @@ impl Stamper {
 /// Both clocks are read for each frame, so neither the time at which CLOCK_MONOTONIC began nor what NTP does to it matters: over
 /// the age of a frame it drifts by 50 us at the very most (500 ppm of 0.1 s).
 fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
-    let counter_ns = clock.system_counter_ns()?;
-    let monotonic_ns = clock.monotonic_ns();
+    let (counter_ns, monotonic_ns) = both(clock)?;
     if stamp_ns > counter_ns.saturating_add(AHEAD_NS) || stamp_ns < counter_ns.saturating_sub(OLDEST_COUNT_NS) {
         return None;
     }
     let taken_ns = monotonic_ns.checked_sub(counter_ns.saturating_sub(stamp_ns))?;
     Some(clock::at_monotonic(clock, taken_ns, Instant::StartOfFrame))
+}
+
+/// Both clocks at one instant: this thread may have to wait between the two, so the tightest of a few tries counts.
+fn both(clock: &dyn Clock) -> Option<(u64, u64)> {
+    const TRIES: usize = 4;
+    const TIGHT_NS: u64 = 5_000;
+    let mut best: Option<(u64, u64, u64)> = None;
+    for _ in 0..TRIES {
+        let before_ns = clock.monotonic_ns();
+        let counter_ns = clock.system_counter_ns()?;
+        let width_ns = clock.monotonic_ns().saturating_sub(before_ns);
+        if best.is_none_or(|(best_ns, ..)| width_ns < best_ns) {
+            best = Some((width_ns, counter_ns, before_ns + width_ns / 2));
+        }
+        if width_ns <= TIGHT_NS {
+            break;
+        }
+    }
+    best.map(|(_, counter_ns, monotonic_ns)| (counter_ns, monotonic_ns))
 }
 
 #[cfg(test)]

@@ -77,12 +77,18 @@ static long long now(void) {
     return time.tv_sec * SECOND + time.tv_nsec;
 }
 
-/* How far the counter by which frames are stamped is ahead of CLOCK_MONOTONIC. */
+/* How far the counter by which frames are stamped is ahead of CLOCK_MONOTONIC: the tightest of some looks at both. */
 static long long counter_offset(void) {
 #ifdef __aarch64__
-    unsigned long count, frequency;
-    __asm__ volatile("isb; mrs %0, cntvct_el0; mrs %1, cntfrq_el0" : "=r"(count), "=r"(frequency));
-    return (long long)((unsigned __int128)count * SECOND / frequency) - now();
+    long long offset = 0, tightest = SECOND;
+    for (int i = 0; i < 20; i++) {
+        unsigned long count, frequency;
+        long long before = now(), width;
+        __asm__ volatile("isb; mrs %0, cntvct_el0; mrs %1, cntfrq_el0" : "=r"(count), "=r"(frequency));
+        if ((width = now() - before) >= tightest) continue;
+        tightest = width, offset = (long long)((unsigned __int128)count * SECOND / frequency) - before - width / 2;
+    }
+    return offset;
 #else
     return UNKNOWN_OFFSET;
 #endif
