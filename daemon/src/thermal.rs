@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::board;
 use crate::pipeline::stop::Stop;
-use sysfs::{Files, Look};
+pub use sysfs::{Files, Look};
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -277,7 +277,7 @@ impl Seen {
 }
 
 /// Those that rang since the last look.
-fn new_alarms(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
+pub fn new_alarms(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
     let earlier = |name: &str| before.iter().find(|(other, _)| other == name).map_or(0, |(_, count)| *count);
     now.iter().filter(|(name, count)| *count > earlier(name)).map(|(name, _)| name.clone()).collect()
 }

@@ -7,7 +7,8 @@ use visiond_tests::{Daemon, json_lines, model, picture, root, run, stderr};
 
 #[test]
 fn every_command_explains_itself_and_the_exit_status() {
-    for command in ["run", "detect", "check", "probe", "capture", "build", "inspect", "bench", "verify", "completions"]
+    for command in
+        ["run", "detect", "check", "probe", "capture", "build", "inspect", "bench", "verify", "selftest", "completions"]
     {
         let output = run([command, "--help"]);
         let text = String::from_utf8(output.stdout).unwrap();

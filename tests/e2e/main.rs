@@ -23,6 +23,7 @@ mod package;
 mod reload;
 mod reload_command;
 mod running;
+mod selftest;
 mod spool;
 mod thermal;
 mod trace;

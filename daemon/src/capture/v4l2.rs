@@ -6,6 +6,7 @@
 //!
 //! While its input has no signal the camera stays open and waits for one.
 
+pub mod arrivals;
 mod color;
 pub mod controls;
 pub mod device;

@@ -233,7 +233,7 @@ impl Camera {
     }
 
     /// The configuration that is proposed.
-    fn config(&self) -> V4l2Config {
+    pub(super) fn config(&self) -> V4l2Config {
         let proposed = self.proposed();
         V4l2Config {
             device: CameraName::Node(self.device.clone()),

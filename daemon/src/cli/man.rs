@@ -122,7 +122,8 @@ mod tests {
         let pages = pages(&root).unwrap();
         for command in root.get_subcommands() {
             let (_, text) = pages.iter().find(|(name, _)| *name == format!("{}.1", title(command))).unwrap();
-            for argument in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            for argument in shown.filter_map(clap::Arg::get_long) {
                 let option = format!("\\-\\-{}", argument.replace('-', "\\-"));
                 assert!(text.contains(&option), "{} lacks {option}", title(command));
             }

@@ -17,6 +17,7 @@ mod probe;
 mod progress;
 mod reload;
 mod run;
+mod selftest;
 mod top;
 mod trace;
 mod verify;
@@ -75,6 +76,7 @@ Examples:
   visiond detect photo.jpg                     what is on a photo
   visiond detect --annotate out street.mp4     pictures with boxes, from a video
   visiond probe                                what this machine has
+  visiond selftest                             whether its GPU, memory and cameras work
   visiond capture --camera /dev/video0         a picture of a camera
   visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
   visiond check /etc/visiond/visiond.toml      every error of a configuration
@@ -94,6 +96,7 @@ enum Command {
     Inspect(inspect::Args),
     Bench(bench::Args),
     Verify(verify::Args),
+    Selftest(Box<selftest::Args>),
     Trace(trace::Args),
     Top(top::Args),
     Completions(completions::Args),
@@ -180,6 +183,7 @@ fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Some(Command::Inspect(args)) => inspect::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Verify(args)) => verify::run(args),
+        Some(Command::Selftest(args)) => selftest::run(*args),
         Some(Command::Trace(args)) => trace::run(args),
         Some(Command::Top(args)) => top::run(args),
         Some(Command::Completions(args)) => completions::run(args),

@@ -1,6 +1,6 @@
 //! `visiond probe`: what this machine has, and what visiond would choose.
 
-mod gpu;
+pub(super) mod gpu;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -61,12 +61,15 @@ struct Machine {
     cores: usize,
 }
 
+/// What runs networks.
 #[derive(Debug, Serialize)]
-struct EngineFacts {
-    name: &'static str,
-    available: bool,
+pub(super) struct EngineFacts {
+    /// As the configuration has it.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub available: bool,
     /// Name, version and place; or why it is not there.
-    description: String,
+    pub description: String,
     path: Option<PathBuf>,
     version: Option<String>,
 }
@@ -190,7 +193,7 @@ pub fn print_version() -> Result<Exit, CliError> {
 }
 
 /// TensorRT, which runs `.engine` files; then those for `.onnx` files, in the order in which `auto` takes them.
-fn engines() -> Vec<EngineFacts> {
+pub(super) fn engines() -> Vec<EngineFacts> {
     let onnxruntime = match onnx::onnxruntime::find(None) {
         Ok(found) => EngineFacts {
             name: "onnxruntime",

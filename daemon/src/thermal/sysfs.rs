@@ -94,7 +94,8 @@ impl Files {
         board::is_jetson(&board::compatible(root)).then(|| Self::search(root))
     }
 
-    fn search(root: &Path) -> Self {
+    /// Those below `root`, whatever the machine is: a PC has zones, too.
+    pub fn search(root: &Path) -> Self {
         let devfreq = entries(&root.join("sys/class/devfreq"));
         let gpus: Vec<_> = devfreq.iter().filter(|device| is_gpu(device)).collect();
         let load = gpus.iter().map(|gpu| gpu.join("device/load")).find(|file| file.is_file());

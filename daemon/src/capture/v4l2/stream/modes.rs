@@ -1,9 +1,13 @@
 //! Which ways of I/O a node has, asked without disturbing who streams from it.
 
+use std::sync::Arc;
+
 use v4l::v4l_sys as sys;
+use visiond_kernels::buffer::Memory;
 
 use super::raw::{self, MemoryType};
-use crate::capture::v4l2::device::Node;
+use super::{Refusal, Source, Stream};
+use crate::capture::v4l2::device::{MAX_MEMORIES, Node};
 
 /// Which ways of I/O a node has. `None`: another program streams from it, and the driver does not tell meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,4 +30,29 @@ pub fn io_modes(node: &Node) -> IoModes {
         userptr: ask(MemoryType::UserPtr, sys::V4L2_BUF_CAP_SUPPORTS_USERPTR),
         mmap: ask(MemoryType::Mmap, sys::V4L2_BUF_CAP_SUPPORTS_MMAP),
     }
+}
+
+/// Buffers of each way. `None` of EXPBUF: there is no buffer of the driver's to export.
+#[derive(Debug)]
+pub struct Tried {
+    /// The driver's memory, mapped and queued.
+    pub mmap: Result<(), Refusal>,
+    /// Ordinary memory of ours, queued.
+    pub userptr: Result<(), Refusal>,
+    /// The driver's memory as a DMA-BUF.
+    pub expbuf: Option<Result<(), Refusal>>,
+}
+
+/// Tries every way with two buffers of the format that is set, without starting the stream. Nothing else may stream.
+pub fn try_modes(node: &Arc<Node>) -> Tried {
+    const BUFFERS: u32 = 2;
+    let pix = node.format().unwrap_or_default();
+    let (lengths, memories) =
+        (pix.memories.map(|memory| memory.size_bytes as usize), pix.memory_count.min(MAX_MEMORIES));
+    let mapped = Stream::new(node, Source::Driver, BUFFERS, lengths, memories);
+    let expbuf = mapped.as_ref().ok().map(|_| raw::export(node, 0).map(drop).map_err(Refusal::of("EXPBUF")));
+    // Its buffers go before those of another way can be had.
+    let mmap = mapped.map(drop);
+    let userptr = Stream::new(node, Source::Ours(&Memory::host()), BUFFERS, lengths, memories).map(drop);
+    Tried { mmap, userptr, expbuf }
 }

@@ -1,5 +1,6 @@
 //! The structs that name a buffer to the driver, of both APIs.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::{io, mem};
 
 use v4l::v4l_sys as sys;
@@ -45,6 +46,19 @@ pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<Grante
     // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers.
     unsafe { node.ioctl(vidioc::VIDIOC_REQBUFS, &mut raw)? };
     Ok(Granted { count: raw.count, capabilities: raw.capabilities })
+}
+
+/// EXPBUF: the first piece of memory of the driver's buffer `index` as a DMA-BUF.
+pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
+    // SAFETY: integers, for which zeros are values.
+    let mut raw: sys::v4l2_exportbuffer = unsafe { mem::zeroed() };
+    raw.type_ = node.api().buffer_type();
+    raw.index = index;
+    raw.flags = libc::O_CLOEXEC as u32;
+    // SAFETY: EXPBUF reads and writes a v4l2_exportbuffer.
+    unsafe { node.ioctl(vidioc::VIDIOC_EXPBUF, &mut raw)? };
+    // SAFETY: the call made the descriptor for us, and nothing else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw.fd) })
 }
 
 /// A v4l2_buffer with its planes.

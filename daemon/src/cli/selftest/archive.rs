@@ -1,0 +1,208 @@
+//! The one file that is sent: a .tar.gz with the report as JSON and as text, and what the system says beside it.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+
+use super::redact::Redaction;
+use super::report::Report;
+
+/// The report in the archive.
+const JSON: &str = "report.json";
+
+/// Lines of the kernel's log that are kept, the last ones.
+const LOG_LINES: usize = 3000;
+
+/// The kernel's log has the whole machine in it: lines with one of these words are about cameras, GPU, memory and heat.
+const LOG_WORDS: [&str; 27] = [
+    "nvidia",
+    "nvgpu",
+    "nvmap",
+    "nvhost",
+    "host1x",
+    "tegra",
+    "nvcsi",
+    "vi5",
+    "rtcpu",
+    "capture",
+    "v4l",
+    "video",
+    "uvc",
+    "camera",
+    "media",
+    "imx",
+    "ov5",
+    "ov9",
+    "max9",
+    "gpu",
+    "iommu",
+    "smmu",
+    "thermal",
+    "throttl",
+    "out of memory",
+    "oom",
+    "regulator",
+];
+
+/// A report that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file.
+    #[error("cannot read {path}: {error}")]
+    File {
+        /// Its name.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// An archive without a report.
+    #[error("{path} has no {JSON} in it: is it what `visiond selftest --report` wrote?")]
+    NoReport {
+        /// Its name.
+        path: PathBuf,
+    },
+    /// No report.
+    #[error("{path} is no report of a self-test: {error}")]
+    Json {
+        /// Its name.
+        path: PathBuf,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+}
+
+/// Writes the archive. `json` is the redacted report; texts are redacted here.
+pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io::Result<()> {
+    let file = File::create(path)?;
+    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
+    let mut put = |name: &str, text: &str| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, Path::new("visiond-selftest").join(name), text.as_bytes())
+    };
+    put(JSON, json)?;
+    put("table.txt", &redaction.text(table))?;
+    for (name, text) in texts() {
+        put(name, &redaction.text(&text))?;
+    }
+    archive.into_inner()?.finish()?.sync_all()
+}
+
+/// Reads a report: the archive, or the JSON alone.
+pub fn read(path: &Path) -> Result<Report, ReadError> {
+    let failed = |error| ReadError::File { path: path.to_owned(), error };
+    let bytes = fs::read(path).map_err(failed)?;
+    let json = if bytes.starts_with(&[0x1f, 0x8b]) {
+        unpack(&bytes).map_err(failed)?.ok_or_else(|| ReadError::NoReport { path: path.to_owned() })?
+    } else {
+        bytes
+    };
+    serde_json::from_slice(&json).map_err(|error| ReadError::Json { path: path.to_owned(), error })
+}
+
+/// The report in an archive.
+fn unpack(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    /// Far more than a report has.
+    const MOST: u64 = 64 << 20;
+    let mut archive = tar::Archive::new(GzDecoder::new(bytes).take(MOST));
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if entry.path()?.file_name().is_some_and(|name| name == JSON) {
+            let mut json = Vec::new();
+            entry.read_to_end(&mut json)?;
+            return Ok(Some(json));
+        }
+    }
+    Ok(None)
+}
+
+/// What helps to understand a report; what cannot be read is left out.
+fn texts() -> Vec<(&'static str, String)> {
+    let read = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', "\n"));
+    // The name says which board and memory it is made for.
+    let nvpmodel = || fs::canonicalize("/etc/nvpmodel.conf").ok().map(|path| format!("{}\n", path.display()));
+    [
+        ("kernel.log", kernel_log()),
+        ("version.txt", read("/proc/version")),
+        ("devices.txt", read("/proc/devices")),
+        ("modules.txt", read("/proc/modules").map(|text| modules(&text))),
+        ("os-release.txt", read("/etc/os-release")),
+        ("device-tree-model.txt", read("/proc/device-tree/model")),
+        ("device-tree-compatible.txt", read("/proc/device-tree/compatible")),
+        ("nv_tegra_release.txt", read("/etc/nv_tegra_release")),
+        ("nvpmodel.txt", nvpmodel()),
+        ("nvidia-version.txt", read("/proc/driver/nvidia/version")),
+    ]
+    .into_iter()
+    .filter_map(|(name, text)| Some((name, text?)))
+    .collect()
+}
+
+/// Names and sizes. Root reads addresses of the kernel's behind them, which are nobody's business.
+fn modules(text: &str) -> String {
+    let line = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ") + "\n";
+    text.lines().map(line).collect()
+}
+
+/// What this user may read of the kernel's log, by the programs that know how.
+fn kernel_log() -> Option<String> {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        (output.status.success() && !output.stdout.is_empty())
+            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    run("dmesg", &[])
+        .or_else(|| {
+            run("journalctl", &["--dmesg", "--boot", "--no-pager", "--output=short-monotonic", "--no-hostname"])
+        })
+        .map(|log| relevant(&log))
+}
+
+fn relevant(log: &str) -> String {
+    let is_relevant = |line: &&str| {
+        let line = line.to_lowercase();
+        LOG_WORDS.iter().any(|word| line.contains(word))
+    };
+    let lines: Vec<_> = log.lines().filter(is_relevant).collect();
+    let mut text = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn of_the_kernels_log_only_what_is_about_cameras_and_gpu_is_kept() {
+        let log = "[1] tegra-vi: started\n[2] audit: apparmor of maria\n[3] uvcvideo: found\n";
+        assert_eq!(relevant(log), "[1] tegra-vi: started\n[3] uvcvideo: found\n");
+    }
+
+    #[test]
+    fn of_the_modules_no_address_is_kept() {
+        let text = "uvcvideo 172032 0 - Live 0xffffffffc0a1b000\nvideodev 303104 3 uvcvideo, Live 0xffffffffc09c0000\n";
+        assert_eq!(modules(text), "uvcvideo 172032\nvideodev 303104\n");
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        assert!(read(&path).unwrap_err().to_string().starts_with(&format!("cannot read {}: No such", path.display())));
+        fs::write(&path, "{}").unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("is no report of a self-test: missing field"));
+        let mut empty = GzEncoder::new(Vec::new(), Compression::default());
+        tar::Builder::new(&mut empty).finish().unwrap();
+        fs::write(&path, empty.finish().unwrap()).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("has no report.json in it"));
+    }
+}

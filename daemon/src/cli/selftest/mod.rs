@@ -1,0 +1,338 @@
+//! `visiond selftest`: what this board does with what visiond needs, as one table and one file to send.
+//!
+//! What may crash or hang, which is everything that calls NVIDIA's libraries, runs in a process of its own, whose end is a row
+//! of the table like any other.
+
+mod archive;
+mod argus;
+mod board;
+mod cameras;
+mod gpu;
+mod heat;
+mod nodes;
+mod redact;
+mod report;
+mod sandbox;
+mod tensorrt;
+#[cfg(test)]
+mod tests;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::progress::Progress;
+use super::{CliError, print, print_json};
+use crate::config::types::CameraName;
+use crate::exit::Exit;
+use crate::logging;
+use redact::Redaction;
+use report::{Area, FORMAT, Report, Section};
+
+/// Test this board: GPU, memory, TensorRT, cameras, heat, the service's sandbox; and write one file to send
+///
+/// Takes some four minutes and needs no root; with root it tests the sandbox of visiond.service too. What is not here is
+/// skipped, and the table says why. Stop the service first: a camera that it has cannot be tested.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Test this camera; may be repeated; without it every camera behind V4L2. Named as by a configuration's `device`
+    #[arg(short, long, value_name = "CAMERA")]
+    camera: Vec<CameraName>,
+
+    /// Test these alone, several with commas between
+    #[arg(long, value_name = "AREA", value_delimiter = ',', value_enum)]
+    only: Vec<Area>,
+
+    /// Measure the heat under so long a load
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = super::run::duration)]
+    load: Duration,
+
+    /// Write the report into this file, a .tar.gz, without serial numbers, addresses and names
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Print JSON instead of the table, without serial numbers, addresses and names
+    #[arg(long)]
+    json: bool,
+
+    /// Show a report that was written before, instead of a test
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "only", "report"])]
+    show: Option<PathBuf>,
+
+    /// Test in this process, for the process that tests the rest
+    #[arg(long, hide = true)]
+    in_process: bool,
+
+    /// Print the milliseconds that compiling the kernels takes
+    #[arg(long, hide = true)]
+    compile_kernels: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond selftest
+  sudo visiond selftest --report board.tar.gz      with the service's sandbox, and a file to send
+  visiond selftest --camera /dev/video0 --only cameras
+  visiond selftest --show board.tar.gz             what somebody sent
+
+Status 0: every check passed or was skipped. Status 1: at least one failed.";
+
+/// Tests, or shows what was found.
+pub fn run(args: Args) -> Result<Exit, CliError> {
+    if args.compile_kernels {
+        let milliseconds = gpu::compile_here().map_err(|error| CliError::new(Exit::Failure, error))?;
+        return print(&format!("{milliseconds}\n")).map(|()| Exit::Success);
+    }
+    if let Some(path) = &args.show {
+        let report = archive::read(path).map_err(|error| CliError::new(Exit::Input, error))?;
+        if args.json {
+            print_json(&report)?;
+        } else {
+            print(&report.table())?;
+        }
+        return Ok(exit(&report));
+    }
+    if let Some(folder) = args.report.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty())
+        && !folder.is_dir()
+    {
+        let message = format!("cannot write the report: there is no folder {}", folder.display());
+        return Err(CliError::new(Exit::Output, message));
+    }
+    let mut tell = Teller::new(args.in_process);
+    let report = test(&args, &mut tell);
+    logging::clear_live_line();
+    if args.in_process {
+        // The process that reads this redacts it.
+        return print_json(&report).map(|()| exit(&report));
+    }
+    output(&args, &report)?;
+    Ok(exit(&report))
+}
+
+fn exit(report: &Report) -> Exit {
+    if report.counts()[1] == 0 { Exit::Success } else { Exit::Failure }
+}
+
+/// Prints the report, and writes it.
+fn output(args: &Args, report: &Report) -> Result<(), CliError> {
+    let no_json = |error: serde_json::Error| CliError::new(Exit::Failure, format!("no JSON: {error}"));
+    let redaction = Redaction::new(Path::new("/"));
+    let mut json = serde_json::to_value(report).map_err(no_json)?;
+    redaction.json(&mut json);
+    if let Some(path) = &args.report {
+        let text = serde_json::to_string_pretty(&json).map_err(no_json)?;
+        let written = archive::write(path, &text, &report.table(), &redaction);
+        written.map_err(|error| CliError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
+    }
+    if args.json {
+        return print_json(&json);
+    }
+    let wrote = args.report.as_ref().map_or(String::new(), |path| {
+        format!("\nWrote {}: look through it, then attach it to your issue.\n", path.display())
+    });
+    print(&format!("{}{wrote}", report.table()))
+}
+
+/// Every area that is asked for, in the order that disturbs the next ones least.
+fn test(args: &Args, tell: &mut Teller) -> Report {
+    let began = Instant::now();
+    let wanted = |area| args.only.is_empty() || args.only.contains(&area);
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
+    let mut report = Report {
+        format: FORMAT,
+        visiond: env!("CARGO_PKG_VERSION").to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        at: now.to_string(),
+        seconds: 0.0,
+        rows: Vec::new(),
+        nodes: Vec::new(),
+        sandbox: None,
+    };
+    let nodes_before = wanted(Area::Nodes).then(|| nodes::look(Path::new("/dev")));
+    let isolated = |area: Area, report: &mut Report, tell: &mut Teller| {
+        if wanted(area) {
+            report.rows.extend(if args.in_process { here(area, args, tell) } else { apart(area, args, tell) });
+        }
+    };
+    isolated(Area::Board, &mut report, tell);
+    isolated(Area::Cuda, &mut report, tell);
+    if let Some(before) = nodes_before {
+        report.nodes = nodes::merge(before, nodes::look(Path::new("/dev")));
+        let mut section = Section::new(Area::Nodes);
+        nodes::rows(&report.nodes, &mut section);
+        report.rows.extend(section.rows);
+    }
+    isolated(Area::Memory, &mut report, tell);
+    isolated(Area::Tensorrt, &mut report, tell);
+    for area in [Area::Cameras, Area::Argus].into_iter().filter(|area| wanted(*area)) {
+        report.rows.extend(here(area, args, tell));
+    }
+    if wanted(Area::Sandbox) && !args.in_process {
+        tell.area = Area::Sandbox.name();
+        let mut section = Section::new(Area::Sandbox);
+        let areas: Vec<_> = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).map(Area::name).collect();
+        let mut arguments = vec!["--only".to_owned(), areas.join(",")];
+        arguments.extend(args.camera.iter().map(|camera| format!("--camera={camera}")));
+        if areas.is_empty() {
+            section.skip("the unit's sandbox", "--only names nothing that runs there");
+        } else {
+            report.sandbox = sandbox::run(&mut section, tell, &report, &arguments);
+        }
+        report.rows.extend(section.rows);
+    }
+    isolated(Area::Heat, &mut report, tell);
+    report.rows.sort_by_key(|row| row.area);
+    report.seconds = (began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    report
+}
+
+/// Tests an area in this process.
+fn here(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
+    tell.area = area.name();
+    let mut section = Section::new(area);
+    let result = match area {
+        Area::Board => {
+            board::run(&mut section);
+            Ok(())
+        }
+        Area::Cuda => gpu::cuda(&mut section, tell),
+        Area::Memory => gpu::memory(&mut section, tell),
+        Area::Tensorrt => tensorrt::run(&mut section, tell),
+        Area::Cameras => {
+            cameras::run(&args.camera, &mut section, tell);
+            Ok(())
+        }
+        Area::Argus => {
+            argus::run(&mut section, tell);
+            Ok(())
+        }
+        Area::Heat => {
+            heat::run(&mut section, tell, args.load);
+            Ok(())
+        }
+        // Of the process that runs the others.
+        Area::Nodes | Area::Sandbox => Ok(()),
+    };
+    if let Err(error) = result {
+        section.fail("the test itself", "it comes to its end", error);
+    }
+    section.rows
+}
+
+/// Tests an area in a process of its own.
+fn apart(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
+    tell.area = area.name();
+    tell.say("");
+    let patience = match area {
+        Area::Heat => args.load + Duration::from_secs(30),
+        _ => Duration::from_secs(150),
+    };
+    let mut section = Section::new(area);
+    let mut failed = |why: String| {
+        section.fail("the test itself", "it comes to its end", why);
+        std::mem::take(&mut section.rows)
+    };
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return failed(format!("the program's own file is not known: {error}")),
+    };
+    let mut command = Command::new(program);
+    command.args(["selftest", "--in-process", "--only", area.name()]);
+    command.arg(format!("--load={}ms", args.load.as_millis()));
+    match supervise(&mut command, patience, |words| tell.say(words)) {
+        Ok(Ended { status, output, last_words }) => match serde_json::from_slice::<Report>(&output) {
+            Ok(report) => report.rows,
+            Err(_) => failed(format!(
+                "its process ended with {status}{}{last_words}",
+                if last_words.is_empty() { "" } else { ": " }
+            )),
+        },
+        Err(error) => failed(error),
+    }
+}
+
+/// A program that came to its end.
+#[derive(Debug)]
+struct Ended {
+    status: ExitStatus,
+    /// Its standard output.
+    output: Vec<u8>,
+    /// The last line of its standard error.
+    last_words: String,
+}
+
+/// Runs a program to its end, or ends it after `patience`; hands each line of its standard error to `tell`.
+fn supervise(command: &mut Command, patience: Duration, mut tell: impl FnMut(&str)) -> Result<Ended, String> {
+    let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| format!("cannot run {name}: {error}");
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // In the group of this process, so that Ctrl-C ends both.
+    let mut child = piped.spawn().map_err(failed)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let output = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes));
+        read.map(|_| bytes)
+    });
+    let words = Arc::new(Mutex::new(String::new()));
+    let theirs = Arc::clone(&words);
+    let reader = thread::spawn(move || {
+        let lines = stderr.map(|pipe| BufReader::new(pipe).split(b'\n')).into_iter().flatten();
+        for line in lines.map_while(Result::ok).filter(|line| !line.is_empty()) {
+            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = String::from_utf8_lossy(&line).into_owned();
+        }
+    });
+    let said = || words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if began.elapsed() >= patience {
+            // It may have ended meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{name} did not end within {} s; its last words: {}", patience.as_secs(), said()));
+        }
+        tell(&said());
+        thread::sleep(Duration::from_millis(50));
+    };
+    let output = output.join().map_err(|_| format!("the output of {name} was lost"))?.map_err(failed)?;
+    let _ = reader.join();
+    Ok(Ended { status, output, last_words: said() })
+}
+
+/// Says how far the test is: to the terminal, or to the process that runs this one.
+struct Teller {
+    /// The name of the area that is tested.
+    area: &'static str,
+    /// To the other process by lines on standard error.
+    by_lines: bool,
+    last_line: Option<Instant>,
+    progress: Progress,
+}
+
+impl Teller {
+    fn new(by_lines: bool) -> Self {
+        Self { area: "", by_lines, last_line: None, progress: Progress::new() }
+    }
+
+    /// Says so, now and then.
+    fn say(&mut self, words: &str) {
+        /// What the other process can show.
+        const EVERY: Duration = Duration::from_millis(200);
+        if !self.by_lines {
+            let area = self.area;
+            let separator = if words.is_empty() { "" } else { ": " };
+            self.progress.tell(|| format!("testing {area}{separator}{words}"));
+        } else if self.last_line.is_none_or(|last| last.elapsed() >= EVERY) {
+            self.last_line = Some(Instant::now());
+            // Where nobody listens any more, the result still counts.
+            let _ = writeln!(std::io::stderr(), "{words}");
+        }
+    }
+}
