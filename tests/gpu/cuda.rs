@@ -1,12 +1,11 @@
-//! The CUDA layer itself: memory of every kind, registered pages, events, graphs, modules, errors.
+//! The CUDA layer itself: events, graphs, modules, errors. Memory of every kind is `visiond selftest`'s.
 
 use std::ffi::c_void;
 use std::process::Command;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_kernels::buffer::{Memory, MemoryKind, RegisteredPages, UnifiedBuffer};
+use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::cuda::{
     CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Event, Function, Module, ModuleError,
 };
@@ -128,20 +127,7 @@ pub fn run(setup: &Setup, report: &mut Report, fault: bool) -> Result<(), Failur
     if fault {
         return lose_the_gpu(&Kit::new(&device)?);
     }
-    let facts = device.facts();
-    report.note(ROW, "GPU", format!("{}, CUDA {}", facts.label(), facts.cuda_version()));
-    report.note(ROW, "memory that auto chooses", Memory::auto(&device).kind());
-    let free = device.memory_free_bytes()?;
-    let plausible = free > 0 && free <= facts.memory_bytes;
-    report.figure(ROW, "free memory", "more than none, no more than all", free, plausible);
-    let again = Device::open(0)?;
-    report.figure(ROW, "opened twice", "the same device", Arc::strong_count(&device), Arc::ptr_eq(&device, &again));
-
     let kit = Kit::new(&device)?;
-    for kind in [MemoryKind::Mapped, MemoryKind::Managed] {
-        memory(&kit, kind, report)?;
-    }
-    registered(&kit, report)?;
     events(&kit, report)?;
     graphs(&kit, report)?;
     across_graphs(&kit, report)?;
@@ -150,76 +136,8 @@ pub fn run(setup: &Setup, report: &mut Report, fault: bool) -> Result<(), Failur
     sticky(report)
 }
 
-/// The GPU reads what the host wrote and the host reads what the GPU wrote, in place.
-fn memory(kit: &Kit, kind: MemoryKind, report: &mut Report) -> Result<(), Failure> {
-    let what = format!("{kind} memory, host to GPU and back in place");
-    let memory = match Memory::on(&kit.device, kind) {
-        Ok(memory) => memory,
-        Err(error) => {
-            report.skipped(ROW, &what, "equal bytes", error);
-            return Ok(());
-        }
-    };
-    let mut buffer = memory.allocate(BYTES)?;
-    let zeroed = buffer.as_slice().iter().all(|&byte| byte == 0);
-    measure::Noise::new(1).fill(buffer.as_mut_slice());
-    let written = buffer.as_slice().to_vec();
-    let address = address(&buffer)?;
-    let there = DeviceBuffer::new(&kit.device, BYTES)?;
-    // SAFETY: nothing below touches the bytes before the buffer was given back and the stream waited for.
-    unsafe { buffer.attach(&kit.stream) }?;
-    kit.add_one(&kit.stream, address, there.address())?;
-    kit.add_one(&kit.stream, there.address(), address)?;
-    buffer.detach(&kit.stream)?;
-    kit.stream.synchronize()?;
-    let plus = |n: u8| written.iter().map(|byte| byte.wrapping_add(n)).collect::<Vec<_>>();
-    let right = zeroed && kit.read(there.address())? == plus(1) && buffer.as_slice() == plus(2);
-    report.figure(ROW, &what, "zeroed at first, then equal bytes", if right { "so" } else { "not so" }, right);
-    Ok(())
-}
-
 fn address(buffer: &UnifiedBuffer) -> Result<DeviceAddress, Failure> {
     buffer.device_address().ok_or_else(|| Failure::Broken(format!("{buffer:?} has no device address")))
-}
-
-/// Ordinary pages, and pages of a shared mapping such as a capture driver's.
-fn registered(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
-    let mut pages = UnifiedBuffer::host(BYTES)?;
-    let right = reads_registered(kit, pages.as_mut_slice())?;
-    report.figure(ROW, "registered pages of the process", "read in place", right, right);
-
-    // SAFETY: the name is a C string; the call makes a descriptor.
-    let fd = unsafe { libc::memfd_create(c"frames".as_ptr(), libc::MFD_CLOEXEC) };
-    let length = BYTES as libc::off_t;
-    // SAFETY: the descriptor is ours (a bad one is an error).
-    if fd < 0 || unsafe { libc::ftruncate(fd, length) } != 0 {
-        return Err(Failure::Broken(std::io::Error::last_os_error().to_string()));
-    }
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of a file of that length, at the kernel's choice of address; the result is checked.
-    let start = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, libc::MAP_SHARED, fd, 0) };
-    // SAFETY: ours, and not needed once mapped.
-    unsafe { libc::close(fd) };
-    if start == libc::MAP_FAILED {
-        return Err(Failure::Broken(std::io::Error::last_os_error().to_string()));
-    }
-    // SAFETY: the mapping just made, of that length, this slice its only use.
-    let shared = unsafe { std::slice::from_raw_parts_mut(start.cast::<u8>(), BYTES) };
-    let right = reads_registered(kit, shared)?;
-    report.figure(ROW, "registered pages of a shared mapping", "read in place", right, right);
-    // SAFETY: the mapping, of that length, of which no slice is used any more.
-    unsafe { libc::munmap(start, BYTES) };
-    Ok(())
-}
-
-fn reads_registered(kit: &Kit, bytes: &mut [u8]) -> Result<bool, Failure> {
-    // SAFETY: the slice is borrowed, and so mapped, longer than the registration below lives; the work is waited for.
-    let registered = unsafe { RegisteredPages::new(&kit.device, NonNull::from(&mut bytes[0]), bytes.len()) }?;
-    measure::Noise::new(2).fill(bytes);
-    let there = DeviceBuffer::new(&kit.device, BYTES)?;
-    kit.add_one(&kit.stream, registered.device_address(), there.address())?;
-    let seen = kit.read(there.address())?;
-    Ok(bytes.iter().zip(&seen).all(|(before, after)| before.wrapping_add(1) == *after))
 }
 
 /// Waiting sleeps; done is not done before it is.

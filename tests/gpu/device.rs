@@ -1,4 +1,4 @@
-//! What GPU is here, and how fast it copies: the measure that the preprocess is held to.
+//! How fast the GPU copies: the measure that the preprocess is held to. What GPU it is, `visiond selftest` says.
 
 use std::sync::Arc;
 
@@ -12,13 +12,9 @@ const ROW: &str = "Device";
 /// More than any cache: what is copied is 1 GiB, read and written.
 const COPY_BYTES: usize = 1 << 30;
 
-/// Says what GPU is here.
+/// Measures.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
-    let facts = device.facts();
-    let memory = facts.memory_bytes as f64 / (1u64 << 30) as f64;
-    let told = format!("{}, {memory:.0} GiB, CUDA {}", facts.label(), facts.cuda_version());
-    report.note(ROW, "GPU", told);
     report.note(ROW, "copy within the GPU", format!("{:.0} GB/s read and written", copy_gb_per_s(&device)?));
     let bus = bus_copy_us(&device, FRAME_BYTES)?;
     report.note(ROW, "copy of a 1080p YUYV frame over the bus", format!("{bus:.0} us"));

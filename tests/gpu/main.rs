@@ -23,6 +23,7 @@ mod overhead;
 mod pixels;
 mod preprocess;
 mod report;
+mod selftest;
 mod setup;
 mod start;
 mod table;
@@ -52,9 +53,11 @@ struct Cli {
 /// The rows.
 #[derive(Subcommand, Clone)]
 enum RowCommand {
-    /// What GPU is here, and what it was measured to copy.
+    /// How fast the GPU copies.
     Device,
-    /// The CUDA layer: memory of every kind, events, graphs, modules, errors.
+    /// What `visiond selftest` finds: the GPU, each kind of memory, TensorRT.
+    Selftest,
+    /// The CUDA layer: events, graphs, modules, errors.
     Cuda {
         /// Only the part that loses the GPU.
         #[arg(long, hide = true)]
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
     let setup = Setup::new(cli.arguments);
     let outcome = match cli.row {
         RowCommand::Device => device::run(&setup, &mut report),
+        RowCommand::Selftest => selftest::run(&setup, &mut report),
         RowCommand::Cuda { fault } => cuda::run(&setup, &mut report, fault),
         RowCommand::Copies => copies::run(&setup, &mut report),
         RowCommand::Boxes => boxes::run(&setup, &mut report),
