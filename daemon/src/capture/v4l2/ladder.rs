@@ -6,7 +6,8 @@
 //! | MMAP | into its own, which was registered with CUDA | none |
 //! | MMAP, one copy | into its own; the picture is copied out and the buffer queued at once | one |
 //!
-//! Each is tried for real, with all its buffers, before it is chosen. For a network on the CPU the middle one is for who asks
+//! Each is tried for real, with all its buffers, before it is chosen. USERPTR goes into managed memory only where that never
+//! moves, and from there on to mapped memory. For a network on the CPU the middle one is for who asks
 //! for it: some drivers' own memory is not cached, and then every read of it costs more than one copy.
 
 use std::sync::Arc;
@@ -94,10 +95,10 @@ pub struct Wanted {
 
 /// Starts a stream of `node` in the best way.
 pub fn climb(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Climbed, SourceError> {
-    let host = Memory::host();
+    let ours = ours(wanted, buffers);
     let mut refused = Vec::new();
     let mut last = None;
-    for rung in rungs(wanted, buffers, &host) {
+    for rung in rungs(wanted, buffers, &ours) {
         match step(node, wanted, buffers, rung) {
             Ok(stream) => {
                 let told = tell(rung, &stream, wanted.is_jpeg, &refused);
@@ -136,18 +137,44 @@ pub fn likely(modes: IoModes, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode
         IoMode::Userptr => modes.userptr != Some(false),
         IoMode::Mmap | IoMode::Copy => modes.mmap != Some(false),
     };
-    rungs(&wanted, buffers, &Memory::host()).into_iter().find(has).map(Rung::mode)
+    rungs(&wanted, buffers, &ours(&wanted, buffers)).into_iter().find(has).map(Rung::mode)
+}
+
+/// Memory of ours that the driver may fill, the best first.
+fn ours(wanted: &Wanted, buffers: &Buffers) -> Vec<Memory> {
+    let memory = &buffers.memory;
+    match memory.device() {
+        // The decoder reads the JPEG, and writes the frame into the network's kind of memory.
+        _ if wanted.is_jpeg => vec![Memory::host()],
+        Some(gpu) if memory.kind() == MemoryKind::Managed => {
+            let facts = gpu.facts();
+            let stays = facts.integrated && !facts.concurrent_managed_access;
+            // A GPU without one of the kinds goes without its rung.
+            instead_of_managed(stays).iter().filter_map(|&kind| Memory::on(gpu, kind).ok()).collect()
+        }
+        _ => vec![memory.clone()],
+    }
+}
+
+/// The kinds that a driver may fill where frames live in managed memory; `stays`: that has the same pages for good.
+///
+/// A driver pins the pages when it is given a buffer for the first time and keeps them while the address is the same (the
+/// kernel's videobuf2-core.c, `__prepare_userptr`). NVIDIA's UVM driver moves managed memory to other pages all the same
+/// (`uvm_va_block.c`), and what the camera writes then is never seen. Without UVM, on a Jetson before Thor, the pages are
+/// nvmap's and stay; NVIDIA's own sample for cameras has them filled by USERPTR (jetson_multimedia_api, `v4l2cuda`).
+fn instead_of_managed(stays: bool) -> &'static [MemoryKind] {
+    if stays { &[MemoryKind::Managed, MemoryKind::Mapped] } else { &[MemoryKind::Mapped] }
 }
 
 /// The ways that are tried, the best first.
-fn rungs<'a>(wanted: &Wanted, buffers: &'a Buffers, host: &'a Memory) -> Vec<Rung<'a>> {
-    let memory = &buffers.memory;
-    let mut rungs = match memory.device().filter(|_| memory.kind() != MemoryKind::Host) {
-        // The decoder reads the JPEG, and writes the frame into the network's kind of memory.
-        _ if wanted.is_jpeg => vec![Rung::Ours(host), Rung::Mapped],
-        Some(gpu) => vec![Rung::Ours(memory), Rung::Registered(gpu), Rung::MappedForGpu(gpu), Rung::Copied],
-        None => vec![Rung::Ours(memory), Rung::Copied],
-    };
+fn rungs<'a>(wanted: &Wanted, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec<Rung<'a>> {
+    let gpu = buffers.memory.device().filter(|_| buffers.memory.kind() != MemoryKind::Host);
+    let mut rungs: Vec<Rung<'a>> = ours.iter().map(Rung::Ours).collect();
+    rungs.extend(match gpu {
+        _ if wanted.is_jpeg => vec![Rung::Mapped],
+        Some(gpu) => vec![Rung::Registered(gpu), Rung::MappedForGpu(gpu), Rung::Copied],
+        None => vec![Rung::Copied],
+    });
     match wanted.io {
         None => {}
         Some(IoMode::Mmap) if matches!(rungs.as_slice(), [Rung::Ours(_), Rung::Copied]) => rungs = vec![Rung::Mapped],
@@ -198,10 +225,9 @@ mod tests {
     use super::*;
 
     fn ways(is_jpeg: bool, io: Option<IoMode>) -> Vec<String> {
-        let host = Memory::host();
         let buffers = Buffers::default();
         let wanted = Wanted { lengths: [1, 0, 0], memories: 1, is_jpeg, io };
-        rungs(&wanted, &buffers, &host)
+        rungs(&wanted, &buffers, &ours(&wanted, &buffers))
             .into_iter()
             .map(|rung| format!("{} {}", rung.name(), rung.mode().name()))
             .collect()
@@ -214,6 +240,12 @@ mod tests {
         assert_eq!(ways(false, Some(IoMode::Userptr)), [ours]);
         assert_eq!(ways(false, Some(IoMode::Mmap)), ["MMAP mmap"]);
         assert_eq!(ways(false, Some(IoMode::Copy)), ["MMAP copy"]);
+    }
+
+    #[test]
+    fn no_driver_fills_managed_memory_that_moves_and_one_that_refuses_it_fills_mapped_memory() {
+        assert_eq!(instead_of_managed(false), [MemoryKind::Mapped]);
+        assert_eq!(instead_of_managed(true), [MemoryKind::Managed, MemoryKind::Mapped]);
     }
 
     #[test]
