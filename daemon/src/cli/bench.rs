@@ -1,7 +1,7 @@
 //! `visiond bench`: what each stage costs here.
 //!
 //! One frame at a time, as a lane does it: preprocess, network, postprocess, message. Frames are decoded beforehand into
-//! memory, so that decoding and disks are left out; there are several, so that neither caches nor the network's work on one
+//! memory, so that decoding and disks are left out, and for a GPU written anew, as a source does; there are several, so that neither caches nor the network's work on one
 //! picture flatter the figures. A TensorRT engine is measured by itself too: that is the floor under everything else.
 
 mod engine;
@@ -21,7 +21,6 @@ use super::network::{Network, run_exit};
 use super::progress::Progress;
 use super::{CliError, default_model, print, print_json};
 use crate::capture::Buffers;
-use crate::capture::frame::Frame;
 use crate::config::parse_word;
 use crate::config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
 use crate::exit::Exit;
@@ -29,7 +28,7 @@ use crate::logging::clear_live_line;
 use crate::pipeline::process;
 use crate::publish::message::{Message, Timings};
 use engine::{EngineReport, WholeFrames};
-use frames::Supply;
+use frames::{Supply, Writer};
 use report::{Figures, Machine, Memory, Report, Stage};
 
 /// Measure each stage and the whole on this machine
@@ -88,8 +87,9 @@ gets, as JSON.
 Of a TensorRT engine also, without anything around it, by calls and as one CUDA graph: what
 handing a run over costs the CPU (enqueue), the run on the GPU, the time until it is known to
 be done, the same with inputs and outputs copied, and runs a second; and whole frames a second
-with one run and with two under way. launch is then the CPU's time until the GPU has the work,
-preprocess and network are the GPU's times. Nsight Systems shows the stages as NVTX ranges.
+with one run and with two under way. write is then what writing the frame into its memory takes
+the CPU, as a source does, no part of the whole frame; launch is the CPU's time until the GPU has
+the work, preprocess and network are the GPU's times. Nsight Systems shows the stages as NVTX ranges.
 
 Examples:
   visiond bench
@@ -154,21 +154,22 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let buffers = BufferConfig { memory: args.memory.0, ..BufferConfig::default() };
     let buffers = Buffers::new(&buffers, network.device()).map_err(|error| CliError::new(Exit::Usage, error))?;
     let most = if args.duration.is_some() { u64::MAX } else { args.frames };
-    let mut supply = Supply::open(&args.source, most, buffers.memory.clone())?;
+    let mut supply = Supply::open(&args.source, most)?;
     let first = supply.next()?.ok_or_else(|| CliError::new(Exit::Input, format!("{} has no frame", args.source)))?;
-    bench.look(&first)?;
+    bench.look(&Writer::new(std::slice::from_ref(&first), &buffers)?, 0)?;
     let first_detection = process::age();
     let frames = supply.rest(first)?;
+    let writer = Writer::new(&frames, &buffers)?;
 
     for n in 0..amount.warmup {
-        bench.look(pick(&frames, n))?;
+        bench.look(&writer, n)?;
     }
     let mut progress = Progress::new();
     let mut times = Vec::new();
     let mut detections = 0;
     let began = Instant::now();
     while amount.goes_on(times.len() as u64, began) {
-        times.push(bench.look(pick(&frames, times.len() as u64))?);
+        times.push(bench.look(&writer, times.len() as u64)?);
         detections += bench.found.len();
         progress.tell(|| format!("whole frames: {}", times.len()));
     }
@@ -176,7 +177,7 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     let input = detector.input_size();
     let engine = match network.engine.tensorrt() {
         Some(engine) => {
-            let whole = WholeFrames::measure(&mut detector, &frames, &amount, buffers.describe())?;
+            let whole = WholeFrames::measure(&mut detector, &frames, &amount, &buffers)?;
             // TensorRT 8 lets one context use a profile, and the engine by itself needs one.
             drop(detector);
             Some(EngineReport::measure(&network, engine, &amount, args.layers, whole)?)
@@ -214,19 +215,18 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-fn pick(frames: &[Frame], n: u64) -> &Frame {
-    &frames[(n % frames.len() as u64) as usize]
-}
-
 /// The figures of each stage that there is.
 fn stages(times: &[Times]) -> BTreeMap<&'static str, Figures> {
-    let has = |stage: &Stage| *stage != Stage::Launch || times.iter().any(|time| time.launch > Duration::ZERO);
+    let only_for_a_gpu = |stage: &Stage| matches!(stage, Stage::Write | Stage::Launch);
+    let has = |stage: &Stage| !only_for_a_gpu(stage) || times.iter().any(|time| time.of(*stage) > Duration::ZERO);
     let figures = |stage: Stage| (stage.name(), Figures::of(times.iter().map(|time| time.of(stage))));
     Stage::ALL.into_iter().filter(has).map(figures).collect()
 }
 
 /// What one frame took.
 struct Times {
+    /// Until the frame stood in memory that the GPU sees; 0 without one. No part of the total.
+    write: Duration,
     /// Until the GPU had the work; 0 without one.
     launch: Duration,
     preprocess: Duration,
@@ -239,6 +239,7 @@ struct Times {
 impl Times {
     fn of(&self, stage: Stage) -> Duration {
         match stage {
+            Stage::Write => self.write,
             Stage::Launch => self.launch,
             Stage::Preprocess => self.preprocess,
             Stage::Infer => self.infer,
@@ -264,7 +265,9 @@ impl Bench {
         Ok(Self { detector, facts: Arc::new(network.facts()), camera: "bench".into(), found: Vec::new() })
     }
 
-    fn look(&mut self, frame: &Frame) -> Result<Times, CliError> {
+    fn look(&mut self, writer: &Writer<'_>, n: u64) -> Result<Times, CliError> {
+        let before = Instant::now();
+        let frame = writer.frame(n)?;
         let begin = Instant::now();
         let range = nvtx::range(c"preprocess");
         let name = &self.facts.name;
@@ -283,13 +286,14 @@ impl Bench {
         drop(range);
         let _range = nvtx::range(c"publish");
         let label = |class| self.detector.label(class);
-        let message = Message::new(&self.camera, &self.facts, frame, Timings::default(), &self.found, label);
+        let message = Message::new(&self.camera, &self.facts, &frame, Timings::default(), &self.found, label);
         std::hint::black_box(message.to_line());
         let end = Instant::now();
         let us = Duration::from_micros;
         // On the GPU both go on side by side with this thread: what they take the GPU tells.
         let on_gpu = timings.launch_us > 0;
         Ok(Times {
+            write: if writer.writes() { begin - before } else { Duration::ZERO },
             launch: us(timings.launch_us),
             preprocess: if on_gpu { us(timings.preprocess_us) } else { loaded - begin },
             infer: if on_gpu { us(timings.infer_us) } else { inferred - loaded },

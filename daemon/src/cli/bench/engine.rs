@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -10,7 +11,9 @@ use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::EngineError;
 use visiond_engine::tensorrt::{BareEngine, Launch, RunTime, TrtEngine};
 
+use super::frames::{Shown, Writer};
 use super::report::{Figures, figures_row};
+use crate::capture::Buffers;
 use crate::capture::frame::Frame;
 use crate::cli::network::{Network, run_exit};
 use crate::cli::progress::Progress;
@@ -62,15 +65,16 @@ impl WholeFrames {
         detector: &mut Detector,
         frames: &[Frame],
         amount: &Amount,
-        memory: String,
+        buffers: &Buffers,
     ) -> Result<Self, CliError> {
         let amount = amount.part(SHARE_OF_TIME);
         let flights = 1..=detector.flights();
-        let rates = flights.map(|flights| throughput(detector, frames, flights, &amount)).collect::<Result<_, _>>()?;
+        let rate = |flights| throughput(detector, Writer::new(frames, buffers)?, flights, &amount);
+        let rates = flights.map(rate).collect::<Result<_, _>>()?;
         let counts = detector.counts();
         Ok(Self {
             per_second_by_flights: rates,
-            memory,
+            memory: buffers.describe(),
             graph_runs: counts.graph_runs,
             single_runs: counts.single_runs,
             copied_bytes: counts.copied_bytes,
@@ -190,8 +194,28 @@ fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
     means.into_iter().map(layer).collect()
 }
 
-/// Whole frames a second with so many runs under way at once, over every frame in turn.
-pub fn throughput(detector: &mut Detector, frames: &[Frame], flights: usize, amount: &Amount) -> Result<f64, CliError> {
+/// Whole frames a second with so many runs under way at once, over every frame in turn, which another thread writes, as a
+/// source's does.
+fn throughput(detector: &mut Detector, writer: Writer<'_>, flights: usize, amount: &Amount) -> Result<f64, CliError> {
+    std::thread::scope(|scope| {
+        let (sender, written) = sync_channel(1);
+        std::thread::Builder::new()
+            .name("write".to_owned())
+            // Ends when nobody takes its frames any more.
+            .spawn_scoped(scope, move || (0..).all(|n| sender.send(writer.frame(n)).is_ok()))
+            .map_err(|error| CliError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
+        let next =
+            || written.recv().unwrap_or_else(|_| Err(CliError::new(Exit::Failure, "no more frames are written")));
+        whole_frames(detector, next, flights, amount)
+    })
+}
+
+fn whole_frames<'a>(
+    detector: &mut Detector,
+    next: impl Fn() -> Result<Shown<'a>, CliError>,
+    flights: usize,
+    amount: &Amount,
+) -> Result<f64, CliError> {
     let fail = |error: DetectorError| CliError::new(run_exit(&error), error);
     let mut found: Vec<Detection> = Vec::new();
     let mut aloft = VecDeque::with_capacity(flights);
@@ -200,7 +224,8 @@ pub fn throughput(detector: &mut Detector, frames: &[Frame], flights: usize, amo
     loop {
         let more = amount.goes_on(begun, began);
         if more && aloft.len() < flights {
-            let view = super::pick(frames, begun).view().map_err(|error| CliError::new(Exit::Input, error))?;
+            let frame = next()?;
+            let view = frame.view().map_err(|error| CliError::new(Exit::Input, error))?;
             aloft.push_back(detector.begin(&[view]).map_err(fail)?);
             begun += 1;
             continue;

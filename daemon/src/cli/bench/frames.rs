@@ -1,10 +1,11 @@
 //! The frames of a benchmark: decoded beforehand, kept in memory, not too many.
 
+use std::ops::Deref;
 use std::path::Path;
 
-use visiond_kernels::buffer::Memory;
+use visiond_kernels::buffer::{Memory, MemoryKind};
 
-use crate::capture::frame::{Frame, FramePool};
+use crate::capture::frame::{Frame, FramePool, PooledBuffer};
 use crate::capture::source::{Next, Source, SourceError};
 use crate::capture::{self, Buffers};
 use crate::cli::CliError;
@@ -23,23 +24,22 @@ pub struct Supply {
     name: String,
     stop: Stop,
     most: u64,
-    memory: Memory,
 }
 
 impl Supply {
-    /// Opens what the user named, for `frames` frames at most, to be kept in this memory.
-    pub fn open(name: &str, frames: u64, memory: Memory) -> Result<Self, CliError> {
+    /// Opens what the user named, for `frames` frames at most.
+    pub fn open(name: &str, frames: u64) -> Result<Self, CliError> {
         let most = frames.min(FRAMES);
         let stop = Stop::new().map_err(|error| CliError::new(Exit::Failure, error))?;
         let source = capture::open(&source(name, most), "bench", &Buffers::default()).map_err(input)?;
-        Ok(Self { source, name: name.to_owned(), stop, most, memory })
+        Ok(Self { source, name: name.to_owned(), stop, most })
     }
 
     /// The next frame, in a buffer of its own; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Frame>, CliError> {
         loop {
             match self.source.next(&self.stop).map_err(input)? {
-                Next::Frame(frame) => return kept(&frame, &self.name, &self.memory).map(Some),
+                Next::Frame(frame) => return kept(&frame, &self.name).map(Some),
                 Next::Lost { .. } | Next::Waiting { .. } => {}
                 Next::End | Next::Stopped => return Ok(None),
             }
@@ -64,15 +64,72 @@ fn input(error: SourceError) -> CliError {
 }
 
 /// A copy in a buffer of its own, so that the source gets its own back.
-fn kept(frame: &Frame, name: &str, memory: &Memory) -> Result<Frame, CliError> {
+fn kept(frame: &Frame, name: &str) -> Result<Frame, CliError> {
+    let pool = FramePool::new(&Memory::host(), 1, frame.layout.size_bytes())
+        .map_err(|error| CliError::new(Exit::Failure, error))?;
+    let copy = pool.take().and_then(|buffer| copied(frame, buffer));
+    copy.ok_or_else(|| CliError::new(Exit::Input, format!("{name}: a frame was cut off")))
+}
+
+/// `frame` in `buffer`; none where its bytes are not all there, or the buffer has no room for them.
+fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
     let bytes = frame.layout.size_bytes();
-    let pool = FramePool::new(memory, 1, bytes).map_err(|error| CliError::new(Exit::Failure, error))?;
-    let source = frame.buffer.as_slice().get(..bytes);
-    let (Some(mut buffer), Some(source)) = (pool.take(), source) else {
-        return Err(CliError::new(Exit::Input, format!("{name}: a frame was cut off")));
-    };
-    buffer.as_mut_slice().copy_from_slice(source);
-    Ok(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
+    buffer.as_mut_slice().get_mut(..bytes)?.copy_from_slice(frame.buffer.as_slice().get(..bytes)?);
+    Some(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
+}
+
+/// Hands frames over as a source would.
+///
+/// For a GPU that means that the CPU writes each into a buffer of a source's: managed memory that is not written again stays
+/// where the GPU has it, as no camera's does.
+pub struct Writer<'a> {
+    frames: &'a [Frame],
+    /// None where the GPU does not see the memory, or there is no GPU.
+    pool: Option<FramePool>,
+}
+
+impl<'a> Writer<'a> {
+    /// Makes buffers for `frames`, of which there is at least one.
+    pub fn new(frames: &'a [Frame], buffers: &Buffers) -> Result<Self, CliError> {
+        let bytes = frames.iter().map(|frame| frame.layout.size_bytes()).max().unwrap_or(0);
+        let pool = (buffers.memory.kind() != MemoryKind::Host)
+            .then(|| FramePool::new(&buffers.memory, buffers.count, bytes))
+            .transpose()
+            .map_err(|error| CliError::new(Exit::Failure, error))?;
+        Ok(Self { frames, pool })
+    }
+
+    /// Whether frames are written.
+    pub fn writes(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Frame `n`; behind the last comes the first.
+    pub fn frame(&self, n: u64) -> Result<Shown<'a>, CliError> {
+        let frame = &self.frames[(n % self.frames.len() as u64) as usize];
+        let Some(pool) = &self.pool else { return Ok(Shown::Kept(frame)) };
+        let written = pool.take().and_then(|buffer| copied(frame, buffer));
+        written.map(Shown::Written).ok_or_else(|| CliError::new(Exit::Failure, "no buffer is free for the next frame"))
+    }
+}
+
+/// A frame to look at.
+pub enum Shown<'a> {
+    /// Where it was decoded to.
+    Kept(&'a Frame),
+    /// In a buffer of a source's.
+    Written(Frame),
+}
+
+impl Deref for Shown<'_> {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        match self {
+            Self::Kept(frame) => frame,
+            Self::Written(frame) => frame,
+        }
+    }
 }
 
 /// What a name on the command line means.
@@ -120,12 +177,29 @@ mod tests {
 
     #[test]
     fn frames_are_kept_apart_from_the_sources_buffers() {
-        let mut supply = Supply::open("pattern", 6, Memory::host()).unwrap();
+        let mut supply = Supply::open("pattern", 6).unwrap();
         let first = supply.next().unwrap().unwrap();
         let frames = supply.rest(first).unwrap();
         assert_eq!(frames.len(), 6, "more than the source has buffers");
         let different = frames.windows(2).filter(|pair| pair[0].buffer.as_slice() != pair[1].buffer.as_slice()).count();
         assert_eq!(different, 5);
         assert!(frames.iter().all(|frame| frame.view().is_ok()));
+    }
+
+    #[test]
+    fn a_frame_that_is_written_is_the_frame_and_its_buffer_comes_back() {
+        let mut supply = Supply::open("pattern", 2).unwrap();
+        let first = supply.next().unwrap().unwrap();
+        let frames = supply.rest(first).unwrap();
+        let kept = Writer::new(&frames, &Buffers::host(1)).unwrap();
+        assert!(!kept.writes() && std::ptr::eq(&*kept.frame(3).unwrap(), &frames[1]));
+
+        let pool = FramePool::new(&Memory::host(), 1, frames[0].layout.size_bytes()).unwrap();
+        let writer = Writer { frames: &frames, pool: Some(pool) };
+        for n in [0, 1, 2] {
+            let frame = writer.frame(n).unwrap();
+            assert_eq!(frame.buffer.as_slice(), frames[n as usize % 2].buffer.as_slice());
+            assert!(writer.frame(n).is_err(), "its one buffer is in use");
+        }
     }
 }

@@ -14,6 +14,8 @@ use crate::pipeline::process;
 /// A part of the work on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The CPU writes the frame into memory that the GPU sees; networks on the GPU alone, no part of the total.
+    Write,
     /// The host, until the GPU has the frame's work; networks on the GPU alone.
     Launch,
     /// Frame to tensor.
@@ -32,12 +34,21 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, as the table has them.
-    pub const ALL: [Self; 7] =
-        [Self::Launch, Self::Preprocess, Self::Infer, Self::Postprocess, Self::Message, Self::Total, Self::Rest];
+    pub const ALL: [Self; 8] = [
+        Self::Write,
+        Self::Launch,
+        Self::Preprocess,
+        Self::Infer,
+        Self::Postprocess,
+        Self::Message,
+        Self::Total,
+        Self::Rest,
+    ];
 
     /// Its key in the JSON.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Write => "write",
             Self::Launch => "launch",
             Self::Preprocess => "preprocess",
             Self::Infer => "infer",
