@@ -84,6 +84,8 @@ pub enum BufferError {
 pub struct Memory {
     kind: MemoryKind,
     device: Option<Arc<Device>>,
+    /// Whether managed memory belongs to the host or to one stream at a time.
+    lent: bool,
 }
 
 impl Memory {
@@ -103,7 +105,14 @@ impl Memory {
         if !supported {
             return Err(BufferError::Unsupported { gpu: facts.label(), kind });
         }
-        Ok(Self { kind, device: Some(device.clone()) })
+        let lent = kind == MemoryKind::Managed && !facts.concurrent_managed_access;
+        Ok(Self { kind, device: Some(device.clone()), lent })
+    }
+
+    /// Managed memory that must be lent to a stream, on any GPU: what only those without concurrent access ask for. It lets a
+    /// check take the way that frames go on a Jetson on another GPU.
+    pub fn lent(device: &Arc<Device>) -> Result<Self, BufferError> {
+        Ok(Self { lent: true, ..Self::on(device, MemoryKind::Managed)? })
     }
 
     /// The kind that suits `device`: mapped wherever the GPU can read host memory in place.
@@ -113,7 +122,7 @@ impl Memory {
     /// missing, lending to a stream and back cost more than the one read of a frame.
     pub fn auto(device: &Arc<Device>) -> Self {
         let kind = if device.facts().can_map_host_memory { MemoryKind::Mapped } else { MemoryKind::Host };
-        Self { kind, device: Some(device.clone()) }
+        Self { kind, device: Some(device.clone()), lent: false }
     }
 
     /// Who can reach the bytes.
@@ -133,9 +142,9 @@ impl Memory {
         let pages = match (kind, &self.device) {
             (MemoryKind::Mapped, Some(device)) => Pages::Shared(SharedPages::mapped(device, len_bytes).map_err(cuda)?),
             (MemoryKind::Managed, Some(device)) => {
-                Pages::Shared(SharedPages::managed(device, len_bytes).map_err(cuda)?)
+                Pages::Shared(SharedPages::managed(device, len_bytes, self.lent).map_err(cuda)?)
             }
-            // `on` and `auto`, the only ways to another kind than host, name a device.
+            // `on` and `lent`, the only ways to another kind than host, name a device.
             (MemoryKind::Host, _) | (_, None) => {
                 Pages::Host(HostPages::new(len_bytes).ok_or(BufferError::OutOfMemory { bytes: len_bytes, kind })?)
             }

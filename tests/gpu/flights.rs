@@ -66,8 +66,13 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let boxes: usize = expected.iter().map(Vec::len).sum();
     report.note(ROW, "reference", format!("{boxes} boxes on {FRAMES} frames, each by calls"));
 
-    for kind in [MemoryKind::Mapped, MemoryKind::Host] {
-        let memory = Memory::on(&device, kind)?;
+    let mut memories = vec![("mapped", Memory::on(&device, MemoryKind::Mapped)?)];
+    memories.push(("host", Memory::on(&device, MemoryKind::Host)?));
+    match Memory::lent(&device) {
+        Ok(memory) => memories.push(("managed, lent to a stream", memory)),
+        Err(error) => report.skipped(ROW, "frames in managed memory, lent to a stream", "no frame differs", error),
+    }
+    for (name, memory) in memories {
         for under_way in [1, 2] {
             let mut detector = network.detector(THRESHOLD)?;
             let mut check = Check { layout: &layout, expected: &expected, wrong: 0, order: VecDeque::new() };
@@ -83,10 +88,10 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
                 counts.overlapped_runs,
                 counts.copied_bytes
             );
-            let what = format!("{under_way} under way, overwritten frames in {kind} memory");
+            let what = format!("{under_way} under way, overwritten frames in memory: {name}");
             let mostly_recorded = counts.graph_runs > counts.single_runs;
             let overlaps = under_way == 1 || counts.overlapped_runs > 0;
-            let copies = (kind == MemoryKind::Host) == (counts.copied_bytes > 0);
+            let copies = (memory.kind() == MemoryKind::Host) == (counts.copied_bytes > 0);
             report.figure(
                 ROW,
                 &what,

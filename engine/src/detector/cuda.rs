@@ -2,8 +2,9 @@
 //!
 //! A run that finds the GPU free is one CUDA graph on one stream. While another run is under way, preprocess and filter go on
 //! streams of their own, so that they run beside the other's network and the frames are free sooner; only the network waits
-//! its turn. Networks run one after the other: contexts and scratch memory exist once, and so do inputs that no flight
-//! changes; the picture, the outputs, the frames' descriptions, the candidates and the events exist once a flight.
+//! its turn. The same way go frames that must be lent to a stream, which a graph cannot do. Networks run one after the other:
+//! contexts and scratch memory exist once, and so do inputs that no flight changes; the picture, the outputs, the frames'
+//! descriptions, the candidates and the events exist once a flight.
 //!
 //! The first run of each flight, number of frames and kind is queued call by call; behind it the same calls are recorded as
 //! the graph that every later run launches. Where CUDA or TensorRT refuses the recording, runs go on call by call. The very
@@ -124,20 +125,24 @@ impl CudaWay {
     /// Queues a run whose frames the place's preprocessor has prepared.
     fn launch(&mut self, index: usize, frames: &[FrameView<'_>]) -> Result<(), DetectorError> {
         let (place, stream, count) = (&mut self.places[index], &self.stream, frames.len());
-        // Frames that must be lent to a stream are lent to the one that everything comes past.
+        // Frames are not lent to a stream within a graph. Apart, they are back as soon as they were read.
         let lent = frames.iter().any(FrameView::needs_attaching);
-        let apart = !self.aloft.is_empty() && !lent;
+        let apart = !self.aloft.is_empty() || lent;
         place.apart = apart;
         if apart {
             place.start.record(&self.loader)?;
+            for frame in frames {
+                // SAFETY: `begin` holds the frames until the stream has come past their `detach`.
+                unsafe { frame.attach(&self.loader) }?;
+            }
             // SAFETY: the place's last run is done, so the picture is free; this run's frames were prepared, and stay until
             // `begin` has waited for the mark; `drop` waits for the streams before anything goes.
             unsafe { load(place, &self.network, index, count, &self.loader, Event::record) }?;
+            if lent {
+                frames.iter().try_for_each(|frame| frame.detach(&self.loader))?;
+                place.loaded.record(&self.loader)?;
+            }
             stream.wait(&place.loaded)?;
-        }
-        for frame in frames.iter().filter(|_| lent) {
-            // SAFETY: `begin` holds the frames until the stream has come past the `detach` below.
-            unsafe { frame.attach(stream) }?;
         }
         let recorded = match place.graphs[count - 1].of(apart) {
             Some(graph) => {
@@ -160,11 +165,6 @@ impl CudaWay {
             self.unloader.wait(&place.ran)?;
             // SAFETY: as above; the stream waits for the outputs, which are this place's own.
             unsafe { read(place, &self.network, index, count, &self.unloader, Event::record) }?;
-        } else if lent {
-            for frame in frames {
-                frame.detach(stream)?;
-            }
-            place.end.record(stream)?;
         }
         if !recorded && self.recording && self.warm && self.network.keeps_shapes() {
             self.record(index, count)?;
@@ -210,16 +210,16 @@ impl Way for CudaWay {
         place.preprocessor.prepare(frames)?;
         if let Err(error) = self.launch(index, frames) {
             // Whatever was queued must not read the frames, or write to the place, once this has returned.
+            let returned = frames.iter().try_for_each(|frame| frame.detach(&self.loader));
             self.loader.synchronize()?;
             self.stream.synchronize()?;
             self.unloader.synchronize()?;
+            returned?;
             return Err(error);
         }
         let place = &mut self.places[index];
         place.launch_us = micros(began.elapsed());
-        // Frames that were lent to the stream come back at the end of all that is on it.
-        let lent = frames.iter().any(FrameView::needs_attaching);
-        if lent { place.end.wait() } else { place.wait_for_load(&self.last) }?;
+        place.wait_for_load(&self.last)?;
         self.counts.overlapped_runs += u64::from(!self.aloft.is_empty());
         self.aloft.push_back(index);
         Ok(Flight::new(index))

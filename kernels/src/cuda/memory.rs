@@ -74,6 +74,8 @@ pub(crate) struct SharedPages {
     start: NonNull<u8>,
     address: DeviceAddress,
     managed: bool,
+    /// Whether the memory belongs to the host or to one stream at a time.
+    lent: bool,
 }
 
 // SAFETY: the pages belong to this value alone; portable pinned and managed memory is of no thread.
@@ -91,7 +93,7 @@ impl SharedPages {
         // SAFETY: `start` outlives the call; the context is current; at least 1 byte, as CUDA wants.
         unsafe { device.driver.alloc_host(&mut start, len_bytes.max(1), wanted) }?;
         let start = valid(start)?;
-        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(0), managed: false };
+        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(0), managed: false, lent: false };
         let mut address = 0;
         // SAFETY: `address` outlives the call; the block was allocated as mapped in this context.
         unsafe { device.driver.host_address(&mut address, start.as_ptr().cast(), 0) }?;
@@ -100,16 +102,16 @@ impl SharedPages {
         Ok(pages)
     }
 
-    /// Managed memory, zeroed. Where the CPU may not touch it while the GPU works, it starts as the host's.
-    pub(crate) fn managed(device: &Arc<Device>, len_bytes: usize) -> Result<Self, CudaError> {
+    /// Managed memory, zeroed. `lent`: it starts as the host's and is lent to one stream at a time, which is a must where the
+    /// CPU may not touch it while the GPU works, and allowed everywhere.
+    pub(crate) fn managed(device: &Arc<Device>, len_bytes: usize, lent: bool) -> Result<Self, CudaError> {
         device.bind()?;
-        let attached =
-            if device.facts().concurrent_managed_access { flags::MEM_ATTACH_GLOBAL } else { flags::MEM_ATTACH_HOST };
+        let attached = if lent { flags::MEM_ATTACH_HOST } else { flags::MEM_ATTACH_GLOBAL };
         let mut address = 0;
         // SAFETY: `address` outlives the call; the context is current; at least 1 byte, as CUDA wants.
         unsafe { device.driver.alloc_managed(&mut address, len_bytes.max(1), attached) }?;
         let start = valid(DeviceAddress(address).as_ptr())?;
-        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(address), managed: true };
+        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(address), managed: true, lent };
         pages.zero(len_bytes);
         Ok(pages)
     }
@@ -129,7 +131,7 @@ impl SharedPages {
 
     /// Whether the memory must be lent to a stream before the GPU may read it, and given back before the host may.
     pub(crate) fn needs_attaching(&self) -> bool {
-        self.managed && !self.device.facts().concurrent_managed_access
+        self.lent
     }
 }
 
