@@ -115,16 +115,6 @@ impl Memory {
         Ok(Self { lent: true, ..Self::on(device, MemoryKind::Managed)? })
     }
 
-    /// The kind that suits `device`: mapped wherever the GPU can read host memory in place.
-    ///
-    /// An integrated GPU reads pinned memory where it stands, coherently; a discrete one reads it over the bus once, which
-    /// is what a copy would do too. Managed memory is for who asks for it: page faults and, where concurrent access is
-    /// missing, lending to a stream and back cost more than the one read of a frame.
-    pub fn auto(device: &Arc<Device>) -> Self {
-        let kind = if device.facts().can_map_host_memory { MemoryKind::Mapped } else { MemoryKind::Host };
-        Self { kind, device: Some(device.clone()), lent: false }
-    }
-
     /// Who can reach the bytes.
     pub fn kind(&self) -> MemoryKind {
         self.kind

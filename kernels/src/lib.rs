@@ -1,6 +1,7 @@
 //! Where a frame's bytes live, and the maths on its pixels.
 //!
 //! - [`buffer`]: the memory that a camera writes and a kernel reads.
+//! - [`auto_memory`]: which kind of it suits a GPU, by measuring.
 //! - [`frame`], [`color`]: what those bytes mean: pixel format, planes, pitches, colour matrix and range.
 //! - [`geometry`]: where a frame lands in a network's input, and the way back.
 //! - [`preprocess`]: a frame into a network's input tensor, in one pass.
@@ -12,6 +13,7 @@
 //!
 //! This crate knows no network and no camera.
 
+pub mod auto_memory;
 pub mod buffer;
 pub mod color;
 pub mod cuda;

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use visiond_engine::compare::Agreement;
 use visiond_engine::detector::{Detection, Detector};
+use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
@@ -64,7 +65,8 @@ impl Eyes {
 
 /// Takes the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
-    let memory = Memory::auto(&setup.device()?);
+    let device = setup.device()?;
+    let memory = Memory::on(&device, AutoMemory::of(&device).kind())?;
     let fp16 = setup.arguments.engine_fp16.clone();
     let engines = [
         ("FP32", setup.arguments.engine.clone(), Bounds { iou: 0.98, score: 0.02 }),

@@ -11,6 +11,8 @@ use crate::report::Failure;
 pub struct Camera {
     layout: FrameLayout,
     buffers: Vec<UnifiedBuffer>,
+    /// The last buffer's picture.
+    picture: Vec<u8>,
 }
 
 impl Camera {
@@ -32,12 +34,19 @@ impl Camera {
             }
             buffers.push(buffer);
         }
-        Ok(Self { layout, buffers })
+        let picture = buffers.last().map_or(Vec::new(), |buffer| buffer.as_slice().to_vec());
+        Ok(Self { layout, buffers, picture })
     }
 
     /// Bytes of one frame.
     pub fn frame_bytes(&self) -> usize {
         self.layout.size_bytes()
+    }
+
+    /// Writes frame `number` anew, as a camera does before each run.
+    pub fn write(&mut self, number: usize) {
+        let count = self.buffers.len();
+        self.buffers[number % count].as_mut_slice().copy_from_slice(&self.picture);
     }
 
     /// Frame `number`.

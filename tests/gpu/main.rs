@@ -79,7 +79,7 @@ enum RowCommand {
     Overhead,
     /// Frames a second against the bare engine.
     Throughput,
-    /// Memory beyond the engine's own, and growth.
+    /// Memory beyond the engine's own, and growth; whether frames are in the faster kind.
     Memory,
     /// One half of `memory`, in a process of its own.
     #[command(hide = true)]
@@ -87,12 +87,12 @@ enum RowCommand {
         /// `engine` or `pipeline`.
         what: String,
     },
-    /// Engine file to first detection against TensorRT's own.
+    /// Engine file to first detection against TensorRT's own; what measuring the kinds of memory adds.
     Start,
     /// One start, in a process of its own.
     #[command(hide = true)]
     StartOf {
-        /// `bare` or `pipeline`.
+        /// `bare`, `pipeline` or `choice`.
         what: String,
     },
     /// TensorRT's objects: the engine, and other libraries.

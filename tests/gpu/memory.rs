@@ -1,17 +1,20 @@
-//! Row "Memory": what the pipeline takes beyond the engine's own device memory, and whether anything grows.
+//! Row "Memory": what the pipeline takes beyond the engine's own device memory, whether anything grows, and whether
+//! `buffers.memory = "auto"` is the kind in which whole frames are fastest.
 //!
 //! The engine alone and the whole pipeline run in a process each, so that neither sees what the other allocated; what the
 //! device has less of than before the process loaded anything is what it took.
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::{Value, json};
+use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{Memory, MemoryKind};
 
 use crate::bare::Bare;
 use crate::camera::Camera;
-use crate::measure::resident_bytes;
+use crate::measure::{Samples, resident_bytes};
 use crate::network::Network;
 use crate::report::{Failure, Report};
 use crate::setup::Setup;
@@ -25,6 +28,11 @@ const SAMPLES: usize = 20;
 const DEVICE_BOUND: f64 = 64.0;
 /// Pages that the allocator and the kernel move about by themselves.
 const RESIDENT_SLACK: f64 = 1.0;
+/// Blocks of frames in each kind of memory, in turns; the first does not count.
+const BLOCKS: usize = 8;
+const BLOCK_FRAMES: usize = 50;
+/// Of the faster kind's time: what is closer is as fast.
+const AS_FAST: f64 = 1.05;
 
 /// Takes the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
@@ -51,6 +59,49 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         format!("{resident:+.2} MiB, at {:.0} MiB", field(&ours, "resident_mib")),
         resident <= RESIDENT_SLACK,
     );
+    choice(setup, report)
+}
+
+/// Whole frames, each written by the CPU before it is looked at, in every kind of memory that can be chosen.
+fn choice(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
+    let device = setup.device()?;
+    let network = Network::load(setup, setup.engine()?)?;
+    let mut detector = network.detector(0.3)?;
+    let auto = AutoMemory::of(&device);
+    let mut cameras = Vec::new();
+    for kind in [MemoryKind::Mapped, MemoryKind::Managed] {
+        if let Ok(memory) = Memory::on(&device, kind) {
+            cameras.push((kind, Camera::new(&memory)?, Vec::new()));
+        }
+    }
+    let mut seen = Vec::new();
+    for block in 0..BLOCKS {
+        for (_, camera, times) in &mut cameras {
+            for number in 0..BLOCK_FRAMES {
+                let began = Instant::now();
+                camera.write(number);
+                let flight = detector.begin(&[camera.frame(number)?])?;
+                detector.finish(flight)?;
+                detector.detections(flight, 0, &mut seen)?;
+                if block > 0 {
+                    times.push(began.elapsed().as_secs_f64() * 1e6);
+                }
+            }
+        }
+    }
+    let medians: Vec<_> = cameras.into_iter().map(|(kind, _, times)| (kind, Samples::new(times).median())).collect();
+    let of = |wanted| medians.iter().find(|(kind, _)| *kind == wanted).map_or(f64::NAN, |(_, median)| *median);
+    let best = medians.iter().map(|(_, median)| *median).fold(f64::INFINITY, f64::min);
+    let told: Vec<_> = medians.iter().map(|(kind, median)| format!("{kind} {median:.0} us")).collect();
+    report.figure(
+        ROW,
+        "kind that auto chooses, frames written and looked at",
+        format!("the faster one, or within {:.0} % of it", (AS_FAST - 1.0) * 100.0),
+        format!("{}; a whole frame takes in {}", auto.kind(), told.join(", in ")),
+        of(auto.kind()) <= AS_FAST * best,
+    );
+    let why = auto.why().unwrap_or_else(|| "nothing to compare".to_owned());
+    report.note(ROW, "what it was chosen by", format!("{}: {why}", auto.kind()));
     Ok(())
 }
 

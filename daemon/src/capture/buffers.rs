@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{BufferError, Memory, MemoryKind};
 use visiond_kernels::cuda::Device;
 
@@ -20,10 +21,11 @@ pub struct Buffers {
 
 impl Buffers {
     /// As configured, for a network that runs on `device`; without one, on the CPU, in host memory whatever is configured.
+    /// Where the choice is left to visiond, the first call for a GPU measures.
     pub fn new(config: &BufferConfig, device: Option<&Arc<Device>>) -> Result<Self, BufferError> {
         let memory = match (device, config.memory) {
             (None, _) => Memory::host(),
-            (Some(device), None) => Memory::auto(device),
+            (Some(device), None) => Memory::on(device, AutoMemory::of(device).kind())?,
             (Some(device), Some(kind)) => Memory::on(device, kind)?,
         };
         Ok(Self { memory, count: config.count })

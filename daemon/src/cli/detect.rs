@@ -100,9 +100,10 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         ..ModelConfig::default()
     };
     let network = Network::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
+    // First, so that the GPU's kernels are there when kinds of memory are compared.
+    let detector = network.required_detector()?;
     let buffers =
         Buffers::new(&BufferConfig::default(), network.device()).map_err(|error| CliError::new(Exit::Model, error))?;
-    let detector = network.required_detector()?;
     let looker = Looker {
         model: Arc::new(network.facts()),
         report: Report::new(args.json, &args.files, detector.labels()),

@@ -277,7 +277,8 @@ fn text(facts: &Facts) -> String {
     let Chosen { engine, prebuilt, memory, .. } = &facts.chosen;
     let frames = |memory: &str| format!("frames in {memory} memory");
     if let Some(prebuilt) = prebuilt {
-        line("would run", &format!(".engine files by {prebuilt}, {}", frames(memory)));
+        let why = facts.gpu.why().map_or(String::new(), |why| format!(" ({why})"));
+        line("would run", &format!(".engine files by {prebuilt}, {}{why}", frames(memory)));
     }
     line("would run", &format!(".onnx files by {engine}, {}", frames(MemoryKind::Host.name())));
     line("sample", &model);

@@ -150,8 +150,9 @@ section! {
     /// `[buffers]`
     pub struct BufferConfig {
         /// Kind of memory for networks on the GPU. "mapped" is pinned memory that the GPU reads in place, "managed" memory that
-        /// the driver moves to whoever touches it, "host" ordinary memory, from which each frame is copied; "auto" is
-        /// "mapped" where the GPU can. Networks on the CPU always have "host".
+        /// the driver moves to whoever touches it, "host" ordinary memory, from which each frame is copied; "auto" measures
+        /// "mapped" and "managed" at the start, which takes some milliseconds, and takes the faster one; the log has the
+        /// figures. Networks on the CPU always have "host".
         memory: Option<MemoryKind> as word() => default(None),
         /// Buffers of a camera: one being filled, one waiting, one in the lane, one being drawn.
         count: usize as whole(3..=32) => default(4),

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{Memory, MemoryKind, RegisteredPages, UnifiedBuffer};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event};
@@ -276,7 +277,9 @@ pub fn memory(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
             return Ok(());
         }
     };
-    section.info("memory that `auto` chooses", Memory::auto(&device).kind());
+    let auto = AutoMemory::of(&device);
+    let why = auto.why().map_or(String::new(), |why| format!(": {why}"));
+    section.info("memory that `auto` chooses", format!("{}{why}", auto.kind()));
     for place in Place::ALL {
         let facts = device.facts();
         let missing = match place {
