@@ -47,13 +47,13 @@ static const struct control {
     {BASE + 8, V4L2_CTRL_TYPE_INTEGER64, "Sensor Mode", 0, INT32_MAX, 0},
     {BASE + 9, V4L2_CTRL_TYPE_INTEGER64, "Gain", 16, 170, 16},
     {BASE + 10, V4L2_CTRL_TYPE_INTEGER64, "Exposure", 13, 683709, 2495},
-    {BASE + 11, V4L2_CTRL_TYPE_INTEGER64, "Frame Rate", 2000000, 30000000, 30000000},
+    {BASE + 11, V4L2_CTRL_TYPE_INTEGER64, "Frame Rate", 2000000, 15000000, 15000000},
     {BASE + 100, V4L2_CTRL_TYPE_INTEGER_MENU, "Bypass Mode", 0, 1, 0},
     {BASE + 101, V4L2_CTRL_TYPE_INTEGER_MENU, "Override Enable", 0, 1, 0},
     {BASE + 110, V4L2_CTRL_TYPE_INTEGER, "Preferred Stride", 0, 65535, 0},
 };
-/* The default one first. vivid's webcams have all of these. */
-static const struct { unsigned width, height; } modes[] = {{1280, 720}, {640, 360}, {320, 180}};
+/* The default one first; small and slow ones, which an emulated machine keeps up with. vivid's webcams have them. */
+static const struct { unsigned width, height; } modes[] = {{640, 360}, {320, 180}};
 
 static long long stored[CONTROLS], sensor[CONTROLS];
 static int streams, is_reset, frames;
@@ -257,7 +257,7 @@ static int board(int fd, unsigned long request, void *argument) {
         struct v4l2_frmivalenum *interval = argument;
         if (interval->index > 0) return errno = EINVAL, -1;
         interval->type = V4L2_FRMIVAL_TYPE_DISCRETE;
-        interval->discrete.numerator = 1, interval->discrete.denominator = 30;
+        interval->discrete.numerator = 1, interval->discrete.denominator = 15;
         return 0;
     }
     case VIDIOC_ENUM_FMT: {
