@@ -17,7 +17,7 @@ use crate::capture::v4l2::controls::{self, Control};
 use crate::capture::v4l2::device::{Api, Node, NodeError};
 use crate::capture::v4l2::identity::{self, Identity, NotFound};
 use crate::capture::v4l2::offers::{self, OfferedFormat, OfferedSize, Rates};
-use crate::capture::v4l2::samples::{self, Place};
+use crate::capture::v4l2::samples::{Bits, Place};
 use crate::capture::v4l2::signal::{self, Watch};
 use crate::capture::v4l2::stream::modes::{IoModes, io_modes};
 use crate::capture::v4l2::{V4l2Source, fourcc, ladder, negotiate, open};
@@ -270,7 +270,9 @@ impl Camera {
                     if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
                         samples.read = Place::Top;
                     }
-                    samples.found = frame.view().ok().and_then(|view| samples::place(&view, depth));
+                    let mut bits = Bits::default();
+                    frame.view().iter().for_each(|view| bits.add_frame(view));
+                    samples.found = bits.place(depth);
                 }
                 Next::Lost { .. } => {}
                 Next::Waiting { .. } | Next::End | Next::Stopped => break,

@@ -13,19 +13,30 @@ pub enum Place {
     Top,
 }
 
-/// Where the samples of `depth` stand; `None` of a frame that is all black, or has no such samples.
-///
-/// One word above the largest sample is enough: at the bottom there is none. At the top even the black level of a covered sensor,
-/// 16 of 1023 or more, is one.
-pub fn place(frame: &FrameView<'_>, depth: BayerDepth) -> Option<Place> {
-    let plane = frame.planes().first().filter(|_| matches!(depth, BayerDepth::Bits10 | BayerDepth::Bits12))?;
-    let largest = (1_u32 << depth.bits()) - 1;
-    let rows = (0..frame.height() as usize).map(|y| plane.row(y));
-    let highest = rows.flat_map(|row| row.chunks_exact(2)).map(|word| u16::from_le_bytes([word[0], word[1]])).max()?;
-    match u32::from(highest) {
-        0 => None,
-        highest if highest > largest => Some(Place::Top),
-        _ => Some(Place::Bottom),
+/// Bits that are set in any 16-bit word of some frames.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Bits(pub u16);
+
+impl Bits {
+    /// Adds words, little-endian.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0 |= bytes.chunks_exact(2).fold(0, |bits, word| bits | u16::from_le_bytes([word[0], word[1]]));
+    }
+
+    /// Adds a mosaic's rows, without the padding behind them.
+    pub fn add_frame(&mut self, frame: &FrameView<'_>) {
+        if let Some(plane) = frame.planes().first() {
+            (0..frame.height() as usize).for_each(|y| self.add(plane.row(y)));
+        }
+    }
+
+    /// Where samples of `depth` stand; `None` of frames that are all black.
+    ///
+    /// One bit above a sample's is enough: at the bottom there is none. At the top even the black level of a covered sensor, 16
+    /// of 1023 or more, has one.
+    pub fn place(self, depth: BayerDepth) -> Option<Place> {
+        let is_above = u32::from(self.0) >> depth.bits() != 0;
+        (self.0 != 0).then_some(if is_above { Place::Top } else { Place::Bottom })
     }
 }
 
@@ -42,11 +53,13 @@ mod tests {
         let format = PixelFormat::Bayer(BayerOrder::Rggb, BayerDepth::Bits16);
         let layout = FrameLayout::packed(format, 2, 2, ColorDescription::default()).unwrap();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        place(&layout.view(&bytes).unwrap(), depth)
+        let mut bits = Bits::default();
+        bits.add_frame(&layout.view(&bytes).unwrap());
+        bits.place(depth)
     }
 
     #[test]
-    fn the_highest_word_says_where_samples_stand() {
+    fn the_highest_bit_says_where_samples_stand() {
         // 0x080 of 10 bits, at both places.
         assert_eq!(place_of([0, 0, 0x0080, 0], BayerDepth::Bits10), Some(Place::Bottom));
         assert_eq!(place_of([0, 0, 0x2008, 0], BayerDepth::Bits10), Some(Place::Top));
@@ -55,6 +68,5 @@ mod tests {
         // A covered sensor's black level, 16 of 4095.
         assert_eq!(place_of([0x0100, 0x0110, 0x1001, 0x0100], BayerDepth::Bits12), Some(Place::Top));
         assert_eq!(place_of([0; 4], BayerDepth::Bits10), None);
-        assert_eq!(place_of([9; 4], BayerDepth::Bits8), None);
     }
 }

@@ -11,7 +11,7 @@ use super::report::Section;
 use crate::capture::Buffers;
 use crate::capture::v4l2::arrivals::{Arrival, Arrivals};
 use crate::capture::v4l2::device::{Node, NodeError};
-use crate::capture::v4l2::samples::Place;
+use crate::capture::v4l2::samples::{Bits, Place};
 use crate::capture::v4l2::signal::{self, Input};
 use crate::capture::v4l2::stream::Refusal;
 use crate::capture::v4l2::stream::modes::try_modes;
@@ -193,7 +193,7 @@ fn stream(label: &str, mut arrivals: Arrivals, section: &mut Section, tell: &mut
         };
         let passed = bits.place(depth).is_none_or(|place| place == read);
         section
-            .verdict(format!("{label}: samples"), wanted, bits.text(depth), passed)
+            .verdict(format!("{label}: samples"), wanted, bits_text(bits, depth), passed)
             .figure("bits_set", f64::from(bits.0))
             .figure("depth", f64::from(depth.bits()));
     }
@@ -208,35 +208,18 @@ fn depth_of(format: CameraFormat) -> Option<BayerDepth> {
     }
 }
 
-/// Bits that are set in any of the 16-bit words.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Bits(u16);
-
-impl Bits {
-    fn add(&mut self, bytes: &[u8]) {
-        for word in bytes.chunks_exact(2) {
-            self.0 |= u16::from_le_bytes([word[0], word[1]]);
-        }
-    }
-
-    /// Where samples of `depth` stand; `None` of frames that are all black.
-    fn place(self, depth: BayerDepth) -> Option<Place> {
-        let above = self.0 >> depth.bits() != 0;
-        (self.0 != 0).then_some(if above { Place::Top } else { Place::Bottom })
-    }
-
-    fn text(self, depth: BayerDepth) -> String {
-        let (bits, set) = (depth.bits(), self.0);
-        let is_filled = set & ((1 << (16 - bits)) - 1) != 0;
-        let meaning = match self.place(depth) {
-            None => "nothing is set: is the lens covered?",
-            Some(Place::Bottom) => "in the low bits",
-            // NVIDIA's VI fills the low bits with the sample's highest.
-            Some(Place::Top) if is_filled => "in the top bits, the low bits filled",
-            Some(Place::Top) => "in the top bits",
-        };
-        format!("{bits} bits in 16: {meaning} (bits ever set {set:#06x})")
-    }
+/// Bits as people read them.
+fn bits_text(bits: Bits, depth: BayerDepth) -> String {
+    let (width, set) = (depth.bits(), bits.0);
+    let is_filled = set & ((1 << (16 - width)) - 1) != 0;
+    let meaning = match bits.place(depth) {
+        None => "nothing is set: is the lens covered?",
+        Some(Place::Bottom) => "in the low bits",
+        // NVIDIA's VI fills the low bits with the sample's highest.
+        Some(Place::Top) if is_filled => "in the top bits, the low bits filled",
+        Some(Place::Top) => "in the top bits",
+    };
+    format!("{width} bits in 16: {meaning} (bits ever set {set:#06x})")
 }
 
 /// What the stamps and numbers of frames say of a stream.
@@ -349,7 +332,7 @@ mod tests {
         let text = |words: &[u16], depth| {
             let mut bits = Bits::default();
             bits.add(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
-            bits.text(depth)
+            bits_text(bits, depth)
         };
         assert_eq!(
             text(&[0x03ff, 0x0001], BayerDepth::Bits10),
