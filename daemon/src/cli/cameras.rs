@@ -158,7 +158,7 @@ pub struct Chosen {
 pub struct Samples {
     /// Bits of a sample.
     pub bits: u32,
-    /// Where a frame has them; `None`: the frame was black.
+    /// Where the frames have them; `None`: they were too dark to tell.
     pub found: Option<Place>,
     /// Where visiond reads them, by the driver.
     pub read: Place,
@@ -263,6 +263,7 @@ impl Camera {
         let config = V4l2Config { fps: None, ..self.config() };
         let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
         let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
+        let mut bits = Bits::default();
         let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
         for _ in 0..FRAMES {
             match source.next(&stop)? {
@@ -270,7 +271,6 @@ impl Camera {
                     if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
                         samples.read = Place::Top;
                     }
-                    let mut bits = Bits::default();
                     frame.view().iter().for_each(|view| bits.add_frame(view));
                     samples.found = bits.place(depth);
                 }

@@ -172,6 +172,16 @@ impl CudaWay {
         Ok(())
     }
 
+    /// Takes back the frames of a run that failed: nothing that was queued reads them, or writes to the place, behind this. What
+    /// fails here as well is logged; the first error is the one to return.
+    fn take_back(&self, frames: &[FrameView<'_>]) {
+        let detached = frames.iter().map(|frame| frame.detach(&self.loader));
+        let ended = [&self.loader, &self.stream, &self.unloader].map(CudaStream::synchronize);
+        for error in detached.chain(ended).filter_map(Result::err) {
+            log::debug!("after a run that failed: {error}");
+        }
+    }
+
     /// Records the graph of a place, a number of frames and a kind, just after the same was queued call by call.
     fn record(&mut self, index: usize, count: usize) -> Result<(), DetectorError> {
         let (place, network) = (&mut self.places[index], &mut self.network);
@@ -208,18 +218,15 @@ impl Way for CudaWay {
         (place.begun, place.done) = (frames.len(), false);
         // The place's last run is done, so its descriptions and staged frames are free.
         place.preprocessor.prepare(frames)?;
-        if let Err(error) = self.launch(index, frames) {
-            // Whatever was queued must not read the frames, or write to the place, once this has returned.
-            let returned = frames.iter().try_for_each(|frame| frame.detach(&self.loader));
-            self.loader.synchronize()?;
-            self.stream.synchronize()?;
-            self.unloader.synchronize()?;
-            returned?;
+        let loaded = self.launch(index, frames).and_then(|()| {
+            let place = &mut self.places[index];
+            place.launch_us = micros(began.elapsed());
+            Ok(place.wait_for_load(&self.last)?)
+        });
+        if let Err(error) = loaded {
+            self.take_back(frames);
             return Err(error);
         }
-        let place = &mut self.places[index];
-        place.launch_us = micros(began.elapsed());
-        place.wait_for_load(&self.last)?;
         self.counts.overlapped_runs += u64::from(!self.aloft.is_empty());
         self.aloft.push_back(index);
         Ok(Flight::new(index))

@@ -16,6 +16,9 @@ pub enum Quirk {
     SensorOffUntilStreaming,
     /// There is no S_PARM. A control, `frame_rate`, sets the rate.
     RateByControl,
+    /// A parameter of the module chooses between CLOCK_MONOTONIC and CLOCK_REALTIME for timestamps. Their flags say
+    /// CLOCK_MONOTONIC either way.
+    StampsOfEitherClock,
     /// Timestamps count the system counter of the machine, and mark the start of the frame. Their flags say CLOCK_MONOTONIC and
     /// the end of the frame.
     StampsOfSystemCounter,
@@ -37,6 +40,8 @@ const TABLE: &[(&str, Quirk)] = &[
     (TEGRA, Quirk::RateByControl),
     // vi/vi5_fops.c: vi5_capture_dequeue hands on sof_timestamp; vi/channel.c: timestamp_flags of the queue.
     (TEGRA, Quirk::StampsOfSystemCounter),
+    // drivers/media/usb/uvc in Linux: uvc_driver.c, uvc_param_set_clock; uvc_queue.c, timestamp_flags of the queue.
+    ("uvcvideo", Quirk::StampsOfEitherClock),
 ];
 
 /// Whether a driver departs so.
@@ -50,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_driver_without_a_row_follows_v4l2() {
+        assert!(has("tegra-video", Quirk::RateByControl) && !has("uvcvideo", Quirk::RateByControl));
         for &(_, quirk) in TABLE {
-            assert!(has("tegra-video", quirk));
-            assert!(!["uvcvideo", "vivid", "tegra", ""].iter().any(|driver| has(driver, quirk)));
+            assert!(!["vivid", "tegra", ""].iter().any(|driver| has(driver, quirk)));
         }
     }
 }

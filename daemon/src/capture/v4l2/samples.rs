@@ -13,30 +13,49 @@ pub enum Place {
     Top,
 }
 
-/// Bits that are set in any 16-bit word of some frames.
+/// What the 16-bit words of some frames have in common.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Bits(pub u16);
+pub struct Bits {
+    set: u16,
+    /// Bits in which a word's lowest differ from its highest: of samples of 10 bits, and of 12.
+    unlike: [u16; 2],
+}
 
 impl Bits {
     /// Adds words, little-endian.
     pub fn add(&mut self, bytes: &[u8]) {
-        self.0 |= bytes.chunks_exact(2).fold(0, |bits, word| bits | u16::from_le_bytes([word[0], word[1]]));
+        for pair in bytes.chunks_exact(2) {
+            let word = u16::from_le_bytes([pair[0], pair[1]]);
+            self.set |= word;
+            self.unlike[0] |= (word ^ (word >> 10)) & 0x003f;
+            self.unlike[1] |= (word ^ (word >> 12)) & 0x000f;
+        }
     }
 
     /// Adds a mosaic's rows, without the padding behind them.
     pub fn add_frame(&mut self, frame: &FrameView<'_>) {
+        let row_bytes = frame.format().row_bytes(0, frame.width());
         if let Some(plane) = frame.planes().first() {
-            (0..frame.height() as usize).for_each(|y| self.add(plane.row(y)));
+            (0..frame.height() as usize).for_each(|y| self.add(&plane.row(y)[..row_bytes]));
         }
     }
 
-    /// Where samples of `depth` stand; `None` of frames that are all black.
+    /// Bits that were set in any word.
+    pub fn set(self) -> u16 {
+        self.set
+    }
+
+    /// Where samples of `depth`, 10 or 12 bits, stand; `None` where the frames are too dark to tell.
     ///
-    /// One bit above a sample's is enough: at the bottom there is none. At the top even the black level of a covered sensor, 16
-    /// of 1023 or more, has one.
+    /// A bit above a sample's is set at the top alone. Without one, a dark picture at the top has words whose lowest bits
+    /// are zeros, like their highest; at the bottom some sample has one of its own lowest bits.
     pub fn place(self, depth: BayerDepth) -> Option<Place> {
-        let is_above = u32::from(self.0) >> depth.bits() != 0;
-        (self.0 != 0).then_some(if is_above { Place::Top } else { Place::Bottom })
+        let unlike = self.unlike[usize::from(depth != BayerDepth::Bits10)];
+        match (u32::from(self.set) >> depth.bits() != 0, unlike != 0) {
+            (true, _) => Some(Place::Top),
+            (false, true) => Some(Place::Bottom),
+            (false, false) => None,
+        }
     }
 }
 
@@ -59,14 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_bit_says_where_samples_stand() {
-        // 0x080 of 10 bits, at both places.
-        assert_eq!(place_of([0, 0, 0x0080, 0], BayerDepth::Bits10), Some(Place::Bottom));
+    fn words_say_where_samples_stand() {
+        // 0x081 of 10 bits at the bottom, 0x080 at the top.
+        assert_eq!(place_of([0, 0, 0x0081, 0], BayerDepth::Bits10), Some(Place::Bottom));
         assert_eq!(place_of([0, 0, 0x2008, 0], BayerDepth::Bits10), Some(Place::Top));
         assert_eq!(place_of([0x03ff; 4], BayerDepth::Bits10), Some(Place::Bottom));
         assert_eq!(place_of([0x0fff; 4], BayerDepth::Bits12), Some(Place::Bottom));
-        // A covered sensor's black level, 16 of 4095.
-        assert_eq!(place_of([0x0100, 0x0110, 0x1001, 0x0100], BayerDepth::Bits12), Some(Place::Top));
+        // The black level of a covered sensor: 64 of 1023, 256 of 4095.
+        assert_eq!(place_of([0x1004; 4], BayerDepth::Bits10), Some(Place::Top));
+        assert_eq!(place_of([0x1001; 4], BayerDepth::Bits12), Some(Place::Top));
+        // 240 of 4095 at the top is darker than any bit above tells.
+        assert_eq!(place_of([0x0f00; 4], BayerDepth::Bits12), None);
+        assert_eq!(place_of([0x00f1, 0x0f00, 0x0f00, 0x0f00], BayerDepth::Bits12), Some(Place::Bottom));
         assert_eq!(place_of([0; 4], BayerDepth::Bits10), None);
     }
 }

@@ -22,13 +22,16 @@ const OLDEST_COUNT_NS: u64 = 5_000_000_000;
 pub struct Stamper {
     /// Whether the driver stamps by [`Quirk::StampsOfSystemCounter`].
     counts: bool,
+    /// Whether it may stamp by CLOCK_REALTIME and say otherwise.
+    either: bool,
     said: bool,
 }
 
 impl Stamper {
     /// For the frames of `node`.
     pub fn new(node: &Node) -> Self {
-        Self { counts: node.has(Quirk::StampsOfSystemCounter), said: false }
+        let has = |quirk| node.has(quirk);
+        Self { counts: has(Quirk::StampsOfSystemCounter), either: has(Quirk::StampsOfEitherClock), said: false }
     }
 
     /// When the frame was taken: the driver's word where its clock is ours, else now.
@@ -53,7 +56,12 @@ impl Stamper {
         };
         let now_ns = clock.monotonic_ns();
         let stamp_ns = filled.timestamp_ns;
-        if stamp_ns > now_ns.saturating_add(AHEAD_NS) || stamp_ns < now_ns.saturating_sub(OLDEST_NS) {
+        if !is_recent(stamp_ns, now_ns) {
+            let realtime_ns = clock.realtime_ns();
+            if self.either && is_recent(stamp_ns, realtime_ns) {
+                let age_ns = realtime_ns.saturating_sub(stamp_ns);
+                return clock::at_monotonic(clock, now_ns.saturating_sub(age_ns), instant);
+            }
             let off = (stamp_ns as f64 - now_ns as f64) / 1e9;
             self.say(label, &format!("{off:.1} s off the system's clock"));
             return clock::now(clock);
@@ -66,6 +74,11 @@ impl Stamper {
             log::info!("{label}: the driver's timestamps are {what}: a frame's time is when it was received");
         }
     }
+}
+
+/// Whether a stamp can be one of the clock on which it is `now_ns`.
+fn is_recent(stamp_ns: u64, now_ns: u64) -> bool {
+    stamp_ns <= now_ns.saturating_add(AHEAD_NS) && stamp_ns >= now_ns.saturating_sub(OLDEST_NS)
 }
 
 /// A stamp of the system counter on our clock; `None`: it cannot be one, as of a driver that was mended.
@@ -142,7 +155,7 @@ mod tests {
     #[test]
     fn a_stamp_of_the_system_counter_becomes_a_time_whatever_the_offset_and_the_drift() {
         const S: u64 = 1_000_000_000;
-        let (clock, mut stamper) = (SimulatedClock::default(), Stamper { counts: true, said: false });
+        let (clock, mut stamper) = (SimulatedClock::default(), Stamper { counts: true, ..Stamper::default() });
         // The counter is 37 s ahead at first, and CLOCK_MONOTONIC is slowed by 500 ppm: an hour later it is 38.8 s.
         for second in [1, 60, 3600] {
             let to = second * (S - 500_000);
@@ -161,8 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_the_wall_clock_is_known_where_the_driver_may_be_set_to_it() {
+        let clock = SimulatedClock::default();
+        clock.advance(Duration::from_secs(100));
+        let filled = Filled::simulated(MONOTONIC, SimulatedClock::EPOCH_NS + 99_970_000_000);
+        let taken_ns =
+            |either| Stamper { either, ..Stamper::default() }.stamp(&filled, &clock, "camera door").monotonic_ns;
+        assert_eq!((taken_ns(true), taken_ns(false)), (99_970_000_000, 100_000_000_000));
+    }
+
+    #[test]
     fn where_the_counter_does_not_explain_a_stamp_it_is_taken_as_of_any_driver() {
-        let (clock, mut stamper) = (SimulatedClock::default(), Stamper { counts: true, said: false });
+        let (clock, mut stamper) = (SimulatedClock::default(), Stamper { counts: true, ..Stamper::default() });
         clock.advance(Duration::from_secs(100));
         // A machine whose counter cannot be read; one whose driver was mended.
         for counter_ns in [0, 137_000_000_000] {

@@ -89,7 +89,9 @@ impl Samples {
         };
         match found {
             None => {
-                format!("samples of {bits} bits: the frames taken were black; point the camera at light and try again")
+                format!(
+                    "samples of {bits} bits: the frames taken were too dark to tell where; point the camera at light and try again"
+                )
             }
             Some(found) if found == read => format!("samples of {bits} bits: {}, and read so", stand(found)),
             Some(found) => format!(
@@ -189,7 +191,7 @@ mod tests {
         let text = |found| Samples { bits: 10, found, read: Place::Top, error: None }.text();
         assert_eq!(text(Some(Place::Top)), "samples of 10 bits: in the high bits of 16, and read so");
         assert!(text(Some(Place::Bottom)).contains("in the low bits of 16, but read in the high bits of 16: colours"));
-        assert!(text(None).contains("black"));
+        assert!(text(None).contains("too dark"));
     }
 
     #[test]

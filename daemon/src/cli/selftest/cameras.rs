@@ -194,7 +194,7 @@ fn stream(label: &str, mut arrivals: Arrivals, section: &mut Section, tell: &mut
         let passed = bits.place(depth).is_none_or(|place| place == read);
         section
             .verdict(format!("{label}: samples"), wanted, bits_text(bits, depth), passed)
-            .figure("bits_set", f64::from(bits.0))
+            .figure("bits_set", f64::from(bits.set()))
             .figure("depth", f64::from(depth.bits()));
     }
     Ok(())
@@ -210,10 +210,10 @@ fn depth_of(format: CameraFormat) -> Option<BayerDepth> {
 
 /// Bits as people read them.
 fn bits_text(bits: Bits, depth: BayerDepth) -> String {
-    let (width, set) = (depth.bits(), bits.0);
+    let (width, set) = (depth.bits(), bits.set());
     let is_filled = set & ((1 << (16 - width)) - 1) != 0;
     let meaning = match bits.place(depth) {
-        None => "nothing is set: is the lens covered?",
+        None => "too dark to tell: is the lens covered?",
         Some(Place::Bottom) => "in the low bits",
         // NVIDIA's VI fills the low bits with the sample's highest.
         Some(Place::Top) if is_filled => "in the top bits, the low bits filled",

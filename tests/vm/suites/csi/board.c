@@ -118,6 +118,8 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 static void program_sensor(int fd, int which, long long value) {
+    /* An exposure, in us, must end within its frame, as in nv_imx219.c; the rate is in frames per million seconds. */
+    if (which == EXPOSURE && value > SECOND * 1000 / sensor[FRAME_RATE]) value = SECOND * 1000 / sensor[FRAME_RATE];
     sensor[which] = value;
     logged("sensor %s %lld", controls[which].name, value);
     if (which != FRAME_RATE) return;
@@ -185,6 +187,7 @@ static int format(int fd, unsigned long request, struct v4l2_format *wanted) {
 }
 
 static int start(int fd, void *kind) {
+    sensor[FRAME_RATE] = controls[FRAME_RATE].initial;
     for (int i = GAIN; i <= FRAME_RATE; i++) program_sensor(fd, i, stored[OVERRIDE] ? stored[i] : controls[i].initial);
     if (real_ioctl(fd, VIDIOC_STREAMON, kind)) return -1;
     streams = 1, started = now();

@@ -19,7 +19,7 @@ v4l2-ctl -d "$camera" -c test_pattern=1,timestamp_source=1
 {
   printf '[[model]]\nname = "bars"\npath = "/opt/tiny.onnx"\ncard = "/opt/tiny.toml"\n\n'
   jq -r .chosen.camera probe.json | sed "s,^device = .*,device = \"$camera\"," | grep -v '^\(width\|height\|fps\) ='
-  printf 'width = 320\nheight = 180\nfps = 10\n\n[camera.source.controls]\nsensor_mode = 1\ngain = 100\nexposure = 8000\n'
+  printf 'width = 320\nheight = 180\nfps = 10\n\n[camera.source.controls]\nsensor_mode = 1\ngain = 100\nexposure = 90000\n'
   printf '\n[[sink]]\ntype = "file"\npath = "%s/messages.jsonl"\n' "$PWD"
 } >visiond.toml
 check "the configuration is right" board visiond check visiond.toml
@@ -34,7 +34,7 @@ check "each bar was found by its colour" equal "$(tail -n1 messages.jsonl | jq -
   "white yellow cyan green magenta red blue black"
 check "the mode was chosen before the format" equal "$(last mode)" "mode 1"
 check "the sensor has its gain" equal "$(last 'sensor Gain')" "sensor Gain 100"
-check "and exposure" equal "$(last 'sensor Exposure')" "sensor Exposure 8000"
+check "and an exposure that is longer than a frame of its highest rate" equal "$(last 'sensor Exposure')" "sensor Exposure 90000"
 check "the rate was set by its control" equal "$(last 'sensor Frame Rate')" "sensor Frame Rate 10000000"
 check "nothing of it is an error or a warning" eval '! grep -E "ERROR|WARN" visiond.log'
 

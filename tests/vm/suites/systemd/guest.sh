@@ -91,7 +91,9 @@ check "the sandbox lets it open the camera" flowing door
 check "the camera is a unit of systemd's" systemctl is-active dev-video0.device
 check "memory is limited" eval '[ "$(property MemoryMax)" != infinity ]'
 check "it is ended first where the machine's memory runs out" equal "$(cat "/proc/$(property MainPID)/oom_score_adj")" 500
-check "it starts behind a Jetson's services, which need not exist" eval 'property After | grep -q "nvpmodel.service"'
+for service in nvpower nvpmodel nv-load-display-modules nv-load-gpu-libs; do
+  check "it starts behind a Jetson's $service, which need not exist" eval "property After | grep -q $service.service"
+done
 check "it runs as its user" equal "$(ps -o user= -p "$(property MainPID)")" visiond
 
 # --- who may read ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use v4l::v4l_sys as sys;
 
+use super::rate::RATE;
 use super::{Control, Kind, MenuItem};
 use crate::config::report::nearest;
 use crate::config::types::ControlValue;
@@ -185,13 +186,15 @@ fn steps_of(control: &Control) -> String {
     }
 }
 
-/// What comes when: automatic modes, which lock others; others; what locks all; buttons, which act on what is set.
+/// What comes when: automatic modes, which lock others; the rate, within whose frames an exposure must end; others; what locks
+/// all; buttons, which act on what is set.
 fn rank(control: &Control) -> u8 {
     let is_automatic = control.name.split('_').any(|word| matches!(word, "auto" | "automatic" | "autogain"));
     match control.kind {
-        Kind::Button => 3,
-        _ if control.id == sys::V4L2_CID_3A_LOCK => 2,
+        Kind::Button => 4,
+        _ if control.id == sys::V4L2_CID_3A_LOCK => 3,
         _ if is_automatic || control.changes_others => 0,
-        _ => 1,
+        _ if control.name == RATE => 1,
+        _ => 2,
     }
 }

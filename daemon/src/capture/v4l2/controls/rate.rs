@@ -2,6 +2,9 @@
 
 use super::{Control, Value};
 
+/// What the control is called.
+pub(super) const RATE: &str = "frame_rate";
+
 /// The control `frame_rate` of NVIDIA's sensor drivers: frames per second times a factor.
 #[derive(Debug, Clone, Copy)]
 pub struct RateControl<'a> {
@@ -17,7 +20,7 @@ impl<'a> RateControl<'a> {
     /// (sensor_common.c, `sensor_common_parse_control_props`). The driver does not tell it, but the highest rate does: no sensor
     /// has more than 1000 frames per second, none with a factor less than one.
     pub fn among(controls: &'a [Control]) -> Option<Self> {
-        let control = controls.iter().find(|control| control.name == "frame_rate")?;
+        let control = controls.iter().find(|control| control.name == RATE)?;
         let factor = match control.maximum {
             1_000_000.. => 1e6,
             1_001..1_000_000 => 1e3,

@@ -133,6 +133,17 @@ fn a_rate_is_set_in_the_drivers_own_unit() {
 }
 
 #[test]
+fn the_rate_comes_before_the_exposure_that_must_end_within_its_frames() {
+    let of = |name| control(name, Kind::Integer64, (0, 9));
+    let controls = [of("exposure"), of("frame_rate"), of("gain")];
+    let (steps, _) = plan(&controls, &wanted(&[("exposure", "1"), ("gain", "1"), ("frame_rate", "1")]));
+    assert_eq!(
+        steps.iter().map(|step| step.control.name.as_str()).collect::<Vec<_>>(),
+        ["frame_rate", "exposure", "gain"]
+    );
+}
+
+#[test]
 fn a_number_has_a_neighbour_in_its_range() {
     let neighbour = |kind, range, value| {
         let control = Control { step: 2, ..control("gain", kind, range) };
