@@ -93,10 +93,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// Adds a number that stands in `seen`.
+    /// Adds a number that stands in `seen`, unless it is infinite or no number: JSON has neither.
     pub fn figure(&mut self, name: &str, value: f64) -> &mut Self {
         // A thousandth is less than anything here is measured to.
-        self.figures.insert(name.to_owned(), (value * 1000.0).round() / 1000.0);
+        let rounded = (value * 1000.0).round() / 1000.0;
+        if rounded.is_finite() {
+            self.figures.insert(name.to_owned(), rounded);
+        }
         self
     }
 }
@@ -259,6 +262,16 @@ visiond 0.1.0 on aarch64, 2026-01-02T03:04:05Z, 13 s
 1 passed, 1 failed, 1 skipped
 ";
         assert_eq!(report().table(), expected);
+    }
+
+    #[test]
+    fn a_figure_that_json_cannot_hold_is_left_out_and_the_report_is_read_back() -> Result<(), serde_json::Error> {
+        let mut with_them = report();
+        for (name, value) in [("nan", f64::NAN), ("infinite", f64::INFINITY), ("too_great", f64::MAX)] {
+            with_them.rows[0].figure(name, value);
+        }
+        assert_eq!(serde_json::from_slice::<Report>(&serde_json::to_vec(&with_them)?)?, report());
+        Ok(())
     }
 
     #[test]
