@@ -233,7 +233,7 @@ impl Camera {
     }
 
     /// The configuration that is proposed.
-    pub(super) fn config(&self) -> V4l2Config {
+    fn config(&self) -> V4l2Config {
         let proposed = self.proposed();
         V4l2Config {
             device: CameraName::Node(self.device.clone()),
@@ -242,6 +242,12 @@ impl Camera {
             fps: proposed.and_then(|mode| mode.fps),
             ..V4l2Config::default()
         }
+    }
+
+    /// That configuration for a look at the camera: without a rate, because some drivers keep one that was set. NVIDIA's has it
+    /// as a control, and `override_enable` with it.
+    pub(super) fn config_without_rate(&self) -> V4l2Config {
+        V4l2Config { fps: None, ..self.config() }
     }
 
     /// Where the samples stand in a frame; `None` where no mosaic of 10 or 12 bits would be read.
@@ -259,8 +265,7 @@ impl Camera {
     fn look_at_samples(&self, depth: BayerDepth, samples: &mut Samples, buffers: &Buffers) -> Result<(), SourceError> {
         /// A sensor's first frames may be black.
         const FRAMES: usize = 10;
-        // The rate does not matter, and setting it would stay.
-        let config = V4l2Config { fps: None, ..self.config() };
+        let config = self.config_without_rate();
         let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
         let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
         let mut bits = Bits::default();

@@ -22,7 +22,8 @@ use v4l::v4l_sys as sys;
 use super::device::Node;
 use super::quirks::Quirk;
 use crate::config::types::{ControlValue, V4l2Config};
-use plan::{Step, Value};
+use plan::Step;
+pub use plan::Value;
 pub use rate::RateControl;
 
 /// A control that a camera has.

@@ -96,6 +96,14 @@ mod tests {
     }
 
     #[test]
+    fn a_look_at_a_camera_asks_for_the_proposed_size_and_sets_no_rate() {
+        let camera = camera(&[("yuyv", &[size(1280, 720, &[30.0]), size(640, 480, &[60.0])])]);
+        let (proposed, look) = (camera.config(), camera.config_without_rate());
+        assert!(proposed.fps.is_some() && proposed.width.is_some());
+        assert_eq!((look.width, look.height, look.fps), (proposed.width, proposed.height, None));
+    }
+
+    #[test]
     fn the_snippet_is_a_configuration() {
         let sizes = [size(3840, 2160, &[30.0]), size(1280, 720, &[60.0, 29.97]), size(640, 480, &[30.0])];
         let camera = camera(&[("mjpeg", &sizes)]);

@@ -10,12 +10,13 @@ use super::Teller;
 use super::report::Section;
 use crate::capture::Buffers;
 use crate::capture::v4l2::arrivals::{Arrival, Arrivals};
+use crate::capture::v4l2::controls::{self, Value};
 use crate::capture::v4l2::device::{Node, NodeError};
+use crate::capture::v4l2::fourcc;
 use crate::capture::v4l2::samples::{Bits, Place};
 use crate::capture::v4l2::signal::{self, Input};
 use crate::capture::v4l2::stream::Refusal;
 use crate::capture::v4l2::stream::modes::try_modes;
-use crate::capture::v4l2::{controls, fourcc};
 use crate::cli::cameras::{self, Camera};
 use crate::config::types::{CameraFormat, CameraName};
 use crate::pipeline::stop::Stop;
@@ -71,7 +72,7 @@ fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, 
         }
     }
     let streams = format!("{label}: streams");
-    match Arrivals::open(&camera.device, &camera.config(), buffers) {
+    match Arrivals::open(&camera.device, &camera.config_without_rate(), buffers) {
         Ok(Ok(arrivals)) => {
             section.verdict(streams, "a stream", arrivals.description(), true);
             if let Err(error) = stream(label, arrivals, section, tell) {
@@ -93,7 +94,8 @@ fn idle(label: &str, node: &Arc<Node>, section: &mut Section) {
     match controls::list(node) {
         Ok(controls) => {
             let told = controls.iter().map(|control| {
-                let value = control.value.as_ref().map_or("?".to_owned(), |value| control.show(value));
+                let value =
+                    control.value.as_ref().map_or("?".to_owned(), |value| shown(value, |value| control.show(value)));
                 let note = if control.inactive { " (inactive)" } else { "" };
                 format!("{} = {value}{note}", control.name)
             });
@@ -111,6 +113,15 @@ fn idle(label: &str, node: &Arc<Node>, section: &mut Section) {
     let seen = format!("mmap: {}, userptr: {}, expbuf: {expbuf}", word(&tried.mmap), word(&tried.userptr));
     let works = tried.mmap.is_ok() || tried.userptr.is_ok();
     section.verdict(format!("{label}: I/O"), "mmap or userptr", seen, works);
+}
+
+/// A control's value as it is printed. Of a text its length alone: NVIDIA's sensor drivers have `Fuse ID`, `EEPROM Data` and
+/// `OTP Data` as texts (tegracam_ctrls.c), which tell one camera module from every other.
+fn shown(value: &Value, show: impl FnOnce(&Value) -> String) -> String {
+    match value {
+        Value::Text(text) => format!("<text of {} bytes>", text.len()),
+        Value::Number(_) => show(value),
+    }
 }
 
 fn input(input: Option<Input>) -> String {
@@ -349,6 +360,13 @@ mod tests {
         );
         assert_eq!(text(&[0x0fff], BayerDepth::Bits12), "12 bits in 16: in the low bits (bits ever set 0x0fff)");
         assert!(text(&[0], BayerDepth::Bits12).contains("is the lens covered?"));
+    }
+
+    #[test]
+    fn of_a_control_that_is_a_text_the_length_alone_is_printed() {
+        let fuse_id = Value::Text("0a1b2c3d4e5f".to_owned());
+        assert_eq!(shown(&fuse_id, |value| format!("{value:?}")), "<text of 12 bytes>");
+        assert_eq!(shown(&Value::Number(7), |value| format!("{value:?}")), "Number(7)");
     }
 
     #[test]
