@@ -203,7 +203,7 @@ pub fn move_output(command: &mut Command) {
 }
 
 /// Asks the kernel to kill the program when the thread that starts it ends.
-fn die_with_parent(command: &mut Command) {
+pub(crate) fn die_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let hook = move || {
         // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal's number and touches no memory; getppid takes nothing. Both are
@@ -253,7 +253,9 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child
     answer.recv().map_err(|_| gone())?
 }
 
-fn signal_group(leader: u32, signal: libc::c_int) {
+/// Sends a signal to a program that leads a group of its own, and to all in it that it started. The program has not been waited for:
+/// its number may belong to another one after that.
+pub(crate) fn signal_group(leader: u32, signal: libc::c_int) {
     if let Ok(group) = libc::pid_t::try_from(leader) {
         // SAFETY: kill touches no memory; the group is our child's own, made when it was started. It may be gone: no matter.
         unsafe { libc::kill(-group, signal) };

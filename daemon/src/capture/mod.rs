@@ -1,7 +1,7 @@
 //! Where frames come from: cameras, video and picture files, programs, a test pattern.
 
 mod buffers;
-mod child;
+pub(crate) mod child;
 pub mod clock;
 mod command;
 #[cfg(test)]

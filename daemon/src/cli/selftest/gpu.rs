@@ -20,6 +20,7 @@ use visiond_kernels::tensor::{DType, TensorMut};
 
 use super::Teller;
 use super::report::{Row, Section};
+use crate::capture::child::die_with_parent;
 
 /// A check that cannot go on, in words.
 type Failed = Box<dyn std::error::Error>;
@@ -52,7 +53,7 @@ pub fn cuda(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
         }
     };
     let facts = device.facts();
-    section.info("GPU", facts.label());
+    section.verdict("GPU", "it opens", facts.label(), true);
     section
         .info(
             "memory",
@@ -155,12 +156,10 @@ fn compile(section: &mut Section) -> Result<(), Failed> {
 }
 
 fn measure(cache: &Path) -> Result<f64, Failed> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["selftest", "--compile-kernels"])
-        .env("CUDA_CACHE_PATH", cache)
-        .env_remove("CUDA_CACHE_DISABLE")
-        .stdin(Stdio::null())
-        .output()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["selftest", "--compile-kernels"]).env("CUDA_CACHE_PATH", cache).env_remove("CUDA_CACHE_DISABLE");
+    die_with_parent(&mut command);
+    let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     said.trim().parse().map_err(|_| {
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -183,14 +182,14 @@ pub fn compile_here() -> Result<f64, Failed> {
 
 /// Where a frame lies when the GPU reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FrameMemory {
     Mapped,
     Managed,
     Registered,
     Copied,
 }
 
-impl Place {
+impl FrameMemory {
     const ALL: [Self; 4] = [Self::Mapped, Self::Managed, Self::Registered, Self::Copied];
 
     fn name(self) -> &'static str {
@@ -212,19 +211,19 @@ struct Block {
 }
 
 impl Block {
-    fn new(device: &Arc<Device>, place: Place, bytes: usize) -> Result<Self, Failed> {
-        let kind = match place {
-            Place::Mapped => MemoryKind::Mapped,
-            Place::Managed => MemoryKind::Managed,
-            Place::Registered | Place::Copied => MemoryKind::Host,
+    fn new(device: &Arc<Device>, memory: FrameMemory, bytes: usize) -> Result<Self, Failed> {
+        let kind = match memory {
+            FrameMemory::Mapped => MemoryKind::Mapped,
+            FrameMemory::Managed => MemoryKind::Managed,
+            FrameMemory::Registered | FrameMemory::Copied => MemoryKind::Host,
         };
         let buffer = Memory::on(device, kind)?.allocate(bytes)?;
-        let registered = match place {
-            // SAFETY: the pages are the buffer's, which is dropped after the registration; every run is waited for.
-            Place::Registered => Some(unsafe { RegisteredPages::new(device, buffer.start(), bytes) }?),
+        let registered = match memory {
+            // SAFETY: the pages are the buffer's, which is dropped after the registration; `finish` waits for all that reads them.
+            FrameMemory::Registered => Some(unsafe { RegisteredPages::new(device, buffer.start(), bytes) }?),
             _ => None,
         };
-        let copy = (place == Place::Copied).then(|| DeviceBuffer::new(device, bytes)).transpose()?;
+        let copy = (memory == FrameMemory::Copied).then(|| DeviceBuffer::new(device, bytes)).transpose()?;
         Ok(Self { registered, buffer, copy })
     }
 
@@ -280,28 +279,28 @@ pub fn memory(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
     let auto = AutoMemory::of(&device);
     let why = auto.why().map_or(String::new(), |why| format!(": {why}"));
     section.info("memory that `auto` chooses", format!("{}{why}", auto.kind()));
-    for place in Place::ALL {
+    for memory in FrameMemory::ALL {
         let facts = device.facts();
-        let missing = match place {
-            Place::Mapped if !facts.can_map_host_memory => Some("the GPU maps no host memory"),
-            Place::Managed if !facts.managed_memory => Some("the GPU has no managed memory"),
-            Place::Registered if !facts.host_register_supported => Some("the GPU registers no memory of others"),
+        let missing = match memory {
+            FrameMemory::Mapped if !facts.can_map_host_memory => Some("the GPU maps no host memory"),
+            FrameMemory::Managed if !facts.managed_memory => Some("the GPU has no managed memory"),
+            FrameMemory::Registered if !facts.host_register_supported => Some("the GPU registers no memory of others"),
             _ => None,
         };
         if let Some(missing) = missing {
-            section.skip(place.name(), missing);
+            section.skip(memory.name(), missing);
             continue;
         }
         for (name, format) in FORMATS {
-            tell.say(&format!("preprocess of {name} in {} memory", place.name()));
-            let check = format!("{}, {name} 1080p", place.name());
-            if let Err(error) = preprocess(&device, place, format, &check, section) {
+            tell.say(&format!("preprocess of {name} in {} memory", memory.name()));
+            let check = format!("{}, {name} 1080p", memory.name());
+            if let Err(error) = preprocess(&device, memory, format, &check, section) {
                 section.fail(check, "the CPU's tensor", error);
             }
         }
-        let check = format!("{}, coherence", place.name());
+        let check = format!("{}, coherence", memory.name());
         let wanted = format!("{ROUNDS} rounds without a stale byte");
-        match coherence(&device, place, tell) {
+        match coherence(&device, memory, tell) {
             Ok(Coherence { rounds, stale, first }) => {
                 let seen = match &first {
                     None => format!("{rounds} rounds, none stale"),
@@ -317,13 +316,13 @@ pub fn memory(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
             }
         }
     }
-    for (name, place) in [("pages of the process", Pages::Process), ("pages of a shared mapping", Pages::Shared)] {
+    for (name, pages) in [("pages of the process", Pages::Process), ("pages of a shared mapping", Pages::Shared)] {
         let check = format!("registered {name}");
         if !device.facts().host_register_supported {
             section.skip(check, "the GPU registers no memory of others");
             continue;
         }
-        match registered(&device, place) {
+        match registered(&device, pages) {
             Ok(right) => {
                 section.verdict(check, "read in place", if right { "read in place" } else { "other bytes" }, right)
             }
@@ -336,7 +335,7 @@ pub fn memory(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
 /// One cell of the matrix: the tensor, the GPU's time, and the CPU's way to read the memory.
 fn preprocess(
     device: &Arc<Device>,
-    place: Place,
+    memory: FrameMemory,
     format: PixelFormat,
     check: &str,
     section: &mut Section,
@@ -345,7 +344,7 @@ fn preprocess(
     let frame = picture(&layout);
     let expected = on_the_cpu(&layout, &frame)?;
     let stream = CudaStream::new(device)?;
-    let mut block = Block::new(device, place, frame.len())?;
+    let mut block = Block::new(device, memory, frame.len())?;
     let mut preprocessor = CudaPreprocessor::new(&spec(), device, 1)?;
     let tensor = DeviceBuffer::new(device, expected.len())?;
     let mut seen = vec![0; expected.len()];
@@ -356,26 +355,31 @@ fn preprocess(
         let address = block.address()?;
         preprocessor.prepare(&[layout.view_at(block.buffer.as_slice(), Some(address))?])?;
         let (begin, end) = (Event::new(device)?, Event::new(device)?);
-        // SAFETY: the host touches the bytes again behind the synchronisation below alone.
-        unsafe { block.buffer.attach(&stream) }?;
-        begin.record(&stream)?;
-        // SAFETY: both blocks are as long as the frame and outlive the synchronisation below.
-        unsafe { copy(&block, &stream) }?;
-        // SAFETY: the tensor has room for one frame's; all of it outlives the synchronisation below.
-        unsafe { preprocessor.enqueue(tensor.address(), 1, &stream) }?;
-        end.record(&stream)?;
-        block.buffer.detach(&stream)?;
-        stream.synchronize()?;
+        finish(&stream, || {
+            // SAFETY: the host touches the bytes again only behind `finish`, which has waited for the stream.
+            unsafe { block.buffer.attach(&stream) }?;
+            let mut queue = || -> Result<(), Failed> {
+                begin.record(&stream)?;
+                // SAFETY: the block stays as it is until `finish` has waited.
+                unsafe { copy(&block, &stream) }?;
+                // SAFETY: the tensor has room for the one frame that was prepared; `finish` waits before any of it is dropped.
+                unsafe { preprocessor.enqueue(tensor.address(), 1, &stream) }?;
+                Ok(end.record(&stream)?)
+            };
+            let queued = queue();
+            block.buffer.detach(&stream)?;
+            queued
+        })?;
         times_us.push(end.elapsed_us(&begin)?);
     }
-    // SAFETY: the tensor is that long, and the copy is waited for.
-    unsafe { stream.copy_to_host(tensor.address(), &mut seen) }?;
-    stream.synchronize()?;
+    // SAFETY: the tensor is as long as `seen`, and neither is dropped or read before `finish` has waited.
+    finish(&stream, || Ok(unsafe { stream.copy_to_host(tensor.address(), &mut seen) }?))?;
     let times_us = sorted(times_us.split_off(WARM_RUNS));
     let (median, least) = (times_us[times_us.len() / 2], times_us[0]);
     let differing = seen.iter().zip(&expected).filter(|(a, b)| a != b).count();
     let gb_per_s = read_gb_per_s(block.buffer.as_slice());
-    let read = if place == Place::Copied { String::new() } else { format!("; the CPU reads {gb_per_s:.2} GB/s") };
+    let read =
+        if memory == FrameMemory::Copied { String::new() } else { format!("; the CPU reads {gb_per_s:.2} GB/s") };
     let wrong =
         if differing == 0 { String::new() } else { format!("{differing} of {} bytes differ; ", expected.len()) };
     let row: &mut Row = section.verdict(
@@ -385,10 +389,18 @@ fn preprocess(
         differing == 0,
     );
     row.figure("median_us", median).figure("least_us", least).figure("differing_bytes", differing as f64);
-    if place != Place::Copied {
+    if memory != FrameMemory::Copied {
         row.figure("cpu_read_gb_per_s", gb_per_s);
     }
     Ok(())
+}
+
+/// Queues work on the stream by `queue`, and waits for all that was queued, also when `queue` failed half-way: what the work
+/// uses may be dropped when this returns.
+fn finish<T>(stream: &CudaStream, queue: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
+    let queued = queue();
+    stream.synchronize()?;
+    queued
 }
 
 /// Queues the copy of a frame that the GPU reads in its own memory.
@@ -460,11 +472,11 @@ const ROUND_HEIGHT: u32 = 48;
 
 /// The CPU writes a pattern that is another one in every round, the GPU reads it by the preprocess and writes it into a block of
 /// the same kind, and what the CPU reads there must be it: a cache that keeps old bytes on either side shows.
-fn coherence(device: &Arc<Device>, place: Place, tell: &mut Teller) -> Result<Coherence, Failed> {
+fn coherence(device: &Arc<Device>, memory: FrameMemory, tell: &mut Teller) -> Result<Coherence, Failed> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT, ColorDescription::default())?;
     let stream = CudaStream::new(device)?;
-    let mut block = Block::new(device, place, layout.size_bytes())?;
-    let mut out = Block::new(device, place, layout.size_bytes())?;
+    let mut block = Block::new(device, memory, layout.size_bytes())?;
+    let mut out = Block::new(device, memory, layout.size_bytes())?;
     let mut preprocessor = CudaPreprocessor::new(&identity(ROUND_WIDTH, ROUND_HEIGHT), device, 1)?;
     let address = block.address()?;
     preprocessor.prepare(&[layout.view_at(block.buffer.as_slice(), Some(address))?])?;
@@ -472,21 +484,16 @@ fn coherence(device: &Arc<Device>, place: Place, tell: &mut Teller) -> Result<Co
     let mut result = Coherence { rounds: 0, stale: 0, first: None };
     for round in 1..=ROUNDS {
         pattern(round, block.buffer.as_mut_slice());
-        // SAFETY: the host touches the bytes again behind the synchronisation below alone.
-        unsafe { block.buffer.attach(&stream) }?;
-        // SAFETY: as above.
-        unsafe { out.buffer.attach(&stream) }?;
-        // SAFETY: both blocks are of one length and outlive the synchronisation below.
-        unsafe { copy(&block, &stream) }?;
-        // SAFETY: the block has room for the tensor; the frame is the one that was prepared; all outlives the synchronisation.
-        unsafe { preprocessor.enqueue(out.address()?, 1, &stream) }?;
-        if let Some(copied) = &out.copy {
-            // SAFETY: both are of one length; the result is looked at behind the synchronisation.
-            unsafe { stream.copy_to_host(copied.address(), out.buffer.as_mut_slice()) }?;
-        }
-        block.buffer.detach(&stream)?;
-        out.buffer.detach(&stream)?;
-        stream.synchronize()?;
+        finish(&stream, || {
+            // SAFETY: the host touches the bytes again only behind `finish`, which has waited for the stream.
+            unsafe { block.buffer.attach(&stream) }?;
+            // SAFETY: as above.
+            unsafe { out.buffer.attach(&stream) }?;
+            let queued = queue_round(&block, &mut out, &mut preprocessor, &stream);
+            block.buffer.detach(&stream)?;
+            out.buffer.detach(&stream)?;
+            queued
+        })?;
         result.rounds = round;
         let (seen, written) = (out.buffer.as_slice(), block.buffer.as_slice());
         if let Some(at) = seen.iter().zip(written).position(|(seen, written)| seen != written) {
@@ -497,13 +504,33 @@ fn coherence(device: &Arc<Device>, place: Place, tell: &mut Teller) -> Result<Co
             });
         }
         if round % 100 == 0 {
-            tell.say(&format!("coherence of {} memory: {round} of {ROUNDS} rounds", place.name()));
+            tell.say(&format!("coherence of {} memory: {round} of {ROUNDS} rounds", memory.name()));
             if began.elapsed() > ROUNDS_TIME {
                 break;
             }
         }
     }
     Ok(result)
+}
+
+/// Queues what the GPU does in a round: `block` through the preprocess, which has it prepared, into `out`. Called within
+/// [`finish`], which waits before either is touched or dropped.
+fn queue_round(
+    block: &Block,
+    out: &mut Block,
+    preprocessor: &mut CudaPreprocessor,
+    stream: &CudaStream,
+) -> Result<(), Failed> {
+    let tensor = out.address()?;
+    // SAFETY: the block stays as it is until `finish` has waited.
+    unsafe { copy(block, stream) }?;
+    // SAFETY: `out` is as long as the tensor of the one frame that was prepared; `finish` waits before any of it is dropped.
+    unsafe { preprocessor.enqueue(tensor, 1, stream) }?;
+    if let Some(copied) = &out.copy {
+        // SAFETY: both are of one length, and neither is read or dropped before `finish` has waited.
+        unsafe { stream.copy_to_host(copied.address(), out.buffer.as_mut_slice()) }?;
+    }
+    Ok(())
 }
 
 /// Bytes that differ from those of every neighbouring round, at every place.
@@ -537,16 +564,17 @@ fn registered(device: &Arc<Device>, pages: Pages) -> Result<bool, Failed> {
 fn reads(device: &Arc<Device>, bytes: &mut [u8]) -> Result<bool, Failed> {
     let stream = CudaStream::new(device)?;
     let start = NonNull::new(bytes.as_mut_ptr()).ok_or("no memory")?;
-    // SAFETY: the slice is borrowed, and so mapped, longer than the registration lives; the copies are waited for.
+    // SAFETY: the slice is borrowed, and so mapped, longer than the registration lives; `finish` waits for the copies.
     let pages = unsafe { RegisteredPages::new(device, start, bytes.len()) }?;
     pattern(1, bytes);
     let there = DeviceBuffer::new(device, bytes.len())?;
     let mut seen = vec![0; bytes.len()];
-    // SAFETY: both ranges are of that length and outlive the synchronisation below.
-    unsafe { stream.copy_on_device(pages.device_address(), there.address(), bytes.len()) }?;
-    // SAFETY: as above.
-    unsafe { stream.copy_to_host(there.address(), &mut seen) }?;
-    stream.synchronize()?;
+    finish(&stream, || {
+        // SAFETY: both ranges are of that length, and are dropped behind `finish`, which has waited for the stream.
+        unsafe { stream.copy_on_device(pages.device_address(), there.address(), bytes.len()) }?;
+        // SAFETY: as above; the host reads `seen` behind `finish`.
+        Ok(unsafe { stream.copy_to_host(there.address(), &mut seen) }?)
+    })?;
     Ok(seen == bytes)
 }
 
@@ -601,7 +629,7 @@ pub fn load(until: Instant) -> Result<u64, String> {
 fn load_gpu(until: Instant) -> Result<u64, Failed> {
     let device = Device::open(0)?;
     let layout = FrameLayout::packed(PixelFormat::Nv12, WIDTH, HEIGHT, ColorDescription::default())?;
-    let block = Block::new(&device, Place::Copied, layout.size_bytes())?;
+    let block = Block::new(&device, FrameMemory::Copied, layout.size_bytes())?;
     let stream = CudaStream::new(&device)?;
     let mut preprocessor = CudaPreprocessor::new(&spec(), &device, 1)?;
     let tensor = DeviceBuffer::new(&device, spec().shape().iter().product::<usize>() * spec().dtype.size_bytes())?;
@@ -609,11 +637,13 @@ fn load_gpu(until: Instant) -> Result<u64, Failed> {
     preprocessor.prepare(&[layout.view_at(block.buffer.as_slice(), Some(address))?])?;
     let mut runs = 0;
     while Instant::now() < until {
-        for _ in 0..100 {
-            // SAFETY: the tensor has room; the frame is the one that was prepared; both outlive the synchronisation below.
-            unsafe { preprocessor.enqueue(tensor.address(), 1, &stream) }?;
-        }
-        stream.synchronize()?;
+        finish(&stream, || {
+            for _ in 0..100 {
+                // SAFETY: the tensor has room for the one frame that was prepared; both are dropped behind `finish`.
+                unsafe { preprocessor.enqueue(tensor.address(), 1, &stream) }?;
+            }
+            Ok(())
+        })?;
         runs += 100;
     }
     Ok(runs)
