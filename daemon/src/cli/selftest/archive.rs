@@ -76,7 +76,7 @@ pub enum ReadError {
     },
 }
 
-/// Writes the archive. `json` is the redacted report; texts are redacted here.
+/// Writes the archive. `json` and `table` are of the redacted report; the system's texts are redacted here.
 pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io::Result<()> {
     let file = File::create(path)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
@@ -87,7 +87,7 @@ pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io:
         archive.append_data(&mut header, Path::new("visiond-selftest").join(name), text.as_bytes())
     };
     put(JSON, json)?;
-    put("table.txt", &redaction.text(table))?;
+    put("table.txt", table)?;
     for (name, text) in texts() {
         put(name, &redaction.text(&text))?;
     }

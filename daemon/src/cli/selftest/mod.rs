@@ -117,19 +117,19 @@ fn exit(report: &Report) -> Exit {
     if report.counts()[1] == 0 { Exit::Success } else { Exit::Failure }
 }
 
-/// Prints the report, and writes it.
+/// Prints the report, and writes it. What goes to somebody else is redacted, the table on the terminal is not.
 fn output(args: &Args, report: &Report) -> Result<(), CliError> {
-    let no_json = |error: serde_json::Error| CliError::new(Exit::Failure, format!("no JSON: {error}"));
-    let redaction = Redaction::new(Path::new("/"));
-    let mut json = serde_json::to_value(report).map_err(no_json)?;
-    redaction.json(&mut json);
+    let redaction = Redaction::here();
+    let mut redacted = report.clone();
+    redaction.report(&mut redacted);
     if let Some(path) = &args.report {
-        let text = serde_json::to_string_pretty(&json).map_err(no_json)?;
-        let written = archive::write(path, &text, &report.table(), &redaction);
+        let json = serde_json::to_string_pretty(&redacted)
+            .map_err(|error| CliError::new(Exit::Failure, format!("no JSON: {error}")))?;
+        let written = archive::write(path, &json, &redacted.table(), &redaction);
         written.map_err(|error| CliError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
     }
     if args.json {
-        return print_json(&json);
+        return print_json(&redacted);
     }
     let wrote = args.report.as_ref().map_or(String::new(), |path| {
         format!("\nWrote {}: look through it, then attach it to your issue.\n", path.display())

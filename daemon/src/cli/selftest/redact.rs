@@ -1,28 +1,33 @@
 //! Takes out of texts what tells whose machine it is: serial numbers, addresses, names, credentials.
 //!
 //! Two ways: the values that this machine knows of itself (host name, accounts, serial numbers) are replaced wherever they
-//! stand, and what has the form of an address or a number of that kind is replaced whatever it is.
+//! stand, and what has the form of an address or a number of that kind is replaced whatever it is. Of a report the texts alone are
+//! looked at: the name of an area stays readable on a machine of that name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use regex::{Captures, Regex};
-use serde_json::Value;
+
+use super::nodes::DeviceNode;
+use super::report::{Report, Row, Sandbox};
 
 /// Forms, and what stands in their place. Order matters: a URL's credentials and query go before its host's address.
-const FORMS: [(&str, &str); 8] = [
+const FORMS: [(&str, &str); 9] = [
     (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "<credentials>@"),
     (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "?<query>"),
     (r"(?i)(?P<keep>(?:password|passwd|token|secret|api[_-]?key)\s*[=:]\s*)[^\s,;]+", "<secret>"),
     (r"(?i)(?P<keep>\bserial(?:[ _-]?(?:number|no|num))?\s*[=:#]\s*)[^\s,;]+", "<serial>"),
+    // Whoever it is: an account may be of a directory in the network, and not of this machine.
+    (r"(?P<keep>/home/)[^/\s:;,()`\x22']+", "<user>"),
     (r"(?i)(?P<keep>)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
     (r"(?i)(?P<keep>)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b", "<mac>"),
     // 10.0.0.1; a version of five numbers is none.
     (r"(?P<keep>(?:^|[^\d.]))(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}\b", "<ip>"),
     // Eight groups, or fewer with `::` between; a time and a PCI address have no such thing.
     (
-        r"(?i)(?P<keep>(?:^|[^0-9a-z:.]))(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|::(?:[0-9a-f]{1,4}:){0,6}[0-9a-f]{1,4})\b",
+        r"(?i)(?P<keep>(?:^|[^0-9a-z:.]))(?:(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|::(?:[0-9a-f]{1,4}:){0,6}[0-9a-f]{1,4})\b|(?:[0-9a-f]{1,4}:){1,7}:\B)",
         "<ip>",
     ),
 ];
@@ -30,6 +35,45 @@ const FORMS: [(&str, &str); 8] = [
 /// Shorter values than these are words that stand for something else elsewhere.
 const SHORTEST_NAME: usize = 2;
 const SHORTEST_SERIAL: usize = 5;
+
+/// Names of hosts and accounts that stand for something else in every report, and tell nothing of whose it is: NVIDIA's own account
+/// on a Jetson is `nvidia`, which is in the names of its drivers and nodes too. The form of /home finds such an account in paths.
+const WORDS: [&str; 34] = [
+    "nvidia",
+    "tegra",
+    "jetson",
+    "orin",
+    "xavier",
+    "nano",
+    "thor",
+    "agx",
+    "ubuntu",
+    "debian",
+    "linux",
+    "localhost",
+    "root",
+    "visiond",
+    "video",
+    "render",
+    "camera",
+    "cameras",
+    "gpu",
+    "cuda",
+    "tensorrt",
+    "argus",
+    "board",
+    "nodes",
+    "memory",
+    "sandbox",
+    "heat",
+    "kernel",
+    "driver",
+    "media",
+    "host",
+    "user",
+    "home",
+    "test",
+];
 
 /// What vendors write where they have no serial number.
 const NO_SERIAL: [&str; 8] = [
@@ -48,16 +92,27 @@ pub struct Redaction {
     forms: Vec<(Regex, &'static str)>,
     /// Values of this machine with what stands in their place, the longest first.
     values: Vec<(Regex, &'static str)>,
+    /// Names of people's accounts, which are their groups' names too.
+    people: BTreeSet<String>,
 }
 
 impl Redaction {
-    /// For the machine whose files are below `root`, and more serial numbers, such as cameras'.
-    pub fn new(root: &Path) -> Self {
+    /// For this machine, and whoever runs this.
+    pub fn here() -> Self {
+        let logins = ["USER", "LOGNAME", "SUDO_USER"].into_iter().filter_map(|name| std::env::var(name).ok());
+        Self::new(Path::new("/"), logins)
+    }
+
+    /// For the machine whose files are below `root`. `logins`: accounts that /etc/passwd may not have, because a directory in the
+    /// network has them, or systemd-homed.
+    pub fn new(root: &Path, logins: impl IntoIterator<Item = String>) -> Self {
         let mut known: BTreeMap<String, &'static str> = BTreeMap::new();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let mut add = |text: &str, shortest: usize, mark: &'static str| {
             let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-            if text.len() >= shortest && !NO_SERIAL.contains(&text.to_lowercase().as_str()) {
+            let lowercase = text.to_lowercase();
+            let is_word = NO_SERIAL.contains(&lowercase.as_str()) || WORDS.contains(&lowercase.as_str());
+            if text.len() >= shortest && !is_word {
                 known.entry(text.to_owned()).or_insert(mark);
             }
         };
@@ -65,25 +120,27 @@ impl Redaction {
             let name = read(path);
             // Of a full name the machine's own part, too.
             for part in [name.trim(), name.trim().split('.').next().unwrap_or_default()] {
-                if part != "localhost" {
-                    add(part, SHORTEST_NAME, "<host>");
-                }
+                add(part, SHORTEST_NAME, "<host>");
             }
         }
-        for user in people(&read("etc/passwd")) {
-            add(&user, SHORTEST_NAME, "<user>");
+        let people = people(&read("etc/passwd"), logins);
+        for person in &people {
+            add(person, SHORTEST_NAME, "<user>");
         }
         for path in SERIALS {
             add(&read(path), SHORTEST_SERIAL, "<serial>");
         }
         for path in usb_serials(root) {
-            add(&fs::read_to_string(path).unwrap_or_default(), SHORTEST_SERIAL, "<serial>");
+            let serial = fs::read_to_string(path).unwrap_or_default();
+            add(&serial, SHORTEST_SERIAL, "<serial>");
+            add(&by_id(&serial), SHORTEST_SERIAL, "<serial>");
         }
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         Self {
             forms: FORMS.iter().filter_map(|(form, mark)| Some((Regex::new(form).ok()?, *mark))).collect(),
             values: known.into_iter().filter_map(|(text, mark)| Some((word(&text)?, mark))).collect(),
+            people,
         }
     }
 
@@ -104,13 +161,31 @@ impl Redaction {
         text
     }
 
-    /// Does so with every text in `value`; the names of fields stay.
-    pub fn json(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => *text = self.text(text),
-            Value::Array(values) => values.iter_mut().for_each(|value| self.json(value)),
-            Value::Object(fields) => fields.values_mut().for_each(|value| self.json(value)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    /// Does so with every text of a report, the sandbox's too.
+    pub fn report(&self, report: &mut Report) {
+        let Report { rows, nodes, sandbox, .. } = report;
+        self.rows(rows);
+        self.nodes(nodes);
+        if let Some(Sandbox { command, rows, nodes }) = sandbox {
+            command.iter_mut().for_each(|argument| *argument = self.text(argument));
+            self.rows(rows);
+            self.nodes(nodes);
+        }
+    }
+
+    fn rows(&self, rows: &mut [Row]) {
+        for Row { check, wanted, seen, .. } in rows {
+            [check, wanted, seen].into_iter().for_each(|text| *text = self.text(text));
+        }
+    }
+
+    fn nodes(&self, nodes: &mut [DeviceNode]) {
+        for state in nodes.iter_mut().flat_map(|node| [&mut node.before, &mut node.after]).flatten() {
+            for name in [&mut state.owner, &mut state.group] {
+                if self.people.contains(name) {
+                    "<user>".clone_into(name);
+                }
+            }
         }
     }
 }
@@ -139,15 +214,27 @@ fn word(text: &str) -> Option<Regex> {
     Regex::new(&format!("(^|[^A-Za-z0-9]){}([^A-Za-z0-9]|$)", regex::escape(text))).ok()
 }
 
-/// The accounts of people in /etc/passwd: Debian and Ubuntu number them from 1000 on; 65534 is `nobody`.
-fn people(passwd: &str) -> Vec<String> {
-    let person = |line: &str| {
+/// A USB serial number as udev writes it into names in /dev/v4l/by-id: blanks become one `_`, and so does each character that is
+/// no part of a name (systemd, device-nodes.c: `allow_listed_char_for_devnode`).
+fn by_id(serial: &str) -> String {
+    let joined = serial.split_whitespace().collect::<Vec<_>>().join("_");
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) || !c.is_ascii();
+    joined.chars().map(|c| if is_kept(c) { c } else { '_' }).collect()
+}
+
+/// The accounts of people: those of /etc/passwd, which Debian and Ubuntu number from 1000 on (65534 is `nobody`), and `logins`
+/// without the system's own.
+fn people(passwd: &str, logins: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    let (mut people, mut system) = (BTreeSet::new(), BTreeSet::new());
+    for line in passwd.lines() {
         let mut fields = line.split(':');
-        let name = fields.next()?.to_owned();
-        let number: u32 = fields.nth(1)?.parse().ok()?;
-        (1000..60_000).contains(&number).then_some(name)
-    };
-    passwd.lines().filter_map(person).collect()
+        if let (Some(name), Some(Ok(number))) = (fields.next(), fields.nth(1).map(str::parse::<u32>)) {
+            let accounts = if number >= 1000 && number != 65_534 { &mut people } else { &mut system };
+            accounts.insert(name.to_owned());
+        }
+    }
+    people.extend(logins.into_iter().filter(|name| !name.is_empty() && !system.contains(name)));
+    people
 }
 
 #[cfg(test)]
@@ -166,18 +253,23 @@ mod tests {
         put("etc/hostname", "gate-7.example.org\n");
         put(
             "etc/passwd",
-            "root:x:0:0::/root:/bin/sh\nvideo:x:44:44::/:/bin/false\nmaria:x:1000:1000:Maria:/home/maria:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+            "root:x:0:0::/root:/bin/sh\nvideo:x:44:44::/:/bin/false\nmaria:x:1000:1000:Maria:/home/maria:/bin/sh\nnvidia:x:1001:1001::/home/nvidia:/bin/sh\nfar:x:60123:60123::/home/far:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
         );
         put("proc/device-tree/serial-number", "1421522031234\0");
         put("sys/bus/usb/devices/1-1/serial", "A1B2C3D4\n");
+        put("sys/bus/usb/devices/1-2/serial", "SN  77 (B)\n");
         put("sys/class/dmi/id/board_serial", "Default string\n");
         put("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
         root
     }
 
+    fn redaction() -> Redaction {
+        Redaction::new(machine().path(), ["jane.doe", "root", ""].map(str::to_owned))
+    }
+
     #[test]
     fn what_tells_whose_machine_it_is_is_taken_out() {
-        let redaction = Redaction::new(machine().path());
+        let redaction = redaction();
         for (text, expected) in [
             ("Linux gate-7 5.10.120-tegra", "Linux <host> 5.10.120-tegra"),
             ("gate-7.example.org, gate-7", "<host>, <host>"),
@@ -189,6 +281,13 @@ mod tests {
             ("from 192.168.1.20:554 and 10.0.0.1.", "from <ip>:554 and <ip>."),
             ("fe80::4ab0:2dff:fe12:3456%eth0, 2001:db8:0:0:0:0:0:1, [::1]", "<ip>%eth0, <ip>, [<ip>]"),
             ("rtsp://admin:geheim@192.168.1.20/s?key=abc ok", "rtsp://<credentials>@<ip>/s?<query> ok"),
+            ("2001:db8::, fe80::/10 and [2001:db8:1::]", "<ip>, <ip>/10 and [<ip>]"),
+            ("/dev/v4l/by-id/usb-046d_HD_SN_77__B_-video-index0", "/dev/v4l/by-id/usb-046d_HD_<serial>-video-index0"),
+            ("jane.doe in /home/jane.doe/a, far", "<user> in /home/<user>/a, <user>"),
+            (
+                "`/home/joe@example.org`: /var/home/j_d/x (/home/nvidia)",
+                "`/home/<user>`: /var/home/<user>/x (/home/<user>)",
+            ),
             ("token=abc123, MQTT_PASSWORD: x", "token=<secret>, MQTT_PASSWORD: <secret>"),
             ("GPU-6f3c1c5e-5d8f-4b6c-9a55-0123456789ab", "GPU-<uuid>"),
             ("machine 0123456789abcdef0123456789abcdef", "machine <serial>"),
@@ -199,13 +298,14 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_it_stays() {
-        let redaction = Redaction::new(machine().path());
+        let redaction = redaction();
         for text in [
             "TensorRT 10.3.0, L4T 36.4.3, visiond 0.1.0",
             "pci-0000:00:14.0-usb-0:1:1.0, 03:04:05, char 81:0",
             "046d:0825 HD Webcam, vi-output, imx219 9-0010",
             "root:video 0660, nobody",
-            "std::io::Error at 0x2008",
+            "std::io::Error at 0x2008, face::Name, ::",
+            "nvidia,tegra234, /dev/nvidia-uvm: nvidia:video, /home",
             "Default string",
             "mariadb, remaria",
         ] {
@@ -214,9 +314,54 @@ mod tests {
     }
 
     #[test]
-    fn every_text_of_json_is_redacted_and_nothing_else() {
-        let mut value = serde_json::json!({"gate-7": ["gate-7", 5, {"a": "by maria"}], "n": null});
-        Redaction::new(machine().path()).json(&mut value);
-        assert_eq!(value, serde_json::json!({"gate-7": ["<host>", 5, {"a": "by <user>"}], "n": null}));
+    fn of_a_report_the_texts_are_redacted_and_nothing_else() {
+        use super::super::nodes::State;
+        use super::super::report::{Area, FORMAT, Section};
+
+        let root = machine();
+        // A machine that is called like an area, an outcome and a field.
+        for name in ["board", "pass", "rows"] {
+            fs::write(root.path().join("etc/hostname"), name).unwrap();
+            let redaction = Redaction::new(root.path(), []);
+            let state = |owner: &str, group: &str| State {
+                major: 1,
+                minor: 2,
+                driver: Some("nvidia".to_owned()),
+                owner: owner.to_owned(),
+                group: group.to_owned(),
+                mode: "0660".to_owned(),
+                errno: None,
+            };
+            let node = |owner: &str| DeviceNode {
+                path: "/dev/nvidia0".into(),
+                before: None,
+                after: Some(state(owner, "video")),
+            };
+            let rows = |check: &str, wanted: &str, seen: &str| {
+                let mut section = Section::new(Area::Board);
+                section.verdict(check, wanted, seen, true).figure("maria", 1.0);
+                section.rows
+            };
+            let report = |check: &str, wanted: &str, seen: &str, command: &str, owners: [&str; 3]| Report {
+                format: FORMAT,
+                visiond: "0.1.0".to_owned(),
+                arch: "aarch64".to_owned(),
+                at: "2026-01-02T03:04:05Z".to_owned(),
+                seconds: 1.0,
+                rows: rows(check, wanted, seen),
+                nodes: owners.map(node).to_vec(),
+                sandbox: Some(Sandbox {
+                    command: vec![command.to_owned()],
+                    rows: rows(check, wanted, seen),
+                    nodes: owners.map(node).to_vec(),
+                }),
+            };
+            let mut redacted =
+                report("by maria", "10.0.0.1", "A1B2C3D4", "--camera=046d:0825:A1B2C3D4", ["root", "nvidia", "maria"]);
+            redaction.report(&mut redacted);
+            let expected =
+                report("by <user>", "<ip>", "<serial>", "--camera=046d:0825:<serial>", ["root", "<user>", "<user>"]);
+            assert_eq!(redacted, expected, "{name}");
+        }
     }
 }
