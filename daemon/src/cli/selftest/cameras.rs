@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use v4l::v4l_sys as sys;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 
-use super::Teller;
 use super::report::Section;
+use super::{NO_TIME, Teller, time_left};
 use crate::capture::Buffers;
 use crate::capture::v4l2::arrivals::{Arrival, Arrivals};
 use crate::capture::v4l2::controls::{self, Value};
@@ -24,12 +24,12 @@ use crate::pipeline::stop::Stop;
 /// Frames of a camera.
 const FRAMES: usize = 200;
 /// A slow camera gives fewer: after so long it is enough.
-const FRAMES_TIME: Duration = Duration::from_secs(20);
+const FRAMES_TIME: Duration = Duration::from_secs(10);
 /// Frame numbers that may be missing among them.
 const MISSING_ALLOWED: u64 = 2;
 
-/// Tests the cameras of these names, or all that there are.
-pub fn run(names: &[CameraName], section: &mut Section, tell: &mut Teller) {
+/// Tests the cameras of these names, or all that there are, until `end`.
+pub fn run(names: &[CameraName], section: &mut Section, tell: &mut Teller, end: Instant) {
     let buffers = Buffers::default();
     if names.is_empty() {
         let found = cameras::all(&buffers);
@@ -37,12 +37,16 @@ pub fn run(names: &[CameraName], section: &mut Section, tell: &mut Teller) {
             section.skip("cameras", "there is no camera behind V4L2 (/dev/video*)");
         }
         for camera in found {
-            test(&camera.device.display().to_string(), &camera, &buffers, section, tell);
+            test(&camera.device.display().to_string(), &camera, &buffers, section, tell, end);
         }
     }
     for name in names {
+        if time_left(end).is_none() {
+            section.skip(format!("{name}: opens"), NO_TIME);
+            continue;
+        }
         match cameras::one(name, &buffers) {
-            Ok(camera) => test(&name.to_string(), &camera, &buffers, section, tell),
+            Ok(camera) => test(&name.to_string(), &camera, &buffers, section, tell, end),
             Err(error) => {
                 section.fail(format!("{name}: opens"), "a camera", error);
             }
@@ -50,9 +54,13 @@ pub fn run(names: &[CameraName], section: &mut Section, tell: &mut Teller) {
     }
 }
 
-fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, tell: &mut Teller) {
+fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, tell: &mut Teller, end: Instant) {
     tell.say(label);
     let opens = format!("{label}: opens");
+    let Some(left) = time_left(end) else {
+        section.skip(opens, NO_TIME);
+        return;
+    };
     if let Some(error) = &camera.error {
         section.fail(opens, "a camera", error);
         return;
@@ -75,7 +83,7 @@ fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, 
     match Arrivals::open(&camera.device, &camera.config_without_rate(), buffers) {
         Ok(Ok(arrivals)) => {
             section.verdict(streams, "a stream", arrivals.description(), true);
-            if let Err(error) = stream(label, arrivals, section, tell) {
+            if let Err(error) = stream(label, arrivals, section, tell, FRAMES_TIME.min(left)) {
                 section.fail(format!("{label}: frames"), format!("{FRAMES} frames"), error);
             }
         }
@@ -140,8 +148,14 @@ fn input(input: Option<Input>) -> String {
     format!("{index} {name}, status {status:#x}{named}")
 }
 
-/// 200 frames, and what they say.
-fn stream(label: &str, mut arrivals: Arrivals, section: &mut Section, tell: &mut Teller) -> Result<(), String> {
+/// 200 frames, or those of `time`, and what they say.
+fn stream(
+    label: &str,
+    mut arrivals: Arrivals,
+    section: &mut Section,
+    tell: &mut Teller,
+    time: Duration,
+) -> Result<(), String> {
     let stop = Stop::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let depth = arrivals.format().ok().and_then(|pix| depth_of(fourcc::format_of(pix.fourcc)?));
     let read = arrivals.samples_read();
@@ -149,7 +163,7 @@ fn stream(label: &str, mut arrivals: Arrivals, section: &mut Section, tell: &mut
     let mut came = Vec::with_capacity(FRAMES);
     let began = Instant::now();
     for number in 1..=FRAMES {
-        if number > 2 && began.elapsed() >= FRAMES_TIME {
+        if number > 2 && began.elapsed() >= time {
             break;
         }
         let look = |bytes: &[u8]| {

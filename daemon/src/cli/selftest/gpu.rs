@@ -41,7 +41,7 @@ const WARM_RUNS: usize = 5;
 /// Rounds of coherence.
 const ROUNDS: u32 = 10_000;
 /// Longer than this they do not take: what was made by then counts.
-const ROUNDS_TIME: Duration = Duration::from_secs(20);
+const ROUNDS_TIME: Duration = Duration::from_secs(10);
 
 /// The GPU's facts and the time of its compiler.
 pub fn cuda(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {

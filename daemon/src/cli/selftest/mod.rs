@@ -17,15 +17,19 @@ mod tensorrt;
 #[cfg(test)]
 mod tests;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::progress::Progress;
 use super::{CliError, print, print_json};
+use crate::capture::child::{die_with_parent, signal_group};
 use crate::config::types::CameraName;
 use crate::exit::Exit;
 use crate::logging;
@@ -34,7 +38,7 @@ use report::{Area, FORMAT, Report, Section};
 
 /// Test this board: GPU, memory, TensorRT, cameras, heat, the service's sandbox; and write one file to send
 ///
-/// Takes some four minutes and needs no root; with root it tests the sandbox of visiond.service too. What is not here is
+/// Takes five minutes at most and needs no root; with root it tests the sandbox of visiond.service too. What is not here is
 /// skipped, and the table says why. Stop the service first: a camera that it has cannot be tested.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -67,9 +71,35 @@ pub struct Args {
     #[arg(long, hide = true)]
     in_process: bool,
 
+    /// Print the JSON as it is, within so long, for the process that compares and redacts it
+    #[arg(long, hide = true, value_name = "TIME", value_parser = super::run::duration)]
+    inner: Option<Duration>,
+
     /// Print the milliseconds that compiling the kernels takes
     #[arg(long, hide = true)]
     compile_kernels: bool,
+}
+
+/// All areas but heat together take no longer than this, the sandbox's run of them included: what has no time left is skipped. With
+/// the minute under load, and what heat may take beside it, that is less than five minutes.
+const TIME: Duration = Duration::from_secs(220);
+/// What an area in a process of its own may take; then it hangs.
+const AREA_TIME: Duration = Duration::from_secs(90);
+/// What heat may take longer than its load.
+const HEAT_TIME: Duration = Duration::from_secs(15);
+/// With less time than this left nothing begins.
+const LEAST_TIME: Duration = Duration::from_secs(5);
+/// What a program that ended may take to close its pipes: programs that it started and left may hold them.
+const PIPES_TIME: Duration = Duration::from_secs(3);
+
+/// The check of an area that did not come to its end.
+const WHOLE: &str = "the test itself";
+/// Why an area or a camera is skipped after [`TIME`].
+const NO_TIME: &str = "no time left: test it alone by --only or --camera";
+
+/// What is left until `end`, if that is enough to begin something.
+fn time_left(end: Instant) -> Option<Duration> {
+    Some(end.saturating_duration_since(Instant::now())).filter(|left| *left >= LEAST_TIME)
 }
 
 const AFTER_HELP: &str = "\
@@ -102,10 +132,11 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         let message = format!("cannot write the report: there is no folder {}", folder.display());
         return Err(CliError::new(Exit::Output, message));
     }
-    let mut tell = Teller::new(args.in_process);
+    let is_for_another_process = args.in_process || args.inner.is_some();
+    let mut tell = Teller::new(is_for_another_process);
     let report = test(&args, &mut tell);
     logging::clear_live_line();
-    if args.in_process {
+    if is_for_another_process {
         // The process that reads this redacts it.
         return print_json(&report).map(|()| exit(&report));
     }
@@ -140,6 +171,7 @@ fn output(args: &Args, report: &Report) -> Result<(), CliError> {
 /// Every area that is asked for, in the order that disturbs the next ones least.
 fn test(args: &Args, tell: &mut Teller) -> Report {
     let began = Instant::now();
+    let end = began + args.inner.unwrap_or(TIME);
     let wanted = |area| args.only.is_empty() || args.only.contains(&area);
     let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
     let mut report = Report {
@@ -155,7 +187,11 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
     let nodes_before = wanted(Area::Nodes).then(|| nodes::look(Path::new("/dev")));
     let isolated = |area: Area, report: &mut Report, tell: &mut Teller| {
         if wanted(area) {
-            report.rows.extend(if args.in_process { here(area, args, tell) } else { apart(area, args, tell) });
+            report.rows.extend(if args.in_process {
+                here(area, args, tell, end)
+            } else {
+                apart(area, args, tell, end)
+            });
         }
     };
     isolated(Area::Board, &mut report, tell);
@@ -169,18 +205,16 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
     isolated(Area::Memory, &mut report, tell);
     isolated(Area::Tensorrt, &mut report, tell);
     for area in [Area::Cameras, Area::Argus].into_iter().filter(|area| wanted(*area)) {
-        report.rows.extend(here(area, args, tell));
+        report.rows.extend(here(area, args, tell, end));
     }
     if wanted(Area::Sandbox) && !args.in_process {
         tell.area = Area::Sandbox.name();
         let mut section = Section::new(Area::Sandbox);
-        let areas: Vec<_> = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).map(Area::name).collect();
-        let mut arguments = vec!["--only".to_owned(), areas.join(",")];
-        arguments.extend(args.camera.iter().map(|camera| format!("--camera={camera}")));
+        let areas: Vec<_> = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).collect();
         if areas.is_empty() {
-            section.skip("the unit's sandbox", "--only names nothing that runs there");
+            section.skip(sandbox::CHECK, "--only names nothing that runs there");
         } else {
-            report.sandbox = sandbox::run(&mut section, tell, &report, &arguments);
+            report.sandbox = sandbox::run(&mut section, tell, &report, areas, &args.camera, end);
         }
         report.rows.extend(section.rows);
     }
@@ -191,7 +225,7 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
 }
 
 /// Tests an area in this process.
-fn here(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
+fn here(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
     tell.area = area.name();
     let mut section = Section::new(area);
     let result = match area {
@@ -203,11 +237,11 @@ fn here(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
         Area::Memory => gpu::memory(&mut section, tell),
         Area::Tensorrt => tensorrt::run(&mut section, tell),
         Area::Cameras => {
-            cameras::run(&args.camera, &mut section, tell);
+            cameras::run(&args.camera, &mut section, tell, end);
             Ok(())
         }
         Area::Argus => {
-            argus::run(&mut section, tell);
+            argus::run(&mut section, tell, end);
             Ok(())
         }
         Area::Heat => {
@@ -218,22 +252,27 @@ fn here(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
         Area::Nodes | Area::Sandbox => Ok(()),
     };
     if let Err(error) = result {
-        section.fail("the test itself", "it comes to its end", error);
+        section.fail(WHOLE, "it comes to its end", error);
     }
     section.rows
 }
 
-/// Tests an area in a process of its own.
-fn apart(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
+/// Tests an area in a process of its own, until `end`; heat comes behind that.
+fn apart(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
     tell.area = area.name();
     tell.say("");
-    let patience = match area {
-        Area::Heat => args.load + Duration::from_secs(30),
-        _ => Duration::from_secs(150),
-    };
     let mut section = Section::new(area);
+    let (limit, left) = match area {
+        Area::Heat => (args.load + HEAT_TIME, Some(args.load + HEAT_TIME)),
+        _ => (AREA_TIME, time_left(end)),
+    };
+    let Some(left) = left else {
+        section.skip(WHOLE, NO_TIME);
+        return section.rows;
+    };
+    let patience = limit.min(left);
     let mut failed = |why: String| {
-        section.fail("the test itself", "it comes to its end", why);
+        section.fail(WHOLE, "it comes to its end", why);
         std::mem::take(&mut section.rows)
     };
     let program = match std::env::current_exe() {
@@ -244,14 +283,15 @@ fn apart(area: Area, args: &Args, tell: &mut Teller) -> Vec<report::Row> {
     command.args(["selftest", "--in-process", "--only", area.name()]);
     command.arg(format!("--load={}ms", args.load.as_millis()));
     match supervise(&mut command, patience, |words| tell.say(words)) {
-        Ok(Ended { status, output, last_words }) => match serde_json::from_slice::<Report>(&output) {
+        Ok(ended) => match serde_json::from_slice::<Report>(&ended.output) {
             Ok(report) => report.rows,
-            Err(_) => failed(format!(
-                "its process ended with {status}{}{last_words}",
-                if last_words.is_empty() { "" } else { ": " }
-            )),
+            Err(_) => failed(ended.to_string()),
         },
-        Err(error) => failed(error),
+        Err(SuperviseError::TimedOut { .. }) if patience < limit => {
+            section.skip(WHOLE, NO_TIME);
+            section.rows
+        }
+        Err(error) => failed(error.to_string()),
     }
 }
 
@@ -261,49 +301,121 @@ struct Ended {
     status: ExitStatus,
     /// Its standard output.
     output: Vec<u8>,
-    /// The last line of its standard error.
-    last_words: String,
+    /// The last lines of its standard error.
+    errors: Vec<String>,
 }
 
-/// Runs a program to its end, or ends it after `patience`; hands each line of its standard error to `tell`.
-fn supervise(command: &mut Command, patience: Duration, mut tell: impl FnMut(&str)) -> Result<Ended, String> {
-    let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let failed = |error: std::io::Error| format!("cannot run {name}: {error}");
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // In the group of this process, so that Ctrl-C ends both.
-    let mut child = piped.spawn().map_err(failed)?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let output = thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = stdout.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes));
-        read.map(|_| bytes)
-    });
-    let words = Arc::new(Mutex::new(String::new()));
-    let theirs = Arc::clone(&words);
-    let reader = thread::spawn(move || {
-        let lines = stderr.map(|pipe| BufReader::new(pipe).split(b'\n')).into_iter().flatten();
-        for line in lines.map_while(Result::ok).filter(|line| !line.is_empty()) {
-            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = String::from_utf8_lossy(&line).into_owned();
-        }
-    });
-    let said = || words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+impl Ended {
+    /// The last line of its standard error.
+    fn last_words(&self) -> &str {
+        self.errors.last().map_or("", String::as_str)
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let separator = if self.errors.is_empty() { "" } else { ": " };
+        write!(f, "its process ended with {}{separator}{}", self.status, self.last_words())
+    }
+}
+
+/// A program that did not come to its end by itself.
+#[derive(Debug, thiserror::Error)]
+enum SuperviseError {
+    /// It cannot be started, or not be waited for.
+    #[error("cannot run {program}: {error}")]
+    Run {
+        /// Its file's name.
+        program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It was ended.
+    #[error("{program} did not end within {} s; its last words: {last_words}", patience.as_secs())]
+    TimedOut {
+        /// Its file's name.
+        program: String,
+        /// How long it had.
+        patience: Duration,
+        /// The last line of its standard error.
+        last_words: String,
+    },
+}
+
+/// What a program wrote so far.
+#[derive(Debug, Default)]
+struct Heard {
+    output: Vec<u8>,
+    errors: VecDeque<String>,
+}
+
+/// Runs a program to its end, or ends it and all that it started after `patience`; hands each line of its standard error to `tell`.
+///
+/// It leads a group of its own, which Ctrl-C at the terminal does not reach: the kernel kills it when this process ends.
+fn supervise(command: &mut Command, patience: Duration, mut tell: impl FnMut(&str)) -> Result<Ended, SuperviseError> {
+    /// Lines of standard error that are kept.
+    const LINES: usize = 100;
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let failed = |error| SuperviseError::Run { program: program.clone(), error };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    die_with_parent(command);
+    let mut child = command.spawn().map_err(failed)?;
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    // Both readers drop their end of the channel when their pipe is closed.
+    let (open, closed) = channel::<()>();
+    if let Some(mut pipe) = child.stdout.take() {
+        let (heard, open) = (Arc::clone(&heard), open.clone());
+        thread::spawn(move || {
+            let _open = open;
+            let mut bytes = vec![0; 64 << 10];
+            loop {
+                match pipe.read(&mut bytes) {
+                    Ok(0) => break,
+                    Ok(count) => lock(&heard).output.extend_from_slice(&bytes[..count]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        });
+    }
+    if let Some(pipe) = child.stderr.take() {
+        let (heard, open) = (Arc::clone(&heard), open.clone());
+        thread::spawn(move || {
+            let _open = open;
+            let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
+            for line in lines.filter(|line| !line.is_empty()) {
+                let errors = &mut lock(&heard).errors;
+                if errors.len() == LINES {
+                    errors.pop_front();
+                }
+                errors.push_back(String::from_utf8_lossy(&line).into_owned());
+            }
+        });
+    }
+    drop(open);
+    let said = || lock(&heard).errors.back().cloned().unwrap_or_default();
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
         }
         if began.elapsed() >= patience {
-            // It may have ended meanwhile.
-            let _ = child.kill();
+            signal_group(child.id(), libc::SIGKILL);
+            // It was killed, so this returns.
             let _ = child.wait();
-            return Err(format!("{name} did not end within {} s; its last words: {}", patience.as_secs(), said()));
+            return Err(SuperviseError::TimedOut { program, patience, last_words: said() });
         }
         tell(&said());
         thread::sleep(Duration::from_millis(50));
     };
-    let output = output.join().map_err(|_| format!("the output of {name} was lost"))?.map_err(failed)?;
-    let _ = reader.join();
-    Ok(Ended { status, output, last_words: said() })
+    // Nothing is ever sent: it ends when both pipes are closed, or with the time.
+    let _ = closed.recv_timeout(PIPES_TIME);
+    let Heard { output, errors } = std::mem::take(&mut *lock(&heard));
+    Ok(Ended { status, output, errors: errors.into() })
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says how far the test is: to the terminal, or to the process that runs this one.

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::nodes;
 use super::report::{Area, Outcome, Report, Row, Sandbox, Section};
-use super::{Teller, supervise};
+use super::{LEAST_TIME, NO_TIME, Teller, supervise, time_left};
 use crate::cli::machine::find_program;
+use crate::config::types::CameraName;
 
 /// The unit of this version.
 const PACKAGED: &str = include_str!("../../../../systemd/visiond.service");
@@ -41,13 +42,17 @@ pub const AREAS: [Area; 7] =
     [Area::Board, Area::Nodes, Area::Cuda, Area::Memory, Area::Tensorrt, Area::Cameras, Area::Argus];
 
 /// The row that says whether all of it ran.
-const CHECK: &str = "the unit's sandbox";
+pub const CHECK: &str = "the unit's sandbox";
 
-/// After so long the unit is ended.
-const PATIENCE: Duration = Duration::from_secs(240);
-
-/// Runs the tests of `shell` again, and tells what differs. `arguments`: the areas and cameras of this run.
-pub fn run(section: &mut Section, tell: &mut Teller, shell: &Report, arguments: &[String]) -> Option<Sandbox> {
+/// Runs the tests of `areas` again, until `end`, and tells what differs from `shell`.
+pub fn run(
+    section: &mut Section,
+    tell: &mut Teller,
+    shell: &Report,
+    mut areas: Vec<Area>,
+    cameras: &[CameraName],
+    end: Instant,
+) -> Option<Sandbox> {
     let unit = installed().unwrap_or_else(|| PACKAGED.to_owned());
     let properties = properties(&unit);
     let program = match std::env::current_exe() {
@@ -77,47 +82,118 @@ pub fn run(section: &mut Section, tell: &mut Teller, shell: &Report, arguments: 
         section.skip(CHECK, format!("the unit's user {user} does not exist: install visiond's package"));
         return None;
     }
-    let Some(program) = reachable(&program, &unit) else {
-        let why = format!(
-            "the sandbox hides {}: install visiond, or copy it to /usr/local/bin and run it there",
-            program.display()
-        );
-        section.skip(CHECK, why);
+    let program = match runs_there(&program, &unit) {
+        Ok((program, seen)) => {
+            section.info("program", seen);
+            program
+        }
+        Err(why) => {
+            section.skip(CHECK, why);
+            return None;
+        }
+    };
+    if hides_argus(&properties) {
+        areas.retain(|area| *area != Area::Argus);
+        if shell.rows.iter().any(|row| row.area == Area::Argus && row.outcome != Outcome::Skipped) {
+            section.info("argus", NO_ARGUS);
+        }
+    }
+    let Some(patience) = time_left(end).filter(|_| !areas.is_empty()) else {
+        section.skip(CHECK, if areas.is_empty() { "nothing else runs there" } else { NO_TIME });
         return None;
     };
-    let command = command(&systemd_run, &properties, &program, arguments);
-    rerun(section, tell, shell, command)
+    let command = command(&systemd_run, &properties, &program, &areas, cameras, patience);
+    rerun(section, tell, shell, &areas, command, patience)
 }
 
 /// systemd-run with the unit's properties.
-fn command(systemd_run: &Path, properties: &[String], program: &Path, arguments: &[String]) -> Vec<String> {
+fn command(
+    systemd_run: &Path,
+    properties: &[String],
+    program: &Path,
+    areas: &[Area],
+    cameras: &[CameraName],
+    patience: Duration,
+) -> Vec<String> {
     let mut command = vec![systemd_run.display().to_string()];
     command.extend(["--quiet", "--pipe", "--wait", "--collect", "--service-type=exec"].map(str::to_owned));
     command.extend(properties.iter().map(|property| format!("--property={property}")));
     // What ends systemd-run does not end the unit.
-    command.push(format!("--property=RuntimeMaxSec={}", PATIENCE.as_secs()));
-    command.extend([program.display().to_string(), "selftest".to_owned(), "--json".to_owned()]);
-    command.extend(arguments.iter().cloned());
+    command.push(format!("--property=RuntimeMaxSec={}", patience.as_secs()));
+    command.extend([program.display().to_string(), "selftest".to_owned()]);
+    // It prints its report raw, as the shell's is that it is compared to; and some time before it would be ended.
+    command.push(format!("--inner={}ms", patience.saturating_sub(LEAST_TIME).as_millis()));
+    command.push(format!("--only={}", areas.iter().map(|area| area.name()).collect::<Vec<_>>().join(",")));
+    command.extend(cameras.iter().map(|camera| format!("--camera={camera}")));
     command
 }
 
 /// Runs the command, and compares what it prints.
-fn rerun(section: &mut Section, tell: &mut Teller, shell: &Report, command: Vec<String>) -> Option<Sandbox> {
+///
+/// A unit file with a property that this systemd does not know works without it, but systemd-run refuses it, and names the first
+/// (bus-unit-util.c: `bus_append_unit_property_assignment`): it runs again without that.
+fn rerun(
+    section: &mut Section,
+    tell: &mut Teller,
+    shell: &Report,
+    areas: &[Area],
+    mut command: Vec<String>,
+    patience: Duration,
+) -> Option<Sandbox> {
     const WANTED: &str = "the tests run";
-    let ended = match supervise(Command::new(&command[0]).args(&command[1..]), PATIENCE, |words| tell.say(words)) {
-        Ok(ended) => ended,
-        Err(error) => {
-            section.fail(CHECK, WANTED, error);
-            return None;
+    let report = loop {
+        let ended = match supervise(Command::new(&command[0]).args(&command[1..]), patience, |words| tell.say(words)) {
+            Ok(ended) => ended,
+            Err(error) => {
+                section.fail(CHECK, WANTED, error);
+                return None;
+            }
+        };
+        if let Ok(report) = serde_json::from_slice::<Report>(&ended.output) {
+            break report;
+        }
+        let arguments = command.len();
+        let unknown = ended.errors.iter().find_map(|line| unknown_property(line));
+        if let Some(key) = unknown {
+            command.retain(|argument| !argument.starts_with(&format!("--property={key}=")));
+        }
+        match unknown {
+            Some(key) if command.len() < arguments => {
+                section.info(format!("property {key}"), "this systemd does not know it: left out, as the unit's is");
+            }
+            _ => {
+                section.fail(CHECK, WANTED, format!("systemd-run: {ended}"));
+                return None;
+            }
         }
     };
-    let Ok(report) = serde_json::from_slice::<Report>(&ended.output) else {
-        section.fail(CHECK, WANTED, format!("systemd-run ended with {}: {}", ended.status, ended.last_words));
-        return None;
-    };
-    differences(section, shell, &report);
+    differences(section, shell, &report, areas);
     let command = command.into_iter().map(without_environment).collect();
     Some(Sandbox { command, rows: report.rows, nodes: report.nodes })
+}
+
+/// The property that systemd-run says it does not know.
+fn unknown_property(line: &str) -> Option<&str> {
+    Some(line.split_once("Unknown assignment: ")?.1.split_once('=')?.0)
+}
+
+/// What is said in place of tests that cannot pass.
+const NO_ARGUS: &str = "not tested there: the unit's own /tmp (PrivateTmp=) hides /tmp/argus_socket; sources that use Argus need the \
+                        drop-in systemd/argus.conf, see docs/jetson.md";
+
+/// Whether the unit has a /tmp of its own, without the socket of NVIDIA's camera daemon.
+fn hides_argus(properties: &[String]) -> bool {
+    let values = |key: &'static str| {
+        properties.iter().filter_map(move |property| property.split_once('=').filter(|(other, _)| *other == key))
+    };
+    let is_private = values("PrivateTmp")
+        .last()
+        .is_some_and(|(_, value)| !["", "no", "n", "false", "f", "off", "0"].contains(&value.to_lowercase().as_str()));
+    let is_bound = ["BindPaths", "BindReadOnlyPaths"]
+        .into_iter()
+        .flat_map(values)
+        .any(|(_, value)| value.contains("/tmp/argus_socket"));
+    is_private && !is_bound
 }
 
 /// An argument as it is told: variables of the environment may be secrets.
@@ -166,19 +242,36 @@ fn has_account(passwd: &str, user: &str) -> bool {
     passwd.lines().any(|line| line.split(':').next() == Some(user))
 }
 
-/// This program where the sandbox can see it, else the unit's own.
-fn reachable(program: &Path, unit: &str) -> Option<PathBuf> {
+/// The program that runs in the sandbox, with a sentence on it: this one where the sandbox can see it, else the unit's own if that
+/// is of this version.
+fn runs_there(program: &Path, unit: &str) -> Result<(PathBuf, String), String> {
     const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+    /// `--version` looks for libraries, too.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let ours = env!("CARGO_PKG_VERSION");
+    let here = program.display();
     if !HIDDEN.iter().any(|folder| program.starts_with(folder)) {
-        return Some(program.to_owned());
+        return Ok((program.to_owned(), format!("{here}, visiond {ours}")));
     }
-    let start = unit.lines().rev().find_map(|line| line.trim().strip_prefix("ExecStart="))?;
-    let installed = PathBuf::from(start.split_whitespace().next()?);
-    installed.is_file().then_some(installed)
+    let remedy = "install this version, or copy it to /usr/local/bin and run it there";
+    let start = unit.lines().rev().find_map(|line| line.trim().strip_prefix("ExecStart="));
+    let installed = start.and_then(|start| start.split_whitespace().next()).map(PathBuf::from);
+    let Some(installed) = installed.filter(|path| path.is_file()) else {
+        return Err(format!("the sandbox hides {here}: {remedy}"));
+    };
+    let there = installed.display();
+    let said = supervise(Command::new(&installed).arg("--version"), PATIENCE, |_| {})
+        .map_or_else(|error| error.to_string(), |ended| String::from_utf8_lossy(&ended.output).into_owned());
+    let version = said.lines().next().unwrap_or_default();
+    if version == format!("visiond {ours}") {
+        Ok((installed.clone(), format!("{there}, {version}: the sandbox hides {here}")))
+    } else {
+        Err(format!("the sandbox hides {here}, and {there} is `{version}`, not {ours}: {remedy}"))
+    }
 }
 
 /// A row for all that was seen in the shell and not in the sandbox, or the other way round.
-fn differences(section: &mut Section, shell: &Report, sandbox: &Report) {
+fn differences(section: &mut Section, shell: &Report, sandbox: &Report, areas: &[Area]) {
     const WANTED: &str = "as in the shell";
     let words = |row: Option<&Row>| match row {
         None => "not there".to_owned(),
@@ -195,19 +288,24 @@ fn differences(section: &mut Section, shell: &Report, sandbox: &Report) {
     let find =
         |rows: &[Row], wanted: &Row| rows.iter().position(|row| (row.area, &row.check) == (wanted.area, &wanted.check));
     let (mut compared, mut differing) = (0, BTreeSet::new());
+    let is_late = |row: &Row| row.outcome == Outcome::Skipped && row.seen == NO_TIME;
+    let late: BTreeSet<_> = sandbox.rows.iter().filter(|row| is_late(row)).map(|row| row.area).collect();
     // Nodes are compared one by one, below.
-    for row in shell.rows.iter().filter(|row| AREAS.contains(&row.area) && row.area != Area::Nodes) {
-        compared += 1;
+    for row in shell.rows.iter().filter(|row| areas.contains(&row.area) && row.area != Area::Nodes) {
         let other = find(&sandbox.rows, row).map(|index| &sandbox.rows[index]);
+        if late.contains(&row.area) && other.is_none_or(is_late) {
+            continue;
+        }
+        compared += 1;
         if other.map(|other| other.outcome) == Some(row.outcome) {
             continue;
         }
         let seen = format!("{} in the shell, {} in the sandbox", words(Some(row)), words(other));
         let check = format!("{}: {}", row.area, row.check);
-        // What failed or was not to be had in the shell can only get better.
+        // What failed or was not to be had in the shell can only get better, and of a fact nothing is wanted.
         match row.outcome {
-            Outcome::Pass | Outcome::Info => section.fail(&check, WANTED, seen),
-            Outcome::Fail | Outcome::Skipped => section.info(&check, seen),
+            Outcome::Pass => section.fail(&check, WANTED, seen),
+            Outcome::Fail | Outcome::Skipped | Outcome::Info => section.info(&check, seen),
         };
         differing.insert(check);
     }
@@ -218,6 +316,9 @@ fn differences(section: &mut Section, shell: &Report, sandbox: &Report) {
             WANTED,
             format!("failed in the sandbox alone ({})", row.seen),
         );
+    }
+    for area in late {
+        section.info(format!("{area}: not compared, or in part"), format!("in the sandbox: {NO_TIME}"));
     }
     let changed = nodes::differences(&shell.nodes, &sandbox.nodes);
     for (path, seen) in &changed {
@@ -240,6 +341,8 @@ fn differences(section: &mut Section, shell: &Report, sandbox: &Report) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt;
 
     use super::super::report::FORMAT;
     use super::*;
@@ -287,76 +390,160 @@ mod tests {
     }
 
     #[test]
-    fn a_program_below_home_is_replaced_by_the_units() {
-        let unit = "[Service]\nExecStart=/bin/sh run x\n";
-        assert_eq!(reachable(Path::new("/usr/bin/visiond"), unit), Some("/usr/bin/visiond".into()));
-        assert_eq!(reachable(Path::new("/home/me/visiond"), unit), Some("/bin/sh".into()));
-        assert_eq!(reachable(Path::new("/home/me/visiond"), "ExecStart=/usr/bin/no-such-program\n"), None);
+    fn a_program_below_home_is_replaced_by_the_units_if_that_is_of_this_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let installed = folder.path().join("visiond");
+        let unit = format!("[Service]\nExecStart={} run x\n", installed.display());
+        let ours = env!("CARGO_PKG_VERSION");
+        let runs = |program: &str| runs_there(Path::new(program), &unit);
+        assert_eq!(
+            runs("/usr/bin/visiond"),
+            Ok(("/usr/bin/visiond".into(), format!("/usr/bin/visiond, visiond {ours}")))
+        );
+        let missing = runs("/home/me/visiond").unwrap_err();
+        assert!(missing.starts_with("the sandbox hides /home/me/visiond: install this version"), "{missing}");
+        let install = |version: &str| {
+            fs::write(&installed, format!("#!/bin/sh\necho 'visiond {version}'\necho rten: here\n")).unwrap();
+            fs::set_permissions(&installed, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        install(ours);
+        let (program, seen) = runs("/home/me/visiond").unwrap();
+        assert_eq!((&program, seen.ends_with("the sandbox hides /home/me/visiond")), (&installed, true), "{seen}");
+        install("0.0.1");
+        let older = runs("/home/me/visiond").unwrap_err();
+        assert!(older.contains(&format!("is `visiond 0.0.1`, not {ours}: install")), "{older}");
+    }
+
+    /// The sandbox's rows as lines.
+    fn lines(section: &Section) -> Vec<String> {
+        section.rows.iter().map(|row| format!("{:?} {}: {}", row.outcome, row.check, row.seen)).collect()
     }
 
     #[test]
-    fn what_works_in_the_shell_alone_fails() {
+    fn what_passes_in_the_shell_alone_fails_and_facts_that_differ_do_not() {
         let mut shell = Section::new(Area::Cuda);
-        shell.info("GPU", "Orin");
+        shell.verdict("GPU", "it opens", "Orin", true);
         shell.verdict("kernels", "compiled", "compiled", true);
         shell.fail("kernel cache", "written", "refused");
+        shell.info("memory", "8 GiB");
         let mut sandbox = Section::new(Area::Cuda);
         sandbox.skip("GPU", "no node");
         sandbox.verdict("kernels", "compiled", "compiled as well", true);
         sandbox.verdict("kernel cache", "written", "written", true);
         sandbox.fail("new", "good", "bad");
         let mut section = Section::new(Area::Sandbox);
-        differences(&mut section, &report(shell.rows), &report(sandbox.rows));
-        let lines: Vec<_> =
-            section.rows.iter().map(|row| format!("{:?} {}: {}", row.outcome, row.check, row.seen)).collect();
+        differences(&mut section, &report(shell.rows), &report(sandbox.rows), &AREAS);
         assert_eq!(
-            lines,
+            lines(&section),
             [
-                "Fail cuda: GPU: seen (Orin) in the shell, skipped (no node) in the sandbox",
+                "Fail cuda: GPU: passed (Orin) in the shell, skipped (no node) in the sandbox",
                 "Info cuda: kernel cache: failed (refused) in the shell, passed (written) in the sandbox",
+                "Info cuda: memory: seen (8 GiB) in the shell, not there in the sandbox",
                 "Fail cuda: new: failed in the sandbox alone (bad)",
-                "Info compared: 3 checks compared, 2 differ; 0 device nodes compared, 0 differ",
+                "Info compared: 4 checks compared, 3 differ; 0 device nodes compared, 0 differ",
             ]
         );
     }
 
     #[test]
-    fn what_the_unit_prints_is_compared_and_what_it_cannot_do_is_told() {
-        // A shell stands for systemd-run: it prints a report behind as many arguments as a unit has.
+    fn what_the_sandbox_had_no_time_for_is_not_compared() {
+        let mut shell = Section::new(Area::Memory);
+        shell.verdict("mapped", "right", "right", true);
+        let mut sandbox = Section::new(Area::Memory);
+        sandbox.skip(super::super::WHOLE, NO_TIME);
+        let mut section = Section::new(Area::Sandbox);
+        differences(&mut section, &report(shell.rows), &report(sandbox.rows), &AREAS);
+        assert_eq!(
+            lines(&section),
+            [
+                format!("Info memory: not compared, or in part: in the sandbox: {NO_TIME}"),
+                "Info compared: 0 checks compared, 0 differ; 0 device nodes compared, 0 differ".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn argus_is_hidden_by_a_tmp_of_the_units_own_without_its_socket() {
+        const DROP_IN: &str = include_str!("../../../../systemd/argus.conf");
+        assert!(hides_argus(&properties(PACKAGED)));
+        assert!(!hides_argus(&properties(&format!("{PACKAGED}{DROP_IN}"))));
+        let bound = format!("{PACKAGED}[Service]\nBindPaths=-/tmp/argus_socket\n");
+        assert!(!hides_argus(&properties(&bound)));
+        assert!(!hides_argus(&properties("[Service]\nUser=visiond\n")));
+    }
+
+    /// Runs a script in place of systemd-run, behind as many arguments as a unit has; what was seen, and of what it is.
+    fn rerun_by(script: &str, shell: &Report) -> (Vec<String>, Option<Sandbox>) {
         let folder = tempfile::tempdir().unwrap();
-        let mut inner = Section::new(Area::Cuda);
-        inner.skip("GPU", "no node");
-        let report_file = folder.path().join("report.json");
-        fs::write(&report_file, serde_json::to_string(&report(inner.rows)).unwrap()).unwrap();
-        let mut outer = Section::new(Area::Cuda);
-        outer.info("GPU", "Orin");
-        let shell = report(outer.rows);
-        let run = |script: &str| {
-            let program = folder.path().join("systemd-run");
-            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-            let mut with_secret = properties(PACKAGED);
-            with_secret.push("Environment=MQTT_PW=abc".to_owned());
-            let as_unit =
-                command(Path::new("/bin/sh"), &with_secret, Path::new("/usr/bin/visiond"), &["--only=cuda".to_owned()]);
-            let command = [&["/bin/sh".to_owned(), program.display().to_string()], &as_unit[1..]].concat();
-            let mut section = Section::new(Area::Sandbox);
-            let sandbox = rerun(&mut section, &mut Teller::new(true), &shell, command);
-            (section.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect::<Vec<_>>(), sandbox)
-        };
-        let check = "case \"$*\" in *--property=User=visiond*/usr/bin/visiond\\ selftest\\ --json\\ --only=cuda) ;; *) exit 9 ;; esac";
-        let (rows, sandbox) = run(&format!("{check}\ncat {}", report_file.display()));
-        assert_eq!(rows[0], "cuda: GPU: seen (Orin) in the shell, skipped (no node) in the sandbox");
+        let program = folder.path().join("systemd-run");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mut with_secret = properties(PACKAGED);
+        with_secret.push("Environment=MQTT_PW=abc".to_owned());
+        let (areas, patience) = ([Area::Cuda], Duration::from_secs(100));
+        let camera = "046d:0825:A1B2C3D4".parse().unwrap();
+        let visiond = Path::new("/usr/bin/visiond");
+        let as_unit = command(Path::new("/bin/sh"), &with_secret, visiond, &areas, &[camera], patience);
+        let command = [&["/bin/sh".to_owned(), program.display().to_string()], &as_unit[1..]].concat();
+        let mut section = Section::new(Area::Sandbox);
+        let sandbox = rerun(&mut section, &mut Teller::new(true), shell, &areas, command, patience);
+        (lines(&section), sandbox)
+    }
+
+    fn gpu(outcome: Outcome, seen: &str) -> Report {
+        let mut section = Section::new(Area::Cuda);
+        section.info("GPU", seen).outcome = outcome;
+        report(section.rows)
+    }
+
+    /// A script's line that prints a report.
+    fn prints(report: &Report) -> String {
+        format!("cat <<'END'\n{}\nEND", serde_json::to_string(report).unwrap())
+    }
+
+    #[test]
+    fn what_the_unit_prints_is_compared_and_what_it_cannot_do_is_told() {
+        let shell = gpu(Outcome::Pass, "Orin");
+        // It is asked for its report as it is: a redacted one would differ in every row with a serial number in its name.
+        let check = r#"case "$*" in *--property=User=visiond*"RuntimeMaxSec=100 /usr/bin/visiond selftest --inner=95000ms --only=cuda --camera=046d:0825:A1B2C3D4") ;; *) exit 9 ;; esac"#;
+        let script = format!("{check}\n{}", prints(&gpu(Outcome::Skipped, "no node")));
+        let (rows, sandbox) = rerun_by(&script, &shell);
+        assert_eq!(rows[0], "Fail cuda: GPU: passed (Orin) in the shell, skipped (no node) in the sandbox");
         let sandbox = sandbox.unwrap();
         assert_eq!(sandbox.rows.len(), 1);
         assert!(sandbox.command.contains(&"--property=Environment=<secret>".to_owned()), "{:?}", sandbox.command);
-        let (rows, sandbox) = run("echo 'Failed to start transient service unit: Unit is masked.' >&2; exit 1");
+        let (rows, sandbox) =
+            rerun_by("echo 'Failed to start transient service unit: Unit is masked.' >&2; exit 1", &shell);
         assert_eq!(
             rows,
             [
-                "the unit's sandbox: systemd-run ended with exit status: 1: Failed to start transient service unit: Unit is masked."
+                "Fail the unit's sandbox: systemd-run: its process ended with exit status: 1: Failed to start transient service unit: Unit is masked."
             ]
         );
         assert_eq!(sandbox, None);
+    }
+
+    #[test]
+    fn a_property_that_an_older_systemd_does_not_know_is_left_out() {
+        let shell = gpu(Outcome::Pass, "Orin");
+        // As systemd 245 says it, one at a time.
+        let refuse = r#"for key in ProtectProc ProtectClock; do
+case "$*" in *"--property=$key="*) echo "Unknown assignment: $key=x" >&2; echo "Failed to create bus message: Invalid argument" >&2; exit 1 ;; esac
+done"#;
+        let (rows, sandbox) = rerun_by(&format!("{refuse}\n{}", prints(&shell)), &shell);
+        let left_out = "this systemd does not know it: left out, as the unit's is";
+        assert_eq!(
+            rows,
+            [
+                format!("Info property ProtectProc: {left_out}"),
+                format!("Info property ProtectClock: {left_out}"),
+                "Info compared: 1 checks compared, 0 differ; 0 device nodes compared, 0 differ".to_owned(),
+            ]
+        );
+        assert!(!sandbox.unwrap().command.iter().any(|argument| argument.contains("ProtectProc")));
+        // It is refused however often it is left out.
+        let (rows, _) = rerun_by("echo 'Unknown assignment: NoSuchKey=1' >&2; exit 1", &shell);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert!(rows[0].starts_with("Fail the unit's sandbox: systemd-run: "), "{rows:?}");
     }
 
     #[test]
