@@ -24,7 +24,7 @@ use crate::pipeline::stop::Stop;
 /// Frames of a camera.
 const FRAMES: usize = 200;
 /// A slow camera gives fewer: after so long it is enough.
-const FRAMES_TIME: Duration = Duration::from_secs(10);
+const FRAMES_TIME: Duration = Duration::from_secs(20);
 /// Frame numbers that may be missing among them.
 const MISSING_ALLOWED: u64 = 2;
 

@@ -87,8 +87,8 @@ const TIME: Duration = Duration::from_secs(220);
 const AREA_TIME: Duration = Duration::from_secs(90);
 /// What heat may take longer than its load.
 const HEAT_TIME: Duration = Duration::from_secs(15);
-/// With less time than this left nothing begins.
-const LEAST_TIME: Duration = Duration::from_secs(5);
+/// With less time than this left nothing begins: it is what a camera takes that opens and gives no frame.
+const LEAST_TIME: Duration = Duration::from_secs(15);
 /// What a program that ended may take to close its pipes: programs that it started and left may hold them.
 const PIPES_TIME: Duration = Duration::from_secs(3);
 

@@ -187,7 +187,7 @@ fn hides_argus(properties: &[String]) -> bool {
         properties.iter().filter_map(move |property| property.split_once('=').filter(|(other, _)| *other == key))
     };
     let is_private = values("PrivateTmp")
-        .last()
+        .next_back()
         .is_some_and(|(_, value)| !["", "no", "n", "false", "f", "off", "0"].contains(&value.to_lowercase().as_str()));
     let is_bound = ["BindPaths", "BindReadOnlyPaths"]
         .into_iter()
@@ -504,7 +504,7 @@ mod tests {
     fn what_the_unit_prints_is_compared_and_what_it_cannot_do_is_told() {
         let shell = gpu(Outcome::Pass, "Orin");
         // It is asked for its report as it is: a redacted one would differ in every row with a serial number in its name.
-        let check = r#"case "$*" in *--property=User=visiond*"RuntimeMaxSec=100 /usr/bin/visiond selftest --inner=95000ms --only=cuda --camera=046d:0825:A1B2C3D4") ;; *) exit 9 ;; esac"#;
+        let check = r#"case "$*" in *--property=User=visiond*"RuntimeMaxSec=100 /usr/bin/visiond selftest --inner=85000ms --only=cuda --camera=046d:0825:A1B2C3D4") ;; *) exit 9 ;; esac"#;
         let script = format!("{check}\n{}", prints(&gpu(Outcome::Skipped, "no node")));
         let (rows, sandbox) = rerun_by(&script, &shell);
         assert_eq!(rows[0], "Fail cuda: GPU: passed (Orin) in the shell, skipped (no node) in the sandbox");
