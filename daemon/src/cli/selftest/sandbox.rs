@@ -213,7 +213,7 @@ fn installed() -> Option<String> {
     (output.status.success() && text.contains("[Service]")).then_some(text)
 }
 
-/// Each line of the sections [Service], `Key=value`; what makes no sandbox is left out.
+/// Each line of the sections `[Service]`, `Key=value`; what makes no sandbox is left out.
 fn properties(unit: &str) -> Vec<String> {
     let joined = unit.replace("\\\n", " ");
     let mut in_service = false;
