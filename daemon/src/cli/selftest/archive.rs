@@ -76,6 +76,15 @@ pub enum ReadError {
     },
 }
 
+/// Makes the file where there is none, so that a path that cannot be written to is known before the test. The error is a sentence.
+pub fn make(path: &Path) -> Result<(), String> {
+    let made = File::options().write(true).create(true).truncate(false).open(path);
+    made.map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("cannot write {}: create its folder, or name another one", path.display()),
+        _ => format!("cannot write {}: {error}; name another file", path.display()),
+    })
+}
+
 /// Writes the archive. `json` and `table` are of the redacted report; the system's texts are redacted here.
 pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io::Result<()> {
     let file = File::create(path)?;

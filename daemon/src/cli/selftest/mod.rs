@@ -28,7 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::progress::Progress;
-use super::{CliError, print, print_json};
+use super::{CliError, complain, print, print_json};
 use crate::capture::child::{die_with_parent, signal_group};
 use crate::config::types::CameraName;
 use crate::exit::Exit;
@@ -126,11 +126,9 @@ pub fn run(args: Args) -> Result<Exit, CliError> {
         }
         return Ok(exit(&report));
     }
-    if let Some(folder) = args.report.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty())
-        && !folder.is_dir()
-    {
-        let message = format!("cannot write the report: there is no folder {}", folder.display());
-        return Err(CliError::new(Exit::Output, message));
+    if let Some(path) = &args.report {
+        // Before minutes of tests, not after them.
+        archive::make(path).map_err(|error| CliError::new(Exit::Output, error))?;
     }
     let is_for_another_process = args.in_process || args.inner.is_some();
     let mut tell = Teller::new(is_for_another_process);
@@ -153,19 +151,19 @@ fn output(args: &Args, report: &Report) -> Result<(), CliError> {
     let redaction = Redaction::here();
     let mut redacted = report.clone();
     redaction.report(&mut redacted);
-    if let Some(path) = &args.report {
-        let json = serde_json::to_string_pretty(&redacted)
-            .map_err(|error| CliError::new(Exit::Failure, format!("no JSON: {error}")))?;
-        let written = archive::write(path, &json, &redacted.table(), &redaction);
-        written.map_err(|error| CliError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
-    }
+    // What was found is shown first: the file may fail.
     if args.json {
-        return print_json(&redacted);
+        print_json(&redacted)?;
+    } else {
+        print(&report.table())?;
     }
-    let wrote = args.report.as_ref().map_or(String::new(), |path| {
-        format!("\nWrote {}: look through it, then attach it to your issue.\n", path.display())
-    });
-    print(&format!("{}{wrote}", report.table()))
+    let Some(path) = &args.report else { return Ok(()) };
+    let json = serde_json::to_string_pretty(&redacted)
+        .map_err(|error| CliError::new(Exit::Failure, format!("no JSON: {error}")))?;
+    archive::write(path, &json, &redacted.table(), &redaction)
+        .map_err(|error| CliError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
+    complain(&format!("wrote {}: look through it, then attach it to your issue", path.display()));
+    Ok(())
 }
 
 /// Every area that is asked for, in the order that disturbs the next ones least.

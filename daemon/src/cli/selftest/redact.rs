@@ -8,19 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regex::{Captures, Regex};
+use regex_lite::{Captures, Regex};
 
 use super::nodes::DeviceNode;
 use super::report::{Report, Row, Sandbox};
 
 /// Forms, and what stands in their place. Order matters: a URL's credentials and query go before its host's address.
-const FORMS: [(&str, &str); 9] = [
+const FORMS: [(&str, &str); 10] = [
     (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "<credentials>@"),
     (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "?<query>"),
     (r"(?i)(?P<keep>(?:password|passwd|token|secret|api[_-]?key)\s*[=:]\s*)[^\s,;]+", "<secret>"),
     (r"(?i)(?P<keep>\bserial(?:[ _-]?(?:number|no|num))?\s*[=:#]\s*)[^\s,;]+", "<serial>"),
     // Whoever it is: an account may be of a directory in the network, and not of this machine.
     (r"(?P<keep>/home/)[^/\s:;,()`\x22']+", "<user>"),
+    // Who built the kernel, in /proc/version.
+    (r"(?P<keep>\()[^\s()@]+@[^\s()@]+\)", "<user>@<host>)"),
     (r"(?i)(?P<keep>)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
     (r"(?i)(?P<keep>)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b", "<mac>"),
     // 10.0.0.1; a version of five numbers is none.
@@ -211,7 +213,7 @@ fn usb_serials(root: &Path) -> Vec<PathBuf> {
 
 /// `text` as a word of its own, with what stands before and behind it.
 fn word(text: &str) -> Option<Regex> {
-    Regex::new(&format!("(^|[^A-Za-z0-9]){}([^A-Za-z0-9]|$)", regex::escape(text))).ok()
+    Regex::new(&format!("(^|[^A-Za-z0-9]){}([^A-Za-z0-9]|$)", regex_lite::escape(text))).ok()
 }
 
 /// A USB serial number as udev writes it into names in /dev/v4l/by-id: blanks become one `_`, and so does each character that is
@@ -288,6 +290,10 @@ mod tests {
                 "`/home/joe@example.org`: /var/home/j_d/x (/home/nvidia)",
                 "`/home/<user>`: /var/home/<user>/x (/home/<user>)",
             ),
+            (
+                "Linux version 5.15.148 (joe@acme-laptop) (gcc 11) #1",
+                "Linux version 5.15.148 (<user>@<host>) (gcc 11) #1",
+            ),
             ("token=abc123, MQTT_PASSWORD: x", "token=<secret>, MQTT_PASSWORD: <secret>"),
             ("GPU-6f3c1c5e-5d8f-4b6c-9a55-0123456789ab", "GPU-<uuid>"),
             ("machine 0123456789abcdef0123456789abcdef", "machine <serial>"),
@@ -308,6 +314,7 @@ mod tests {
             "nvidia,tegra234, /dev/nvidia-uvm: nvidia:video, /home",
             "Default string",
             "mariadb, remaria",
+            "nvidia,imx219 i2c@3180000 (port@0 of it)",
         ] {
             assert_eq!(redaction.text(text), text);
         }
