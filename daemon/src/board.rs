@@ -40,11 +40,6 @@ pub fn compatible(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Whether these names from the device tree are a Jetson's.
-pub fn is_jetson(compatible: &[String]) -> bool {
-    compatible.iter().any(|name| name.starts_with("nvidia,tegra"))
-}
-
 /// A board or computer and its system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Board {

@@ -354,7 +354,7 @@ fn unasked(error: &NodeError) -> String {
             "may not be opened by this user: add the user to the group `video`".to_owned()
         }
         NodeError::Unopened(error) => format!("cannot be opened: {error}"),
-        NodeError::Unknown(error) => format!("is no V4L2 device (QUERYCAP: {error})"),
+        NodeError::Unknown(error) => format!("is not a V4L2 device (QUERYCAP: {error})"),
     }
 }
 

@@ -25,15 +25,18 @@ impl Progress {
 
     /// Tells `text` where it is time to.
     pub fn tell(&mut self, text: impl FnOnce() -> String) {
-        let terminal = has_terminal();
-        if self.told.elapsed() < if terminal { LIVE_EVERY } else { LINE_EVERY } {
-            return;
+        if self.told.elapsed() >= if has_terminal() { LIVE_EVERY } else { LINE_EVERY } {
+            self.tell_now(&text());
         }
+    }
+
+    /// Tells it in any case.
+    pub fn tell_now(&mut self, text: &str) {
         self.told = Instant::now();
-        if terminal {
-            live_line(&text());
+        if has_terminal() {
+            live_line(text);
         } else {
-            complain(&text());
+            complain(text);
         }
     }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::board;
+use visiond_kernels::cuda::is_jetson;
 
 /// The files of one Jetson.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl fmt::Display for GpuLoad {
 impl Files {
     /// Those below `root`, which stands for `/`; `None` on a machine that is no Jetson.
     pub fn find(root: &Path) -> Option<Self> {
-        board::is_jetson(&board::compatible(root)).then(|| Self::search(root))
+        is_jetson(root).then(|| Self::search(root))
     }
 
     /// Those below `root`, whatever the machine is: a PC has zones, too.

@@ -25,8 +25,8 @@ const EPERM: i32 = 1;
 ///
 /// Containers hide the device tree, and often NVIDIA's release file too; /dev/nvmap is there on every Jetson (nvgpu's and,
 /// from Thor on, OpenRM's) and on no PC.
-pub(super) fn is_jetson(root: &Path) -> bool {
-    let compatible = || fs::read(root.join("proc/device-tree/compatible")).unwrap_or_default();
+pub fn is_jetson(root: &Path) -> bool {
+    let compatible = || fs::read(root.join("sys/firmware/devicetree/base/compatible")).unwrap_or_default();
     root.join("etc/nv_tegra_release").exists()
         || root.join("dev/nvmap").exists()
         || compatible().windows(12).any(|name| name == b"nvidia,tegra")
@@ -83,11 +83,14 @@ mod tests {
     #[test]
     fn a_jetson_is_known_by_its_release_file_its_device_tree_or_its_memory_manager() {
         let pc = root();
-        put(pc.path(), "proc/device-tree/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0");
+        put(pc.path(), "sys/firmware/devicetree/base/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0");
         put(pc.path(), "dev/nvidiactl", "");
         assert!(!is_jetson(pc.path()));
         for (file, text) in [
-            ("proc/device-tree/compatible", "nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0"),
+            (
+                "sys/firmware/devicetree/base/compatible",
+                "nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0",
+            ),
             ("etc/nv_tegra_release", "# R36 (release), REVISION: 4.7\n"),
             ("dev/nvmap", ""),
         ] {

@@ -28,7 +28,7 @@ pub(super) fn unknown(device: &Path, error: &io::Error) -> SourceError {
         return gone(device, error);
     }
     SourceError::permanent(format!(
-        "{} is no V4L2 device (QUERYCAP: {error}): `visiond probe` lists the cameras, name one of those",
+        "{} is not a V4L2 device (QUERYCAP: {error}): `visiond probe` lists the cameras, name one of those",
         device.display()
     ))
 }

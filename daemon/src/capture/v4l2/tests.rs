@@ -32,7 +32,7 @@ fn a_camera_that_is_away_may_come() {
 fn a_file_is_no_camera() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = refusal(&at(file.path()));
-    assert!(error.to_string().contains("is no V4L2 device") && !error.retry, "{error}");
+    assert!(error.to_string().contains("is not a V4L2 device") && !error.retry, "{error}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// No report.
-    #[error("{path} is no report of a self-test: {error}")]
+    #[error("cannot show {path}: not a report of `visiond selftest`: {error}")]
     Json {
         /// Its name.
         path: PathBuf,
@@ -208,7 +208,7 @@ mod tests {
         let path = folder.path().join("x.json");
         assert!(read(&path).unwrap_err().to_string().starts_with(&format!("cannot read {}: No such", path.display())));
         fs::write(&path, "{}").unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("is no report of a self-test: missing field"));
+        assert!(read(&path).unwrap_err().to_string().contains("not a report of `visiond selftest`: missing field"));
         let mut empty = GzEncoder::new(Vec::new(), Compression::default());
         tar::Builder::new(&mut empty).finish().unwrap();
         fs::write(&path, empty.finish().unwrap()).unwrap();

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use visiond_kernels::auto_memory::AutoMemory;
 use visiond_kernels::buffer::{Memory, MemoryKind, RegisteredPages, UnifiedBuffer};
 use visiond_kernels::color::ColorDescription;
-use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event};
+use visiond_kernels::cuda::{
+    CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event, is_jetson,
+};
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use visiond_kernels::geometry::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
@@ -103,10 +105,11 @@ pub fn cuda(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
     compile(section)
 }
 
-/// A GPU that cannot be opened: skipped where there is none, failed where there is one.
+/// A GPU that cannot be opened: skipped where there is none, failed where there is one. Every Jetson has one.
 fn unopened(section: &mut Section, check: &str, error: &DeviceError) {
     let no_node = !["/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"].iter().any(|node| Path::new(node).exists());
-    let is_missing = no_node && matches!(error, DeviceError::NoDriver { .. } | DeviceError::NoDevice);
+    let is_missing =
+        no_node && !is_jetson(Path::new("/")) && matches!(error, DeviceError::NoDriver { .. } | DeviceError::NoDevice);
     match is_missing {
         true => section.skip(check, error),
         false => section.fail(check, "the GPU opens", error),
@@ -277,8 +280,8 @@ pub fn memory(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
         }
     };
     let auto = AutoMemory::of(&device);
-    let why = auto.why().map_or(String::new(), |why| format!(": {why}"));
-    section.info("memory that `auto` chooses", format!("{}{why}", auto.kind()));
+    let why = auto.why().map_or(String::new(), |why| format!(" ({why})"));
+    section.info("memory that `auto` takes", format!("{}{why}", auto.kind()));
     for memory in FrameMemory::ALL {
         let facts = device.facts();
         let missing = match memory {

@@ -47,15 +47,15 @@ pub struct Args {
     #[arg(short, long, value_name = "CAMERA")]
     camera: Vec<CameraName>,
 
-    /// Test these alone, several with commas between
+    /// Test only these areas, separated by commas
     #[arg(long, value_name = "AREA", value_delimiter = ',', value_enum)]
     only: Vec<Area>,
 
-    /// Measure the heat under so long a load
+    /// How long the heat test keeps the board under load
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = super::run::duration)]
     load: Duration,
 
-    /// Write the report into this file, a .tar.gz, without serial numbers, addresses and names
+    /// Write the report to this file, a .tar.gz, without serial numbers, addresses and names
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Show a report that was written before, instead of a test
+    /// Show a report that --report or --json wrote, and test nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "only", "report"])]
     show: Option<PathBuf>,
 
@@ -109,7 +109,7 @@ Examples:
   visiond selftest --camera /dev/video0 --only cameras
   visiond selftest --show board.tar.gz             what somebody sent
 
-Status 0: every check passed or was skipped. Status 1: at least one failed.";
+Status 0: no check failed. Status 1: at least one failed, here or in the report that --show shows.";
 
 /// Tests, or shows what was found.
 pub fn run(args: Args) -> Result<Exit, CliError> {
@@ -170,7 +170,12 @@ fn output(args: &Args, report: &Report) -> Result<(), CliError> {
 fn test(args: &Args, tell: &mut Teller) -> Report {
     let began = Instant::now();
     let end = began + args.inner.unwrap_or(TIME);
-    let wanted = |area| args.only.is_empty() || args.only.contains(&area);
+    let mut only = args.only.clone();
+    if only.contains(&Area::Sandbox) && !only.iter().any(|area| sandbox::AREAS.contains(area)) {
+        // The sandbox is what the other areas are there: it is nothing without them.
+        only.extend(sandbox::AREAS);
+    }
+    let wanted = |area| only.is_empty() || only.contains(&area);
     let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
     let mut report = Report {
         format: FORMAT,
@@ -206,14 +211,10 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
         report.rows.extend(here(area, args, tell, end));
     }
     if wanted(Area::Sandbox) && !args.in_process {
-        tell.area = Area::Sandbox.name();
+        tell.begin(Area::Sandbox);
         let mut section = Section::new(Area::Sandbox);
-        let areas: Vec<_> = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).collect();
-        if areas.is_empty() {
-            section.skip(sandbox::CHECK, "--only names nothing that runs there");
-        } else {
-            report.sandbox = sandbox::run(&mut section, tell, &report, areas, &args.camera, end);
-        }
+        let areas = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).collect();
+        report.sandbox = sandbox::run(&mut section, tell, &report, areas, &args.camera, end);
         report.rows.extend(section.rows);
     }
     isolated(Area::Heat, &mut report, tell);
@@ -224,7 +225,7 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
 
 /// Tests an area in this process.
 fn here(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
-    tell.area = area.name();
+    tell.begin(area);
     let mut section = Section::new(area);
     let result = match area {
         Area::Board => {
@@ -257,8 +258,7 @@ fn here(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report:
 
 /// Tests an area in a process of its own, until `end`; heat comes behind that.
 fn apart(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
-    tell.area = area.name();
-    tell.say("");
+    tell.begin(area);
     let mut section = Section::new(area);
     let (limit, left) = match area {
         Area::Heat => (args.load + HEAT_TIME, Some(args.load + HEAT_TIME)),
@@ -429,6 +429,14 @@ struct Teller {
 impl Teller {
     fn new(by_lines: bool) -> Self {
         Self { area: "", by_lines, last_line: None, progress: Progress::new() }
+    }
+
+    /// Another area begins: that is always said.
+    fn begin(&mut self, area: Area) {
+        self.area = area.name();
+        if !self.by_lines {
+            self.progress.tell_now(&format!("testing {area}"));
+        }
     }
 
     /// Says so, now and then.

@@ -135,8 +135,8 @@ pub fn rows(nodes: &[DeviceNode], section: &mut Section) {
     }
     for (family, [opened, refused]) in families {
         let seen = match refused {
-            0 => format!("{opened} open"),
-            _ => format!("{opened} open, {refused} do not"),
+            0 => format!("{opened} can be opened"),
+            _ => format!("{opened} can be opened, {refused} cannot"),
         };
         section.info(family, seen).figure("opened", opened as f64).figure("refused", refused as f64);
     }
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "nvgpu: 2 open, 1 do not",
+                "nvgpu: 2 can be opened, 1 cannot",
                 "/dev/b: changed by the GPU's first use: root:video 0660, nvgpu 1:0, opens; now root:video 0660, nvgpu 2:0, opens",
                 "/dev/c: made by the GPU's first use: root:video 0660, nvgpu 2:0, Permission denied (os error 13)",
             ]

@@ -30,7 +30,7 @@ pub enum Area {
     Cameras,
     /// NVIDIA's camera stack through a pipe.
     Argus,
-    /// What of this differs in the sandbox of visiond.service.
+    /// What of the areas above differs in the sandbox of visiond.service; alone, of all of them.
     Sandbox,
     /// Temperatures under load.
     Heat,
@@ -205,7 +205,7 @@ impl Report {
             Outcome::Pass => "pass",
             Outcome::Fail => "FAIL",
             Outcome::Skipped => "skipped",
-            Outcome::Info => "",
+            Outcome::Info => "info",
         };
         let seen = |row: &Row| match row.outcome {
             Outcome::Fail => format!("{} (wanted: {})", row.seen, row.wanted),
@@ -224,7 +224,21 @@ impl Report {
         let [passed, failed, skipped] = self.counts();
         let at = escape(&self.at);
         out += &format!("\nvisiond {} on {}, {at}, {:.0} s\n", escape(&self.visiond), escape(&self.arch), self.seconds);
-        out + &format!("{passed} passed, {failed} failed, {skipped} skipped\n")
+        out += &format!("{passed} passed, {failed} failed, {skipped} skipped\n");
+        let untested = self.untested();
+        if !untested.is_empty() {
+            out += &format!("not tested at all: {}\n", untested.join(", "));
+        }
+        out
+    }
+
+    /// The areas of which every check was skipped.
+    fn untested(&self) -> Vec<&'static str> {
+        let outcomes = |area| self.rows.iter().filter(move |row| row.area == area).map(|row| row.outcome);
+        let areas = Area::value_variants().iter();
+        let is_untested =
+            |area: &&Area| outcomes(**area).any(|_| true) && outcomes(**area).all(|o| o == Outcome::Skipped);
+        areas.filter(is_untested).map(|area| area.name()).collect()
     }
 }
 
@@ -256,7 +270,7 @@ mod tests {
 pass     memory  mapped, yuyv 1080p      212 us
 FAIL     memory  managed, yuyv 1080p     cuMemAllocManaged; failed (wanted: the CPU's tensor)
 skipped  memory  registered, yuyv 1080p  the GPU registers no memory
-         memory  CPU reads               8.1 GB/s
+info     memory  CPU reads               8.1 GB/s
 
 visiond 0.1.0 on aarch64, 2026-01-02T03:04:05Z, 13 s
 1 passed, 1 failed, 1 skipped
