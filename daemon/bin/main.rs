@@ -1,8 +1,8 @@
-//! The program: all of it is in `visiond-daemon`.
+//! The program: all of it is in `visiond-cli`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // SAFETY: the first statement of `main`: no other thread has been started.
-    unsafe { visiond::main() }
+    unsafe { visiond_cli::main() }
 }

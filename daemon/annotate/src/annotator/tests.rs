@@ -1,0 +1,140 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use visiond_config::types::PictureFormat;
+use visiond_flow::frame::FramePool;
+use visiond_flow::testing::door_message as message;
+use visiond_flow::timestamp::{Instant as Marks, Timestamp};
+use visiond_kernels::buffer::Memory;
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_system::testing::TinyDisk;
+use visiond_system::testing::{hang, wait_until};
+
+use super::*;
+
+fn config(directory: &Path) -> AnnotateConfig {
+    AnnotateConfig {
+        directory: directory.to_owned(),
+        every: 1,
+        on_detection: false,
+        format: PictureFormat::Jpeg,
+        keep: 1000,
+    }
+}
+
+fn frame(pool: &FramePool, sequence: u64) -> Arc<Frame> {
+    let layout = FrameLayout::packed(PixelFormat::Nv12, 320, 240, ColorDescription::default()).unwrap();
+    let mut buffer = pool.take().unwrap();
+    buffer.as_mut_slice().fill(128);
+    let timestamp = Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Marks::EndOfFrame };
+    Arc::new(Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None })
+}
+
+fn pool() -> FramePool {
+    FramePool::new(&Memory::host(), 4, 320 * 240 * 3 / 2).unwrap()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_newest_pictures_are_kept_also_over_a_restart_and_beside_other_cameras() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("made/for/it");
+    fs::create_dir_all(&directory).unwrap();
+    for other in ["door-2-00000001.jpg", "notes.txt", ".door.visiond-part"] {
+        fs::write(directory.join(other), "x").unwrap();
+    }
+    let pool = pool();
+    for (format, range) in [(PictureFormat::Jpeg, 0..5), (PictureFormat::Png, 5..7)] {
+        let annotator = Annotator::start(&AnnotateConfig { keep: 3, format, ..config(&directory) }, "door").unwrap();
+        for sequence in range {
+            annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        }
+        annotator.close(hang());
+    }
+    assert_eq!(
+        names(&directory),
+        ["door-00000004.jpg", "door-00000005.png", "door-00000006.png", "door-2-00000001.jpg", "notes.txt"]
+    );
+    let picture = image::open(directory.join("door-00000004.jpg")).unwrap().to_rgb8();
+    assert_eq!(picture.dimensions(), (320, 240));
+    assert!(picture.pixels().any(|pixel| pixel.0[1] > 200 && pixel.0[0] < 120), "no box is drawn");
+}
+
+#[test]
+fn only_what_is_asked_for_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool();
+    let asked = AnnotateConfig { every: 4, on_detection: true, ..config(folder.path()) };
+    let annotator = Annotator::start(&asked, "door").unwrap();
+    for sequence in 0..10 {
+        annotator.offer_wait(frame(&pool, sequence), message(sequence, usize::from(sequence == 6)));
+    }
+    assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0 });
+    assert_eq!(
+        names(folder.path()),
+        ["door-00000000.jpg", "door-00000004.jpg", "door-00000006.jpg", "door-00000008.jpg"]
+    );
+}
+
+#[test]
+fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool();
+    let annotator = Annotator::start(&config(folder.path()), "door").unwrap();
+    let mut offered = 0;
+    while annotator.counts().dropped_busy < 20 {
+        // The pool of four hang runs dry: one waits, one is being converted.
+        annotator.offer(frame(&pool, offered), message(offered, 1));
+        offered += 1;
+    }
+    let counts = annotator.close(hang());
+    assert_eq!(counts.written + counts.dropped_busy, offered);
+    assert!(counts.written >= 1, "{counts:?}");
+    assert!((0..4).map(|_| pool.take()).all(|buffer| buffer.is_some()));
+}
+
+#[test]
+fn a_folder_that_cannot_be_is_told_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let error = Annotator::start(&config(&file), "door").unwrap_err().to_string();
+    assert!(error.starts_with("annotated pictures of camera door: ") && error.contains("cannot be written"), "{error}");
+}
+
+#[test]
+fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
+    let Some(disk) = TinyDisk::mount(64 * 1024) else {
+        eprintln!("not run: mounting needs root");
+        return;
+    };
+    fs::write(disk.join("ballast"), vec![0; 60 * 1024]).unwrap();
+    let directory = disk.join("out");
+    let pool = pool();
+    let annotator = Annotator::start(&config(&directory), "door").unwrap();
+    for sequence in 0..3 {
+        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+    }
+    wait_until("the full disk", || annotator.counts().failed == 3);
+    assert!(names(&directory).is_empty());
+    fs::remove_file(disk.join("ballast")).unwrap();
+    // The disk is tried again after a pause; what comes meanwhile is lost.
+    let mut sequence = 3;
+    wait_until("a picture", || {
+        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        sequence += 1;
+        wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
+        annotator.counts().written == 1
+    });
+    assert_eq!(annotator.close(hang()), AnnotateCounts { written: 1, dropped_busy: 0, failed: sequence - 1 });
+    assert_eq!(names(&directory), [format!("door-{:08}.jpg", sequence - 1)]);
+}

@@ -1,0 +1,155 @@
+//! Boxes, labels and keypoints on a picture, readable from thumbnails to 4K.
+//!
+//! Lines and letters grow with the picture. Labels stay inside it, and go where they cover no other label if there is such
+//! a place; the best detections choose first.
+
+use image::RgbImage;
+use visiond_flow::message::{BoxMessage, DetectionMessage};
+
+use super::canvas::{Rect, disc, fill, outline};
+use super::palette::{BLACK, class_color, text_color};
+use super::text::Pen;
+
+/// Keypoints that score less are not drawn: the network guesses them where the body is hidden.
+const KEYPOINT_SCORE: f32 = 0.3;
+
+/// Draws what was seen. `detections` are best first, as messages have them.
+pub fn draw(picture: &mut RgbImage, detections: &[DetectionMessage]) {
+    let style = Style::of(picture);
+    for detection in detections.iter().rev() {
+        if let Some(bounds) = &detection.bounds {
+            style.draw_box(picture, whole_pixels(bounds), detection.class_id);
+        }
+        style.draw_keypoints(picture, detection);
+    }
+    let labels = style.place_labels(picture, detections);
+    for label in labels.iter().rev() {
+        style.draw_label(picture, label);
+    }
+}
+
+/// Sizes for one picture.
+struct Style {
+    /// Width of a box's line in pixels.
+    line: i32,
+    /// Between a label's text and its edge.
+    padding: i32,
+    pen: Pen,
+}
+
+/// A label with its place.
+struct Label {
+    text: String,
+    rect: Rect,
+    class_id: u32,
+}
+
+impl Style {
+    fn of(picture: &RgbImage) -> Self {
+        let side = picture.width().min(picture.height()) as f32;
+        let text_height = (side * 0.026).max(13.0);
+        Self {
+            line: ((side / 320.0).round() as i32).max(1),
+            padding: ((text_height / 8.0).round() as i32).max(1),
+            pen: Pen::new(text_height),
+        }
+    }
+
+    fn draw_box(&self, picture: &mut RgbImage, rect: Rect, class_id: u32) {
+        // A dark rim keeps the line visible on a ground of its own colour.
+        let rim = (self.line / 3).max(1);
+        if self.line > 1 {
+            outline(picture, rect.grown(rim), rim, BLACK, 0.45);
+            let inner = rect.grown(-self.line);
+            if inner.width() > 2 * rim && inner.height() > 2 * rim {
+                outline(picture, inner, rim, BLACK, 0.45);
+            }
+        }
+        outline(picture, rect, self.line, class_color(class_id), 1.0);
+    }
+
+    fn draw_keypoints(&self, picture: &mut RgbImage, detection: &DetectionMessage) {
+        let radius = self.line as f32 * 1.2 + 0.8;
+        for point in &detection.keypoints {
+            if point.score.is_none_or(|score| score >= KEYPOINT_SCORE) {
+                disc(picture, point.x, point.y, radius + 1.0, BLACK);
+                disc(picture, point.x, point.y, radius, class_color(detection.class_id));
+            }
+        }
+    }
+
+    fn draw_label(&self, picture: &mut RgbImage, label: &Label) {
+        let color = class_color(label.class_id);
+        fill(picture, label.rect, color, 1.0);
+        let (left, top) = (label.rect.left + self.padding, label.rect.top + self.padding / 2);
+        self.pen.write(picture, left, top, &label.text, text_color(color));
+    }
+
+    fn place_labels(&self, picture: &RgbImage, detections: &[DetectionMessage]) -> Vec<Label> {
+        let mut placed: Vec<Label> = Vec::with_capacity(detections.len());
+        for detection in detections {
+            let score = format!(" {:.2}", detection.score);
+            let room = picture.width() as i32 - 2 * self.padding;
+            let text = self.pen.fit(&detection.label, &score, room);
+            let width = (self.pen.width(&text) + 2 * self.padding).min(picture.width() as i32);
+            let height = self.pen.height() + self.padding / 2 * 2;
+            let rect = self.place(picture, &placed, detection.bounds.as_ref(), (width, height));
+            placed.push(Label { text, rect, class_id: detection.class_id });
+        }
+        placed
+    }
+
+    /// The first place that covers no other label, else the one that covers least.
+    fn place(&self, picture: &RgbImage, placed: &[Label], bounds: Option<&BoxMessage>, size: (i32, i32)) -> Rect {
+        let (width, height) = size;
+        let candidates: Vec<(i32, i32)> = match bounds {
+            Some(bounds) => {
+                let at = whole_pixels(bounds);
+                let (right, lower) = (at.right - width, at.bottom - height);
+                let (inner_left, inner_top) = (at.left + self.line, at.top + self.line);
+                vec![
+                    (at.left, at.top - height),
+                    (right, at.top - height),
+                    (inner_left, inner_top),
+                    (right - self.line, inner_top),
+                    (at.left, at.bottom),
+                    (right, at.bottom),
+                    (inner_left, lower - self.line),
+                    (at.right, at.top),
+                    (at.left - width, at.top),
+                    (inner_left, (at.top + at.bottom - height) / 2),
+                ]
+            }
+            // A classifier's labels stand one below the other.
+            None => (0..=placed.len() as i32).map(|row| (0, row * height)).collect(),
+        };
+        let (last_left, last_top) =
+            ((picture.width() as i32 - width).max(0), (picture.height() as i32 - height).max(0));
+        let mut best: Option<(i64, Rect)> = None;
+        for (left, top) in candidates {
+            let rect = Rect::new(left.clamp(0, last_left), top.clamp(0, last_top), width, height);
+            // A place moved up or down stands elsewhere than it was meant to; take it only for want of a better one.
+            let moved = i64::from((rect.top - top).abs()) + i64::from((rect.left - left).abs()) / 4;
+            let covered: i64 = placed.iter().map(|label| label.rect.overlap(&rect)).sum();
+            let cost = covered * 4 + moved;
+            if cost == 0 {
+                return rect;
+            }
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, rect));
+            }
+        }
+        best.map_or(Rect::new(0, 0, width, height), |(_, rect)| rect)
+    }
+}
+
+/// The pixels that a box touches.
+fn whole_pixels(bounds: &BoxMessage) -> Rect {
+    let (left, top) = (bounds.x.round() as i32, bounds.y.round() as i32);
+    let right = ((bounds.x + bounds.width).round() as i32).max(left + 1);
+    let bottom = ((bounds.y + bounds.height).round() as i32).max(top + 1);
+    Rect { left, top, right, bottom }
+}
+
+#[cfg(test)]
+mod tests;

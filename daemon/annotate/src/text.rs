@@ -1,0 +1,113 @@
+//! Text on a picture, in the one font that is built in.
+
+use std::sync::OnceLock;
+
+use ab_glyph::{Font, FontRef, PxScale, ScaleFont};
+use image::RgbImage;
+
+use super::canvas::blend;
+use super::palette::Color;
+
+/// DejaVu Sans Bold, cut down; see `assets/README.md`.
+static FONT_FILE: &[u8] = include_bytes!("../assets/labels.ttf");
+
+fn font() -> &'static FontRef<'static> {
+    static FONT: OnceLock<FontRef<'static>> = OnceLock::new();
+    #[expect(clippy::expect_used, reason = "the file is part of the program, and a test reads it")]
+    FONT.get_or_init(|| FontRef::try_from_slice(FONT_FILE).expect("the built-in font is a font"))
+}
+
+/// Text of one height, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub struct Pen {
+    scale: PxScale,
+}
+
+impl Pen {
+    /// Lines are `height` pixels from the highest ascender to the lowest descender.
+    pub fn new(height: f32) -> Self {
+        Self { scale: PxScale::from(height) }
+    }
+
+    /// Height of a line in whole pixels.
+    pub fn height(&self) -> i32 {
+        self.scale.y.ceil() as i32
+    }
+
+    /// Width of a text in whole pixels.
+    pub fn width(&self, text: &str) -> i32 {
+        let font = font().as_scaled(self.scale);
+        text.chars().map(|c| font.h_advance(font.glyph_id(shown(c)))).sum::<f32>().ceil() as i32
+    }
+
+    /// Writes a line whose top left corner is at `left`, `top`.
+    pub fn write(&self, picture: &mut RgbImage, left: i32, top: i32, text: &str, color: Color) {
+        let font = font().as_scaled(self.scale);
+        let mut x = left as f32;
+        let baseline = top as f32 + font.ascent();
+        for c in text.chars() {
+            let mut glyph = font.scaled_glyph(shown(c));
+            glyph.position = ab_glyph::point(x, baseline);
+            x += font.h_advance(glyph.id);
+            if let Some(outline) = font.outline_glyph(glyph) {
+                let corner = outline.px_bounds().min;
+                outline.draw(|dx, dy, coverage| {
+                    blend(picture, corner.x as i32 + dx as i32, corner.y as i32 + dy as i32, color, coverage.min(1.0));
+                });
+            }
+        }
+    }
+
+    /// `text`, cut so that it is at most `width` pixels wide together with `end`, which is never cut.
+    pub fn fit(&self, text: &str, end: &str, width: i32) -> String {
+        let whole = format!("{text}{end}");
+        if self.width(&whole) <= width {
+            return whole;
+        }
+        let mut kept: Vec<char> = text.chars().collect();
+        while kept.pop().is_some() {
+            let cut: String = kept.iter().collect::<String>().trim_end().to_owned() + "…" + end;
+            if self.width(&cut) <= width {
+                return cut;
+            }
+        }
+        end.trim_start().to_owned()
+    }
+}
+
+/// The character drawn for another: controls and line breaks are spaces.
+fn shown(c: char) -> char {
+    if c.is_control() { ' ' } else { c }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_font_has_the_letters_of_europe() {
+        for c in "person 0.87 Ärger ñ ø ł Ελλάδα Київ … – €".chars().filter(|c| *c != ' ') {
+            assert_ne!(font().glyph_id(c).0, 0, "{c} is missing");
+        }
+    }
+
+    #[test]
+    fn a_long_label_is_cut_and_keeps_its_score() {
+        let pen = Pen::new(12.0);
+        let cut = pen.fit("traffic light of the northern crossing", " 0.87", 100);
+        assert!(cut.starts_with("traffic") && cut.ends_with("… 0.87"), "{cut}");
+        assert!(pen.width(&cut) <= 100);
+        assert_eq!(pen.fit("person", " 0.87", 5), "0.87");
+    }
+
+    #[test]
+    fn text_stays_between_its_lines() {
+        let pen = Pen::new(20.0);
+        let mut picture = RgbImage::new(200, 60);
+        pen.write(&mut picture, 10, 20, "gjpqÅ|", [255; 3]);
+        for (_, y, pixel) in picture.enumerate_pixels() {
+            assert!(pixel.0[0] == 0 || (19..=20 + pen.height() as u32).contains(&y), "row {y}");
+        }
+        assert!(picture.pixels().any(|pixel| pixel.0[0] > 200));
+    }
+}

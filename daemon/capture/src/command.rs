@@ -1,0 +1,358 @@
+//! Any program that writes frames to its standard output or descriptor 3: Y4M, or raw frames of a size that the configuration
+//! tells.
+//!
+//! GStreamer, ffmpeg with a filter of one's own, a vendor's capture tool.
+//!
+//! Whatever else a program writes among raw frames shifts all that follow, and pixels do not show it. Two signs are looked for:
+//! a line of text where a frame begins (`leading_text`), and an end within a frame.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Instant;
+use std::{io, sync::Arc};
+
+use visiond_config::types::{CommandConfig, CommandContainer};
+use visiond_flow::clock::{self, Clock};
+use visiond_flow::frame::{Frame, PooledBuffer};
+use visiond_flow::metrics::LossCause;
+use visiond_kernels::color::{ColorDescription, ColorRange};
+use visiond_kernels::frame::FrameLayout;
+use visiond_system::child_process::{self, Child, Filled};
+use visiond_system::stop::Stop;
+
+use super::buffers::Buffers;
+use super::pipe::{PipeFrames, ReadFrame};
+use super::source::{Next, Source, SourceError};
+use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
+
+/// The source of `type = "command"`.
+pub struct CommandSource {
+    config: CommandConfig,
+    buffers: Buffers,
+    label: String,
+    clock: Arc<dyn Clock>,
+    /// `None` between two runs of the program.
+    child: Option<Child>,
+    /// Shape and buffers; from the configuration, or from the first Y4M header.
+    frames: Option<PipeFrames>,
+    /// Whether this run's Y4M header was read.
+    has_header: bool,
+    sequence: u64,
+    /// Frames of this run.
+    run_frames: u64,
+}
+
+/// What came of reading from the program.
+enum Step<T> {
+    Done(T),
+    /// It closed its output after so many bytes of what was wanted.
+    Ended(usize),
+    Stopped,
+}
+
+impl CommandSource {
+    /// Starts the program.
+    pub fn open(
+        config: &CommandConfig,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let program = config.command.first().map_or("", String::as_str);
+        let mut source = Self {
+            config: config.clone(),
+            buffers: buffers.clone(),
+            label: format!("camera {name}: {program}"),
+            clock,
+            child: None,
+            frames: None,
+            has_header: false,
+            sequence: 0,
+            run_frames: 0,
+        };
+        if config.container == CommandContainer::Raw {
+            source.frames = Some(PipeFrames::new(raw_layout(config)?, buffers, config.pace)?);
+        }
+        source.start()?;
+        Ok(source)
+    }
+
+    fn program(&self) -> &str {
+        self.config.command.first().map_or("", String::as_str)
+    }
+
+    fn start(&mut self) -> Result<(), SourceError> {
+        let Some((program, args)) = self.config.command.split_first() else {
+            return Err(SourceError::permanent("`command` names no program"));
+        };
+        let mut command = Command::new(program);
+        command.args(args);
+        if self.config.fd == 3 {
+            child_process::move_output(&mut command);
+        }
+        let child = Child::spawn(command, &self.label, None).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => SourceError::permanent(format!(
+                "cannot start {program}: there is no such program, install it or give its path"
+            )),
+            io::ErrorKind::PermissionDenied => {
+                SourceError::permanent(format!("cannot start {program}: it is not executable for this user"))
+            }
+            _ => SourceError::transient(format!("cannot start {program}: {error}")),
+        })?;
+        self.child = Some(child);
+        self.has_header = false;
+        self.run_frames = 0;
+        Ok(())
+    }
+
+    fn read_next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if self.config.container == CommandContainer::Y4m {
+            if !self.has_header {
+                match self.read_header(stop)? {
+                    Step::Done(()) => self.has_header = true,
+                    Step::Ended(read) => return self.run_ended(read, stop),
+                    Step::Stopped => return Ok(Next::Stopped),
+                }
+            }
+            match self.read_frame_line(stop)? {
+                Step::Done(()) => {}
+                Step::Ended(read) => return self.run_ended(read, stop),
+                Step::Stopped => return Ok(Next::Stopped),
+            }
+        }
+        let (Some(child), Some(frames)) = (&mut self.child, &mut self.frames) else { return Ok(Next::End) };
+        let read = frames.read(child, stop, self.config.timeout);
+        let layout = frames.layout;
+        let buffer = match read {
+            Ok(ReadFrame::Frame(buffer)) => Some(buffer),
+            Ok(ReadFrame::Dropped) => None,
+            Ok(ReadFrame::Ended(read)) => {
+                // In Y4M the frame's line was there already.
+                let read = read + usize::from(self.config.container == CommandContainer::Y4m);
+                return self.run_ended(read, stop);
+            }
+            Ok(ReadFrame::Stopped) => return Ok(Next::Stopped),
+            Ok(ReadFrame::TimedOut) => return Err(self.timed_out("frame")),
+            Err(error) => return Err(self.unreadable(&error)),
+        };
+        if self.config.container == CommandContainer::Raw {
+            let bytes = buffer.as_ref().map_or(frames.dropped(), PooledBuffer::as_slice);
+            if let Some(text) = leading_text(bytes).map(str::to_owned) {
+                return Err(SourceError::transient(format!(
+                    "{} writes text where a frame should begin ({text:?}), which shifts all frames behind it: {}",
+                    self.program(),
+                    self.frames_alone()
+                )));
+            }
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.run_frames += 1;
+        let Some(buffer) = buffer else {
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
+        };
+        let timestamp = clock::now(self.clock.as_ref());
+        Ok(Next::Frame(Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None }))
+    }
+
+    /// The stream's first line; the first run's makes the buffers, a later run's must fit them.
+    fn read_header(&mut self, stop: &Stop) -> Result<Step<()>, SourceError> {
+        let line = match self.read_line(Vec::new(), stop)? {
+            Step::Done(line) => line,
+            Step::Ended(read) => return Ok(Step::Ended(read)),
+            Step::Stopped => return Ok(Step::Stopped),
+        };
+        let wrong =
+            |reason: String| SourceError::permanent(format!("cannot read what {} writes: {reason}", self.program()));
+        let header = Y4mHeader::parse(&line).map_err(|error| wrong(error.to_string()))?;
+        let range = self.config.color_range.or(header.range).unwrap_or(ColorRange::Limited);
+        let color = ColorDescription { matrix: self.config.color_matrix, range };
+        let layout = FrameLayout::packed(header.format, header.width, header.height, color)
+            .map_err(|error| wrong(error.to_string()))?;
+        if self.frames.as_ref().is_none_or(|frames| frames.layout != layout) {
+            self.frames = Some(PipeFrames::new(layout, &self.buffers, self.config.pace)?);
+        }
+        Ok(Step::Done(()))
+    }
+
+    /// "FRAME", perhaps parameters, and the line feed.
+    fn read_frame_line(&mut self, stop: &Stop) -> Result<Step<()>, SourceError> {
+        // Nearly always these six bytes are all of it.
+        let mut start = [0; FRAME_MAGIC.len() + 1];
+        match self.fill(&mut start, "frame", stop)? {
+            Step::Done(()) => {}
+            Step::Ended(read) => return Ok(Step::Ended(read)),
+            Step::Stopped => return Ok(Step::Stopped),
+        }
+        if !start.starts_with(FRAME_MAGIC) || !matches!(start[FRAME_MAGIC.len()], b'\n' | b' ') {
+            return Err(SourceError::transient(format!(
+                "{} lost its step: where a frame should begin stands {:?}, so it writes something else between frames: {}",
+                self.program(),
+                String::from_utf8_lossy(&start),
+                self.frames_alone()
+            )));
+        }
+        if start.ends_with(b"\n") {
+            return Ok(Step::Done(()));
+        }
+        Ok(match self.read_line(start.to_vec(), stop)? {
+            Step::Done(_) => Step::Done(()),
+            Step::Ended(read) => Step::Ended(read),
+            Step::Stopped => Step::Stopped,
+        })
+    }
+
+    /// Reads up to a line feed, byte by byte: what stands behind it belongs to the frame.
+    fn read_line(&mut self, mut line: Vec<u8>, stop: &Stop) -> Result<Step<Vec<u8>>, SourceError> {
+        loop {
+            let mut byte = [0];
+            match self.fill(&mut byte, "header", stop)? {
+                Step::Done(()) if byte[0] == b'\n' => return Ok(Step::Done(line)),
+                Step::Done(()) if line.len() < MAX_LINE_BYTES => line.push(byte[0]),
+                // No header is that long; whoever parses the line tells what it is not.
+                Step::Done(()) => return Ok(Step::Done(line)),
+                Step::Ended(_) => return Ok(Step::Ended(line.len())),
+                Step::Stopped => return Ok(Step::Stopped),
+            }
+        }
+    }
+
+    fn fill(&mut self, buffer: &mut [u8], what: &str, stop: &Stop) -> Result<Step<()>, SourceError> {
+        let Some(child) = &mut self.child else { return Ok(Step::Ended(0)) };
+        match child.fill(buffer, stop, Instant::now() + self.config.timeout) {
+            Ok(Filled::Full) => Ok(Step::Done(())),
+            Ok(Filled::Ended(read)) => Ok(Step::Ended(read)),
+            Ok(Filled::Stopped) => Ok(Step::Stopped),
+            Ok(Filled::TimedOut) => Err(self.timed_out(what)),
+            Err(error) => Err(self.unreadable(&error)),
+        }
+    }
+
+    /// The program closed its output, `partial` bytes into a frame.
+    fn run_ended(&mut self, partial: usize, stop: &Stop) -> Result<Next, SourceError> {
+        let Some(mut child) = self.child.take() else { return Ok(Next::End) };
+        let Some(status) = child.exit_status(stop) else {
+            if stop.is_raised() {
+                return Ok(Next::Stopped);
+            }
+            return Err(SourceError::transient(format!("{} closed its output and did not exit", self.program())));
+        };
+        let lines = child.last_lines();
+        let said = lines.last().map(|line| format!(": {line}")).unwrap_or_default();
+        let after = format!("{} after {} frames", child_process::how_it_ended(status), self.run_frames);
+        if !status.success() {
+            return Err(SourceError::transient(format!("{} {after}{said}", self.program())));
+        }
+        if self.run_frames == 0 {
+            // Started again at once it would end at once, for ever: let the supervisor wait in between.
+            let message = format!("{} {after}, it wrote no whole frame{}{said}", self.program(), self.where_to());
+            return Err(SourceError::transient(message));
+        }
+        if partial > 0 {
+            log::warn!(
+                "{}: its output ended {partial} bytes into a frame: it was cut off, or it writes more than frames, which shifts \
+                 them. To keep them apart, {}",
+                self.label,
+                self.frames_alone()
+            );
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt });
+        }
+        if self.config.repeat {
+            log::debug!("{}: {after}, started again", self.label);
+        }
+        self.next(stop)
+    }
+
+    fn timed_out(&self, what: &str) -> SourceError {
+        let seconds = self.config.timeout.as_secs_f64();
+        SourceError::transient(format!("no {what} of {}{} for {seconds} s", self.program(), self.where_to()))
+    }
+
+    /// Where frames are expected, unless it is standard output.
+    fn where_to(&self) -> &'static str {
+        if self.config.fd == 3 { " on descriptor 3" } else { "" }
+    }
+
+    /// What to do about a program that writes more than frames.
+    fn frames_alone(&self) -> &'static str {
+        match self.config.fd {
+            3 => "let it write nothing but frames to descriptor 3",
+            _ => "set `fd = 3` and have it write frames to descriptor 3, in GStreamer by `fdsink fd=3`",
+        }
+    }
+
+    fn unreadable(&self, error: &io::Error) -> SourceError {
+        SourceError::transient(format!("cannot read the output of {}: {error}", self.program()))
+    }
+}
+
+impl Source for CommandSource {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if self.config.max_frames.is_some_and(|max| self.sequence >= max) {
+            return Ok(Next::End);
+        }
+        if stop.is_raised() {
+            return Ok(Next::Stopped);
+        }
+        if self.child.is_none() {
+            if !self.config.repeat {
+                return Ok(Next::End);
+            }
+            self.start()?;
+        }
+        self.read_next(stop)
+    }
+
+    fn describe(&self) -> String {
+        let command = self.config.command.join(" ");
+        match &self.frames {
+            Some(PipeFrames { layout, .. }) => {
+                format!("command `{command}`, {}x{} {}", layout.width(), layout.height(), layout.format())
+            }
+            None => format!("command `{command}`, y4m"),
+        }
+    }
+}
+
+/// Bytes of a frame in which a line of text must end.
+const MAX_TEXT_BYTES: usize = 1024;
+
+/// The line of text that a frame begins with, where there is one: its program printed among its frames.
+///
+/// A line is printable ASCII up to a line feed, with spaces, and with three different words of at least four letters, such as
+/// NVIDIA's "GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE" and GStreamer's "Setting pipeline to PAUSED". Pixels
+/// would have to jump between letters (65 and more) and spaces (32) several times, and the first below 32 would have to be
+/// exactly 10.
+///
+/// It costs nothing for most frames: it ends at the first byte that no text has. A text that does not stand exactly where a frame
+/// begins is not found, as when a program's buffer of prints is flushed while it writes a frame.
+fn leading_text(frame: &[u8]) -> Option<&str> {
+    let head = frame[..frame.len().min(MAX_TEXT_BYTES)].trim_ascii_start();
+    let end = head.iter().position(|byte| !matches!(byte, b'\t' | b'\r' | b' '..=b'~'))?;
+    if head[end] != b'\n' {
+        return None;
+    }
+    let line = str::from_utf8(&head[..end]).ok()?.trim_end();
+    let runs = line.split(|c: char| !c.is_ascii_alphabetic());
+    let words: BTreeSet<_> = runs.filter(|run| run.len() >= 4).collect();
+    (line.contains(' ') && words.len() >= 3).then_some(line)
+}
+
+/// The shape of raw frames, as configured.
+fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
+    let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
+        return Err(SourceError::permanent("`container = \"raw\"` needs `format`, `width` and `height`"));
+    };
+    let color =
+        ColorDescription { matrix: config.color_matrix, range: config.color_range.unwrap_or(ColorRange::Limited) };
+    let layout = if config.pitches.is_empty() {
+        FrameLayout::packed(format, width, height, color)
+    } else {
+        FrameLayout::with_pitches(format, width, height, &config.pitches, color)
+    };
+    layout.map_err(|error| SourceError::permanent(format!("raw frames cannot be read so: {error}")))
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

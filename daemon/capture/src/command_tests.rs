@@ -1,0 +1,228 @@
+//! Programs of one line of shell, read as a user's would be.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use visiond_config::types::Pace;
+use visiond_flow::clock::SystemClock;
+use visiond_kernels::color::ColorMatrix;
+use visiond_kernels::frame::PixelFormat;
+use visiond_system::testing::{HANG, stopped_while_it_waits};
+
+use super::*;
+
+fn config(script: &str) -> CommandConfig {
+    CommandConfig {
+        command: ["sh", "-c", script].map(str::to_owned).into(),
+        container: CommandContainer::Y4m,
+        fd: 1,
+        format: None,
+        width: None,
+        height: None,
+        pitches: Vec::new(),
+        pace: Pace::Fastest,
+        repeat: false,
+        max_frames: None,
+        color_matrix: ColorMatrix::Bt601,
+        color_range: None,
+        timeout: HANG,
+    }
+}
+
+fn raw(script: &str, format: PixelFormat, width: u32, height: u32) -> CommandConfig {
+    CommandConfig {
+        container: CommandContainer::Raw,
+        format: Some(format),
+        width: Some(width),
+        height: Some(height),
+        ..config(script)
+    }
+}
+
+fn open(config: &CommandConfig) -> Result<CommandSource, SourceError> {
+    CommandSource::open(config, "test", &Buffers::host(3), Arc::new(SystemClock))
+}
+
+fn frame(source: &mut CommandSource) -> Frame {
+    match source.next(&Stop::new().unwrap()).unwrap() {
+        Next::Frame(frame) => frame,
+        other => panic!("no frame: {other:?}"),
+    }
+}
+
+fn next(source: &mut CommandSource) -> Result<Next, SourceError> {
+    source.next(&Stop::new().unwrap())
+}
+
+/// A 2x2 I420 frame has six bytes.
+const TWO_FRAMES: &str =
+    "printf 'YUV4MPEG2 W2 H2 F25:1 Ip C420mpeg2 XCOLORRANGE=FULL\\nFRAME\\nabcdefFRAME Ip Xfoo\\nghijkl'";
+
+#[test]
+fn y4m_frames_come_with_the_headers_shape_and_then_the_end() {
+    let mut source = open(&config(TWO_FRAMES)).unwrap();
+    let first = frame(&mut source);
+    assert_eq!(first.buffer.as_slice(), b"abcdef");
+    assert_eq!((first.layout.format(), first.layout.color().range), (PixelFormat::I420, ColorRange::Full));
+    let second = frame(&mut source);
+    assert_eq!((second.buffer.as_slice(), second.sequence), (b"ghijkl".as_slice(), 1));
+    assert!(matches!(next(&mut source), Ok(Next::End)));
+    assert!(matches!(next(&mut source), Ok(Next::End)));
+}
+
+#[test]
+fn a_program_that_ends_well_is_started_again_and_counting_goes_on() {
+    let mut source = open(&CommandConfig { repeat: true, max_frames: Some(5), ..config(TWO_FRAMES) }).unwrap();
+    let sequences: Vec<u64> = (0..5).map(|_| frame(&mut source).sequence).collect();
+    assert_eq!(sequences, [0, 1, 2, 3, 4]);
+    assert!(matches!(next(&mut source), Ok(Next::End)));
+}
+
+#[test]
+fn raw_frames_may_have_padded_rows() {
+    let config = CommandConfig { pitches: vec![4], ..raw("printf ab__cd__ef__gh__", PixelFormat::Grey, 2, 2) };
+    let mut source = open(&config).unwrap();
+    assert_eq!(frame(&mut source).view().unwrap().planes()[0].row(1), b"cd__");
+    assert_eq!(frame(&mut source).view().unwrap().planes()[0].row(0), b"ef__");
+    let error = open(&CommandConfig { pitches: vec![1], ..config }).err().unwrap();
+    assert!(error.to_string().contains("pitch of at least 2 bytes") && !error.retry, "{error}");
+}
+
+#[test]
+fn a_program_that_fails_is_quoted() {
+    let mut source = open(&config("echo 'no camera at /dev/video7' >&2; exit 4")).unwrap();
+    let error = next(&mut source).unwrap_err();
+    assert_eq!(error.to_string(), "sh exited with status 4 after 0 frames: no camera at /dev/video7");
+    assert!(error.retry);
+    let error = next(&mut open(&config("true")).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("wrote no whole frame"), "{error}");
+    let missing = CommandConfig { command: vec!["/nonexistent/program".to_owned()], ..config("") };
+    let error = open(&missing).err().unwrap();
+    assert!(error.to_string().contains("no such program") && !error.retry, "{error}");
+}
+
+#[test]
+fn an_end_in_the_middle_of_a_frame_is_a_damaged_frame() {
+    let mut source = open(&raw("printf abcdef", PixelFormat::Grey, 2, 2)).unwrap();
+    frame(&mut source);
+    assert!(matches!(next(&mut source), Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt })));
+    assert!(matches!(next(&mut source), Ok(Next::End)));
+    let mut source = open(&config(&format!("{TWO_FRAMES}; printf 'FRAME\\n'"))).unwrap();
+    frame(&mut source);
+    frame(&mut source);
+    assert!(matches!(next(&mut source), Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt })));
+}
+
+#[test]
+fn frames_on_descriptor_3_are_whole_whatever_is_printed() {
+    let script = "echo GST_ARGUS: Creating output stream; printf abcd >&3; echo CONSUMER: Producer has connected; printf efgh >&3";
+    let config = CommandConfig { fd: 3, ..raw(script, PixelFormat::Grey, 2, 2) };
+    let mut source = open(&config).unwrap();
+    assert_eq!(frame(&mut source).buffer.as_slice(), b"abcd");
+    assert_eq!(frame(&mut source).buffer.as_slice(), b"efgh");
+    assert!(matches!(next(&mut source), Ok(Next::End)));
+    // Y4M too; and what was printed is quoted, as it is where the reason of a failure stands.
+    let script = format!("exec 4>&1 1>&3; {TWO_FRAMES}; echo no sensor >&4; exit 4");
+    let mut source = open(&CommandConfig { fd: 3, ..self::config(&script) }).unwrap();
+    assert_eq!(frame(&mut source).buffer.as_slice(), b"abcdef");
+    frame(&mut source);
+    assert_eq!(next(&mut source).unwrap_err().to_string(), "sh exited with status 4 after 2 frames: no sensor");
+    // Frames to the wrong one.
+    let mut source = open(&CommandConfig { fd: 3, ..raw("printf abcd", PixelFormat::Grey, 2, 2) }).unwrap();
+    let error = next(&mut source).unwrap_err();
+    assert!(error.to_string().contains("wrote no whole frame on descriptor 3"), "{error}");
+}
+
+#[test]
+fn text_where_a_raw_frame_should_begin_ends_the_run_and_says_what_to_do() {
+    let frames = "head -c 192 /dev/zero";
+    let lines = ["GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE ", "Setting pipeline to PAUSED ..."];
+    for line in lines {
+        for (before, script) in [
+            (0, format!("echo '{line}'; {frames}")),
+            // Behind two frames, and at descriptor 3 no less.
+            (2, format!("head -c 128 /dev/zero; echo '{line}'; {frames}")),
+        ] {
+            let mut source = open(&raw(&script, PixelFormat::Grey, 8, 8)).unwrap();
+            for _ in 0..before {
+                frame(&mut source);
+            }
+            let error = next(&mut source).unwrap_err();
+            let text = error.to_string();
+            assert!(error.retry && text.contains(line.trim_end()) && text.contains("`fdsink fd=3`"), "{text}");
+        }
+    }
+    let script = format!("exec >&3; echo '{}'; {frames}", lines[0]);
+    let mut source = open(&CommandConfig { fd: 3, ..raw(&script, PixelFormat::Grey, 8, 8) }).unwrap();
+    let text = next(&mut source).unwrap_err().to_string();
+    assert!(text.contains("nothing but frames to descriptor 3"), "{text}");
+}
+
+#[test]
+fn text_is_found_in_a_frame_that_nobody_takes() {
+    let script = "head -c 192 /dev/zero; echo Setting pipeline to PAUSED; head -c 64 /dev/zero";
+    let mut source = open(&CommandConfig { pace: Pace::Realtime, ..raw(script, PixelFormat::Grey, 8, 8) }).unwrap();
+    let _held: Vec<Frame> = (0..3).map(|_| frame(&mut source)).collect();
+    assert!(next(&mut source).unwrap_err().to_string().contains("Setting pipeline"));
+}
+
+#[test]
+fn pixels_are_no_text() {
+    let none = |bytes: &[u8]| assert_eq!(leading_text(bytes), None, "{:?}", String::from_utf8_lossy(bytes));
+    none(b"");
+    none(b"Creating output stream and no line feed");
+    none(b"Creating output\x80stream here\n");
+    // Flat, a gradient down to black, two colours in turns, three bytes a pixel.
+    none(&[vec![b'A'; 64], vec![b'\n'; 64]].concat());
+    none(&(10..=90).rev().collect::<Vec<u8>>());
+    none(&[b" Fgh Fgh".repeat(8), vec![b'\n']].concat());
+    none(&[b" FP".repeat(20), b" GQ".repeat(20), b" GP".repeat(20), vec![b'\n']].concat());
+    // Longer than what is looked at.
+    none(&[b"word text line ".repeat(100), vec![b'\n']].concat());
+    assert_eq!(leading_text(b"\r\n  Using three words here\t\nxxxx"), Some("Using three words here"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_are_too_odd_to_be_looked_at(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..2048)) {
+        leading_text(&bytes);
+    }
+}
+
+#[test]
+fn what_is_no_y4m_says_what_to_do() {
+    let error = next(&mut open(&config("printf 'hello\\n'; sleep 1")).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("does not begin with YUV4MPEG2") && !error.retry, "{error}");
+    let endless = next(&mut open(&config("cat /dev/zero")).unwrap()).unwrap_err();
+    assert!(endless.to_string().contains("does not begin with YUV4MPEG2"), "{endless}");
+    let script = "printf 'YUV4MPEG2 W2 H2\\nFRAME\\nabcdefnoise that is no frame'";
+    let mut source = open(&config(script)).unwrap();
+    frame(&mut source);
+    let lost = next(&mut source).unwrap_err().to_string();
+    assert!(lost.contains("lost its step") && lost.contains("`fd = 3`"), "{lost}");
+}
+
+#[test]
+fn with_every_buffer_out_a_realtime_program_goes_on_and_a_fast_one_waits_until_stop() {
+    let script = "while :; do printf abcd || exit; done";
+    let mut source = open(&CommandConfig { pace: Pace::Realtime, ..raw(script, PixelFormat::Grey, 2, 2) }).unwrap();
+    let held: Vec<Frame> = (0..3).map(|_| frame(&mut source)).collect();
+    assert!(matches!(next(&mut source), Ok(Next::Lost { frames: 1, cause: LossCause::Overload })));
+    drop(held);
+    assert_eq!(frame(&mut source).sequence, 4);
+
+    let mut source = open(&raw(script, PixelFormat::Grey, 2, 2)).unwrap();
+    let _held: Vec<Frame> = (0..3).map(|_| frame(&mut source)).collect();
+    assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)), Ok(Next::Stopped)));
+}
+
+#[test]
+fn a_program_that_falls_silent_is_given_up_after_the_time_limit() {
+    let mut source = open(&config(&format!("{TWO_FRAMES}; sleep 3600"))).unwrap();
+    frame(&mut source);
+    frame(&mut source);
+    source.config.timeout = Duration::from_millis(50);
+    let error = next(&mut source).unwrap_err();
+    assert!(error.to_string().contains("for 0.05 s") && error.retry, "{error}");
+}

@@ -1,0 +1,328 @@
+//! What a video is, by ffprobe: size, rate, pixel format, colours.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+use visiond_config::types::VideoConfig;
+use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
+use visiond_system::child_process::{Child, Filled};
+use visiond_system::stop::Stop;
+
+use super::source::SourceError;
+
+/// More than this is no answer of ffprobe.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// Arguments of ffmpeg that ffprobe does not know, and whether a value follows.
+const FFMPEG_ONLY: [(&str, bool); 12] = [
+    ("-re", false),
+    ("-readrate", true),
+    ("-stream_loop", true),
+    ("-ss", true),
+    ("-sseof", true),
+    ("-t", true),
+    ("-to", true),
+    ("-itsoffset", true),
+    ("-r", true),
+    ("-hwaccel", true),
+    ("-hwaccel_device", true),
+    ("-hwaccel_output_format", true),
+];
+
+/// A video's first video stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VideoInfo {
+    /// Width in pixels as shown: after the rotation that the file asks for.
+    pub width: u32,
+    /// Height in pixels as shown.
+    pub height: u32,
+    /// ffmpeg's name of the pixel format.
+    pub pixel_format: String,
+    /// Frames per second on average; `None` when the file does not say.
+    pub fps: Option<f64>,
+    /// Frames that the container says it has.
+    pub frames: Option<u64>,
+    /// Seconds; `None` for a live stream.
+    pub duration: Option<f64>,
+    /// ffmpeg's name of the codec.
+    pub codec: String,
+    /// As tagged, else BT.601; range as tagged, else by the pixel format.
+    pub color: ColorDescription,
+    /// Whether this ffmpeg knows `-fps_mode` (5.1 and later) instead of `-vsync`.
+    pub has_fps_mode: bool,
+}
+
+/// Why there is no [`VideoInfo`].
+#[derive(Debug)]
+pub enum ProbeFailure {
+    /// Stop was raised.
+    Stopped,
+    /// It cannot be read.
+    Error(SourceError),
+}
+
+/// Asks ffprobe about the video of `config`.
+pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo, ProbeFailure> {
+    let program = beside(&config.ffmpeg);
+    let mut command = Command::new(&program);
+    command
+        .args(["-v", "error", "-hide_banner", "-print_format", "json", "-show_program_version", "-show_format"])
+        .args(["-show_streams", "-select_streams", "v"])
+        .args(probe_args(&config.input_args))
+        .arg("-i")
+        .arg(input(&config.url));
+    let mut child = Child::spawn(command, label, secret(&config.url))
+        .map_err(|error| ProbeFailure::Error(cannot_start(&program, &error)))?;
+    let answer = read_answer(&mut child, config, stop)?;
+    let Some(status) = child.exit_status(stop) else { return Err(ProbeFailure::Stopped) };
+    if !status.success() {
+        return Err(ProbeFailure::Error(refused(config, &child.last_lines())));
+    }
+    parse(&answer).map_err(|reason| {
+        ProbeFailure::Error(SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url))))
+    })
+}
+
+/// What stands behind `-i`: a path is marked as such, so that a colon in it is not taken for a protocol.
+pub fn input(url: &str) -> String {
+    if Path::new(url).exists() { format!("file:{url}") } else { url.to_owned() }
+}
+
+/// A URL as it may stand in the log and in messages: without user and password.
+pub fn shown(url: &str) -> String {
+    secret(url).map_or_else(|| url.to_owned(), |secret| url.replacen(secret, "***", 1))
+}
+
+/// User and password of a URL.
+pub fn secret(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?;
+    host.rsplit_once('@').map(|(secret, _)| secret).filter(|secret| !secret.is_empty())
+}
+
+/// The error of a program that cannot be started.
+pub fn cannot_start(program: &Path, error: &std::io::Error) -> SourceError {
+    let name = program.display();
+    if error.kind() == std::io::ErrorKind::NotFound {
+        SourceError::permanent(format!(
+            "the program {name} is not there, and videos are read by it: install it (`apt install ffmpeg`) or set the \
+             source's key `ffmpeg` to its path"
+        ))
+    } else {
+        SourceError::transient(format!("cannot start {name}: {error}"))
+    }
+}
+
+/// Whether `url` names something on the network, which may be away and come back.
+pub fn is_remote(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
+}
+
+fn beside(ffmpeg: &Path) -> PathBuf {
+    match ffmpeg.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.join("ffprobe"),
+        _ => PathBuf::from("ffprobe"),
+    }
+}
+
+fn probe_args(input_args: &[String]) -> Vec<&str> {
+    let mut kept = Vec::new();
+    let mut args = input_args.iter();
+    while let Some(arg) = args.next() {
+        match FFMPEG_ONLY.iter().find(|(name, _)| name == arg) {
+            Some((_, true)) => _ = args.next(),
+            Some((_, false)) => {}
+            None => kept.push(arg.as_str()),
+        }
+    }
+    kept
+}
+
+fn read_answer(child: &mut Child, config: &VideoConfig, stop: &Stop) -> Result<Vec<u8>, ProbeFailure> {
+    let deadline = Instant::now() + config.timeout;
+    let transient = |message: String| ProbeFailure::Error(SourceError::transient(message));
+    let mut answer = Vec::new();
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        let read = match child.fill(&mut chunk, stop, deadline) {
+            Ok(Filled::Full) => chunk.len(),
+            Ok(Filled::Ended(read)) => read,
+            Ok(Filled::Stopped) => return Err(ProbeFailure::Stopped),
+            Ok(Filled::TimedOut) => {
+                let waited = config.timeout.as_secs_f64();
+                return Err(transient(format!("{} did not answer within {waited} s", shown(&config.url))));
+            }
+            Err(error) => {
+                return Err(transient(format!("cannot read what ffprobe says about {}: {error}", shown(&config.url))));
+            }
+        };
+        answer.extend_from_slice(&chunk[..read]);
+        if read < chunk.len() || answer.len() > MAX_ANSWER_BYTES {
+            return Ok(answer);
+        }
+    }
+}
+
+/// ffprobe ended with an error; its last line is the reason.
+fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
+    let url = &shown(&config.url);
+    let said = lines.last().map_or("ffprobe gave no reason", |line| reason(line, url));
+    if is_remote(url) {
+        return SourceError::transient(format!("cannot open the video {url}: {said}"));
+    }
+    if !Path::new(url).exists() && said.contains("No such file") {
+        return SourceError::permanent(format!("cannot open the video {url}: there is no such file"));
+    }
+    SourceError::permanent(format!("cannot read the video {url}: it is no video, or damaged at its start ({said})"))
+}
+
+/// ffmpeg's lines begin with the input's name (`url` as shown), which our sentence has already.
+pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
+    let rest = line.strip_prefix("file:").unwrap_or(line);
+    rest.strip_prefix(url).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(line)
+}
+
+fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
+    let answer: Value =
+        serde_json::from_slice(answer).map_err(|error| format!("ffprobe's answer is no JSON: {error}"))?;
+    // ffmpeg plays a text file as an old terminal would show it.
+    if answer["format"]["format_name"] == "tty" {
+        return Err("it is a text file".to_owned());
+    }
+    let empty = Vec::new();
+    let streams = answer["streams"].as_array().unwrap_or(&empty);
+    // A cover picture in a music file is a video stream to ffmpeg.
+    let stream = streams
+        .iter()
+        .find(|stream| stream["disposition"]["attached_pic"] != 1)
+        .ok_or_else(|| "it has no video in it, only sound or other streams".to_owned())?;
+    let side = |name: &str| stream[name].as_u64().and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
+    let (Some(width), Some(height)) = (side("width"), side("height")) else {
+        return Err("its size is not known: the file is damaged or its codec is not built into this ffmpeg".to_owned());
+    };
+    let pixel_format = stream["pix_fmt"].as_str().ok_or("its pixel format is not known: the file may be damaged")?;
+    let (width, height) = if is_turned(stream) { (height, width) } else { (width, height) };
+    let rate = |name: &str| stream[name].as_str().and_then(ratio);
+    let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
+    Ok(VideoInfo {
+        width,
+        height,
+        pixel_format: pixel_format.to_owned(),
+        fps: rate("avg_frame_rate").or_else(|| rate("r_frame_rate")),
+        frames: stream["nb_frames"].as_str().and_then(|text| text.parse().ok()),
+        duration: text_number(&answer["format"]["duration"]).or_else(|| text_number(&stream["duration"])),
+        codec: stream["codec_name"].as_str().unwrap_or("unknown codec").to_owned(),
+        color: color(stream, pixel_format),
+        has_fps_mode: has_fps_mode(answer["program_version"]["version"].as_str().unwrap_or("")),
+    })
+}
+
+/// "30000/1001" as a number; "0/0" is none.
+fn ratio(text: &str) -> Option<f64> {
+    let (above, below) = text.split_once('/')?;
+    let rate = above.parse::<f64>().ok()? / below.parse::<f64>().ok()?;
+    (rate.is_finite() && rate > 0.0 && rate <= 1000.0).then_some(rate)
+}
+
+/// Whether ffmpeg will turn it by a quarter: the display matrix, or the older tag.
+fn is_turned(stream: &Value) -> bool {
+    let sides = stream["side_data_list"].as_array();
+    let matrix = sides.and_then(|list| list.iter().find_map(|side| side["rotation"].as_f64()));
+    let tag = || stream["tags"]["rotate"].as_str().and_then(|text| text.parse().ok());
+    let degrees: f64 = matrix.or_else(tag).unwrap_or(0.0);
+    (degrees.rem_euclid(180.0) - 90.0).abs() < 1.0
+}
+
+fn color(stream: &Value, pixel_format: &str) -> ColorDescription {
+    let matrix = match stream["color_space"].as_str() {
+        Some("bt709") => ColorMatrix::Bt709,
+        Some("bt2020nc" | "bt2020c") => ColorMatrix::Bt2020,
+        // Everything else is BT.601, or close to it, or unknown, which ffmpeg takes for BT.601 at any size.
+        _ => ColorMatrix::Bt601,
+    };
+    // ffmpeg reads grey and the yuvj formats as full range whatever the tag says.
+    let full_by_format = pixel_format.starts_with("yuvj") || pixel_format.starts_with("gray");
+    let full = full_by_format || stream["color_range"].as_str() == Some("pc");
+    ColorDescription { matrix, range: if full { ColorRange::Full } else { ColorRange::Limited } }
+}
+
+/// By version: "4.4.2-0ubuntu0.22.04.1", "n7.1", "N-112233-gabcdef" (built from git: new).
+fn has_fps_mode(version: &str) -> bool {
+    let version = version.strip_prefix('n').unwrap_or(version);
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), minor) => (major, minor.unwrap_or(0)) >= (5, 1),
+        (None, _) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn answer(stream: &str) -> Result<VideoInfo, String> {
+        let text = format!(
+            r#"{{"program_version":{{"version":"5.1.9"}},"streams":[{stream}],"format":{{"duration":"2.5"}}}}"#
+        );
+        parse(text.as_bytes())
+    }
+
+    #[test]
+    fn a_stream_is_read_with_its_rotation_and_colours() {
+        let info = answer(
+            r#"{"codec_name":"h264","width":640,"height":360,"pix_fmt":"yuv420p","avg_frame_rate":"30000/1001",
+                "nb_frames":"75","color_space":"bt709","color_range":"pc","side_data_list":[{"rotation":-90}]}"#,
+        )
+        .unwrap();
+        assert_eq!((info.width, info.height), (360, 640));
+        assert!((info.fps.unwrap() - 29.97).abs() < 0.001);
+        assert_eq!((info.frames, info.duration), (Some(75), Some(2.5)));
+        assert_eq!(info.color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Full });
+        assert!(info.has_fps_mode);
+    }
+
+    #[test]
+    fn an_untagged_stream_is_bt601_limited_and_may_have_no_rate() {
+        let info = answer(r#"{"width":1920,"height":1080,"pix_fmt":"yuv420p","avg_frame_rate":"0/0"}"#).unwrap();
+        assert_eq!(info.color, ColorDescription::default());
+        assert_eq!(info.fps, None);
+        let info = answer(r#"{"width":8,"height":8,"pix_fmt":"yuvj420p","tags":{"rotate":"180"}}"#).unwrap();
+        assert_eq!(info.color, ColorDescription::JPEG);
+    }
+
+    #[test]
+    fn what_is_no_video_is_said() {
+        assert!(answer("").unwrap_err().contains("no video in it"));
+        let cover = r#"{"width":8,"height":8,"pix_fmt":"rgb24","disposition":{"attached_pic":1}}"#;
+        assert!(answer(cover).unwrap_err().contains("no video in it"));
+        assert!(answer(r#"{"width":0,"height":0}"#).unwrap_err().contains("size is not known"));
+        assert!(parse(b"{").unwrap_err().contains("no JSON"));
+    }
+
+    #[test]
+    fn the_option_for_passing_frames_through_goes_by_version() {
+        for old in ["4.2.7-0ubuntu0.1", "4.4.2", "5.0", "n5.0.1"] {
+            assert!(!has_fps_mode(old), "{old}");
+        }
+        for new in ["5.1.9-0+deb12u1", "n7.1", "8.0", "N-112233-gabcdef", ""] {
+            assert!(has_fps_mode(new), "{new}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(shown("rtsp://me:p@ss@camera:554/1?x=@"), "rtsp://***@camera:554/1?x=@");
+        assert_eq!(shown("http://camera/a@b.mp4"), "http://camera/a@b.mp4");
+        assert_eq!(shown("film@home.mp4"), "film@home.mp4");
+    }
+
+    #[test]
+    fn arguments_of_ffmpeg_alone_are_kept_from_ffprobe() {
+        let args = ["-rtsp_transport", "tcp", "-re", "-ss", "3", "-f", "mpegts"].map(str::to_owned);
+        assert_eq!(probe_args(&args), ["-rtsp_transport", "tcp", "-f", "mpegts"]);
+    }
+}

@@ -1,0 +1,293 @@
+//! Pictures as frames: one file, a folder in natural order, or a folder that is watched for new ones.
+//!
+//! A watched folder is read every `watch_interval`. A file counts as complete when its size and time were the same at two
+//! looks, so that one that is being written is not read half; each file is handed out once, and again when it is replaced.
+//! Files that were there at the start are complete already.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use visiond_config::types::ImagesConfig;
+use visiond_flow::clock::{self, Clock};
+use visiond_flow::frame::FramePool;
+use visiond_flow::metrics::LossCause;
+use visiond_system::stop::Stop;
+
+use super::buffers::Buffers;
+use super::pace::Pacer;
+use super::picture::Loader;
+use super::source::{Next, Source, SourceError};
+
+/// Endings of names that a folder is read for, in lower case. The content decides how each is read.
+const ENDINGS: [&str; 14] =
+    ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
+
+/// The source of `type = "images"`.
+pub struct ImagesSource {
+    config: ImagesConfig,
+    is_folder: bool,
+    pool: FramePool,
+    loader: Loader,
+    pacer: Option<Pacer>,
+    clock: Arc<dyn Clock>,
+    /// Complete pictures not yet handed out.
+    waiting: VecDeque<PathBuf>,
+    /// Every file of a watched folder at the last look.
+    known: HashMap<PathBuf, Known>,
+    /// Whether the first look at a watched folder is over: what it found was complete.
+    is_watching: bool,
+    sequence: u64,
+    /// Pictures that were read in this round; a round without any must not be repeated for ever.
+    round_read: u64,
+    label: String,
+}
+
+/// A file of a watched folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    bytes: u64,
+    modified: Option<SystemTime>,
+    handed_out: bool,
+}
+
+/// What is to be done next.
+enum Turn {
+    /// Read this picture.
+    Picture(PathBuf),
+    /// Look for pictures again.
+    Look,
+    /// There are no more.
+    End,
+    /// The daemon is stopping.
+    Stopped,
+}
+
+impl ImagesSource {
+    /// Looks at the folder, or the picture.
+    pub fn open(
+        config: &ImagesConfig,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let path = config.path.display();
+        let metadata = fs::metadata(&config.path).map_err(|error| cannot_read(&config.path, &error, config.watch))?;
+        let pacer = match config.fps {
+            Some(fps) if fps.is_finite() && fps > 0.0 => Some(Pacer::new(fps)),
+            Some(fps) => {
+                return Err(SourceError::permanent(format!("cannot read {path} at {fps} pictures per second")));
+            }
+            None => None,
+        };
+        let mut source = Self {
+            config: config.clone(),
+            is_folder: metadata.is_dir(),
+            // Pictures differ in size: each buffer grows to what it has to hold.
+            pool: buffers.pool(0)?,
+            loader: Loader::new(),
+            pacer,
+            clock,
+            waiting: VecDeque::new(),
+            known: HashMap::new(),
+            is_watching: false,
+            sequence: 0,
+            round_read: 0,
+            label: format!("camera {name}"),
+        };
+        source.look()?;
+        if source.waiting.is_empty() && !(source.is_folder && config.watch) {
+            let endings = ENDINGS.join(", ");
+            return Err(SourceError::permanent(format!(
+                "the folder {path} has no picture in it (names that end in {endings})"
+            )));
+        }
+        Ok(source)
+    }
+
+    /// Puts the pictures that are there and complete into `waiting`.
+    fn look(&mut self) -> Result<(), SourceError> {
+        if !self.is_folder {
+            self.waiting.push_back(self.config.path.clone());
+            return Ok(());
+        }
+        let is_watched = self.config.watch;
+        let files = list(&self.config.path).map_err(|error| cannot_read(&self.config.path, &error, is_watched))?;
+        if !is_watched {
+            self.waiting.extend(files.into_iter().map(|(path, _)| path));
+            return Ok(());
+        }
+        let mut now = HashMap::with_capacity(files.len());
+        for (path, mut file) in files {
+            let before = self.known.get(&path);
+            let is_same = before.is_some_and(|before| before.bytes == file.bytes && before.modified == file.modified);
+            let was_handed_out = is_same && before.is_some_and(|before| before.handed_out);
+            // An empty file is one that is about to be written.
+            let is_complete = is_same || (!self.is_watching && file.bytes > 0);
+            if is_complete && !was_handed_out && file.bytes > 0 {
+                self.waiting.push_back(path.clone());
+                file.handed_out = true;
+            } else {
+                file.handed_out = was_handed_out;
+            }
+            now.insert(path, file);
+        }
+        self.known = now;
+        self.is_watching = true;
+        Ok(())
+    }
+
+    /// The next picture's path; looks again, and waits, where the configuration says so.
+    fn next_path(&mut self, stop: &Stop) -> Turn {
+        if let Some(path) = self.waiting.pop_front() {
+            return Turn::Picture(path);
+        }
+        if self.is_folder && self.config.watch {
+            let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
+            return if self.clock.sleep_until(wake_ns, stop) { Turn::Stopped } else { Turn::Look };
+        }
+        if self.config.repeat && self.round_read > 0 {
+            self.round_read = 0;
+            return Turn::Look;
+        }
+        Turn::End
+    }
+}
+
+impl Source for ImagesSource {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        let path = loop {
+            if stop.is_raised() {
+                return Ok(Next::Stopped);
+            }
+            match self.next_path(stop) {
+                Turn::Picture(path) => break path,
+                Turn::Look => self.look()?,
+                Turn::Stopped => return Ok(Next::Stopped),
+                Turn::End => return Ok(Next::End),
+            }
+        };
+        let buffer = match &mut self.pacer {
+            Some(pacer) => {
+                // A gap between pictures is no lateness: the next one is due now.
+                pacer.forgive(self.clock.monotonic_ns(), std::time::Duration::from_secs(1));
+                let due_ns = pacer.due_ns(self.clock.monotonic_ns());
+                if self.clock.sleep_until(due_ns, stop) {
+                    return Ok(Next::Stopped);
+                }
+                pacer.advance();
+                self.pool.take()
+            }
+            None => match self.pool.take_wait(stop) {
+                Some(buffer) => Some(buffer),
+                None => return Ok(Next::Stopped),
+            },
+        };
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let Some(buffer) = buffer else {
+            self.round_read += 1;
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
+        };
+        match self.loader.load(&path, sequence, buffer) {
+            Ok(mut frame) => {
+                self.round_read += 1;
+                frame.timestamp = clock::now(self.clock.as_ref());
+                Ok(Next::Frame(frame))
+            }
+            Err(error) => {
+                log::warn!("{}: {error}", self.label);
+                Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt })
+            }
+        }
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.loader.copied_bytes()
+    }
+
+    fn describe(&self) -> String {
+        let path = self.config.path.display();
+        let rate = self.config.fps.map_or(String::new(), |fps| format!(", {fps} a second"));
+        match (self.is_folder, self.config.watch) {
+            (true, true) => format!("folder {path}, watched for new pictures{rate}"),
+            (true, false) => format!("folder {path}, {} pictures{rate}", self.waiting.len()),
+            (false, _) => format!("picture {path}{rate}"),
+        }
+    }
+}
+
+/// A watched folder may come (a disk that is mounted later); another is a mistake.
+fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
+    let message = match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("cannot read pictures from {}: there is no such file or folder", path.display())
+        }
+        _ => format!("cannot read pictures from {}: {error}", path.display()),
+    };
+    if may_come { SourceError::transient(message) } else { SourceError::permanent(message) }
+}
+
+/// The pictures of a folder in natural order.
+pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(list(folder)?.into_iter().map(|(path, _)| path).collect())
+}
+
+/// The pictures of a folder in natural order. A file that goes away meanwhile is left out, as is a hidden one.
+fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if is_hidden || !ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
+            continue;
+        }
+        // Through a link: what matters is the picture.
+        if let Ok(metadata) = fs::metadata(&path)
+            && metadata.is_file()
+        {
+            let file = Known { bytes: metadata.len(), modified: metadata.modified().ok(), handed_out: false };
+            files.push((path, file));
+        }
+    }
+    files.sort_by(|(a, _), (b, _)| natural(&a.to_string_lossy(), &b.to_string_lossy()));
+    Ok(files)
+}
+
+/// Order in which numbers count as numbers: img2 before img10. Equal numbers with other zeros, and the rest, go by bytes.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
+    loop {
+        match (left.first(), right.first()) {
+            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
+                let (first, rest_left) = number(left);
+                let (second, rest_right) = number(right);
+                let order = first.len().cmp(&second.len()).then_with(|| first.cmp(second));
+                if order != Ordering::Equal {
+                    return order;
+                }
+                (left, right) = (rest_left, rest_right);
+            }
+            (Some(x), Some(y)) if x == y => (left, right) = (&left[1..], &right[1..]),
+            (None, None) => return a.cmp(b),
+            (x, y) => return x.cmp(&y),
+        }
+    }
+}
+
+/// The digits at the start, without leading zeros, and what follows.
+fn number(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    (&digits[zeros..], rest)
+}
+
+#[cfg(test)]
+#[path = "images_tests.rs"]
+mod tests;

@@ -1,0 +1,52 @@
+//! Where frames come from: cameras, video and picture files, programs, a test pattern.
+
+mod buffers;
+mod command;
+#[cfg(test)]
+mod copies_tests;
+mod ffprobe;
+pub mod images;
+#[cfg(test)]
+mod leak_tests;
+mod pace;
+mod pattern;
+pub mod picture;
+mod pipe;
+pub mod source;
+pub mod v4l2;
+mod video;
+mod y4m;
+
+use std::sync::Arc;
+
+use visiond_config::types::SourceConfig;
+use visiond_flow::clock::SystemClock;
+
+use self::source::{Source, SourceError};
+use crate::source::Open;
+
+pub use self::buffers::Buffers;
+
+/// What opens a camera's source, again and again.
+pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
+    let (name, buffers) = (Arc::clone(name), buffers.clone());
+    match source {
+        SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
+        source => {
+            let source = source.clone();
+            Box::new(move || open(&source, &name, &buffers))
+        }
+    }
+}
+
+/// Opens a source and makes its buffers. `name` is the camera's, for the log.
+pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<dyn Source>, SourceError> {
+    let clock = Arc::new(SystemClock);
+    match source {
+        SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),
+        SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
+        SourceConfig::Images(config) => Ok(Box::new(images::ImagesSource::open(config, name, buffers, clock)?)),
+        SourceConfig::V4l2(config) => Ok(Box::new(v4l2::V4l2Source::open(config, name, buffers, clock)?)),
+    }
+}

@@ -1,0 +1,283 @@
+//! A camera behind V4L2.
+//!
+//! Its pictures come in the best of the ways that driver and GPU take (see [`ladder`]), most often without a copy: the
+//! buffer that the driver filled goes through the pipeline, and back to the driver when it was read. JPEG is decoded out of the
+//! buffer into one of the network's kind of memory.
+//!
+//! While its input has no signal the camera stays open and waits for one.
+
+pub mod arrivals;
+mod color;
+pub mod controls;
+pub mod device;
+mod errors;
+mod extract;
+pub mod fourcc;
+pub mod identity;
+pub mod ladder;
+pub mod negotiate;
+pub mod offers;
+pub mod open;
+pub mod opener;
+mod planes;
+mod quirks;
+mod reserved;
+pub mod samples;
+mod sequence;
+pub mod signal;
+mod stamp;
+pub mod stream;
+mod watch;
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant as Moment};
+
+use visiond_config::types::V4l2Config;
+use visiond_flow::clock::Clock;
+use visiond_flow::frame::Frame;
+use visiond_flow::metrics::LossCause;
+use visiond_system::stop::{Stop, Wake};
+
+use self::open::{Camera, Streaming};
+use self::sequence::{Place, Sequence};
+use self::signal::NoSignal;
+use self::stamp::Stamper;
+use self::stream::Filled;
+use super::buffers::Buffers;
+use super::source::{Next, Source, SourceError};
+
+/// How long a wait for a buffer from the pipeline lasts before stop is looked at again.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// How often a signal is looked for, and looked after where the driver does not tell of its changes.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Between two looks at a driver that says that it has a frame and has none.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The source of `type = "v4l2"`.
+pub struct V4l2Source {
+    state: State,
+    camera: Camera,
+    clock: Arc<dyn Clock>,
+    sequence: Sequence,
+    stamper: Stamper,
+    /// Of streams that have ended.
+    copied_bytes: u64,
+    /// What a buffer brought beside a gap before it.
+    pending: VecDeque<Next>,
+}
+
+/// Whether there is a stream.
+enum State {
+    /// Frames come.
+    Streaming { streaming: Box<Streaming>, had_frame: bool, next_look: Moment },
+    /// The signal went, changed, or was never there; what of that was told.
+    Waiting { told: Option<NoSignal> },
+}
+
+/// What came of waiting for a buffer.
+enum Came {
+    Filled(Filled),
+    SignalChanged,
+    Stopped,
+}
+
+impl State {
+    fn streaming(streaming: Streaming) -> Self {
+        Self::Streaming { streaming: Box::new(streaming), had_frame: false, next_look: Moment::now() + LOOK }
+    }
+}
+
+impl V4l2Source {
+    /// Opens the camera, sets it as configured, and starts its stream where there is a signal.
+    pub fn open(
+        config: &V4l2Config,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let found = identity::find(&config.device, None).map_err(|error| SourceError::transient(error.to_string()))?;
+        Self::open_node(&found.node, config, name, buffers, clock)
+    }
+
+    /// Does so with the camera behind `node`, whatever the configuration calls it.
+    pub fn open_node(
+        node: &Path,
+        config: &V4l2Config,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let camera = Camera::open(node, config, &format!("camera {name}"), buffers)?;
+        let stamper = Stamper::new(&camera.node);
+        let state = camera.begin()?.map_or(State::Waiting { told: None }, State::streaming);
+        Ok(Self {
+            state,
+            camera,
+            clock,
+            sequence: Sequence::default(),
+            stamper,
+            copied_bytes: 0,
+            pending: VecDeque::new(),
+        })
+    }
+
+    /// Looks for a signal, and waits a while where there is none. `None`: go on.
+    fn find_signal(&mut self, stop: &Stop) -> Result<Option<Next>, SourceError> {
+        let missing = match self.camera.begin()? {
+            Ok(streaming) => {
+                self.sequence.restart();
+                self.state = State::streaming(streaming);
+                return Ok(None);
+            }
+            Err(missing) => missing,
+        };
+        let State::Waiting { told } = &mut self.state else { return Ok(None) };
+        if told.replace(missing) != Some(missing) {
+            let reason = format!("{}: {missing}", self.camera.node.path().display());
+            return Ok(Some(Next::Waiting { reason: reason.into() }));
+        }
+        let node = &self.camera.node;
+        let wake = stop.wait_events(node.file.as_fd(), libc::POLLPRI, Some(LOOK));
+        match wake.map_err(|error| self.camera.broken(&error))? {
+            Wake::Stopped => Ok(Some(Next::Stopped)),
+            // What wakes without an event must not be asked for again at once.
+            Wake::Ready if !self.camera.watch.take_change(node) && stop.sleep(LOOK) => Ok(Some(Next::Stopped)),
+            Wake::Ready | Wake::TimedOut => Ok(None),
+        }
+    }
+
+    /// Waits for a buffer of the driver's.
+    fn wait(&mut self, stop: &Stop) -> Result<Came, SourceError> {
+        let Self { state: State::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
+            return Ok(Came::SignalChanged);
+        };
+        let camera = &*camera;
+        let Camera { node, watch, .. } = camera;
+        let broken = |error| camera.broken(&error);
+        let patience = if *had_frame { streaming.patience.next } else { streaming.patience.first };
+        let mut until = Moment::now() + patience;
+        loop {
+            if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
+                // Every buffer is with the lane, which is not the camera's fault.
+                if stop.is_raised() {
+                    return Ok(Came::Stopped);
+                }
+                until = Moment::now() + patience;
+                continue;
+            }
+            let now = Moment::now();
+            let is_late = now >= until;
+            if is_late || (watch.must_look() && now >= *next_look) {
+                *next_look = now + LOOK;
+                if watch.is_live() && watch.look(node).map_err(broken)?.is_err() {
+                    return Ok(Came::SignalChanged);
+                }
+                if is_late {
+                    return Err(SourceError::transient(format!(
+                        "no frame of {} for {} s: it is stuck",
+                        node.path().display(),
+                        patience.as_secs_f64()
+                    )));
+                }
+            }
+            let end = if watch.must_look() { until.min(*next_look) } else { until };
+            let events = libc::POLLIN | libc::POLLPRI;
+            let left = end.saturating_duration_since(now);
+            let wake = stop.wait_events(node.file.as_fd(), events, Some(left)).map_err(broken)?;
+            if wake == Wake::Stopped {
+                return Ok(Came::Stopped);
+            }
+            // When the time is over, too: a frame that came late is better than none.
+            if watch.take_change(node) {
+                return Ok(Came::SignalChanged);
+            }
+            if let Some(filled) = streaming.stream.take().map_err(broken)? {
+                *had_frame = true;
+                return Ok(Came::Filled(filled));
+            }
+            // What wakes without a frame must not be asked for again at once.
+            if wake == Wake::Ready && stop.sleep(PAUSE) {
+                return Ok(Came::Stopped);
+            }
+        }
+    }
+
+    /// Makes a frame of a buffer and gives the buffer back.
+    fn receive(&mut self, filled: Filled) -> Result<Next, SourceError> {
+        let Self { state: State::Streaming { streaming, .. }, camera, .. } = self else {
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Driver });
+        };
+        let Place { sequence, missing } = self.sequence.place(filled.sequence);
+        let timestamp = self.stamper.stamp(&filled, self.clock.as_ref(), &camera.label);
+        let taken = streaming.extract.take(&mut streaming.stream, filled).map_err(|error| camera.broken(&error))?;
+        let came = match taken {
+            Ok(Some((layout, buffer))) => Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None }),
+            Ok(None) => Next::Lost { frames: 1, cause: LossCause::Overload },
+            Err(damage) => {
+                log::debug!("{}: frame {sequence} is lost: {damage}", camera.label);
+                Next::Lost { frames: 1, cause: LossCause::Corrupt }
+            }
+        };
+        if missing == 0 {
+            return Ok(came);
+        }
+        self.pending.push_back(came);
+        Ok(Next::Lost { frames: missing, cause: LossCause::Driver })
+    }
+}
+
+impl Source for V4l2Source {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if let Some(next) = self.pending.pop_front() {
+            return Ok(next);
+        }
+        loop {
+            if matches!(self.state, State::Waiting { .. }) {
+                match self.find_signal(stop)? {
+                    Some(next) => return Ok(next),
+                    None => continue,
+                }
+            }
+            match self.wait(stop)? {
+                Came::Filled(filled) => return self.receive(filled),
+                Came::Stopped => return Ok(Next::Stopped),
+                Came::SignalChanged => {
+                    self.copied_bytes = self.copied_bytes();
+                    // Its buffers go before the signal's timings can be set.
+                    self.state = State::Waiting { told: None };
+                }
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        match &self.state {
+            State::Streaming { streaming, .. } => streaming.description.clone(),
+            State::Waiting { .. } => format!("{}: open", self.camera.describe()),
+        }
+    }
+
+    fn io(&self) -> Option<&'static str> {
+        match &self.state {
+            State::Streaming { streaming, .. } => Some(streaming.mode.name()),
+            State::Waiting { .. } => None,
+        }
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        let now = match &self.state {
+            State::Streaming { streaming, .. } => streaming.extract.copied_bytes(),
+            State::Waiting { .. } => 0,
+        };
+        self.copied_bytes + now
+    }
+}
+
+#[cfg(test)]
+#[path = "v4l2/tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+//! Buffers as they come from the driver, with what every clock said when they came: for tests of a camera, which look at what
+//! the driver says before anything is made of it.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant as Moment};
+
+use visiond_config::types::V4l2Config;
+use visiond_flow::clock::{Clock, SystemClock};
+use visiond_system::stop::{Stop, Wake};
+
+use super::device::{Node, PixFormat};
+use super::open::{Camera, Streaming};
+use super::quirks::Quirk;
+use super::samples::Place;
+use super::signal::NoSignal;
+use crate::buffers::Buffers;
+use crate::source::SourceError;
+
+/// Between two looks at a driver that says that it has a frame and has none.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A camera that streams, opened as `run` opens it.
+pub struct Arrivals {
+    /// Dropped before the node is closed.
+    streaming: Streaming,
+    camera: Camera,
+    had_frame: bool,
+}
+
+/// A buffer's facts.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// The driver's number.
+    pub sequence: u32,
+    /// `V4L2_BUF_FLAG_*`.
+    pub flags: u32,
+    /// The driver's stamp.
+    pub timestamp_ns: u64,
+    /// When the buffer was there.
+    pub arrived: Clocks,
+}
+
+/// What each clock said.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME.
+    pub realtime_ns: u64,
+    /// The machine's system counter; `None` but on arm64.
+    pub counter_ns: Option<u64>,
+}
+
+impl Clocks {
+    /// Now.
+    pub fn now() -> Self {
+        Self {
+            monotonic_ns: SystemClock.monotonic_ns(),
+            realtime_ns: SystemClock.realtime_ns(),
+            counter_ns: SystemClock.system_counter_ns(),
+        }
+    }
+}
+
+impl Arrivals {
+    /// Opens the camera behind `path` and starts its stream.
+    pub fn open(path: &Path, config: &V4l2Config, buffers: &Buffers) -> Result<Result<Self, NoSignal>, SourceError> {
+        let camera = Camera::open(path, config, &format!("camera {}", path.display()), buffers)?;
+        Ok(camera.begin()?.map(|streaming| Self { streaming, camera, had_frame: false }))
+    }
+
+    /// Size, format, rate and I/O, for people.
+    pub fn description(&self) -> &str {
+        &self.streaming.description
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.camera.node
+    }
+
+    /// The format that is set.
+    pub fn format(&self) -> std::io::Result<PixFormat> {
+        self.camera.node.format()
+    }
+
+    /// Where visiond reads samples that do not fill their words, of this driver.
+    pub fn samples_read(&self) -> Place {
+        if self.camera.node.has(Quirk::SamplesFillWords) { Place::Top } else { Place::Bottom }
+    }
+
+    /// Waits for a buffer, shows the bytes of its first piece of memory to `look`, and gives it back.
+    pub fn next(&mut self, stop: &Stop, look: impl FnOnce(&[u8])) -> Result<Arrival, SourceError> {
+        let Self { streaming, camera, had_frame } = self;
+        let broken = |error| camera.broken(&error);
+        let patience = if *had_frame { streaming.patience.next } else { streaming.patience.first };
+        let until = Moment::now() + patience;
+        let mut empty_wakes = 0_u32;
+        loop {
+            let taken = streaming.stream.take().map_err(broken)?;
+            let arrived = Clocks::now();
+            if let Some(filled) = taken {
+                look(streaming.stream.bytes(&filled, 0));
+                let (sequence, flags, timestamp_ns) = (filled.sequence, filled.flags, filled.timestamp_ns);
+                streaming.stream.give_back(filled).map_err(broken)?;
+                *had_frame = true;
+                return Ok(Arrival { sequence, flags, timestamp_ns, arrived });
+            }
+            let left = until.saturating_duration_since(Moment::now());
+            if left.is_zero() {
+                let (path, seconds) = (camera.node.path().display(), patience.as_secs_f64());
+                return Err(SourceError::transient(format!("no frame of {path} for {seconds} s")));
+            }
+            let events = libc::POLLIN;
+            let wake = stop.wait_events(camera.node.file.as_fd(), events, Some(left)).map_err(broken)?;
+            if wake == Wake::Stopped {
+                return Err(SourceError::transient("stopped"));
+            }
+            // What wakes without a frame must not be asked for again at once.
+            empty_wakes += u32::from(wake == Wake::Ready);
+            if empty_wakes > 1 && stop.sleep(PAUSE) {
+                return Err(SourceError::transient("stopped"));
+            }
+        }
+    }
+}

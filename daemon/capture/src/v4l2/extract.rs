@@ -1,0 +1,196 @@
+//! From a buffer that the driver filled to a frame's bytes: where they are, copied, or decoded.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use v4l::v4l_sys as sys;
+use visiond_config::types::IoMode;
+use visiond_flow::frame::{FrameBytes, FramePool};
+use visiond_kernels::frame::{FrameError, FrameLayout};
+use visiond_kernels::jpeg::JpegDecoder;
+
+use super::device::MAX_MEMORIES;
+use super::negotiate::Picture;
+use super::planes::Planes;
+use super::stream::raw::Used;
+use super::stream::{Filled, Stream};
+use crate::buffers::Buffers;
+use crate::source::SourceError;
+
+/// How a picture comes out of a buffer.
+pub(super) struct Extract {
+    way: Way,
+    /// Of every frame whose picture starts where its memory does.
+    layout: FrameLayout,
+    copied_bytes: u64,
+}
+
+enum Way {
+    /// It stays there.
+    InPlace(Planes, [usize; MAX_MEMORIES]),
+    /// One copy.
+    Copied(Planes, [usize; MAX_MEMORIES], FramePool),
+    /// The camera sends JPEG.
+    Decoded(FramePool, JpegDecoder),
+}
+
+/// Why a buffer holds no frame.
+#[derive(Debug)]
+pub(super) enum Damage {
+    /// The driver says so.
+    Marked,
+    /// There is nothing in it.
+    Empty,
+    /// It was cut off.
+    Short { found: usize, needed: usize },
+    /// Its JPEG is none.
+    Undecodable(String),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Marked => f.write_str("the driver marks it as damaged"),
+            Self::Empty => f.write_str("it is empty"),
+            Self::Short { found, needed } => write!(f, "it has {found} bytes of {needed}"),
+            Self::Undecodable(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A frame's bytes and where its planes are in them; `None` where every buffer is on its way.
+pub(super) type Taken = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
+
+impl Extract {
+    /// For `picture`s that come by `stream`.
+    pub fn new(
+        picture: &Picture,
+        mode: IoMode,
+        stream: &Stream,
+        buffers: &Buffers,
+        device: &Path,
+    ) -> Result<Self, SourceError> {
+        let wrong = |what: String| SourceError::permanent(format!("{}: {what}", device.display()));
+        let described = |error: FrameError| wrong(format!("the driver describes its frames wrongly: {error}"));
+        let (way, layout) = match picture {
+            Picture::Jpeg(layout) => (Way::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout),
+            Picture::Raw(planes) => {
+                let pieces = stream.pieces().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
+                for memory in 0..planes.memory_count() {
+                    let (found, needed) = (pieces.length(memory), planes.needed_bytes(memory));
+                    if found < needed {
+                        return Err(wrong(format!(
+                            "the driver's buffers have {found} bytes, a frame of its own description has {needed}"
+                        )));
+                    }
+                }
+                let starts = *pieces.starts();
+                let layout = planes.layout(&starts).map_err(described)?;
+                let way = match mode {
+                    IoMode::Copy => Way::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
+                    IoMode::Userptr | IoMode::Mmap => Way::InPlace(*planes, starts),
+                };
+                (way, layout)
+            }
+        };
+        Ok(Self { way, layout, copied_bytes: 0 })
+    }
+
+    /// Bytes that were copied so far.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
+
+    /// The picture. The buffer goes back unless the picture stays in it; the outer error is the driver's, which did not take it.
+    pub fn take(&mut self, stream: &mut Stream, filled: Filled) -> io::Result<Taken> {
+        let taken = match &mut self.way {
+            Way::InPlace(planes, starts) => match whole(stream, &filled, planes) {
+                Ok(()) => {
+                    let layout = shifted(planes, starts, &filled.used).unwrap_or(self.layout);
+                    return Ok(Ok(stream.lend(filled).map(|lent| (layout, FrameBytes::Driver(lent)))));
+                }
+                Err(damage) => Err(damage),
+            },
+            Way::Copied(planes, starts, pool) => match whole(stream, &filled, planes) {
+                Ok(()) => Ok(pool.take().map(|mut buffer| {
+                    self.copied_bytes += copy(stream, &filled, planes, starts, buffer.as_mut_slice()) as u64;
+                    (self.layout, buffer.into())
+                })),
+                Err(damage) => Err(damage),
+            },
+            Way::Decoded(pool, jpeg) => match pool.take() {
+                Some(mut buffer) => {
+                    let decoded =
+                        decode(stream.bytes(&filled, 0), filled.flags, &self.layout, jpeg, buffer.as_mut_slice());
+                    decoded.map(|()| Some((self.layout, buffer.into())))
+                }
+                None => Ok(None),
+            },
+        };
+        stream.give_back(filled)?;
+        Ok(taken)
+    }
+}
+
+/// The layout of a frame whose picture does not start where its memory does; `None`: it does, or that cannot be.
+fn shifted(planes: &Planes, starts: &[usize; MAX_MEMORIES], used: &[Used; MAX_MEMORIES]) -> Option<FrameLayout> {
+    if used.iter().all(|used| used.start == 0) {
+        return None;
+    }
+    planes.layout(&std::array::from_fn(|memory| starts[memory] + used[memory].start)).ok()
+}
+
+/// Whether a buffer holds a whole picture of raw pixels.
+fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage> {
+    undamaged(filled.flags)?;
+    for memory in 0..planes.memory_count() {
+        let (found, needed) = (stream.bytes(filled, memory).len(), planes.needed_bytes(memory));
+        if found == 0 {
+            return Err(Damage::Empty);
+        }
+        if found < needed {
+            return Err(Damage::Short { found, needed });
+        }
+    }
+    Ok(())
+}
+
+/// Copies a whole picture's pieces to `starts` in `out`; returns how many bytes they have.
+fn copy(stream: &Stream, filled: &Filled, planes: &Planes, starts: &[usize; MAX_MEMORIES], out: &mut [u8]) -> usize {
+    let mut copied = 0;
+    for (memory, &start) in starts.iter().enumerate().take(planes.memory_count()) {
+        let needed = planes.needed_bytes(memory);
+        let from = stream.bytes(filled, memory).get(..needed);
+        let to = out.get_mut(start..start + needed);
+        if let (Some(from), Some(to)) = (from, to) {
+            to.copy_from_slice(from);
+            copied += needed;
+        }
+    }
+    copied
+}
+
+/// Decodes a JPEG into `out`.
+pub(super) fn decode(
+    bytes: &[u8],
+    flags: u32,
+    layout: &FrameLayout,
+    jpeg: &mut JpegDecoder,
+    out: &mut [u8],
+) -> Result<(), Damage> {
+    undamaged(flags)?;
+    if bytes.is_empty() {
+        return Err(Damage::Empty);
+    }
+    let found = jpeg.decode(bytes, out).map_err(|error| Damage::Undecodable(error.to_string()))?;
+    if (found.width(), found.height()) != (layout.width(), layout.height()) {
+        let size = format!("its picture has {}x{} pixels", found.width(), found.height());
+        return Err(Damage::Undecodable(size));
+    }
+    Ok(())
+}
+
+fn undamaged(flags: u32) -> Result<(), Damage> {
+    if flags & sys::V4L2_BUF_FLAG_ERROR != 0 { Err(Damage::Marked) } else { Ok(()) }
+}

@@ -1,0 +1,150 @@
+//! V4L2's pixel formats and ours.
+//!
+//! <https://docs.kernel.org/userspace-api/media/v4l/pixfmt.html>
+
+use visiond_config::types::CameraFormat::{self, Mjpeg, Raw};
+use visiond_kernels::frame::BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+use visiond_kernels::frame::BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
+use visiond_kernels::frame::PixelFormat::{self, Bayer};
+
+/// Four characters that name a format.
+pub type FourCc = [u8; 4];
+
+/// Every format that is read, what costs least first: few bytes and little arithmetic, then JPEG, which has to be decoded,
+/// then mosaics, which cost arithmetic and have no white balance. Grey comes last: a camera that offers colours as well has
+/// more to tell. Planes in one piece of memory and in several cost the same.
+const TABLE: &[(FourCc, CameraFormat)] = &[
+    (*b"NV12", Raw(PixelFormat::Nv12)),
+    (*b"NM12", Raw(PixelFormat::Nv12)),
+    (*b"YUYV", Raw(PixelFormat::Yuyv)),
+    (*b"UYVY", Raw(PixelFormat::Uyvy)),
+    (*b"NM21", Raw(PixelFormat::Nv21)),
+    (*b"NV21", Raw(PixelFormat::Nv21)),
+    (*b"YM12", Raw(PixelFormat::I420)),
+    (*b"YU12", Raw(PixelFormat::I420)),
+    (*b"YV12", Raw(PixelFormat::I420)),
+    (*b"YM21", Raw(PixelFormat::I420)),
+    (*b"YVYU", Raw(PixelFormat::Yvyu)),
+    (*b"VYUY", Raw(PixelFormat::Vyuy)),
+    (*b"NV16", Raw(PixelFormat::Nv16)),
+    (*b"NM16", Raw(PixelFormat::Nv16)),
+    (*b"NM61", Raw(PixelFormat::Nv61)),
+    (*b"NV61", Raw(PixelFormat::Nv61)),
+    (*b"RGB3", Raw(PixelFormat::Rgb)),
+    (*b"BGR3", Raw(PixelFormat::Bgr)),
+    (*b"AB24", Raw(PixelFormat::Rgba)),
+    (*b"XB24", Raw(PixelFormat::Rgba)),
+    (*b"AR24", Raw(PixelFormat::Bgra)),
+    (*b"XR24", Raw(PixelFormat::Bgra)),
+    (*b"MJPG", Mjpeg),
+    (*b"JPEG", Mjpeg),
+    (*b"RGGB", Raw(Bayer(Rggb, Bits8))),
+    (*b"GRBG", Raw(Bayer(Grbg, Bits8))),
+    (*b"GBRG", Raw(Bayer(Gbrg, Bits8))),
+    (*b"BA81", Raw(Bayer(Bggr, Bits8))),
+    (*b"RG10", Raw(Bayer(Rggb, Bits10))),
+    (*b"BA10", Raw(Bayer(Grbg, Bits10))),
+    (*b"GB10", Raw(Bayer(Gbrg, Bits10))),
+    (*b"BG10", Raw(Bayer(Bggr, Bits10))),
+    (*b"RG12", Raw(Bayer(Rggb, Bits12))),
+    (*b"BA12", Raw(Bayer(Grbg, Bits12))),
+    (*b"GB12", Raw(Bayer(Gbrg, Bits12))),
+    (*b"BG12", Raw(Bayer(Bggr, Bits12))),
+    (*b"RG16", Raw(Bayer(Rggb, Bits16))),
+    (*b"GR16", Raw(Bayer(Grbg, Bits16))),
+    (*b"GB16", Raw(Bayer(Gbrg, Bits16))),
+    (*b"BYR2", Raw(Bayer(Bggr, Bits16))),
+    (*b"GREY", Raw(PixelFormat::Grey)),
+];
+
+/// Our format of that name; `None` where it is not read.
+pub fn format_of(fourcc: FourCc) -> Option<CameraFormat> {
+    TABLE.iter().find(|(code, _)| *code == fourcc).map(|&(_, format)| format)
+}
+
+/// How a format's planes stand in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrangement {
+    /// Pieces of memory that a picture comes in.
+    pub memories: usize,
+    /// Whether the plane of Cr stands before that of Cb.
+    pub is_cr_first: bool,
+}
+
+/// How the planes of a format that is read stand in memory.
+pub fn arrangement(fourcc: FourCc) -> Arrangement {
+    let memories = match &fourcc {
+        b"NM12" | b"NM21" | b"NM16" | b"NM61" => 2,
+        b"YM12" | b"YM21" => 3,
+        _ => 1,
+    };
+    Arrangement { memories, is_cr_first: matches!(&fourcc, b"YV12" | b"YM21") }
+}
+
+/// The configuration's word for a format.
+pub fn word(format: CameraFormat) -> &'static str {
+    match format {
+        Raw(format) => format.name(),
+        Mjpeg => "mjpeg",
+    }
+}
+
+/// What of `offered` is read and, where one is `wanted`, of that format; what costs least comes first.
+pub fn by_cost(offered: &[FourCc], wanted: Option<CameraFormat>) -> Vec<(FourCc, CameraFormat)> {
+    let fits = |&&(code, format): &&(FourCc, CameraFormat)| {
+        offered.contains(&code) && wanted.is_none_or(|wanted| wanted == format)
+    };
+    TABLE.iter().filter(fits).copied().collect()
+}
+
+/// "YUYV", as the log shows it; "Y16-BE" where the last character's top bit says big-endian.
+pub fn text(mut fourcc: FourCc) -> String {
+    let is_big_endian = fourcc[3] & 0x80 != 0;
+    fourcc[3] &= 0x7f;
+    let text = fourcc.escape_ascii().to_string();
+    format!("{}{}", text.trim_end(), if is_big_endian { "-BE" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_of_ours_has_a_code_and_comes_back() {
+        for format in PixelFormat::all().map(Raw).chain([Mjpeg]) {
+            let codes: Vec<_> = TABLE.iter().filter(|(_, of)| *of == format).collect();
+            assert!(!codes.is_empty(), "{}", word(format));
+            assert!(codes.iter().all(|(code, _)| format_of(*code) == Some(format)));
+        }
+        let mut codes: Vec<_> = TABLE.iter().map(|(code, _)| code).collect();
+        codes.sort();
+        codes.dedup();
+        assert_eq!(codes.len(), TABLE.len(), "a code stands twice");
+        assert_eq!(format_of(*b"H264"), None);
+    }
+
+    #[test]
+    fn every_word_is_one_that_the_configuration_has() {
+        for &(_, format) in TABLE {
+            assert_eq!(visiond_config::parse_word(word(format)), Ok(format));
+        }
+    }
+
+    #[test]
+    fn mosaics_are_the_kernels() {
+        assert_eq!(format_of(*b"BA81"), Some(Raw(Bayer(Bggr, Bits8))));
+        assert_eq!(format_of(*b"BA10"), Some(Raw(Bayer(Grbg, Bits10))));
+        assert_eq!(format_of(*b"BYR2"), Some(Raw(Bayer(Bggr, Bits16))));
+    }
+
+    #[test]
+    fn a_webcam_gives_raw_pixels_before_jpeg_and_what_was_asked_for_before_both() {
+        let offered = [*b"MJPG", *b"H264", *b"YUYV", *b"GREY"];
+        let codes = |wanted| by_cost(&offered, wanted).into_iter().map(|(code, _)| text(code)).collect::<Vec<_>>();
+        assert_eq!(codes(None), ["YUYV", "MJPG", "GREY"]);
+        assert_eq!(codes(Some(Mjpeg)), ["MJPG"]);
+        assert!(codes(Some(Raw(PixelFormat::Nv12))).is_empty());
+        assert_eq!(text(*b"Y16 "), "Y16");
+        assert_eq!(text(*b"Y16\xa0"), "Y16-BE");
+    }
+}

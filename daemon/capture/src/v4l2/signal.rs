@@ -1,0 +1,309 @@
+//! What is plugged into a camera's input: whether there is a signal, its timings, and word of a change.
+//!
+//! A webcam has one input that always has its picture; a capture card's or a bridge's HDMI input may have none, or one of
+//! another size than before. Then the stream has to be made anew:
+//! <https://docs.kernel.org/userspace-api/media/v4l/dv-timings.html>
+
+use std::{fmt, io, mem};
+
+use v4l::v4l_sys as sys;
+use v4l::v4l2::vidioc;
+
+use super::device::{Node, text};
+use crate::source::SourceError;
+
+/// The input's status that means: no picture. Not `V4L2_IN_ST_NO_POWER`: a Jetson's `tegra-video` reports it of every input
+/// that does not stream, since its sensors get power when the stream starts (`tegra_csi_g_input_status` in L4T's csi.c).
+const NO_PICTURE: u32 = sys::V4L2_IN_ST_NO_SIGNAL
+    | sys::V4L2_IN_ST_NO_H_LOCK
+    | sys::V4L2_IN_ST_NO_V_LOCK
+    | sys::V4L2_IN_ST_NO_SYNC
+    | sys::V4L2_IN_ST_NO_CARRIER;
+
+/// An input of a camera.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Its number, as `input` has it.
+    pub index: u32,
+    /// "HDMI 0".
+    pub name: String,
+    /// `V4L2_IN_ST_*`.
+    pub status: u32,
+    /// `V4L2_IN_CAP_*`.
+    pub capabilities: u32,
+}
+
+/// Why an input has no picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoSignal {
+    /// Nothing comes.
+    Nothing,
+    /// Something comes that is not understood, or not yet.
+    NoLock,
+    /// What comes is more than the input takes.
+    OutOfRange,
+}
+
+impl fmt::Display for NoSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "no signal at its input: check the cable, and that what is plugged in is on",
+            Self::NoLock => {
+                "no stable signal at its input: check the cable, and that what is plugged in sends a common mode"
+            }
+            Self::OutOfRange => {
+                "the signal at its input is out of its range: set what is plugged in to a smaller size or rate"
+            }
+        })
+    }
+}
+
+/// The timings of a digital signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timings {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Whether it comes in fields.
+    pub is_interlaced: bool,
+    /// Pixels a second, blanking included.
+    pub pixel_clock: u64,
+    /// Pixels of a frame, blanking included.
+    pub total_pixels: u64,
+}
+
+impl Timings {
+    /// Frames per second; `None` where the driver does not tell enough.
+    pub fn rate(&self) -> Option<f64> {
+        let known = self.pixel_clock > 0 && self.total_pixels > 0;
+        known.then(|| self.pixel_clock as f64 / self.total_pixels as f64)
+    }
+
+    fn of(raw: &sys::v4l2_dv_timings) -> Self {
+        // SAFETY: whatever the type is, the bytes are integers of this struct.
+        let bt = unsafe { raw.__bindgen_anon_1.bt };
+        let sum = |parts: [u32; 4]| parts.into_iter().map(u64::from).sum::<u64>();
+        Self {
+            width: bt.width,
+            height: bt.height,
+            is_interlaced: bt.interlaced != 0,
+            pixel_clock: bt.pixelclock,
+            total_pixels: sum([bt.width, bt.hfrontporch, bt.hsync, bt.hbackporch])
+                * sum([bt.height, bt.vfrontporch, bt.vsync, bt.vbackporch]),
+        }
+    }
+
+    /// Whether a camera set to these need not be set for `other`: what is measured differs a little each time.
+    fn is_like(&self, other: &Self) -> bool {
+        let shape = |timings: &Self| (timings.width, timings.height, timings.is_interlaced);
+        let near = |a: u64, b: u64| a.abs_diff(b) <= b / 200;
+        shape(self) == shape(other)
+            && near(self.pixel_clock, other.pixel_clock)
+            && near(self.total_pixels, other.total_pixels)
+    }
+}
+
+/// The input in use, and how its signal is watched.
+#[derive(Debug)]
+pub struct Watch {
+    /// Whether its timings must be asked for and set.
+    has_timings: bool,
+    /// Whether its status says if there is a signal. A sensor's says nothing of the kind.
+    has_status: bool,
+    /// Whether the driver sends an event when the signal changes.
+    has_events: bool,
+}
+
+impl Watch {
+    /// Takes the input `wanted`, or the current one, and asks to be told of changes.
+    pub fn new(node: &Node, wanted: Option<u32>) -> Result<Self, SourceError> {
+        if let Some(wanted) = wanted {
+            select(node, wanted)?;
+        }
+        let current = current(node);
+        let has = |flag| current.as_ref().is_some_and(|input| input.capabilities & flag != 0);
+        let has_timings = has(sys::V4L2_IN_CAP_DV_TIMINGS);
+        // SAFETY: integers, for which zeros are values.
+        let mut raw: sys::v4l2_event_subscription = unsafe { mem::zeroed() };
+        raw.type_ = sys::V4L2_EVENT_SOURCE_CHANGE;
+        raw.id = current.as_ref().map_or(0, |input| input.index);
+        // SAFETY: SUBSCRIBE_EVENT reads a v4l2_event_subscription. Most cameras have no such event.
+        let has_events = unsafe { node.ioctl(sys::VIDIOC_SUBSCRIBE_EVENT, &mut raw) }.is_ok();
+        let has_status = has_timings || has(sys::V4L2_IN_CAP_STD);
+        Ok(Self { has_timings, has_status, has_events })
+    }
+
+    /// Whether the signal may change while the camera streams.
+    pub fn is_live(&self) -> bool {
+        self.has_status
+    }
+
+    /// Whether it must be looked after while frames come, as the driver tells nothing.
+    pub fn must_look(&self) -> bool {
+        self.has_status && !self.has_events
+    }
+
+    /// Whether there is a signal. Changes nothing.
+    pub fn look(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
+        if !self.has_status {
+            return Ok(Ok(None));
+        }
+        let missing = current(node).and_then(|input| missing(input.status));
+        if !self.has_timings {
+            return Ok(missing.map_or(Ok(None), Err));
+        }
+        // Why there are no timings says more than the status.
+        let timings = match query(node) {
+            Ok(raw) => Some(Timings::of(&raw)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOLINK) => return Ok(Err(NoSignal::Nothing)),
+                Some(libc::ENOLCK) => return Ok(Err(NoSignal::NoLock)),
+                Some(libc::ERANGE) => return Ok(Err(NoSignal::OutOfRange)),
+                // An input that does not measure is believed to have what it is set to.
+                Some(libc::ENODATA | libc::ENOTTY | libc::EINVAL) => None,
+                _ => return Err(error),
+            },
+        };
+        Ok(missing.map_or(Ok(timings), Err))
+    }
+
+    /// Sets the camera to the signal that is there. Nothing may stream.
+    pub fn settle(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
+        let Some(timings) = (match self.look(node)? {
+            Ok(timings) => timings,
+            Err(missing) => return Ok(Err(missing)),
+        }) else {
+            return Ok(Ok(None));
+        };
+        let mut raw = query(node)?;
+        let set = timings_call(node, sys::VIDIOC_G_DV_TIMINGS).ok().map(|raw| Timings::of(&raw));
+        if !set.is_some_and(|set| set.is_like(&timings)) {
+            // SAFETY: S_DV_TIMINGS reads and writes a v4l2_dv_timings.
+            unsafe { node.ioctl(sys::VIDIOC_S_DV_TIMINGS, &mut raw)? };
+        }
+        Ok(Ok(Some(timings)))
+    }
+
+    /// Takes what the driver has told, and says whether the signal changed.
+    pub fn take_change(&self, node: &Node) -> bool {
+        if !self.has_events {
+            return false;
+        }
+        let mut changed = false;
+        loop {
+            // SAFETY: integers and unions of them, for which zeros are values.
+            let mut raw: sys::v4l2_event = unsafe { mem::zeroed() };
+            // SAFETY: DQEVENT writes a v4l2_event. No more of them is an error.
+            if unsafe { node.ioctl(sys::VIDIOC_DQEVENT, &mut raw) }.is_err() {
+                break;
+            }
+            changed |= raw.type_ == sys::V4L2_EVENT_SOURCE_CHANGE;
+        }
+        changed
+    }
+}
+
+/// Every input of a node, as `probe` shows them.
+pub fn inputs(node: &Node) -> Vec<Input> {
+    (0..64).map_while(|index| input(node, index)).collect()
+}
+
+/// The input in use; `None` where the driver knows none.
+pub fn current(node: &Node) -> Option<Input> {
+    let mut index: libc::c_int = 0;
+    // SAFETY: G_INPUT writes an int.
+    unsafe { node.ioctl(vidioc::VIDIOC_G_INPUT, &mut index) }.ok()?;
+    input(node, u32::try_from(index).ok()?)
+}
+
+fn input(node: &Node, index: u32) -> Option<Input> {
+    // SAFETY: a struct of integers and arrays of them, for which zeros are values.
+    let mut raw: sys::v4l2_input = unsafe { mem::zeroed() };
+    raw.index = index;
+    // SAFETY: ENUMINPUT reads and writes a v4l2_input.
+    unsafe { node.ioctl(vidioc::VIDIOC_ENUMINPUT, &mut raw) }.ok()?;
+    Some(Input { index, name: text(&raw.name), status: raw.status, capabilities: raw.capabilities })
+}
+
+/// Sets the input.
+fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
+    if current(node).is_some_and(|input| input.index == wanted) {
+        return Ok(());
+    }
+    let device = node.path().display();
+    // The configuration allows no number that is too large.
+    let mut index = wanted as libc::c_int;
+    // SAFETY: S_INPUT reads and writes an int.
+    match unsafe { node.ioctl(vidioc::VIDIOC_S_INPUT, &mut index) } {
+        Ok(()) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(SourceError::transient(format!("{device} is in use: another program streams from it, end that")))
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(super::errors::gone(node.path(), &error)),
+        Err(error) => {
+            let inputs = inputs(node);
+            let known: Vec<_> = inputs.iter().map(|input| format!("{} ({})", input.index, input.name)).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Err(SourceError::permanent(format!(
+                "{device} has no input {wanted} (S_INPUT: {error}): it has {known}; correct `input`"
+            )))
+        }
+    }
+}
+
+/// What an input's status says is missing.
+fn missing(status: u32) -> Option<NoSignal> {
+    match status & NO_PICTURE {
+        0 => None,
+        flags if flags & sys::V4L2_IN_ST_NO_SIGNAL != 0 => Some(NoSignal::Nothing),
+        _ => Some(NoSignal::NoLock),
+    }
+}
+
+fn query(node: &Node) -> io::Result<sys::v4l2_dv_timings> {
+    timings_call(node, sys::VIDIOC_QUERY_DV_TIMINGS)
+}
+
+fn timings_call(node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<sys::v4l2_dv_timings> {
+    // SAFETY: integers and unions of them, for which zeros are values.
+    let mut raw: sys::v4l2_dv_timings = unsafe { mem::zeroed() };
+    // SAFETY: QUERY_DV_TIMINGS and G_DV_TIMINGS, which alone are passed here, write a v4l2_dv_timings.
+    unsafe { node.ioctl(request, &mut raw)? };
+    Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_without_a_picture_says_what_to_check() {
+        assert_eq!(missing(0), None);
+        assert_eq!(missing(sys::V4L2_IN_ST_NO_COLOR | sys::V4L2_IN_ST_HFLIP), None);
+        assert_eq!(missing(sys::V4L2_IN_ST_NO_POWER | sys::V4L2_IN_ST_NO_SIGNAL), Some(NoSignal::Nothing));
+        assert_eq!(missing(sys::V4L2_IN_ST_NO_SYNC), Some(NoSignal::NoLock));
+        assert!(NoSignal::Nothing.to_string().contains("no signal at its input: check the cable"));
+    }
+
+    #[test]
+    fn a_sensor_without_power_is_no_reason_to_wait() {
+        assert_eq!(missing(sys::V4L2_IN_ST_NO_POWER), None);
+    }
+
+    #[test]
+    fn timings_that_were_measured_twice_are_the_same() {
+        let hd = Timings {
+            width: 1920,
+            height: 1080,
+            is_interlaced: false,
+            pixel_clock: 148_500_000,
+            total_pixels: 2200 * 1125,
+        };
+        assert_eq!(hd.rate(), Some(60.0));
+        assert!(hd.is_like(&Timings { pixel_clock: 148_350_000, ..hd }));
+        assert!(!hd.is_like(&Timings { pixel_clock: 74_250_000, ..hd }));
+        assert!(!hd.is_like(&Timings { is_interlaced: true, ..hd }));
+        assert!(!hd.is_like(&Timings { height: 720, ..hd }));
+    }
+}

@@ -1,0 +1,76 @@
+#![allow(clippy::unwrap_used)]
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use v4l::v4l_sys as sys;
+use visiond_config::types::CameraName;
+use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::jpeg::JpegDecoder;
+
+use super::*;
+
+fn at(path: impl Into<PathBuf>) -> V4l2Config {
+    V4l2Config { device: CameraName::Node(path.into()), ..V4l2Config::default() }
+}
+
+fn refusal(config: &V4l2Config) -> SourceError {
+    let clock = Arc::new(SimulatedClock::default());
+    V4l2Source::open(config, "door", &Buffers::default(), clock).err().unwrap()
+}
+
+#[test]
+fn a_camera_that_is_away_may_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refusal(&at(folder.path().join("video0")));
+    assert!(error.to_string().contains("is not there: plug the camera in") && error.retry, "{error}");
+}
+
+#[test]
+fn a_file_is_no_camera() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = refusal(&at(file.path()));
+    assert!(error.to_string().contains("is not a V4L2 device") && !error.retry, "{error}");
+}
+
+#[test]
+fn a_user_who_may_not_is_told_the_group() {
+    let error = errors::unopened(Path::new("/dev/video0"), &io::Error::from_raw_os_error(libc::EACCES));
+    assert!(error.to_string().contains("group `video`") && error.retry, "{error}");
+}
+
+#[test]
+fn nodes_of_another_kind_are_refused_with_what_to_do() {
+    let of = |flags| {
+        let capabilities = device::Capabilities { driver: "d".into(), card: "c".into(), bus: "b".into(), flags };
+        open::check(Path::new("/dev/video0"), &capabilities)
+    };
+    assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE | sys::V4L2_CAP_STREAMING).is_ok());
+    assert!(of(sys::V4L2_CAP_VIDEO_CAPTURE_MPLANE | sys::V4L2_CAP_STREAMING).is_ok());
+    let refused = |flags| {
+        let error = of(flags).unwrap_err();
+        assert!(!error.retry);
+        error.to_string()
+    };
+    assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));
+    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("hands out no pictures"));
+}
+
+#[test]
+fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
+    let mut bytes = Vec::new();
+    let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut bytes, 95);
+    image::ImageEncoder::write_image(encoder, &[200; 16 * 16 * 3], 16, 16, image::ExtendedColorType::Rgb8).unwrap();
+    let layout = |side| FrameLayout::packed(PixelFormat::Rgb, side, side, ColorDescription::default()).unwrap();
+    let mut jpeg = JpegDecoder::new();
+    let mut out = vec![0; layout(32).size_bytes()];
+    extract::decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
+    assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
+    // A driver may leave zeros behind the picture.
+    let padded = [&bytes[..], &[0; 100]].concat();
+    extract::decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
+    assert!(extract::decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());
+    assert!(extract::decode(&bytes, 0, &layout(32), &mut jpeg, &mut out).unwrap_err().to_string().contains("16x16"));
+}

@@ -1,0 +1,331 @@
+//! A video file or stream, decoded by ffmpeg in a child process straight into a unified buffer.
+//!
+//! ffmpeg makes BGR by default, with its decoder set to the arithmetic that is the same on every machine, so that a frame
+//! has the pixels that OpenCV's `VideoCapture` gives: tags for matrix and range are honoured, what is untagged is BT.601
+//! limited at any size. With `pixels = "native"` the file's own planes come through the pipe (half the bytes) and the
+//! preprocess converts them.
+//!
+//! A file at its own pace is paced here, by its average rate and absolute deadlines. A live stream comes when it comes.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use visiond_config::types::{Pace, VideoConfig, VideoPixels};
+use visiond_flow::clock::{self, Clock};
+use visiond_flow::frame::Frame;
+use visiond_flow::metrics::LossCause;
+use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_system::child_process::{self, Child};
+use visiond_system::credentials::Login;
+use visiond_system::stop::Stop;
+
+use super::buffers::Buffers;
+use super::ffprobe::{self, ProbeFailure, VideoInfo};
+use super::pace::Pacer;
+use super::pipe::{PipeFrames, ReadFrame};
+use super::source::{Next, Source, SourceError};
+
+/// The rate of a file that does not tell its own.
+const USUAL_FPS: f64 = 25.0;
+
+/// A file that fell behind by more than this goes on from now instead of catching up.
+const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// The source of `type = "video"`.
+pub struct VideoSource {
+    config: VideoConfig,
+    buffers: Buffers,
+    label: String,
+    clock: Arc<dyn Clock>,
+    /// `None` until the video was looked at: at once for a file, with the first frame for a stream, which may take long.
+    running: Option<Running>,
+    sequence: u64,
+    /// Frames of this round through the file.
+    round_frames: u64,
+    /// Frames that the file should have had and that are reported with the next call.
+    missing: u64,
+}
+
+struct Running {
+    info: VideoInfo,
+    frames: PipeFrames,
+    /// `None` when the file is read as fast as it is taken, or is live.
+    pacer: Option<Pacer>,
+    /// `None` between two rounds, and after the last.
+    child: Option<Child>,
+}
+
+impl VideoSource {
+    /// Looks at a file and starts ffmpeg; a stream on the network is left to the first frame.
+    pub fn open(
+        config: &VideoConfig,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SourceError> {
+        let mut config = config.clone();
+        // Read each time: a file may hold a new password when the camera is opened again. What is shown of a URL has no login.
+        if let Some(name) = &config.login {
+            let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
+            config.url = login.into_url(&config.url);
+        }
+        let mut source = Self {
+            config,
+            buffers: buffers.clone(),
+            label: format!("camera {name}: ffmpeg"),
+            clock,
+            running: None,
+            sequence: 0,
+            round_frames: 0,
+            missing: 0,
+        };
+        if !ffprobe::is_remote(&source.config.url) {
+            let never =
+                Stop::new().map_err(|error| SourceError::transient(format!("cannot make an eventfd: {error}")))?;
+            source.start(&never)?;
+        }
+        Ok(source)
+    }
+
+    /// Looks at the video and makes the buffers. `None` when stop came first.
+    fn start(&mut self, stop: &Stop) -> Result<Option<()>, SourceError> {
+        let config = &self.config;
+        let info = match ffprobe::probe(config, &self.label, stop) {
+            Ok(info) => info,
+            Err(ProbeFailure::Stopped) => return Ok(None),
+            Err(ProbeFailure::Error(error)) => return Err(error),
+        };
+        let (format, color) = output_format(config, &info);
+        let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| {
+            SourceError::permanent(format!("cannot read the video {}: {error}", ffprobe::shown(&config.url)))
+        })?;
+        let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
+        let is_live = ffprobe::is_remote(&config.url) && info.duration.is_none();
+        let paced = config.pace == Pace::Realtime && !is_live;
+        let pacer = paced.then(|| Pacer::new(info.fps.unwrap_or(USUAL_FPS)));
+        let child = Some(spawn(config, &info, &self.label)?);
+        self.running = Some(Running { info, frames, pacer, child });
+        Ok(Some(()))
+    }
+
+    /// ffmpeg closed its output after `partial` bytes of a frame.
+    fn round_ended(&mut self, partial: usize, stop: &Stop) -> Result<Next, SourceError> {
+        let Some(running) = &mut self.running else { return Ok(Next::End) };
+        let Some(mut child) = running.child.take() else { return Ok(Next::End) };
+        let Some(status) = child.exit_status(stop) else {
+            if stop.is_raised() {
+                return Ok(Next::Stopped);
+            }
+            return Err(self.failure("ffmpeg closed its output and did not exit", &[]));
+        };
+        let lines = child.last_lines();
+        let expected = running.info.frames;
+        let round_frames = std::mem::take(&mut self.round_frames);
+        if !status.success() || round_frames == 0 {
+            return Err(self.failure(&ended(status, round_frames), &lines));
+        }
+        let url = &ffprobe::shown(&self.config.url);
+        let short = expected.unwrap_or(0).saturating_sub(round_frames);
+        let said = lines.last().map(|line| ffprobe::reason(line, url));
+        // A container's count is often off by a few (frames that repeat the one before); complaints of the decoder are not.
+        if partial > 0 || (short > 0 && said.is_some()) || short > round_frames / 20 {
+            let lost = short.max(1);
+            let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
+            log::warn!("{}: {url} is damaged or cut off: {round_frames} frames decoded, {lost} lost{why}", self.label);
+            self.missing = lost;
+        } else if let Some(said) = said {
+            log::warn!("{}: {url} was decoded with errors: {said}", self.label);
+        }
+        if self.missing > 0 {
+            return Ok(Next::Lost { frames: std::mem::take(&mut self.missing), cause: LossCause::Corrupt });
+        }
+        self.next(stop)
+    }
+
+    fn failure(&self, what: &str, lines: &[String]) -> SourceError {
+        let url = &ffprobe::shown(&self.config.url);
+        let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
+        let message = format!("the video {url} cannot be read on: {what}{said}");
+        if ffprobe::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
+    }
+
+    fn hand_out(&mut self, read: ReadFrame, stop: &Stop) -> Result<Next, SourceError> {
+        let Some(running) = &mut self.running else { return Ok(Next::End) };
+        if let Some(pacer) = &mut running.pacer {
+            pacer.forgive(self.clock.monotonic_ns(), CATCH_UP);
+            let due_ns = pacer.due_ns(self.clock.monotonic_ns());
+            if self.clock.sleep_until(due_ns, stop) {
+                return Ok(Next::Stopped);
+            }
+            pacer.advance();
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.round_frames += 1;
+        let ReadFrame::Frame(buffer) = read else {
+            return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
+        };
+        let timestamp = clock::now(self.clock.as_ref());
+        Ok(Next::Frame(Frame { layout: running.frames.layout, buffer: buffer.into(), sequence, timestamp, name: None }))
+    }
+}
+
+impl Source for VideoSource {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        if self.config.max_frames.is_some_and(|max| self.sequence >= max) {
+            return Ok(Next::End);
+        }
+        if self.running.is_none() && self.start(stop)?.is_none() {
+            return Ok(Next::Stopped);
+        }
+        let Some(running) = &mut self.running else { return Ok(Next::End) };
+        let child = match &mut running.child {
+            Some(child) => child,
+            None if self.config.repeat || self.sequence == 0 => {
+                running.child.insert(spawn(&self.config, &running.info, &self.label)?)
+            }
+            None => return Ok(Next::End),
+        };
+        match running.frames.read(child, stop, self.config.timeout) {
+            Ok(read @ (ReadFrame::Frame(_) | ReadFrame::Dropped)) => self.hand_out(read, stop),
+            Ok(ReadFrame::Ended(partial)) => self.round_ended(partial, stop),
+            Ok(ReadFrame::Stopped) => Ok(Next::Stopped),
+            Ok(ReadFrame::TimedOut) => {
+                let message = format!(
+                    "no frame of {} for {} s",
+                    ffprobe::shown(&self.config.url),
+                    self.config.timeout.as_secs_f64()
+                );
+                Err(SourceError::transient(message))
+            }
+            Err(error) => Err(SourceError::transient(format!(
+                "cannot read ffmpeg's output for {}: {error}",
+                ffprobe::shown(&self.config.url)
+            ))),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let url = &ffprobe::shown(&self.config.url);
+        let Some(Running { info, frames, pacer, .. }) = &self.running else {
+            return format!("video {url}, not opened yet");
+        };
+        let rate = info.fps.map_or_else(|| "unknown rate".to_owned(), |fps| format!("{fps:.2} fps"));
+        let pace = match (pacer, self.config.pace) {
+            (Some(_), _) => "in real time",
+            (None, Pace::Realtime) => "live",
+            (None, Pace::Fastest) => "every frame, as fast as they are taken",
+        };
+        let format = frames.layout.format();
+        format!(
+            "video {url}, {} {}x{} {} at {rate}, as {format}, {pace}",
+            info.codec, info.width, info.height, info.pixel_format
+        )
+    }
+}
+
+fn ended(status: ExitStatus, frames: u64) -> String {
+    match frames {
+        0 if status.success() => "ffmpeg decoded no frame of it".to_owned(),
+        0 => format!("ffmpeg {} before the first frame", child_process::how_it_ended(status)),
+        frames => format!("ffmpeg {} after {frames} frames", child_process::how_it_ended(status)),
+    }
+}
+
+/// The format that comes through the pipe, and its colours.
+fn output_format(config: &VideoConfig, info: &VideoInfo) -> (PixelFormat, ColorDescription) {
+    match (config.pixels, native(&info.pixel_format)) {
+        (VideoPixels::Native, Some((format, _))) => {
+            let color = ColorDescription {
+                matrix: config.color_matrix.unwrap_or(info.color.matrix),
+                range: config.color_range.unwrap_or(info.color.range),
+            };
+            (format, color)
+        }
+        _ => (PixelFormat::Bgr, ColorDescription::default()),
+    }
+}
+
+/// Our format for ffmpeg's, and ffmpeg's name of what we ask for; `None` where ffmpeg must convert to BGR.
+fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
+    Some(match pixel_format {
+        "yuv420p" | "yuvj420p" => (PixelFormat::I420, "yuv420p"),
+        "nv12" => (PixelFormat::Nv12, "nv12"),
+        "nv21" => (PixelFormat::Nv21, "nv21"),
+        // The same samples in another order.
+        "yuyv422" | "yuv422p" | "yuvj422p" => (PixelFormat::Yuyv, "yuyv422"),
+        "uyvy422" => (PixelFormat::Uyvy, "uyvy422"),
+        "yvyu422" => (PixelFormat::Yvyu, "yvyu422"),
+        "gray" => (PixelFormat::Grey, "gray"),
+        "rgb24" => (PixelFormat::Rgb, "rgb24"),
+        "rgba" | "rgb0" => (PixelFormat::Rgba, "rgba"),
+        "bgra" | "bgr0" => (PixelFormat::Bgra, "bgra"),
+        _ => return None,
+    })
+}
+
+fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, SourceError> {
+    let mut command = Command::new(&config.ffmpeg);
+    command.args(arguments(config, info));
+    Child::spawn(command, label, ffprobe::secret(&config.url))
+        .map_err(|error: io::Error| ffprobe::cannot_start(Path::new(&config.ffmpeg), &error))
+}
+
+fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {
+    let passthrough = if info.has_fps_mode { "-fps_mode" } else { "-vsync" };
+    let native = if config.pixels == VideoPixels::Native { native(&info.pixel_format) } else { None };
+    let pix_fmt = native.map_or("bgr24", |(_, name)| name);
+    // `-flags bitexact` before the input is the decoder's: the inverse transform that is the same on every machine.
+    let mut args: Vec<String> =
+        ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact"].map(str::to_owned).into();
+    args.extend(config.input_args.iter().cloned());
+    args.extend(["-i", &ffprobe::input(&config.url), "-map", "0:V:0", "-an", "-sn", "-dn"].map(str::to_owned));
+    args.extend(["-vf".to_owned(), scale(config, info, native.is_some())]);
+    args.extend([passthrough, "passthrough", "-f", "rawvideo", "-pix_fmt", pix_fmt, "pipe:1"].map(str::to_owned));
+    args
+}
+
+/// The filter that holds every frame to the first one's size, also when a stream changes its size on the way, and names the
+/// colours where they are set, or where they must come through as they are.
+fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
+    let mut filter = format!("scale={}:{}", info.width, info.height);
+    if is_native {
+        let range = range_name(info.color.range);
+        filter.push_str(&format!(":in_range={range}:out_range={range}"));
+    } else {
+        // Where chroma is interpolated (more than 8 bits), from samples that stand left, as OpenCV's conversion takes them.
+        filter.push_str(":in_h_chr_pos=0");
+        if let Some(matrix) = config.color_matrix {
+            filter.push_str(&format!(":in_color_matrix={}", matrix_name(matrix)));
+        }
+        if let Some(range) = config.color_range {
+            filter.push_str(&format!(":in_range={}", range_name(range)));
+        }
+    }
+    filter
+}
+
+/// ffmpeg's name.
+fn matrix_name(matrix: ColorMatrix) -> &'static str {
+    match matrix {
+        ColorMatrix::Bt601 => "bt601",
+        ColorMatrix::Bt709 => "bt709",
+        ColorMatrix::Bt2020 => "bt2020",
+    }
+}
+
+/// ffmpeg's name.
+fn range_name(range: ColorRange) -> &'static str {
+    match range {
+        ColorRange::Limited => "tv",
+        ColorRange::Full => "pc",
+    }
+}
+
+#[cfg(test)]
+#[path = "video_tests.rs"]
+mod tests;

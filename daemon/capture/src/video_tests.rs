@@ -1,0 +1,237 @@
+//! Videos made by ffmpeg, read as a user's would be. They need ffmpeg, as the source itself does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use visiond_flow::clock::SystemClock;
+use visiond_flow::clock::simulated::SimulatedClock;
+use visiond_system::testing::{EVER, HANG, stopped_while_it_waits};
+
+use super::*;
+
+fn make(folder: &TempDir, name: &str, args: &[&str]) -> String {
+    let path = folder.path().join(name);
+    let status = Command::new("ffmpeg").args(["-v", "error", "-y"]).args(args).arg(&path).status();
+    assert!(status.expect("these tests need ffmpeg").success());
+    path.to_str().unwrap().to_owned()
+}
+
+/// 20 frames of 10 frames per second.
+fn sample(folder: &TempDir) -> String {
+    make(folder, "sample.avi", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=2:r=10", "-c:v", "mpeg4", "-g", "5"])
+}
+
+fn config(url: &str) -> VideoConfig {
+    VideoConfig {
+        url: url.to_owned(),
+        login: None,
+        pace: Pace::Fastest,
+        repeat: false,
+        max_frames: None,
+        ffmpeg: PathBuf::from("ffmpeg"),
+        input_args: Vec::new(),
+        pixels: VideoPixels::Bgr,
+        color_matrix: None,
+        color_range: None,
+        timeout: HANG,
+    }
+}
+
+fn open(config: &VideoConfig) -> Result<VideoSource, SourceError> {
+    VideoSource::open(config, "test", &Buffers::host(3), Arc::new(SimulatedClock::default()))
+}
+
+/// Every outcome up to the end or an error.
+fn read_all(config: &VideoConfig) -> (Vec<Frame>, u64, Option<SourceError>) {
+    read_all_by(config, Arc::new(SystemClock))
+}
+
+fn read_all_by(config: &VideoConfig, clock: Arc<dyn Clock>) -> (Vec<Frame>, u64, Option<SourceError>) {
+    let stop = Stop::new().unwrap();
+    let count = Buffers::host(100);
+    let mut source = VideoSource::open(config, "test", &count, clock).unwrap();
+    let (mut frames, mut lost) = (Vec::new(), 0);
+    loop {
+        match source.next(&stop) {
+            Ok(Next::Frame(frame)) => frames.push(frame),
+            Ok(Next::Lost { frames, .. }) => lost += frames,
+            Ok(Next::End) => return (frames, lost, None),
+            Ok(Next::Waiting { .. }) => {}
+            Ok(Next::Stopped) => panic!("nobody stopped it"),
+            Err(error) => return (frames, lost, Some(error)),
+        }
+    }
+}
+
+#[test]
+fn every_frame_of_a_file_comes_in_order_and_then_the_end() {
+    let folder = TempDir::new().unwrap();
+    let (frames, lost, error) = read_all(&config(&sample(&folder)));
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!((frames.len(), lost), (20, 0));
+    assert!(frames.iter().enumerate().all(|(i, frame)| frame.sequence == i as u64));
+    assert!(frames.windows(2).all(|pair| pair[0].buffer.as_slice() != pair[1].buffer.as_slice()));
+    assert_eq!(frames[0].layout.format(), PixelFormat::Bgr);
+}
+
+#[test]
+fn a_repeated_file_goes_on_counting_until_max_frames() {
+    let folder = TempDir::new().unwrap();
+    let (frames, lost, error) =
+        read_all(&VideoConfig { repeat: true, max_frames: Some(50), ..config(&sample(&folder)) });
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!((frames.len(), lost), (50, 0));
+    assert_eq!(frames[49].sequence, 49);
+    assert_eq!(frames[3].buffer.as_slice(), frames[43].buffer.as_slice());
+}
+
+#[test]
+fn in_real_time_frames_come_by_the_files_clock() {
+    let folder = TempDir::new().unwrap();
+    let config = VideoConfig { pace: Pace::Realtime, max_frames: Some(6), ..config(&sample(&folder)) };
+    let (frames, lost, error) = read_all_by(&config, Arc::new(SimulatedClock::default()));
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!((frames.len(), lost), (6, 0));
+    let times_ms: Vec<_> = frames.iter().map(|frame| frame.timestamp.monotonic_ns / 1_000_000).collect();
+    assert_eq!(times_ms, [0, 100, 200, 300, 400, 500]);
+}
+
+#[test]
+fn in_real_time_frames_that_find_no_buffer_are_counted_and_the_next_ones_come() {
+    let folder = TempDir::new().unwrap();
+    let stop = Stop::new().unwrap();
+    let mut source = open(&VideoConfig { pace: Pace::Realtime, ..config(&sample(&folder)) }).unwrap();
+    let held: Vec<Next> = (0..3).map(|_| source.next(&stop).unwrap()).collect();
+    assert!(held.iter().all(|next| matches!(next, Next::Frame(_))));
+    assert!(matches!(source.next(&stop).unwrap(), Next::Lost { frames: 1, cause: LossCause::Overload }));
+    drop(held);
+    let Next::Frame(frame) = source.next(&stop).unwrap() else { panic!("no frame") };
+    assert_eq!(frame.sequence, 4);
+}
+
+#[test]
+fn a_video_that_is_to_be_shown_turned_is_turned() {
+    let folder = TempDir::new().unwrap();
+    let plain = make(&folder, "plain.mp4", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=1:r=5", "-c:v", "mpeg4"]);
+    // How to have ffmpeg write the turn differs between its versions, so the track's matrix (ISO/IEC 14496-12, 8.3.2) is
+    // replaced: no turn by a quarter.
+    let mut bytes = std::fs::read(&plain).unwrap();
+    let matrix = |numbers: [i32; 9]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
+    let (one, w) = (1 << 16, 1 << 30);
+    let find = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|window| window == what).unwrap();
+    let track = find(&bytes, b"tkhd");
+    let at = track + find(&bytes[track..], &matrix([one, 0, 0, 0, one, 0, 0, 0, w]));
+    bytes[at..at + 36].copy_from_slice(&matrix([0, one, 0, -one, 0, 0, 48 * one, 0, w]));
+    let turned = folder.path().join("turned.mp4");
+    std::fs::write(&turned, bytes).unwrap();
+    let (frames, _, error) = read_all(&config(turned.to_str().unwrap()));
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!((frames[0].layout.width(), frames[0].layout.height()), (48, 64));
+    assert_eq!(frames.len(), 5);
+}
+
+#[test]
+fn native_planes_are_the_decoders_own() {
+    let folder = TempDir::new().unwrap();
+    for (pix_fmt, format, range) in [
+        ("yuv420p", PixelFormat::I420, ColorRange::Limited),
+        ("yuvj420p", PixelFormat::I420, ColorRange::Full),
+        ("yuv422p", PixelFormat::Yuyv, ColorRange::Limited),
+        ("yvyu422", PixelFormat::Yvyu, ColorRange::Limited),
+        ("gray", PixelFormat::Grey, ColorRange::Full),
+        ("yuv444p", PixelFormat::Bgr, ColorRange::Limited),
+    ] {
+        let codec = match pix_fmt {
+            "yuvj420p" => "mjpeg",
+            "yvyu422" => "rawvideo",
+            _ => "ffv1",
+        };
+        let source = ["-f", "lavfi", "-i", "testsrc2=s=66x50:d=1:r=2", "-pix_fmt", pix_fmt, "-c:v", codec];
+        let path = make(&folder, &format!("{pix_fmt}.mkv"), &source);
+        let (frames, _, error) = read_all(&VideoConfig { pixels: VideoPixels::Native, ..config(&path) });
+        assert!(error.is_none(), "{error:?}");
+        let layout = frames[0].layout;
+        assert_eq!((layout.format(), layout.color().range), (format, range), "{pix_fmt}");
+        let wanted = if format == PixelFormat::Yuyv { "yuyv422" } else { pix_fmt };
+        if format != PixelFormat::Bgr {
+            let raw = make(&folder, "raw.yuv", &["-i", &path, "-f", "rawvideo", "-pix_fmt", wanted]);
+            let raw = std::fs::read(raw).unwrap();
+            assert_eq!(&raw[..layout.size_bytes()], frames[0].buffer.as_slice(), "{pix_fmt}");
+        }
+    }
+}
+
+#[test]
+fn a_set_matrix_changes_what_ffmpeg_makes() {
+    let folder = TempDir::new().unwrap();
+    let plain = config(&sample(&folder));
+    let (by_601, _, _) = read_all(&plain);
+    let (by_709, _, error) =
+        read_all(&VideoConfig { color_matrix: Some(ColorMatrix::Bt709), color_range: Some(ColorRange::Full), ..plain });
+    assert!(error.is_none(), "{error:?}");
+    assert_ne!(by_601[0].buffer.as_slice(), by_709[0].buffer.as_slice());
+}
+
+#[test]
+fn what_is_no_video_gets_a_sentence_and_no_second_try() {
+    let folder = TempDir::new().unwrap();
+    let error = |config: &VideoConfig| open(config).err().expect("an error");
+    let missing = error(&config("/nonexistent/film.mp4"));
+    assert_eq!(missing.to_string(), "cannot open the video /nonexistent/film.mp4: there is no such file");
+    assert!(!missing.retry);
+
+    let text = folder.path().join("notes:1.txt");
+    std::fs::write(&text, "not a video at all\n".repeat(100)).unwrap();
+    let wrong = error(&config(text.to_str().unwrap()));
+    assert!(wrong.to_string().contains("it is a text file") && !wrong.retry, "{wrong}");
+
+    let noise = folder.path().join("noise.mp4");
+    std::fs::write(&noise, (0..4096_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>())
+        .unwrap();
+    let wrong = error(&config(noise.to_str().unwrap()));
+    assert!(wrong.to_string().contains("it is no video") && !wrong.retry, "{wrong}");
+
+    let sound = make(&folder, "sound.wav", &["-f", "lavfi", "-i", "sine=d=1"]);
+    let silent = error(&config(&sound));
+    assert!(silent.to_string().contains("no video in it") && !silent.retry, "{silent}");
+
+    let absent = error(&VideoConfig { ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config(&sound) });
+    assert!(absent.to_string().contains("/nonexistent/ffprobe is not there"), "{absent}");
+    assert!(absent.to_string().contains("apt install ffmpeg") && !absent.retry, "{absent}");
+}
+
+#[test]
+fn a_file_that_was_cut_off_gives_what_is_there_and_counts_the_rest() {
+    let folder = TempDir::new().unwrap();
+    let whole = sample(&folder);
+    let bytes = std::fs::read(&whole).unwrap();
+    let cut = folder.path().join("cut.avi");
+    std::fs::write(&cut, &bytes[..bytes.len() * 6 / 10]).unwrap();
+    let (frames, lost, error) = read_all(&config(cut.to_str().unwrap()));
+    assert!(error.is_none(), "{error:?}");
+    assert!(frames.len() >= 5 && frames.len() < 20, "{}", frames.len());
+    assert_eq!(frames.len() as u64 + lost, 20);
+}
+
+#[test]
+fn stop_is_heard_while_ffmpeg_hangs() {
+    let folder = TempDir::new().unwrap();
+    let stub = folder.path().join("ffmpeg");
+    let real = "#!/bin/sh\nexec sleep 3600\n";
+    std::fs::write(&stub, real).unwrap();
+    let probe = folder.path().join("ffprobe");
+    std::fs::write(&probe, "#!/bin/sh\nexec ffprobe \"$@\"\n").unwrap();
+    for script in [&stub, &probe] {
+        std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let config = VideoConfig { ffmpeg: stub, timeout: EVER, ..config(&sample(&folder)) };
+    let mut source = open(&config).unwrap();
+    assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)).unwrap(), Next::Stopped));
+
+    let mut source = open(&config).unwrap();
+    source.config.timeout = Duration::from_millis(700);
+    let error = source.next(&Stop::new().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("for 0.7 s") && error.retry, "{error}");
+}

@@ -1,0 +1,305 @@
+//! `visiond bench`: what each stage costs here.
+//!
+//! One frame at a time, as a lane does it: preprocess, network, postprocess, message. Frames are decoded beforehand into
+//! memory, so that decoding and disks are left out, and for a GPU written anew, as a source does; there are several, so that neither caches nor the network's work on one
+//! picture flatter the figures. A TensorRT engine is measured by itself too: that is the floor under everything else.
+
+mod engine;
+mod frames;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use visiond_capture::Buffers;
+use visiond_config::parse_word;
+use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
+use visiond_engine::detector::DetectorError;
+use visiond_flow::message::{Message, Timings};
+use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::nvtx;
+use visiond_service::network::{Network, run_exit};
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::clear_live_line;
+use visiond_system::process;
+
+use super::progress::Progress;
+use super::{default_model, print, print_json};
+use engine::{EngineReport, WholeFrames};
+use frames::{Supply, Writer};
+use report::{Figures, Machine, Memory, Report, Stage};
+
+/// Measure each stage and the whole on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The network; without it the sample NanoDet
+    #[arg(short, long)]
+    model: Option<PathBuf>,
+
+    /// Its card; without it the TOML beside the model with the same stem
+    #[arg(short, long)]
+    card: Option<PathBuf>,
+
+    /// What to look at: a video, a picture, a folder of pictures, or pattern, the moving test picture of 1280x720
+    #[arg(short, long, value_name = "FILE", default_value = "pattern")]
+    source: String,
+
+    /// Frames to measure
+    #[arg(short = 'n', long, visible_alias = "iterations", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    frames: u64,
+
+    /// Measure for so long, for example 10s, instead of a number of frames
+    #[arg(long, value_name = "TIME", conflicts_with = "frames", value_parser = super::run::duration)]
+    duration: Option<Duration>,
+
+    /// Frames to look at before, unmeasured
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    warmup: u64,
+
+    /// Threads of one run of the network; 0 takes every core
+    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = threads)]
+    threads: usize,
+
+    /// What runs an .onnx network: auto, onnxruntime or rten
+    #[arg(long, default_value = "auto", value_parser = super::backend)]
+    backend: BackendChoice,
+
+    /// Memory that frames for a GPU live in: mapped, managed, host, or auto as the daemon would
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = memory)]
+    memory: MemoryChoice,
+
+    /// Show the time of each layer of a TensorRT engine
+    #[arg(long)]
+    layers: bool,
+
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+The figures are microseconds of one frame; decoding is left out. A message is what a sink
+gets, as JSON.
+
+Of a TensorRT engine also, without anything around it, by calls and as one CUDA graph: what
+handing a run over costs the CPU (enqueue), the run on the GPU, the time until it is known to
+be done, the same with inputs and outputs copied, and runs a second; and whole frames a second
+with one run and with two under way. write is then what writing the frame into its memory takes
+the CPU, as a source does, no part of the whole frame; launch is the CPU's time until the GPU has
+the work, preprocess and network are the GPU's times. Nsight Systems shows the stages as NVTX ranges.
+
+Examples:
+  visiond bench
+  visiond bench --source street.mp4 --threads 1
+  visiond bench --json --model yolo11n.onnx --backend rten
+  visiond bench --model yolo11n.engine --duration 10s --layers
+  nsys profile --trace cuda,nvtx visiond bench --model yolo11n.engine";
+
+/// Kind of memory; `None` is what suits.
+#[derive(Debug, Clone, Copy)]
+struct MemoryChoice(Option<MemoryKind>);
+
+fn memory(text: &str) -> Result<MemoryChoice, String> {
+    parse_word(text).map(MemoryChoice)
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct Amount {
+    /// So many frames, unless a time is given.
+    frames: u64,
+    /// Before them, unmeasured.
+    warmup: u64,
+    duration: Option<Duration>,
+}
+
+impl Amount {
+    /// A part of the time, for one of several measurements.
+    fn part(&self, parts: u32) -> Self {
+        Self { duration: self.duration.map(|duration| duration / parts), ..*self }
+    }
+
+    /// Whether there is more to measure, after `count` since `began`.
+    fn goes_on(&self, count: u64, began: Instant) -> bool {
+        match self.duration {
+            Some(duration) => count == 0 || began.elapsed() < duration,
+            None => count < self.frames,
+        }
+    }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= 1024);
+    number.ok_or_else(|| "not a number from 0 to 1024".to_owned())
+}
+
+/// Measures and prints.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    let path = args.model.map_or_else(default_model, Ok)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let model = ModelConfig { name, path, card: args.card, ..ModelConfig::default() };
+    let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
+    let network = Network::load(&model, &engine)?;
+    if args.layers && network.engine.tensorrt().is_none() {
+        let message =
+            "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
+        return Err(ExitError::new(Exit::Usage, message));
+    }
+    let amount = Amount { frames: args.frames, warmup: args.warmup, duration: args.duration };
+    let mut bench = Bench::new(&network)?;
+
+    let buffers = BufferConfig { memory: args.memory.0, ..BufferConfig::default() };
+    let buffers = Buffers::new(&buffers, network.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;
+    let most = if args.duration.is_some() { u64::MAX } else { args.frames };
+    let mut supply = Supply::open(&args.source, most)?;
+    let first = supply.next()?.ok_or_else(|| ExitError::new(Exit::Input, format!("{} has no frame", args.source)))?;
+    bench.look(&Writer::new(std::slice::from_ref(&first), &buffers)?, 0)?;
+    let first_detection = process::age();
+    let frames = supply.rest(first)?;
+    let writer = Writer::new(&frames, &buffers)?;
+
+    for n in 0..amount.warmup {
+        bench.look(&writer, n)?;
+    }
+    let mut progress = Progress::new();
+    let mut times = Vec::new();
+    let mut detections = 0;
+    let began = Instant::now();
+    while amount.goes_on(times.len() as u64, began) {
+        times.push(bench.look(&writer, times.len() as u64)?);
+        detections += bench.found.len();
+        progress.tell(|| format!("whole frames: {}", times.len()));
+    }
+    let Bench { mut detector, facts, .. } = bench;
+    let input = detector.input_size();
+    let engine = match network.engine.tensorrt() {
+        Some(engine) => {
+            let whole = WholeFrames::measure(&mut detector, &frames, &amount, &buffers)?;
+            // TensorRT 8 lets one context use a profile, and the engine by itself needs one.
+            drop(detector);
+            Some(EngineReport::measure(&network, engine, &amount, args.layers, whole)?)
+        }
+        None => None,
+    };
+    clear_live_line();
+
+    let layout = &frames[0].layout;
+    let report = Report {
+        visiond: env!("CARGO_PKG_VERSION"),
+        machine: Machine::this(),
+        model: facts.name.clone(),
+        sha256: facts.sha256.clone(),
+        backend: network.engine.backend_description().to_owned(),
+        threads: args.threads,
+        source: args.source,
+        frame: format!("{}x{} {}", layout.width(), layout.height(), layout.format()),
+        input,
+        distinct_frames: frames.len(),
+        frames: times.len() as u64,
+        warmup: args.warmup,
+        stages_us: stages(&times),
+        frames_per_second: times.len() as f64 / times.iter().map(|time| time.total.as_secs_f64()).sum::<f64>(),
+        detections_per_frame: detections as f64 / times.len() as f64,
+        first_detection_s: first_detection.map(|age| age.as_secs_f64()),
+        memory: Memory::now(&frames),
+        engine,
+    };
+    if args.json {
+        print_json(&report)?
+    } else {
+        print(&report.table())?
+    }
+    Ok(Exit::Success)
+}
+
+/// The figures of each stage that there is.
+fn stages(times: &[Times]) -> BTreeMap<&'static str, Figures> {
+    let only_for_a_gpu = |stage: &Stage| matches!(stage, Stage::Write | Stage::Launch);
+    let has = |stage: &Stage| !only_for_a_gpu(stage) || times.iter().any(|time| time.of(*stage) > Duration::ZERO);
+    let figures = |stage: Stage| (stage.name(), Figures::of(times.iter().map(|time| time.of(stage))));
+    Stage::ALL.into_iter().filter(has).map(figures).collect()
+}
+
+/// What one frame took.
+struct Times {
+    /// Until the frame stood in memory that the GPU sees; 0 without one. No part of the total.
+    write: Duration,
+    /// Until the GPU had the work; 0 without one.
+    launch: Duration,
+    preprocess: Duration,
+    infer: Duration,
+    postprocess: Duration,
+    message: Duration,
+    total: Duration,
+}
+
+impl Times {
+    fn of(&self, stage: Stage) -> Duration {
+        match stage {
+            Stage::Write => self.write,
+            Stage::Launch => self.launch,
+            Stage::Preprocess => self.preprocess,
+            Stage::Infer => self.infer,
+            Stage::Postprocess => self.postprocess,
+            Stage::Message => self.message,
+            Stage::Total => self.total,
+            Stage::Rest => self.total.saturating_sub(self.infer),
+        }
+    }
+}
+
+/// One frame after the other through one detector.
+struct Bench {
+    detector: visiond_engine::detector::Detector,
+    facts: Arc<visiond_flow::message::ModelFacts>,
+    camera: Arc<str>,
+    found: Vec<visiond_engine::detector::Detection>,
+}
+
+impl Bench {
+    fn new(network: &Network) -> Result<Self, ExitError> {
+        let detector = network.required_detector()?;
+        Ok(Self { detector, facts: Arc::new(network.facts()), camera: "bench".into(), found: Vec::new() })
+    }
+
+    fn look(&mut self, writer: &Writer<'_>, n: u64) -> Result<Times, ExitError> {
+        let before = Instant::now();
+        let frame = writer.frame(n)?;
+        let begin = Instant::now();
+        let range = nvtx::range(c"preprocess");
+        let name = &self.facts.name;
+        let view = frame.view().map_err(|error| ExitError::new(Exit::Input, format!("{name}: {error}")))?;
+        let failed = |error: DetectorError| ExitError::new(run_exit(&error), format!("model {name}: {error}"));
+        let flight = self.detector.begin(&[view]).map_err(failed)?;
+        let loaded = Instant::now();
+        drop(range);
+        let range = nvtx::range(c"engine");
+        let timings = self.detector.finish(flight).map_err(failed)?;
+        let inferred = Instant::now();
+        drop(range);
+        let range = nvtx::range(c"filter");
+        self.detector.detections(flight, 0, &mut self.found).map_err(failed)?;
+        let found = Instant::now();
+        drop(range);
+        let _range = nvtx::range(c"publish");
+        let label = |class| self.detector.label(class);
+        let message = Message::new(&self.camera, &self.facts, &frame, Timings::default(), &self.found, label);
+        std::hint::black_box(message.to_line());
+        let end = Instant::now();
+        let us = Duration::from_micros;
+        // On the GPU both go on side by side with this thread: what they take the GPU tells.
+        let on_gpu = timings.launch_us > 0;
+        Ok(Times {
+            write: if writer.writes() { begin - before } else { Duration::ZERO },
+            launch: us(timings.launch_us),
+            preprocess: if on_gpu { us(timings.preprocess_us) } else { loaded - begin },
+            infer: if on_gpu { us(timings.infer_us) } else { inferred - loaded },
+            postprocess: found - inferred,
+            message: end - found,
+            total: end - begin,
+        })
+    }
+}

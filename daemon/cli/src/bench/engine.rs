@@ -1,0 +1,309 @@
+//! The engine by itself: what TensorRT and the GPU cost without a camera, a detector or a message around them.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use visiond_capture::Buffers;
+use visiond_engine::detector::{Detection, Detector, DetectorError};
+use visiond_engine::engine::EngineError;
+use visiond_engine::tensorrt::{BareEngine, Launch, RunTime, TrtEngine};
+use visiond_flow::frame::Frame;
+use visiond_service::network::{Network, run_exit};
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::escape;
+
+use super::frames::{Shown, Writer};
+use super::report::{Figures, figures_row};
+use crate::bench::Amount;
+use crate::progress::Progress;
+
+/// Runs that the times of layers are averaged over, at most.
+const LAYER_RUNS: u64 = 50;
+
+/// How long each way of running is measured, of a benchmark by time.
+const SHARE_OF_TIME: u32 = 4;
+
+/// What an engine by itself takes.
+#[derive(Debug, Serialize)]
+pub struct EngineReport {
+    /// Run by `enqueueV3`.
+    by_calls: WayReport,
+    /// Run as one CUDA graph.
+    as_graph: Option<WayReport>,
+    /// Why it is not.
+    graph_refused: Option<String>,
+    /// Bytes of the inputs, and of the outputs.
+    input_bytes: usize,
+    output_bytes: usize,
+    /// Each layer's mean, in order.
+    layers: Vec<LayerReport>,
+    whole_frames: WholeFrames,
+}
+
+/// What is worth knowing of whole frames on the GPU.
+#[derive(Debug, Serialize)]
+pub struct WholeFrames {
+    /// Frames a second by the number of runs under way at once, from 1 on.
+    per_second_by_flights: Vec<f64>,
+    /// Where the frames lived.
+    memory: String,
+    /// Runs that went as one graph.
+    graph_runs: u64,
+    /// Runs that went call by call.
+    single_runs: u64,
+    /// Bytes of frames that had to be copied first.
+    copied_bytes: u64,
+}
+
+impl WholeFrames {
+    /// Measures every number of runs under way that `detector` can.
+    pub fn measure(
+        detector: &mut Detector,
+        frames: &[Frame],
+        amount: &Amount,
+        buffers: &Buffers,
+    ) -> Result<Self, ExitError> {
+        let amount = amount.part(SHARE_OF_TIME);
+        let flights = 1..=detector.flights();
+        let rate = |flights| throughput(detector, Writer::new(frames, buffers)?, flights, &amount);
+        let rates = flights.map(rate).collect::<Result<_, _>>()?;
+        let counts = detector.counts();
+        Ok(Self {
+            per_second_by_flights: rates,
+            memory: buffers.describe(),
+            graph_runs: counts.graph_runs,
+            single_runs: counts.single_runs,
+            copied_bytes: counts.copied_bytes,
+        })
+    }
+}
+
+/// One way of running.
+#[derive(Debug, Serialize)]
+struct WayReport {
+    /// The CPU's time to hand a run over.
+    enqueue_us: Figures,
+    /// The GPU's time.
+    gpu_us: Figures,
+    /// From before the handing over until the CPU knows that it is done.
+    done_us: Figures,
+    /// The same with the inputs copied to the GPU before and the outputs back behind.
+    host_us: Figures,
+    /// Runs a second, one handed over while another runs.
+    runs_per_second: f64,
+}
+
+/// A layer.
+#[derive(Debug, Serialize)]
+struct LayerReport {
+    name: String,
+    mean_us: f64,
+    /// Of all layers, 0 to 1.
+    share: f64,
+}
+
+impl EngineReport {
+    /// Measures the engine by itself.
+    pub fn measure(
+        network: &Network,
+        engine: &Arc<TrtEngine>,
+        amount: &Amount,
+        with_layers: bool,
+        whole_frames: WholeFrames,
+    ) -> Result<Self, ExitError> {
+        let fail = |error: EngineError| {
+            let exit = if error.is_fatal() { Exit::Gpu } else { Exit::Model };
+            ExitError::new(exit, error)
+        };
+        let shapes = Detector::input_shapes(&network.engine, &network.card, 1)
+            .map_err(|error| ExitError::new(Exit::Model, error))?;
+        let mut bare = BareEngine::new(engine, &shapes).map_err(fail)?;
+        let amount = amount.part(SHARE_OF_TIME);
+        let mut progress = Progress::new();
+        let by_calls = way(&mut bare, Launch::Calls, &amount, &mut progress).map_err(fail)?;
+        let (as_graph, graph_refused) = match bare.record() {
+            Ok(()) => (Some(way(&mut bare, Launch::Graph, &amount, &mut progress).map_err(fail)?), None),
+            Err(error) if error.is_fatal() => return Err(fail(error)),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let layers = if with_layers { layers(&mut bare).map_err(fail)? } else { Vec::new() };
+        let (input_bytes, output_bytes) = bare.tensor_bytes();
+        Ok(Self { by_calls, as_graph, graph_refused, input_bytes, output_bytes, layers, whole_frames })
+    }
+}
+
+fn way(
+    bare: &mut BareEngine,
+    launch: Launch,
+    amount: &Amount,
+    progress: &mut Progress,
+) -> Result<WayReport, EngineError> {
+    for _ in 0..amount.warmup {
+        bare.run(launch)?;
+    }
+    let mut runs: Vec<RunTime> = Vec::new();
+    let began = Instant::now();
+    while amount.goes_on(runs.len() as u64, began) {
+        runs.push(bare.run(launch)?);
+        progress.tell(|| format!("the engine by itself: {} runs", runs.len()));
+    }
+    let mut with_copies: Vec<Duration> = Vec::new();
+    let began = Instant::now();
+    while amount.goes_on(with_copies.len() as u64, began) {
+        with_copies.push(bare.run_with_copies(launch)?);
+        progress.tell(|| format!("the engine with copies: {} runs", with_copies.len()));
+    }
+    let count = runs.len() as u64;
+    let took = bare.run_back_to_back(launch, count)?;
+    Ok(WayReport {
+        enqueue_us: Figures::of(runs.iter().map(|run| run.enqueue)),
+        gpu_us: Figures::of(runs.iter().map(|run| run.gpu)),
+        done_us: Figures::of(runs.iter().map(|run| run.done)),
+        host_us: Figures::of(with_copies.into_iter()),
+        runs_per_second: count as f64 / took.as_secs_f64().max(1e-9),
+    })
+}
+
+/// Means over several runs; a layer is told by its place, since names may come twice.
+fn layers(bare: &mut BareEngine) -> Result<Vec<LayerReport>, EngineError> {
+    let mut sums: Vec<(String, f64)> = Vec::new();
+    for run in 0..LAYER_RUNS {
+        let times = bare.layers()?;
+        if run == 0 {
+            sums = times.iter().map(|time| (time.name.clone(), 0.0)).collect();
+        }
+        for (sum, time) in sums.iter_mut().zip(times) {
+            sum.1 += time.us;
+        }
+    }
+    Ok(shares(sums.into_iter().map(|(name, sum)| (name, sum / LAYER_RUNS as f64)).collect()))
+}
+
+fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
+    let all: f64 = means.iter().map(|(_, mean)| mean).sum();
+    let round = |value: f64, by: f64| (value * by).round() / by;
+    let layer = |(name, mean): (String, f64)| LayerReport {
+        name,
+        mean_us: round(mean, 100.0),
+        share: round(mean / all.max(f64::MIN_POSITIVE), 10_000.0),
+    };
+    means.into_iter().map(layer).collect()
+}
+
+/// Whole frames a second with so many runs under way at once, over every frame in turn, which another thread writes, as a
+/// source's does.
+fn throughput(detector: &mut Detector, writer: Writer<'_>, flights: usize, amount: &Amount) -> Result<f64, ExitError> {
+    std::thread::scope(|scope| {
+        let (sender, written) = sync_channel(1);
+        std::thread::Builder::new()
+            .name("write".to_owned())
+            // Ends when nobody takes its frames any more.
+            .spawn_scoped(scope, move || (0..).all(|n| sender.send(writer.frame(n)).is_ok()))
+            .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
+        let next =
+            || written.recv().unwrap_or_else(|_| Err(ExitError::new(Exit::Failure, "no more frames are written")));
+        whole_frames(detector, next, flights, amount)
+    })
+}
+
+fn whole_frames<'a>(
+    detector: &mut Detector,
+    next: impl Fn() -> Result<Shown<'a>, ExitError>,
+    flights: usize,
+    amount: &Amount,
+) -> Result<f64, ExitError> {
+    let fail = |error: DetectorError| ExitError::new(run_exit(&error), error);
+    let mut found: Vec<Detection> = Vec::new();
+    let mut aloft = VecDeque::with_capacity(flights);
+    let (mut begun, mut done) = (0, 0_u64);
+    let began = Instant::now();
+    loop {
+        let more = amount.goes_on(begun, began);
+        if more && aloft.len() < flights {
+            let frame = next()?;
+            let view = frame.view().map_err(|error| ExitError::new(Exit::Input, error))?;
+            aloft.push_back(detector.begin(&[view]).map_err(fail)?);
+            begun += 1;
+            continue;
+        }
+        let Some(flight) = aloft.pop_front() else { break };
+        detector.finish(flight).map_err(fail)?;
+        detector.detections(flight, 0, &mut found).map_err(fail)?;
+        done += 1;
+    }
+    Ok(done as f64 / began.elapsed().as_secs_f64().max(1e-9))
+}
+
+impl EngineReport {
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        for (title, way) in [("engine by calls", Some(&self.by_calls)), ("engine as a graph", self.as_graph.as_ref())] {
+            let Some(way) = way else { continue };
+            // Writing into a String cannot fail, here and below.
+            let _ = writeln!(out, "{title} ({:.1} runs a second back to back)", way.runs_per_second);
+            out += &figures_row("  enqueue", &way.enqueue_us);
+            out += &figures_row("  on the GPU", &way.gpu_us);
+            out += &figures_row("  until done", &way.done_us);
+            out += &figures_row("  with copies", &way.host_us);
+        }
+        if let Some(refused) = &self.graph_refused {
+            let _ = writeln!(out, "engine as a graph: not possible: {}", escape(refused));
+        }
+        out
+    }
+
+    /// The layers, for people; empty where they were not asked for.
+    pub fn layer_table(&self) -> String {
+        if self.layers.is_empty() {
+            return String::new();
+        }
+        let mut out = format!("\n{:>5}{:>11}{:>8}  LAYER\n", "", "mean us", "share");
+        for (index, layer) in self.layers.iter().enumerate() {
+            let share = format!("{:.1} %", layer.share * 100.0);
+            let _ = writeln!(out, "{index:>5}{:>11.2}{share:>8}  {}", layer.mean_us, escape(&layer.name));
+        }
+        let all: f64 = self.layers.iter().map(|layer| layer.mean_us).sum();
+        let _ = writeln!(out, "{:>5}{all:>11.2}  all layers, each measured apart: together they take less", "");
+        out
+    }
+
+    /// What is worth saying of whole frames.
+    pub fn frame_lines(&self) -> String {
+        let whole = &self.whole_frames;
+        let rates: Vec<String> = (1..)
+            .zip(&whole.per_second_by_flights)
+            .map(|(flights, rate)| format!("{rate:.1} with {flights} under way"))
+            .collect();
+        let mut out = format!("whole frames a second, without messages: {}\n", rates.join(", "));
+        let runs = match (whole.graph_runs, whole.single_runs) {
+            (graph, single) if graph > 0 => format!("{graph} runs as a graph, {single} by calls"),
+            (_, single) => format!("{single} runs by calls"),
+        };
+        let _ = writeln!(out, "frames in {}, {} bytes of them copied; {runs}", whole.memory, whole.copied_bytes);
+        out
+    }
+}
+
+impl EngineReport {
+    /// What the engine takes by itself until done, in microseconds: the median, as a graph where that is possible.
+    pub fn floor_us(&self) -> f64 {
+        self.as_graph.as_ref().unwrap_or(&self.by_calls).done_us.median()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_have_shares_of_all() {
+        let layers = shares(vec![("conv".to_owned(), 3.0), ("relu".to_owned(), 1.0)]);
+        assert_eq!((layers[0].share, layers[1].share), (0.75, 0.25));
+        assert!(shares(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,203 @@
+//! The frames of a benchmark: decoded beforehand, kept in memory, not too many.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use visiond_capture::Buffers;
+use visiond_capture::source::{Next, Source, SourceError};
+use visiond_config::types::{ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
+use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
+use visiond_kernels::buffer::{Memory, MemoryKind};
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::stop::Stop;
+
+/// Distinct frames at most; then they come again.
+const FRAMES: u64 = 100;
+/// Bytes of them at most, but for the first.
+const BYTES: usize = 256 << 20;
+
+/// A source that is read to memory.
+pub struct Supply {
+    source: Box<dyn Source>,
+    name: String,
+    stop: Stop,
+    most: u64,
+}
+
+impl Supply {
+    /// Opens what the user named, for `frames` frames at most.
+    pub fn open(name: &str, frames: u64) -> Result<Self, ExitError> {
+        let most = frames.min(FRAMES);
+        let stop = Stop::new().map_err(|error| ExitError::new(Exit::Failure, error))?;
+        let source = visiond_capture::open(&source(name, most), "bench", &Buffers::default()).map_err(input)?;
+        Ok(Self { source, name: name.to_owned(), stop, most })
+    }
+
+    /// The next frame, in a buffer of its own; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Frame>, ExitError> {
+        loop {
+            match self.source.next(&self.stop).map_err(input)? {
+                Next::Frame(frame) => return kept(&frame, &self.name).map(Some),
+                Next::Lost { .. } | Next::Waiting { .. } => {}
+                Next::End | Next::Stopped => return Ok(None),
+            }
+        }
+    }
+
+    /// `first` and those behind it, as many as there is room for. The source is closed.
+    pub fn rest(mut self, first: Frame) -> Result<Vec<Frame>, ExitError> {
+        let mut bytes = first.layout.size_bytes();
+        let mut frames = vec![first];
+        while (frames.len() as u64) < self.most && bytes < BYTES {
+            let Some(frame) = self.next()? else { break };
+            bytes += frame.layout.size_bytes();
+            frames.push(frame);
+        }
+        Ok(frames)
+    }
+}
+
+fn input(error: SourceError) -> ExitError {
+    ExitError::new(Exit::Input, error)
+}
+
+/// A copy in a buffer of its own, so that the source gets its own back.
+fn kept(frame: &Frame, name: &str) -> Result<Frame, ExitError> {
+    let pool = FramePool::new(&Memory::host(), 1, frame.layout.size_bytes())
+        .map_err(|error| ExitError::new(Exit::Failure, error))?;
+    let copy = pool.take().and_then(|buffer| copied(frame, buffer));
+    copy.ok_or_else(|| ExitError::new(Exit::Input, format!("{name}: a frame was cut off")))
+}
+
+/// `frame` in `buffer`; none where its bytes are not all there, or the buffer has no room for them.
+fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
+    let bytes = frame.layout.size_bytes();
+    buffer.as_mut_slice().get_mut(..bytes)?.copy_from_slice(frame.buffer.as_slice().get(..bytes)?);
+    Some(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
+}
+
+/// Hands frames over as a source would.
+///
+/// For a GPU that means that the CPU writes each into a buffer of a source's: managed memory that is not written again stays
+/// where the GPU has it, as no camera's does.
+pub struct Writer<'a> {
+    frames: &'a [Frame],
+    /// None where the GPU does not see the memory, or there is no GPU.
+    pool: Option<FramePool>,
+}
+
+impl<'a> Writer<'a> {
+    /// Makes buffers for `frames`, of which there is at least one.
+    pub fn new(frames: &'a [Frame], buffers: &Buffers) -> Result<Self, ExitError> {
+        let bytes = frames.iter().map(|frame| frame.layout.size_bytes()).max().unwrap_or(0);
+        let pool = (buffers.memory.kind() != MemoryKind::Host)
+            .then(|| FramePool::new(&buffers.memory, buffers.count, bytes))
+            .transpose()
+            .map_err(|error| ExitError::new(Exit::Failure, error))?;
+        Ok(Self { frames, pool })
+    }
+
+    /// Whether frames are written.
+    pub fn writes(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// Frame `n`; behind the last comes the first.
+    pub fn frame(&self, n: u64) -> Result<Shown<'a>, ExitError> {
+        let frame = &self.frames[(n % self.frames.len() as u64) as usize];
+        let Some(pool) = &self.pool else { return Ok(Shown::Kept(frame)) };
+        let written = pool.take().and_then(|buffer| copied(frame, buffer));
+        written.map(Shown::Written).ok_or_else(|| ExitError::new(Exit::Failure, "no buffer is free for the next frame"))
+    }
+}
+
+/// A frame to look at.
+pub enum Shown<'a> {
+    /// Where it was decoded to.
+    Kept(&'a Frame),
+    /// In a buffer of a source's.
+    Written(Frame),
+}
+
+impl Deref for Shown<'_> {
+    type Target = Frame;
+
+    fn deref(&self) -> &Frame {
+        match self {
+            Self::Kept(frame) => frame,
+            Self::Written(frame) => frame,
+        }
+    }
+}
+
+/// What a name on the command line means.
+fn source(name: &str, frames: u64) -> SourceConfig {
+    let path = Path::new(name);
+    if name == "pattern" {
+        // Fast, because nobody waits for it here; what it loses meanwhile does not matter.
+        SourceConfig::Pattern(PatternConfig { fps: 1000.0, ..PatternConfig::default() })
+    } else if path.is_dir() || is_picture(path) {
+        SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
+    } else {
+        let url = name.to_owned();
+        SourceConfig::Video(VideoConfig {
+            url,
+            pace: Pace::Fastest,
+            max_frames: Some(frames),
+            ..VideoConfig::default()
+        })
+    }
+}
+
+/// By its first bytes.
+fn is_picture(path: &Path) -> bool {
+    let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
+    // An animated GIF is a video as well, and reading it as one loses nothing.
+    reader.is_ok_and(|reader| reader.format().is_some_and(|format| format != image::ImageFormat::Gif))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_name_means_the_pattern_a_picture_a_folder_or_a_video() {
+        let folder = tempfile::tempdir().unwrap();
+        let picture = folder.path().join("photo");
+        std::fs::write(&picture, b"\x89PNG\r\n\x1a\n").unwrap();
+        assert!(matches!(source("pattern", 3), SourceConfig::Pattern(_)));
+        assert!(matches!(source(folder.path().to_str().unwrap(), 3), SourceConfig::Images(_)));
+        assert!(matches!(source(picture.to_str().unwrap(), 3), SourceConfig::Images(_)));
+        assert!(matches!(source("rtsp://camera/1", 3), SourceConfig::Video(_)));
+    }
+
+    #[test]
+    fn frames_are_kept_apart_from_the_sources_buffers() {
+        let mut supply = Supply::open("pattern", 6).unwrap();
+        let first = supply.next().unwrap().unwrap();
+        let frames = supply.rest(first).unwrap();
+        assert_eq!(frames.len(), 6, "more than the source has buffers");
+        let different = frames.windows(2).filter(|pair| pair[0].buffer.as_slice() != pair[1].buffer.as_slice()).count();
+        assert_eq!(different, 5);
+        assert!(frames.iter().all(|frame| frame.view().is_ok()));
+    }
+
+    #[test]
+    fn a_frame_that_is_written_is_the_frame_and_its_buffer_comes_back() {
+        let mut supply = Supply::open("pattern", 2).unwrap();
+        let first = supply.next().unwrap().unwrap();
+        let frames = supply.rest(first).unwrap();
+        let kept = Writer::new(&frames, &Buffers::host(1)).unwrap();
+        assert!(!kept.writes() && std::ptr::eq(&*kept.frame(3).unwrap(), &frames[1]));
+
+        let pool = FramePool::new(&Memory::host(), 1, frames[0].layout.size_bytes()).unwrap();
+        let writer = Writer { frames: &frames, pool: Some(pool) };
+        for n in [0, 1, 2] {
+            let frame = writer.frame(n).unwrap();
+            assert_eq!(frame.buffer.as_slice(), frames[n as usize % 2].buffer.as_slice());
+            assert!(writer.frame(n).is_err(), "its one buffer is in use");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What is written: the engine, its sidecar, and the card, so that the engine's file can be named wherever the model was.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use visiond_engine::engine::Dim;
+use visiond_engine::tensorrt::build::{BuildError, Built};
+use visiond_engine::tensorrt::sidecar::Sidecar;
+use visiond_engine::tensorrt::store::store_whole;
+use visiond_system::exit::{Exit, ExitError};
+
+use super::{Args, failure, precision_text};
+
+/// The places, looked at before the long work.
+pub struct Beside {
+    engine: PathBuf,
+    /// The card to copy, and where to.
+    card: Option<(PathBuf, PathBuf)>,
+}
+
+impl Beside {
+    /// Checks that the engine can be written.
+    pub fn new(args: &Args, engine: &Path) -> Result<Self, ExitError> {
+        let wrong = |exit, message: String| Err(ExitError::new(exit, message));
+        let folder = engine.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            return wrong(Exit::Output, format!("{} is no folder: make it first", folder.display()));
+        }
+        if engine.is_dir() {
+            return wrong(Exit::Output, format!("{} is a folder: name a file", engine.display()));
+        }
+        if same(engine, &args.model) {
+            return wrong(Exit::Usage, format!("{} is the model itself: name another file with -o", engine.display()));
+        }
+        if engine.exists() && !args.force {
+            let message = format!("{} is there already: name another file with -o, or add --force", engine.display());
+            return wrong(Exit::Output, message);
+        }
+        let source = args.card.clone().unwrap_or_else(|| args.model.with_extension("toml"));
+        let target = engine.with_extension("toml");
+        let card = (source.is_file() && !same(&source, &target)).then_some((source, target));
+        Ok(Self { engine: engine.to_owned(), card })
+    }
+
+    /// Writes everything; the engine's own name comes last.
+    pub fn write(&self, built: &Built, args: &Args, took: Duration) -> Result<Sidecar, ExitError> {
+        let sidecar = sidecar(built, args, took);
+        let path = Sidecar::path_of(&self.engine);
+        let before = fs::read(&path).ok();
+        let mut made = Vec::new();
+        if let Err(error) = self.write_all(&sidecar, &built.plan, &mut made) {
+            // An engine that --force would have replaced has its sidecar again; what has no engine goes. Neither can be
+            // helped where it fails: the disk that would not take the engine says so above.
+            let _ = match before {
+                Some(before) => store_whole(&path, &before),
+                None => fs::remove_file(&path),
+            };
+            made.iter().for_each(|file| drop(fs::remove_file(file)));
+            return Err(error);
+        }
+        if let Some(rewritten) = &built.rewritten
+            && rewritten.clamped > 0
+        {
+            let example = rewritten.clamped_in.as_deref().unwrap_or_default();
+            log::warn!(
+                "{} weights are beyond what FP16 holds and became its greatest number, among them some of `{example}`: \
+                 compare the engine with its model (`visiond verify`), or use --bf16",
+                rewritten.clamped
+            );
+        }
+        Ok(sidecar)
+    }
+}
+
+impl Beside {
+    /// Writes one after the other, and says in `made` what of the card was not there before.
+    fn write_all(&self, sidecar: &Sidecar, plan: &[u8], made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
+        sidecar.write(&self.engine).map_err(|error| failed(&Sidecar::path_of(&self.engine), error))?;
+        if let Some((source, target)) = &self.card {
+            copy_card(source, target, made)?;
+        }
+        store_whole(&self.engine, plan).map_err(|error| failed(&self.engine, error))
+    }
+}
+
+fn failed(path: &Path, error: io::Error) -> ExitError {
+    failure(&BuildError::Write { path: path.to_owned(), error })
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+}
+
+/// Copies the card, and the file of class names that it has in its own folder; `made` gets both. What is there already is
+/// the user's.
+fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
+    let text = fs::read_to_string(source)
+        .map_err(|error| ExitError::new(Exit::Config, format!("cannot read {}: {error}", source.display())))?;
+    if target.exists() {
+        if fs::read_to_string(target).is_ok_and(|there| there != text) {
+            log::warn!("{} is there already and stays; {} says something else", target.display(), source.display());
+        }
+        return Ok(());
+    }
+    let names = toml::from_str::<toml::Table>(&text).ok().and_then(|card| {
+        let file = card.get("classes")?.get("file")?.as_str()?;
+        Path::new(file).is_relative().then(|| PathBuf::from(file))
+    });
+    if let (Some(names), Some(from), Some(to)) = (names, source.parent(), target.parent()) {
+        let (from, to) = (from.join(&names), to.join(&names));
+        if !to.exists() {
+            let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
+            made.push(to.clone());
+            folder.and_then(|()| fs::copy(&from, &to)).map_err(|error| failed(&to, error))?;
+        }
+    }
+    made.push(target.to_owned());
+    store_whole(target, text.as_bytes()).map_err(|error| failed(target, error))?;
+    log::info!("the card {} is copied to {}", source.display(), target.display());
+    Ok(())
+}
+
+fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
+    let facts = built.device.as_ref();
+    let capability = |number: &u32| format!("{}.{}", number / 10, number % 10);
+    let text = |shape: &[usize]| shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
+    let fixed = built.onnx.inputs.iter().filter_map(|input| {
+        let shape: Option<Vec<usize>> = input.shape.as_ref()?.iter().map(Dim::fixed).collect();
+        Some((input.name.clone(), text(&shape?)))
+    });
+    let ranged = built
+        .profiles
+        .iter()
+        .map(|profile| profile.iter().map(|(name, range)| (name.clone(), range.to_string())).collect());
+    let profiles = if built.profiles.is_empty() { vec![fixed.collect()] } else { ranged.collect() };
+    let onnx = args.model.canonicalize().unwrap_or_else(|_| args.model.clone());
+    Sidecar {
+        visiond: env!("CARGO_PKG_VERSION").to_owned(),
+        built_at: format!("{:.0}", jiff::Timestamp::now()),
+        build_seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
+        engine_sha256: built.sha256.clone(),
+        tensorrt: built.version.to_string(),
+        cuda: facts.map(|facts| facts.cuda_version()),
+        gpu: facts.map(|facts| facts.name.clone()),
+        sm: facts.map(|facts| format!("{}.{}", facts.sm.0, facts.sm.1)),
+        compute_capabilities: built.compute_capabilities.iter().map(capability).collect(),
+        options: args.told(),
+        onnx,
+        onnx_sha256: built.onnx.file.sha256.clone(),
+        profiles,
+        precision: precision_text(built, args),
+        metadata: built.onnx.metadata.clone(),
+    }
+}

@@ -1,0 +1,129 @@
+//! Pictures for calibration, fed as the card feeds frames.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use visiond_capture::images::pictures_in;
+use visiond_capture::picture;
+use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::build::ShapeProfile;
+use visiond_engine::tensorrt::build::calibration::CalibrationFeed;
+use visiond_kernels::buffer::Memory;
+use visiond_kernels::preprocess::Preprocessor;
+use visiond_kernels::stream::Stream;
+use visiond_kernels::tensor::{DType, TensorMut};
+use visiond_service::network::Network;
+use visiond_system::cache;
+use visiond_system::exit::{Exit, ExitError};
+
+use super::Args;
+
+/// A folder's pictures as tensors.
+pub struct Pictures {
+    files: Vec<PathBuf>,
+    next: usize,
+    preprocessor: Preprocessor,
+    batch: usize,
+}
+
+impl Pictures {
+    /// The pictures of `folder`, for the network as it will be built.
+    pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, ExitError> {
+        let wrong = |reason: String| ExitError::new(Exit::Input, reason);
+        let files = pictures_in(folder)
+            .map_err(|error| wrong(format!("cannot read pictures from {}: {error}", folder.display())))?;
+        let files = spread(files, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
+        if files.is_empty() {
+            return Err(wrong(format!("{} holds no pictures to calibrate with", folder.display())));
+        }
+        // The embedded engine reads the network too, and knows what its card feeds it.
+        let shapes = profiles.first().into_iter().flatten();
+        let model = ModelConfig {
+            name: args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            path: args.model.clone(),
+            card: args.card.clone(),
+            input_shapes: shapes.map(|(name, range)| (name.clone(), range.opt.clone())).collect(),
+            ..ModelConfig::default()
+        };
+        let engine = EngineConfig { backend: BackendChoice::Auto, ..EngineConfig::default() };
+        let network = Network::load(&model, &engine)?;
+        let spec = network.required_detector()?.preprocess_spec().clone();
+        if spec.dtype != DType::F32 {
+            let message = format!("calibration fills inputs of f32, and the network's is {}", spec.dtype);
+            return Err(ExitError::new(Exit::Model, message));
+        }
+        let batch = network.engine.inputs().first().and_then(|input| input.shape.as_ref()?.first()?.fixed());
+        let preprocessor = Preprocessor::new(spec).map_err(|error| ExitError::new(Exit::Config, error))?;
+        Ok(Self { files, next: 0, preprocessor, batch: batch.unwrap_or(1) })
+    }
+
+    /// Where the ranges of this network with these pictures are kept.
+    pub fn cache_file(&self, args: &Args, file: &OnnxFile) -> Option<PathBuf> {
+        let mut pictures = DefaultHasher::new();
+        for path in &self.files {
+            path.hash(&mut pictures);
+            let metadata = path.metadata().ok();
+            (metadata.as_ref().map(std::fs::Metadata::len), metadata.and_then(|m| m.modified().ok()))
+                .hash(&mut pictures);
+        }
+        self.batch.hash(&mut pictures);
+        format!("{:?}", self.preprocessor.spec()).hash(&mut pictures);
+        let network = file.file.sha256.get(..16).unwrap_or_default();
+        let how = args.calibration.to_string().replace(':', "-");
+        let name = format!("{network}-{:016x}-{how}.calibration", pictures.finish());
+        cache::own_folder().map(|folder| folder.join("tensorrt").join(name))
+    }
+
+    fn fill(&mut self, path: &Path, out: &mut [u8]) -> Result<(), String> {
+        let frame = picture::load(path, &Memory::host()).map_err(|error| error.to_string())?;
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let view = frame.view().map_err(|error| failed(&error))?;
+        let shape = self.preprocessor.spec().shape();
+        let mut tensor = TensorMut::new(DType::F32, &shape, out).map_err(|error| failed(&error))?;
+        self.preprocessor.run(&view, &mut tensor, Stream::Host).map(drop).map_err(|error| failed(&error))
+    }
+}
+
+impl CalibrationFeed for Pictures {
+    fn count(&self) -> usize {
+        self.files.len().div_ceil(self.batch)
+    }
+
+    /// The last batch is filled up with pictures from the first on.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+        if self.next >= self.files.len() {
+            return Ok(None);
+        }
+        let one = self.preprocessor.spec().shape().iter().product::<usize>() * DType::F32.size_bytes();
+        let mut bytes = vec![0; one * self.batch];
+        for (index, slot) in bytes.chunks_exact_mut(one).enumerate() {
+            let path = self.files[(self.next + index) % self.files.len()].clone();
+            self.fill(&path, slot)?;
+        }
+        self.next += self.batch;
+        Ok(Some(bytes))
+    }
+}
+
+/// At most `most` of `files`, evenly spread: neighbours in a folder often show the same.
+fn spread(files: Vec<PathBuf>, most: usize) -> Vec<PathBuf> {
+    let count = files.len();
+    if count <= most {
+        return files;
+    }
+    (0..most).filter_map(|index| files.get(index * count / most).cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_taken_from_all_over_the_folder() {
+        let files: Vec<PathBuf> = (0..10).map(|n| PathBuf::from(n.to_string())).collect();
+        assert_eq!(spread(files.clone(), 20).len(), 10);
+        assert_eq!(spread(files, 3), ["0", "3", "6"].map(PathBuf::from));
+    }
+}

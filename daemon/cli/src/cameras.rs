@@ -1,0 +1,385 @@
+//! The cameras behind V4L2 on this machine, as `probe` shows them.
+
+mod snippet;
+mod text;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use visiond_capture::Buffers;
+use visiond_capture::source::{Next, Source, SourceError};
+use visiond_capture::v4l2::controls::{self, Control};
+use visiond_capture::v4l2::device::{Api, Node, NodeError};
+use visiond_capture::v4l2::identity::{self, Identity, NotFound};
+use visiond_capture::v4l2::offers::{self, OfferedFormat, OfferedSize, Rates};
+use visiond_capture::v4l2::samples::{Bits, Place};
+use visiond_capture::v4l2::signal::{self, Watch};
+use visiond_capture::v4l2::stream::modes::{IoModes, io_modes};
+use visiond_capture::v4l2::{V4l2Source, fourcc, ladder, negotiate, open};
+use visiond_config::types::{CameraFormat as CameraPixels, CameraName, IoMode, V4l2Config};
+use visiond_flow::clock::SystemClock;
+use visiond_kernels::frame::{BayerDepth, PixelFormat};
+use visiond_system::stop::Stop;
+
+/// A device that hands out pictures, or one that cannot be asked.
+#[derive(Debug, Default, Serialize)]
+pub struct Camera {
+    /// The node: /dev/video0.
+    pub device: PathBuf,
+    /// What the configuration's `device` may be, besides the node.
+    pub names: Names,
+    /// The best of the names: it stays the same when devices come up in another order.
+    pub stable_name: Option<String>,
+    /// What the driver calls it.
+    pub name: String,
+    /// The driver.
+    pub driver: String,
+    /// Where it is plugged in.
+    pub bus: String,
+    /// V4L2's API by which it hands out pictures: single-planar or multi-planar.
+    pub api: Option<&'static str>,
+    /// What it offers.
+    pub formats: Vec<CameraFormat>,
+    /// Its inputs, such as a capture card's; none where the driver knows none.
+    pub inputs: Vec<Input>,
+    /// Ways in which pictures can come out of the driver.
+    pub io: Option<Io>,
+    /// What can be set.
+    pub controls: Vec<Control>,
+    /// What visiond would choose with the configuration that is proposed for it.
+    pub chosen: Option<Chosen>,
+    /// Where the samples of its mosaic stand, in a frame that was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Samples>,
+    /// The configuration.
+    pub toml: Option<String>,
+    /// Why it cannot be asked or used.
+    pub error: Option<String>,
+}
+
+/// An input.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Input {
+    /// Its number, as the configuration's `input` has it.
+    pub index: u32,
+    /// What the driver calls it.
+    pub name: String,
+    /// Whether it is the one that is set.
+    pub is_set: bool,
+    /// The signal of the one that is set: a size and rate, or what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+}
+
+/// Ways of I/O; `None` where the driver does not tell because another program streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Io {
+    /// The driver writes into memory of ours.
+    pub userptr: Option<bool>,
+    /// The driver's memory is mapped.
+    pub mmap: Option<bool>,
+}
+
+/// What a camera is called.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Names {
+    /// Links by maker, product and serial number.
+    pub by_id: Vec<PathBuf>,
+    /// Links by the place where it is plugged in.
+    pub by_path: Vec<PathBuf>,
+    /// `046d:0825`, with the serial number where it has one.
+    pub usb: Option<String>,
+    /// What the driver calls it.
+    pub card: Option<String>,
+}
+
+/// A pixel format with its sizes.
+#[derive(Debug, Serialize)]
+pub struct CameraFormat {
+    /// Four characters.
+    pub fourcc: String,
+    /// The configuration's name for it; absent where visiond cannot read it.
+    pub format: Option<&'static str>,
+    /// What the driver calls it.
+    pub description: String,
+    /// Sizes, largest first.
+    pub sizes: Vec<Size>,
+}
+
+/// A size with its rates.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Size {
+    /// Width in pixels; the largest of a range.
+    pub width: u32,
+    /// Height in pixels; the largest of a range.
+    pub height: u32,
+    /// Of a range of sizes: the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<SizeRange>,
+    /// Frames per second, highest first; both ends of a range.
+    pub fps: Vec<f64>,
+    /// Whether every rate between is possible, too.
+    pub fps_is_range: bool,
+}
+
+/// A range of sizes, below the largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SizeRange {
+    /// The smallest width.
+    pub min_width: u32,
+    /// The smallest height.
+    pub min_height: u32,
+    /// From one width to the next.
+    pub step_width: u32,
+    /// From one height to the next.
+    pub step_height: u32,
+}
+
+/// What visiond would ask of the camera.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Chosen {
+    /// Pixel format, as the configuration has it.
+    pub format: &'static str,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Frames per second, where the driver tells.
+    pub fps: Option<f64>,
+    /// How pictures would come out of the driver, if that takes the memory it is given: tried when a camera is opened.
+    pub io: Option<&'static str>,
+}
+
+/// Where the samples of a mosaic of 10 or 12 bits stand in their 16-bit words.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Samples {
+    /// Bits of a sample.
+    pub bits: u32,
+    /// Where the frames have them; `None`: they were too dark to tell.
+    pub found: Option<Place>,
+    /// Where visiond reads them, by the driver.
+    pub read: Place,
+    /// Why no frame was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out. `buffers`: what frames
+/// would lie in.
+pub fn all(buffers: &Buffers) -> Vec<Camera> {
+    let mut nodes: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in fs::read_dir("/dev").into_iter().flatten().flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.strip_prefix("video")?.parse().ok());
+        nodes.extend(number.map(|number| (number, entry.path())));
+    }
+    nodes.sort();
+    let cameras = nodes.into_iter().map(|(_, node)| {
+        let identity = identity::find(&CameraName::Node(node.clone()), None).ok().and_then(|found| found.identity);
+        Camera::ask(&node, identity.as_ref(), buffers)
+    });
+    cameras.filter(|camera| camera.api.is_some() || camera.error.is_some()).collect()
+}
+
+/// The camera of that name.
+pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
+    let found = identity::find(name, None)?;
+    let mut camera = Camera::ask(&found.node, found.identity.as_ref(), buffers);
+    if camera.error.is_none() && camera.api.is_none() {
+        camera.error = open::node(&found.node).err().map(|error| error.message.to_string());
+    }
+    camera.samples = camera.samples(buffers);
+    Ok(camera)
+}
+
+impl Camera {
+    /// What the device says; without `api` and `error` where it says that it is no camera.
+    fn ask(node: &Path, identity: Option<&Identity>, buffers: &Buffers) -> Self {
+        let names = Names::of(node, identity);
+        let mut camera = Self { device: node.to_owned(), stable_name: names.stable(), names, ..Self::default() };
+        let opened = match Node::open(node) {
+            Ok(opened) => opened,
+            Err(error) => {
+                camera.error = Some(unasked(&error));
+                return camera;
+            }
+        };
+        let capabilities = opened.capabilities();
+        let Some(api) = capabilities.api() else { return camera };
+        (camera.name, camera.driver, camera.bus) =
+            (capabilities.card.clone(), capabilities.driver.clone(), capabilities.bus.clone());
+        match offers::formats(&opened) {
+            // A webcam has a second node for metadata, without formats.
+            Ok(formats) if formats.is_empty() => return camera,
+            Ok(formats) => camera.formats = formats.into_iter().map(CameraFormat::from).collect(),
+            Err(error) => camera.error = Some(format!("does not tell its formats: {error}")),
+        }
+        camera.api = Some(match api {
+            Api::Single => "single-planar",
+            Api::Multi => "multi-planar",
+        });
+        camera.inputs = inputs(&opened);
+        let modes = io_modes(&opened);
+        camera.io = Some(Io { userptr: modes.userptr, mmap: modes.mmap });
+        camera.controls = controls::list(&opened).unwrap_or_default();
+        camera.toml = Some(camera.snippet());
+        match camera.choose(&opened, modes, buffers) {
+            Ok(chosen) => camera.chosen = Some(chosen),
+            Err(error) => camera.error = camera.error.or(Some(error)),
+        }
+        camera
+    }
+
+    /// The configuration that is proposed.
+    fn config(&self) -> V4l2Config {
+        let proposed = self.proposed();
+        V4l2Config {
+            device: CameraName::Node(self.device.clone()),
+            width: proposed.map(|mode| mode.width),
+            height: proposed.map(|mode| mode.height),
+            fps: proposed.and_then(|mode| mode.fps),
+            ..V4l2Config::default()
+        }
+    }
+
+    /// That configuration for a look at the camera: without a rate, because some drivers keep one that was set. NVIDIA's has it
+    /// as a control, and `override_enable` with it.
+    pub(super) fn config_without_rate(&self) -> V4l2Config {
+        V4l2Config { fps: None, ..self.config() }
+    }
+
+    /// Where the samples stand in a frame; `None` where no mosaic of 10 or 12 bits would be read.
+    fn samples(&self, buffers: &Buffers) -> Option<Samples> {
+        let format = self.chosen.as_ref().and_then(|chosen| PixelFormat::from_name(chosen.format));
+        let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
+            return None;
+        };
+        let mut samples = Samples { bits: depth.bits(), found: None, read: Place::Bottom, error: None };
+        samples.error = self.look_at_samples(depth, &mut samples, buffers).err().map(|error| error.message.to_string());
+        Some(samples)
+    }
+
+    /// Looks for them in the first frame that is not black.
+    fn look_at_samples(&self, depth: BayerDepth, samples: &mut Samples, buffers: &Buffers) -> Result<(), SourceError> {
+        /// A sensor's first frames may be black.
+        const FRAMES: usize = 10;
+        let config = self.config_without_rate();
+        let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
+        let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
+        let mut bits = Bits::default();
+        let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
+        for _ in 0..FRAMES {
+            match source.next(&stop)? {
+                Next::Frame(frame) => {
+                    if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
+                        samples.read = Place::Top;
+                    }
+                    frame.view().iter().for_each(|view| bits.add_frame(view));
+                    samples.found = bits.place(depth);
+                }
+                Next::Lost { .. } => {}
+                Next::Waiting { .. } | Next::End | Next::Stopped => break,
+            }
+            if samples.found.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What `run` would ask of the camera, asked of the code that it asks.
+    fn choose(&self, node: &Node, modes: IoModes, buffers: &Buffers) -> Result<Chosen, String> {
+        let config = self.config();
+        let choice = negotiate::choose(node, &config).map_err(|error| error.message.to_string())?;
+        let fps = config.fps.or_else(|| negotiate::rate(node));
+        let io = ladder::likely(modes, choice.format == CameraPixels::Mjpeg, buffers).map(IoMode::name);
+        Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
+    }
+}
+
+impl Names {
+    fn of(node: &Path, identity: Option<&Identity>) -> Self {
+        let usb = identity.and_then(|identity| identity.usb.as_ref()).map(|usb| {
+            CameraName::Usb { vendor: usb.vendor, product: usb.product, serial: usb.serial.clone() }.to_string()
+        });
+        Self {
+            by_id: links("/dev/v4l/by-id", node),
+            by_path: links("/dev/v4l/by-path", node),
+            usb,
+            card: identity.map(|identity| identity.card.clone()),
+        }
+    }
+
+    /// A link by who it is before one by where it is.
+    fn stable(&self) -> Option<String> {
+        self.by_id.first().or(self.by_path.first()).map(|link| link.display().to_string())
+    }
+}
+
+fn inputs(node: &Node) -> Vec<Input> {
+    let set = signal::current(node).map(|input| input.index);
+    let found = signal::inputs(node).into_iter().map(|input| {
+        let is_set = set == Some(input.index);
+        Input { index: input.index, name: input.name, is_set, signal: is_set.then(|| signal(node)).flatten() }
+    });
+    found.collect()
+}
+
+/// The signal at the input that is set; `None` where the driver does not tell of one.
+fn signal(node: &Node) -> Option<String> {
+    match Watch::new(node, None).ok()?.look(node).ok()? {
+        Ok(timings) => timings.map(|timings| {
+            let fps = timings.rate().map_or(String::new(), |fps| format!(" at {} fps", (fps * 100.0).round() / 100.0));
+            let lines = if timings.is_interlaced { " interlaced" } else { "" };
+            format!("{}x{}{lines}{fps}", timings.width, timings.height)
+        }),
+        Err(missing) => Some(missing.to_string()),
+    }
+}
+
+/// The links in `folder` that lead to `node`.
+fn links(folder: &str, node: &Path) -> Vec<PathBuf> {
+    let Ok(node) = node.canonicalize() else { return Vec::new() };
+    let links = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut leading: Vec<_> = links.filter(|link| link.canonicalize().is_ok_and(|to| to == node)).collect();
+    leading.sort();
+    leading
+}
+
+fn unasked(error: &NodeError) -> String {
+    match error {
+        NodeError::Unopened(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            "may not be opened by this user: add the user to the group `video`".to_owned()
+        }
+        NodeError::Unopened(error) => format!("cannot be opened: {error}"),
+        NodeError::Unknown(error) => format!("is not a V4L2 device (QUERYCAP: {error})"),
+    }
+}
+
+impl From<OfferedFormat> for CameraFormat {
+    fn from(offered: OfferedFormat) -> Self {
+        Self {
+            fourcc: fourcc::text(offered.fourcc),
+            format: fourcc::format_of(offered.fourcc).map(fourcc::word),
+            description: offered.description,
+            sizes: offered.sizes.into_iter().map(Size::from).collect(),
+        }
+    }
+}
+
+impl From<OfferedSize> for Size {
+    fn from(offered: OfferedSize) -> Self {
+        let range = offered.range.map(|((min_width, min_height), (step_width, step_height))| SizeRange {
+            min_width,
+            min_height,
+            step_width,
+            step_height,
+        });
+        let (fps, fps_is_range) = match offered.rates {
+            Rates::List(rates) => (rates, false),
+            Rates::Range { lowest, highest } => (vec![highest, lowest], true),
+        };
+        Self { width: offered.largest.0, height: offered.largest.1, range, fps, fps_is_range }
+    }
+}

@@ -1,0 +1,316 @@
+//! `visiond capture`: frames of a camera as pictures, as `run` would get them.
+//!
+//! The same sources, opened the same way; no network. One thread takes frames, another converts and writes them, so that a
+//! few dozen frames in a row have no gap.
+
+mod footprint;
+mod shots;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use visiond_capture::Buffers;
+use visiond_capture::source::{Next, Source, SourceError};
+use visiond_config::parse_word;
+use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, V4l2Config};
+use visiond_flow::metrics::LossCause;
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::stop::Stop;
+
+use super::config_path;
+use footprint::Footprint;
+use shots::{Event, Shots, Teller};
+
+/// Save frames of a camera as PNG
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The camera: whatever `device` of a configuration takes; with --config the name of one of its cameras
+    #[arg(short, long, value_name = "CAMERA", required_unless_present = "config")]
+    camera: Option<String>,
+
+    /// A configuration whose camera is opened as it stands there; its only one where --camera is left out
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How many frames
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    frames: u64,
+
+    /// Let so many frames go by first, until exposure and white balance have settled
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+
+    /// Write the pictures into this folder: CAMERA-NUMBER.png
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+
+    /// Pixel format, or mjpeg
+    #[arg(long, value_parser = parse_word::<CameraFormat>, help_heading = "Camera")]
+    format: Option<CameraFormat>,
+
+    /// Width in pixels
+    #[arg(long, value_name = "PIXELS", help_heading = "Camera")]
+    width: Option<u32>,
+
+    /// Height in pixels
+    #[arg(long, value_name = "PIXELS", help_heading = "Camera")]
+    height: Option<u32>,
+
+    /// Frames per second
+    #[arg(long, help_heading = "Camera")]
+    fps: Option<f64>,
+
+    /// How pictures come out of the driver: userptr, mmap or copy
+    #[arg(long, value_parser = parse_word::<IoMode>, help_heading = "Camera")]
+    io: Option<IoMode>,
+
+    /// The number of the input, of a camera that has several
+    #[arg(long, value_name = "N", help_heading = "Camera")]
+    input: Option<u32>,
+
+    /// Set a control, by the name that `visiond probe` shows; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = control, help_heading = "Camera")]
+    control: Vec<(String, ControlValue)>,
+
+    /// Open the camera, take the frames and close it so many times over, and tell what memory and descriptors that costs;
+    /// no pictures are written
+    #[arg(long, value_name = "N", conflicts_with = "output", value_parser = clap::value_parser!(u64).range(1..))]
+    cycles: Option<u64>,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond capture --camera /dev/video0
+  visiond capture -c /dev/video0 -n 10 -o pictures --format yuyv --width 1280 --height 720
+  visiond capture --config /etc/visiond/visiond.toml --camera door --skip 30
+  visiond capture -c /dev/video0 --cycles 100  open and close it, and see that nothing grows
+
+The pictures are what a network would get. What the driver lost or damaged is told, not saved.";
+
+impl Args {
+    /// Whether something of what a configuration has is said on the command line.
+    fn changes_camera(&self) -> bool {
+        let Self { format, width, height, fps, io, input, control, .. } = self;
+        format.is_some()
+            || width.is_some()
+            || height.is_some()
+            || fps.is_some()
+            || io.is_some()
+            || input.is_some()
+            || !control.is_empty()
+    }
+}
+
+/// NAME=VALUE, for clap.
+fn control(text: &str) -> Result<(String, ControlValue), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.trim().to_owned(), ControlValue::parse(value.trim())))
+}
+
+/// Takes the frames.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    let (name, source) = chosen(&args)?;
+    let teller = Teller::new(args.json);
+    let stop =
+        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
+    let session = Session { name: &name, source: &source, frames: args.frames, skip: args.skip, stop: &stop };
+    match args.cycles {
+        Some(cycles) => session.cycles(cycles, &teller)?,
+        None => session.pictures(&args.output, &teller)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The camera's name and source.
+fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
+    let (name, mut source) = match (&args.config, &args.camera) {
+        (Some(file), wanted) => of_config(file, wanted.as_deref())?,
+        (None, camera) => {
+            let device = camera.as_deref().unwrap_or_default();
+            let camera = device.parse().map_err(|error| ExitError::new(Exit::Usage, format!("--camera is {error}")))?;
+            let source = V4l2Config { device: camera, ..V4l2Config::default() };
+            (stem(device), SourceConfig::V4l2(source))
+        }
+    };
+    match &mut source {
+        SourceConfig::V4l2(v4l2) => {
+            v4l2.format = args.format.or(v4l2.format);
+            v4l2.width = args.width.or(v4l2.width);
+            v4l2.height = args.height.or(v4l2.height);
+            v4l2.fps = args.fps.or(v4l2.fps);
+            v4l2.io = args.io.or(v4l2.io);
+            v4l2.input = args.input.or(v4l2.input);
+            v4l2.controls.extend(args.control.iter().cloned());
+        }
+        _ if args.changes_camera() => {
+            let message =
+                format!("camera {name} is not behind V4L2: what --help lists under Camera is for those that are");
+            return Err(ExitError::new(Exit::Usage, message));
+        }
+        _ => {}
+    }
+    Ok((name, source))
+}
+
+fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig), ExitError> {
+    let config =
+        Config::load(&config_path(Some(file.to_owned()))?).map_err(|error| ExitError::new(Exit::Config, error))?;
+    let names: Vec<_> = config.cameras.iter().map(|camera| camera.name.as_str()).collect();
+    let found = match (wanted, names.as_slice()) {
+        (Some(wanted), _) => names.iter().position(|name| *name == wanted),
+        (None, [_]) => Some(0),
+        (None, _) => None,
+    };
+    match found.and_then(|index| config.cameras.get(index)) {
+        Some(camera) => Ok((camera.name.clone(), camera.source.clone())),
+        None if names.is_empty() => {
+            Err(ExitError::new(Exit::Config, format!("{} has no camera: add a `[[camera]]`", file.display())))
+        }
+        None => {
+            let asked = wanted.map_or("several cameras".to_owned(), |wanted| format!("no camera {wanted}"));
+            let names = names.join(", ");
+            Err(ExitError::new(Exit::Usage, format!("{} has {asked}: name one of {names} by --camera", file.display())))
+        }
+    }
+}
+
+/// What pictures of a camera are called: the last part of a path, of another name what a file name can hold.
+fn stem(device: &str) -> String {
+    let last = device.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let stem: String = last.chars().map(|c| if fits(c) { c } else { '-' }).collect();
+    if stem.is_empty() { "camera".to_owned() } else { stem }
+}
+
+/// What is to be taken of which camera.
+struct Session<'a> {
+    name: &'a str,
+    source: &'a SourceConfig,
+    frames: u64,
+    skip: u64,
+    stop: &'a Stop,
+}
+
+impl Session<'_> {
+    /// Opens, takes, writes.
+    fn pictures(&self, folder: &Path, teller: &Teller) -> Result<(), ExitError> {
+        let shots = Shots::open(folder, self.name)?;
+        let mut source = self.open()?;
+        teller.tell(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
+        std::thread::scope(|scope| {
+            let (sender, writer) = shots.start(scope, teller)?;
+            let taken = self.take(source.as_mut(), |next| sender.send(next).is_ok());
+            drop(sender);
+            // What was taken is written, whatever ended the taking.
+            writer.join().unwrap_or_else(|_| Err(ExitError { message: String::new(), exit: Exit::Failure }))?;
+            taken.and_then(|taken| teller.tell(&taken.event(source.copied_bytes())))
+        })
+    }
+
+    /// Opens, takes, closes, again and again.
+    fn cycles(&self, cycles: u64, teller: &Teller) -> Result<(), ExitError> {
+        teller.tell(&Event::Footprint { cycle: 0, footprint: Footprint::now() })?;
+        for cycle in 1..=cycles {
+            let failed = |error: ExitError| ExitError { message: format!("cycle {cycle}: {}", error.message), ..error };
+            let mut source = self.open().map_err(failed)?;
+            if cycle == 1 {
+                teller.tell(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
+            }
+            self.take(source.as_mut(), |_| true).map_err(failed)?;
+            drop(source);
+            // After the first, what is made once and kept is there.
+            if cycle == 1 || cycle == cycles {
+                teller.tell(&Event::Footprint { cycle, footprint: Footprint::now() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Box<dyn Source>, ExitError> {
+        visiond_capture::open(self.source, self.name, &Buffers::default()).map_err(|error| unread(&error))
+    }
+
+    /// Takes the frames and hands them and what was lost to `out`, until it wants no more.
+    fn take(&self, source: &mut dyn Source, mut out: impl FnMut(Next) -> bool) -> Result<Taken, ExitError> {
+        let mut taken = Taken { begun: Instant::now(), frames: 0, driver: 0, corrupt: 0, overload: 0 };
+        let mut skipped = 0;
+        while taken.frames < self.frames {
+            let next = source.next(self.stop).map_err(|error| unread(&error))?;
+            match &next {
+                Next::Frame(_) if skipped < self.skip => {
+                    skipped += 1;
+                    taken.begun = Instant::now();
+                    continue;
+                }
+                Next::Frame(_) => taken.frames += 1,
+                Next::Lost { frames, cause } => taken.lose(*cause, *frames),
+                // The daemon waits; somebody at a terminal wants to know.
+                Next::Waiting { reason } => return Err(ExitError::new(Exit::Input, reason)),
+                Next::End | Next::Stopped => {
+                    let message = format!("camera {} is at its end after {} frames", self.name, taken.frames);
+                    return Err(ExitError::new(Exit::Input, message));
+                }
+            }
+            if !out(next) {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+}
+
+fn unread(error: &SourceError) -> ExitError {
+    ExitError::new(Exit::Input, &error.message)
+}
+
+/// What came of it.
+struct Taken {
+    begun: Instant,
+    frames: u64,
+    driver: u64,
+    corrupt: u64,
+    overload: u64,
+}
+
+impl Taken {
+    fn lose(&mut self, cause: LossCause, frames: u64) {
+        match cause {
+            LossCause::Driver => self.driver += frames,
+            LossCause::Corrupt => self.corrupt += frames,
+            LossCause::Overload => self.overload += frames,
+        }
+    }
+
+    fn event(&self, copied_bytes: u64) -> Event<'static> {
+        Event::End {
+            frames: self.frames,
+            seconds: self.begun.elapsed().as_secs_f64(),
+            driver: self.driver,
+            corrupt: self.corrupt,
+            overload: self.overload,
+            copied_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_called_after_the_camera() {
+        assert_eq!(stem("/dev/video0"), "video0");
+        assert_eq!(
+            stem("/dev/v4l/by-path/pci-0000:00:14.0-usb-0:1:1.0-video-index0"),
+            "pci-0000-00-14-0-usb-0-1-1-0-video-index0"
+        );
+        assert_eq!(stem("046d:0825"), "046d-0825");
+        assert_eq!(stem("HD Webcam (front)"), "HD-Webcam--front-");
+        assert_eq!(stem("/"), "camera");
+    }
+}

@@ -1,0 +1,264 @@
+//! Frames into PNG files, on a thread of its own; and a line about each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use serde::Serialize;
+use visiond_annotate::album::{encode, store_whole};
+use visiond_annotate::picture::PictureMaker;
+use visiond_capture::source::Next;
+use visiond_config::report::count;
+use visiond_config::types::PictureFormat;
+use visiond_flow::clock::{Clock, SystemClock};
+use visiond_flow::frame::Frame;
+use visiond_flow::message::rfc3339;
+use visiond_flow::metrics::LossCause;
+use visiond_flow::timestamp::{Instant, Timestamp};
+use visiond_kernels::frame::FrameLayout;
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::escape;
+use visiond_system::outage::explain;
+
+use super::super::print;
+use super::footprint::Footprint;
+
+/// Frames that wait to be written at most: what comes faster than it is written is not lost before that.
+const WAITING: usize = 32;
+
+/// Something to tell: a line of text, or of JSON.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    /// The camera is open.
+    Opened {
+        /// Its name.
+        camera: &'a str,
+        /// As the daemon's log has it.
+        description: String,
+        /// How pictures come out of the driver; absent where there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        io: Option<&'static str>,
+    },
+    /// A frame was saved.
+    Frame {
+        /// The driver's number.
+        sequence: u64,
+        /// RFC 3339, UTC.
+        captured_at: String,
+        /// CLOCK_MONOTONIC.
+        monotonic_ns: u64,
+        /// What the time marks.
+        instant: &'static str,
+        /// From that instant until it was here.
+        age_us: u64,
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// Pixel format, as it came to the network; a decoded JPEG is rgb.
+        format: &'static str,
+        /// The picture.
+        file: PathBuf,
+    },
+    /// Frames were lost.
+    Lost {
+        /// How many.
+        frames: u64,
+        /// By whom.
+        cause: &'static str,
+    },
+    /// All frames are there.
+    End {
+        /// How many.
+        frames: u64,
+        /// What they took, from the first one that was not skipped.
+        seconds: f64,
+        /// Frames that the driver lost.
+        driver: u64,
+        /// Frames that came damaged.
+        corrupt: u64,
+        /// Frames for which no buffer was free.
+        overload: u64,
+        /// Bytes that were copied on the way here.
+        copied_bytes: u64,
+    },
+    /// What the process holds.
+    Footprint {
+        /// After so many cycles.
+        cycle: u64,
+        /// It.
+        #[serde(flatten)]
+        footprint: Footprint,
+    },
+}
+
+impl Event<'_> {
+    fn line(&self) -> String {
+        match self {
+            Self::Opened { camera, description, .. } => format!("camera {camera}: {description}"),
+            Self::Frame { sequence, monotonic_ns, age_us, width, height, format, file, .. } => format!(
+                "frame {sequence}: {width}x{height} {format}, taken at {:.6} s, here {:.1} ms later: {}",
+                *monotonic_ns as f64 / 1e9,
+                *age_us as f64 / 1e3,
+                file.display()
+            ),
+            Self::Lost { frames, cause } => format!("{} lost: {cause}", count(*frames as usize, "frame")),
+            Self::End { frames, seconds, driver, corrupt, overload, copied_bytes } => format!(
+                "{} in {seconds:.2} s; lost: {driver} by the driver, {corrupt} damaged, {overload} without a buffer; {copied_bytes} \
+                 bytes copied",
+                count(*frames as usize, "frame")
+            ),
+            Self::Footprint { cycle, footprint } => format!(
+                "after {}: {:.1} MiB resident, {}, {}, {}",
+                count(*cycle as usize, "cycle"),
+                footprint.resident_bytes as f64 / 1_048_576.0,
+                count(footprint.descriptors, "descriptor"),
+                count(footprint.threads, "thread"),
+                count(footprint.mappings, "mapping")
+            ),
+        }
+    }
+}
+
+/// Prints what happens.
+#[derive(Debug)]
+pub struct Teller {
+    json: bool,
+}
+
+impl Teller {
+    /// In JSON or in words.
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints a line.
+    pub fn tell(&self, event: &Event<'_>) -> Result<(), ExitError> {
+        let line = if self.json {
+            serde_json::to_string(event).map_err(|error| ExitError::new(Exit::Failure, format!("no JSON: {error}")))?
+        } else {
+            escape(&event.line())
+        };
+        print(&(line + "\n"))
+    }
+}
+
+/// What waits to be told and written.
+#[derive(Debug)]
+enum Waiting {
+    /// A frame's copy, so that the driver has its buffer again.
+    Frame {
+        layout: FrameLayout,
+        bytes: Vec<u8>,
+        sequence: u64,
+        timestamp: Timestamp,
+        age_us: u64,
+    },
+    Lost {
+        frames: u64,
+        cause: LossCause,
+    },
+}
+
+/// Where frames go.
+pub struct Sender(SyncSender<Waiting>);
+
+/// The writer has ended.
+#[derive(Debug)]
+pub struct Ended;
+
+impl Sender {
+    /// Hands on what came; waits while too much is waiting.
+    pub fn send(&self, next: Next) -> Result<(), Ended> {
+        let waiting = match next {
+            Next::Frame(Frame { layout, buffer, sequence, timestamp, .. }) => {
+                let age_us = SystemClock.monotonic_ns().saturating_sub(timestamp.monotonic_ns) / 1000;
+                Waiting::Frame { layout, bytes: buffer.as_slice().to_vec(), sequence, timestamp, age_us }
+            }
+            Next::Lost { frames, cause } => Waiting::Lost { frames, cause },
+            Next::Waiting { .. } | Next::End | Next::Stopped => return Ok(()),
+        };
+        self.0.send(waiting).map_err(|_| Ended)
+    }
+}
+
+/// A folder of a camera's pictures.
+pub struct Shots {
+    folder: PathBuf,
+    camera: String,
+    maker: PictureMaker,
+}
+
+impl Shots {
+    /// Makes the folder where it is missing.
+    pub fn open(folder: &Path, camera: &str) -> Result<Self, ExitError> {
+        fs::create_dir_all(folder).map_err(|error| {
+            ExitError::new(Exit::Output, format!("{} cannot be made: {}", folder.display(), explain(&error)))
+        })?;
+        Ok(Self { folder: folder.to_owned(), camera: camera.to_owned(), maker: PictureMaker::default() })
+    }
+
+    /// Starts the thread that writes. It ends when the sender is gone and all is written, or when something fails.
+    pub fn start<'scope>(
+        mut self,
+        scope: &'scope Scope<'scope, '_>,
+        teller: &'scope Teller,
+    ) -> Result<(Sender, ScopedJoinHandle<'scope, Result<(), ExitError>>), ExitError> {
+        let (sender, waiting) = sync_channel(WAITING);
+        let writer = std::thread::Builder::new()
+            .name("write".to_owned())
+            .spawn_scoped(scope, move || self.write(&waiting, teller))
+            .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
+        Ok((Sender(sender), writer))
+    }
+
+    fn write(&mut self, waiting: &Receiver<Waiting>, teller: &Teller) -> Result<(), ExitError> {
+        for waiting in waiting {
+            match waiting {
+                Waiting::Lost { frames, cause } => teller.tell(&Event::Lost { frames, cause: lost_by(cause) })?,
+                Waiting::Frame { layout, bytes, sequence, timestamp, age_us } => {
+                    let file = self.store(&layout, &bytes, sequence)?;
+                    teller.tell(&Event::Frame {
+                        sequence,
+                        captured_at: rfc3339(timestamp),
+                        monotonic_ns: timestamp.monotonic_ns,
+                        instant: match timestamp.instant {
+                            Instant::StartOfExposure => "start_of_exposure",
+                            Instant::StartOfFrame => "start_of_frame",
+                            Instant::EndOfFrame => "end_of_frame",
+                        },
+                        age_us,
+                        width: layout.width(),
+                        height: layout.height(),
+                        format: layout.format().name(),
+                        file,
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, layout: &FrameLayout, bytes: &[u8], sequence: u64) -> Result<PathBuf, ExitError> {
+        let unmade = |error: &dyn std::fmt::Display| {
+            ExitError::new(Exit::Input, format!("frame {sequence} is no picture: {error}"))
+        };
+        let view = layout.view(bytes).map_err(|error| unmade(&error))?;
+        let picture = self.maker.make(&view).map_err(|error| unmade(&error))?;
+        let file = self.folder.join(format!("{}-{sequence:08}.png", self.camera));
+        encode(&picture, PictureFormat::Png).and_then(|png| store_whole(&file, &png)).map_err(|error| {
+            ExitError::new(Exit::Output, format!("{} cannot be written: {}", file.display(), explain(&error)))
+        })?;
+        Ok(file)
+    }
+}
+
+fn lost_by(cause: LossCause) -> &'static str {
+    match cause {
+        LossCause::Driver => "driver",
+        LossCause::Corrupt => "damaged",
+        LossCause::Overload => "no buffer was free",
+    }
+}

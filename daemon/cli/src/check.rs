@@ -1,0 +1,247 @@
+//! `visiond check`: every error of a configuration at once.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use visiond_config::report::{Finding, Report, Severity, count};
+use visiond_config::types::Config;
+use visiond_config::{Document, annotated, read};
+use visiond_service::reload::{Preview, Proposal};
+use visiond_system::exit::{Exit, ExitError};
+
+use super::client::{Address, Client, Place};
+use super::{config_path, machine, print, print_json};
+
+/// The daemon compares, and looks at the models' files.
+const PREVIEW: Duration = Duration::from_secs(30);
+
+/// Check configurations: every error at once, with file, line and column
+///
+/// What the file says is checked first, then whether this machine has it: models are loaded, programs, folders and devices
+/// looked for. What stays wrong until somebody acts is an error; what may be right once the daemon runs, such as a camera
+/// that is not plugged in or a folder that another user may write to, is a warning.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The configurations; without any /etc/visiond/visiond.toml, else visiond.toml in this folder
+    #[arg(value_name = "CONFIG")]
+    configs: Vec<PathBuf>,
+
+    /// Print what is found as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Check the file alone, not whether this machine has what it names
+    #[arg(long)]
+    file_only: bool,
+
+    /// Print the configuration with every default written out, if it has no error
+    #[arg(long, conflicts_with = "json")]
+    effective: bool,
+
+    /// Ask the daemon that runs what a reload would change
+    #[arg(long, conflicts_with = "effective")]
+    against_running: bool,
+
+    /// Where that daemon listens: http://HOST:PORT or unix:/PATH; without it as for `visiond reload`
+    #[arg(long, value_name = "ADDRESS", requires = "against_running", value_parser = Address::parse)]
+    url: Option<Address>,
+
+    /// Print a file with every key, its default and what it is for, to begin with
+    #[arg(long, conflicts_with_all = ["configs", "json", "effective", "file_only", "against_running"])]
+    print_default_config: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond check
+  visiond check --file-only jetson.toml        written here for another machine
+  visiond check --against-running              what a reload would change
+  visiond check --effective /etc/visiond/visiond.toml
+  visiond check --print-default-config > visiond.toml";
+
+/// What is said of one file.
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: PathBuf,
+    valid: bool,
+    findings: Vec<Finding>,
+    /// What the daemon that runs says to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against_running: Option<Preview>,
+    #[serde(skip)]
+    config: Option<Config>,
+}
+
+/// Checks every file.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    if args.print_default_config {
+        return print(&annotated::text()).map(|()| Exit::Success);
+    }
+    let configs = if args.configs.is_empty() { vec![config_path(None)?] } else { args.configs };
+    let mut checked: Vec<_> = configs.iter().map(|path| check(path, !args.file_only)).collect();
+    if args.against_running {
+        for one in checked.iter_mut().filter(|one| one.valid) {
+            let place = Place { config: Some(one.file.clone()), url: args.url.clone() };
+            let preview = preview(&Client::find(&place)?, &one.file)?;
+            one.valid = preview.valid;
+            one.against_running = Some(preview);
+        }
+    }
+    let all_valid = checked.iter().all(|one| one.valid);
+    if args.json {
+        print_json(&checked)?;
+    } else {
+        let text = |one: &Checked| match &one.config {
+            Some(config) if args.effective && one.valid => {
+                let notes: String = one.findings.iter().map(|f| format!("# {}\n", f.message)).collect();
+                format!("# {}\n{notes}{}", one.file.display(), config.to_toml())
+            }
+            _ => text(one),
+        };
+        print(&checked.iter().map(text).collect::<String>())?;
+    }
+    Ok(if all_valid { Exit::Success } else { Exit::Config })
+}
+
+fn check(path: &Path, whole_machine: bool) -> Checked {
+    let mut config = None;
+    let findings = match read(path) {
+        Ok(text) => {
+            let mut report = Report::default();
+            let document = Document::parse(&text, &mut report);
+            config = document.config(path, &mut report);
+            if let Some(config) = config.as_ref().filter(|_| whole_machine) {
+                machine::check(config, document.tables(), &mut report);
+            }
+            report.into_findings(path, &text)
+        }
+        Err(finding) => vec![*finding],
+    };
+    let valid = findings.iter().all(|finding| finding.severity != Severity::Error);
+    Checked { file: path.to_owned(), valid, findings, against_running: None, config }
+}
+
+/// What a reload with the file would change. The daemon is given the text, so that it compares with what it runs, secrets
+/// and all, and tells nobody of them.
+fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
+    let text = read(path).map_err(|finding| ExitError::new(Exit::Config, finding))?;
+    let path = std::path::absolute(path).map_err(ExitError::system)?;
+    let proposal =
+        serde_json::to_value(Proposal { path, text }).map_err(|error| ExitError::new(Exit::Failure, error))?;
+    client.post_json("/api/v1/changes", Some(&proposal), PREVIEW)
+}
+
+fn text(checked: &Checked) -> String {
+    let mut out: String = checked.findings.iter().map(|finding| format!("{finding}\n")).collect();
+    let number = |severity| checked.findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+    let mut parts = Vec::new();
+    if errors > 0 {
+        parts.push(count(errors, "error"));
+    }
+    if warnings > 0 {
+        parts.push(count(warnings, "warning"));
+    }
+    if let Some(config) = checked.config.as_ref().filter(|_| errors == 0) {
+        parts.insert(0, "no error".to_owned());
+        parts.push(count(config.models.len(), "model"));
+        parts.push(count(config.cameras.len(), "camera"));
+        parts.push(count(config.sinks.len(), "sink"));
+    }
+    out += &format!("{}: {}\n", checked.file.display(), parts.join(", "));
+    checked.against_running.iter().for_each(|preview| out += &against_running(preview));
+    out
+}
+
+fn against_running(preview: &Preview) -> String {
+    let Preview { changes, restart_needed, error, .. } = preview;
+    let nothing = (changes.is_empty() && restart_needed.is_empty()).then(|| "change nothing".to_owned());
+    let lines = match error {
+        Some(error) => vec![format!("be refused: {error}")],
+        None => {
+            let changes = changes.iter().map(|change| format!("change: {change}"));
+            let restarts = restart_needed.iter().map(|what| format!("not be enough: {what}"));
+            nothing.into_iter().chain(changes).chain(restarts).collect()
+        }
+    };
+    lines.iter().map(|line| format!("a reload would {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn checked(text: &str) -> (tempfile::TempDir, Checked) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("visiond.toml");
+        std::fs::write(&path, text).unwrap();
+        let checked = check(&path, true);
+        (folder, checked)
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_told_with_its_line() {
+        let (folder, checked) = checked(
+            "[[model]]\nname = \"n\"\npath = \"gone.onnx\"\n\
+             [[camera]]\nname = \"a\"\nsource = { type = \"v4l2\", device = \"no-device\" }\n\
+             [[camera]]\nname = \"b\"\nsource = { type = \"command\", command = [\"no-such-program-here\"] }\n\
+             [[camera]]\nname = \"c\"\nsource = { type = \"video\", url = \"no.mp4\", ffmpeg = \"./no-ffmpeg\" }\n\
+             [[sink]]\ntype = \"file\"\npath = \"no-folder/out.jsonl\"\n",
+        );
+        let place = format!("{}/", folder.path().display());
+        let lines: Vec<_> =
+            checked.findings.iter().map(|f| (f.line.unwrap(), f.severity, f.message.replace(&place, ""))).collect();
+        let (error, warning) = (Severity::Error, Severity::Warning);
+        assert_eq!(
+            lines,
+            [
+                (3, error, "model n: no model at gone.onnx: check the name, or download the model again".to_owned()),
+                (
+                    6,
+                    warning,
+                    "no-device is not there: plug the camera in, or correct its name (`visiond probe` lists the cameras)"
+                        .into()
+                ),
+                (
+                    9,
+                    error,
+                    "the program no-such-program-here is not in PATH: install it, or write its whole path".into()
+                ),
+                (12, warning, "no.mp4 is not there".into()),
+                (12, error, "the program no-ffmpeg is not there, or may not be run".into()),
+                (
+                    15,
+                    warning,
+                    "the folder no-folder is not there: make it before `visiond run`, or name another".into()
+                ),
+            ]
+        );
+        assert!(!checked.valid);
+        assert!(text(&checked).ends_with("visiond.toml: 3 errors, 3 warnings\n"), "{}", text(&checked));
+    }
+
+    #[test]
+    fn a_file_that_does_nothing_is_a_warning() {
+        let (_folder, checked) = checked("# nothing\n");
+        let messages: Vec<_> = checked.findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(messages, ["no camera is configured, so `visiond run` has nothing to do: add a `[[camera]]`"]);
+        assert!(checked.valid);
+        assert!(text(&checked).ends_with("visiond.toml: no error, 1 warning, 0 models, 0 cameras, 0 sinks\n"));
+    }
+
+    #[test]
+    fn a_card_that_names_no_such_class_is_told_at_the_model() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let (_folder, checked) = checked(&format!(
+            "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{}\"\nclasses = [\"persn\"]\n\
+             [[camera]]\nname = \"p\"\nsource.type = \"pattern\"\n[[sink]]\ntype = \"stdout\"\n",
+            model.display()
+        ));
+        assert_eq!(checked.findings.len(), 1, "{:#?}", checked.findings);
+        assert!(checked.findings[0].message.contains("persn"), "{:#?}", checked.findings);
+    }
+}

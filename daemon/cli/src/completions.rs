@@ -1,0 +1,27 @@
+//! `visiond completions`: what the shell needs to complete our arguments.
+
+use clap_complete::Shell;
+use visiond_system::exit::{Exit, ExitError};
+
+use super::{command, print};
+
+/// Print a completion script for your shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond completions bash > /etc/bash_completion.d/visiond
+  visiond completions zsh > \"${fpath[1]}/_visiond\"
+  visiond completions fish > ~/.config/fish/completions/visiond.fish";
+
+/// Prints the script.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command(), "visiond", &mut script);
+    print(&String::from_utf8_lossy(&script)).map(|()| Exit::Success)
+}

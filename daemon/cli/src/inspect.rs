@@ -1,0 +1,268 @@
+//! `visiond inspect`: what a network's file says of itself.
+
+mod engine;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use visiond_config::units::format_size;
+use visiond_engine::card::{Card, CardError};
+use visiond_engine::engine::{Dim, EngineError, TensorInfo};
+use visiond_engine::heads::{self, HeadGuess};
+use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::plan::{self, PlanError};
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::escape;
+
+use super::{print, print_json};
+
+/// Show a network's inputs, outputs and metadata, its card, and the heads that fit
+///
+/// Of an ONNX file and of the header of a TensorRT engine it needs nothing else, so it also works for networks that nothing
+/// here can run. What is inside an engine (tensors, profiles, layers) TensorRT tells, on a GPU that runs it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The network's file
+    model: PathBuf,
+
+    /// The card; without it the TOML beside the model with the same stem, else the model's own metadata
+    #[arg(short, long)]
+    card: Option<PathBuf>,
+
+    /// List every layer of an engine with precision and tactic
+    #[arg(long)]
+    layers: bool,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond inspect yolo11n.onnx
+  visiond inspect --layers yolo11n.engine
+  visiond inspect --json yolo11n.onnx | jq -r .sha256";
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Facts {
+    file: PathBuf,
+    size_bytes: u64,
+    sha256: String,
+    producer: String,
+    ir_version: i64,
+    opsets: BTreeMap<String, i64>,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+    /// Inputs and outputs that cannot be fed or read.
+    unusable: Vec<Value>,
+    external_files: BTreeSet<PathBuf>,
+    metadata: BTreeMap<String, String>,
+    operators: BTreeMap<String, usize>,
+    card: CardFacts,
+    /// Heads that read outputs of these shapes, the likeliest first.
+    heads: Vec<Value>,
+}
+
+/// The card that visiond would take.
+#[derive(Debug, Serialize)]
+struct CardFacts {
+    found: bool,
+    origin: Option<String>,
+    head: Option<&'static str>,
+    classes: usize,
+    error: Option<String>,
+}
+
+/// Prints what the file says.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    if let Some(file) = engine::file(&args.model)? {
+        return engine::run(&args, &file);
+    }
+    let file = OnnxFile::read(&args.model).map_err(|error| match error {
+        EngineError::NotOnnx { path, .. } if plan::has_plan_name(&path) => {
+            let command = plan::rebuild_command(&path);
+            ExitError::new(Exit::Model, PlanError::NotAPlan { path, command })
+        }
+        error => ExitError::new(Exit::Model, error),
+    })?;
+    let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
+    let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
+    let card = CardFacts::of(card);
+    // A card that was asked for must be right; one that is only found is part of what is shown.
+    if let (Some(_), Some(error)) = (&args.card, &card.error) {
+        return Err(ExitError::new(Exit::Config, error));
+    }
+    if args.json {
+        print_json(&facts(&file, card, &guesses))?;
+    } else {
+        print(&text(&file, &card, &guesses))?;
+    }
+    Ok(Exit::Success)
+}
+
+impl CardFacts {
+    fn of(card: Result<Card, CardError>) -> Self {
+        match card {
+            Ok(card) => Self {
+                found: true,
+                origin: Some(card.origin.clone()),
+                head: Some(card.head.family().name()),
+                classes: card.classes.len(),
+                error: None,
+            },
+            Err(error) => Self::none(&error.to_string()),
+        }
+    }
+
+    fn none(why: &str) -> Self {
+        Self { found: false, origin: None, head: None, classes: 0, error: Some(why.to_owned()) }
+    }
+}
+
+fn tensor_json(info: &TensorInfo) -> Value {
+    let dim = |dim: &Dim| match dim {
+        Dim::Fixed(size) => json!(size),
+        Dim::Dynamic(name) if name.is_empty() => Value::Null,
+        Dim::Dynamic(name) => json!(name),
+    };
+    let shape = info.shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
+    json!({ "name": info.name, "dtype": info.dtype.name(), "shape": shape })
+}
+
+fn guess_json(guess: &HeadGuess) -> Value {
+    json!({ "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card })
+}
+
+fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
+    let unusable = file.foreign.iter().map(|value| {
+        let direction = if value.is_output { "output" } else { "input" };
+        json!({ "direction": direction, "name": value.name, "found": value.found })
+    });
+    Facts {
+        file: file.file.path.clone(),
+        size_bytes: file.file.size_bytes,
+        sha256: file.file.sha256.clone(),
+        producer: file.producer.clone(),
+        ir_version: file.ir_version,
+        opsets: file.opsets.clone(),
+        inputs: file.inputs.iter().map(tensor_json).collect(),
+        outputs: file.outputs.iter().map(tensor_json).collect(),
+        unusable: unusable.collect(),
+        external_files: file.external_files.clone(),
+        metadata: file.metadata.clone(),
+        operators: file.operators.clone(),
+        card,
+        heads: guesses.iter().map(guess_json).collect(),
+    }
+}
+
+/// Characters of a note of the exporter that are shown.
+const NOTE_CHARACTERS: usize = 100;
+
+fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "{name:10} {}", escape(&value));
+    };
+    let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
+    line("file", file.file.path.display().to_string());
+    line("size", size(file.file.size_bytes));
+    line("sha256", file.file.sha256.clone());
+    line("producer", if file.producer.is_empty() { "not told".to_owned() } else { file.producer.clone() });
+    line("opset", format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
+    for info in &file.inputs {
+        line("input", info.to_string());
+    }
+    for info in &file.outputs {
+        line("output", info.to_string());
+    }
+    for value in &file.foreign {
+        line("unusable", format!("{} is {}", value.name, value.found));
+    }
+    for external in &file.external_files {
+        line("weights", format!("in {} beside the model", external.display()));
+    }
+    metadata_lines(&file.metadata, &mut line);
+    let operators: Vec<_> = file.operators.iter().map(|(name, number)| format!("{name} {number}")).collect();
+    line("operators", operators.join(", "));
+    card_lines(card, &mut line);
+    fit_lines(guesses, &mut line);
+    if let Some(guess) = guesses.first().filter(|_| !card.found) {
+        let _ = write!(out, "\nA card to start from, to save as {}:\n\n", beside(&file.file.path).display());
+        for line in guess.card.lines() {
+            let _ = writeln!(out, "{}", escape(line));
+        }
+    }
+    out
+}
+
+fn metadata_lines(metadata: &BTreeMap<String, String>, line: &mut impl FnMut(&str, String)) {
+    for (name, note) in metadata {
+        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
+        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
+        line("metadata", format!("{name} = {cut}{more}"));
+    }
+}
+
+fn card_lines(card: &CardFacts, line: &mut impl FnMut(&str, String)) {
+    match (&card.origin, &card.head) {
+        (Some(origin), Some(head)) => {
+            let classes = visiond_config::report::count(card.classes, "class name").replace("classs", "classes");
+            line("card", format!("{origin}: head {head}, {classes}"));
+        }
+        _ => {
+            // The sentence may have several lines, each an error of its own.
+            let error = card.error.as_deref().unwrap_or("none");
+            for (index, part) in error.lines().enumerate() {
+                line(if index == 0 { "card" } else { "" }, part.to_owned());
+            }
+        }
+    }
+}
+
+fn fit_lines(guesses: &[HeadGuess], line: &mut impl FnMut(&str, String)) {
+    for guess in guesses {
+        line("fits", format!("{}: {}", guess.family.name(), guess.reason));
+    }
+    if guesses.is_empty() {
+        line("fits", "no head that visiond has reads outputs of these shapes".to_owned());
+    }
+}
+
+fn beside(model: &Path) -> PathBuf {
+    model.with_extension("toml")
+}
+
+fn size(bytes: u64) -> String {
+    let exact = format_size(bytes);
+    if bytes < 10_000 { exact } else { format!("{:.1} MB ({bytes} bytes)", bytes as f64 / 1e6) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_sample_network_is_described() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let file = OnnxFile::read(&model).unwrap();
+        let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
+        let card = || CardFacts::of(Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs));
+        let text = text(&file, &card(), &guesses);
+        for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        let facts = serde_json::to_value(facts(&file, card(), &guesses)).unwrap();
+        assert_eq!(facts["inputs"][0]["shape"], json!([1, 3, 416, 416]));
+        assert_eq!(facts["heads"][0]["family"], "nanodet");
+    }
+}

@@ -1,0 +1,345 @@
+//! What an engine's file says of itself, what stands in its sidecar, and, where a GPU and TensorRT are here, what is inside.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use visiond_config::types::EngineConfig;
+use visiond_engine::card::Card;
+use visiond_engine::engine::Engine;
+use visiond_engine::heads::{self, HeadGuess};
+use visiond_engine::tensorrt::sidecar::Sidecar;
+use visiond_engine::tensorrt::{Direction, LayerFacts, PlanFile, TrtEngine, TrtTensor, layers};
+use visiond_kernels::cuda::Device;
+use visiond_kernels::tensor::ShapeText;
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::escape;
+
+use super::{Args, CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
+use crate::{print, print_json};
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Facts {
+    file: PathBuf,
+    size_bytes: u64,
+    sha256: String,
+    /// What wrote the engine: "TensorRT 10.3.0".
+    built_by: String,
+    /// Compute capabilities that the header names; empty where it tells none.
+    compute_capabilities: Vec<String>,
+    metadata: BTreeMap<String, String>,
+    sidecar: Option<Value>,
+    /// Why the engine cannot be run here.
+    refused: Option<String>,
+    /// What is inside, where it can be run here.
+    loaded: Option<LoadedFacts>,
+    card: CardFacts,
+    /// Heads that read outputs of these shapes, the likeliest first.
+    heads: Vec<Value>,
+}
+
+/// What TensorRT says of a loaded engine.
+#[derive(Debug, Serialize)]
+struct LoadedFacts {
+    by: String,
+    name: String,
+    inputs: Vec<Value>,
+    outputs: Vec<Value>,
+    tensors: Vec<TensorFacts>,
+    profiles: usize,
+    layer_count: usize,
+    /// GPU memory that loading it took.
+    memory_bytes: Option<u64>,
+    /// GPU memory that each context takes besides.
+    context_bytes: usize,
+    layers: Vec<LayerRow>,
+}
+
+/// A tensor that goes in or comes out.
+#[derive(Debug, Serialize)]
+struct TensorFacts {
+    name: String,
+    direction: &'static str,
+    dtype: &'static str,
+    /// `null` is a size chosen at run time.
+    shape: Vec<Option<usize>>,
+    location: &'static str,
+    format: String,
+    /// What each profile allows, for inputs.
+    profiles: Vec<Value>,
+}
+
+/// A layer.
+#[derive(Debug, Serialize)]
+struct LayerRow {
+    name: String,
+    kind: Option<String>,
+    precision: Option<String>,
+    tactic: Option<String>,
+}
+
+/// Prints what there is to know of an engine.
+pub fn run(args: &Args, file: &PlanFile) -> Result<Exit, ExitError> {
+    // A sidecar is a help: without it, or with a broken one, everything else is still worth telling.
+    let sidecar = Sidecar::of(&args.model).unwrap_or_else(|error| {
+        log::warn!("{error}");
+        None
+    });
+    let free = || Device::open(0).ok().and_then(|device| device.memory_free_bytes().ok());
+    let before = free();
+    let engine = Engine::load(&args.model, &EngineConfig::default().options(&BTreeMap::new()));
+    let taken = before.zip(free()).map(|(before, after)| before.saturating_sub(after));
+
+    let (inputs, outputs) = engine.as_ref().map_or((&[][..], &[][..]), |e| (e.inputs(), e.outputs()));
+    let mut metadata = file.plan.metadata.clone();
+    let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine_sha256 == file.file.sha256);
+    if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
+        metadata.clone_from(&sidecar.metadata);
+    }
+    let guesses = heads::fitting(outputs, inputs, &metadata);
+    let has_file = args.card.is_some() || args.model.with_extension("toml").exists();
+    let card = if engine.is_ok() || has_file {
+        CardFacts::of(Card::for_model(&args.model, args.card.as_deref(), &metadata, inputs, outputs))
+    } else {
+        CardFacts::none("which card fits is told by the engine's tensors, which TensorRT tells where it can be loaded")
+    };
+    if let (Some(_), Some(error)) = (&args.card, &card.error) {
+        return Err(ExitError::new(Exit::Config, error));
+    }
+    let gpus = file.plan.header.gpus().iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
+    let facts = Facts {
+        file: file.file.path.clone(),
+        size_bytes: file.file.size_bytes,
+        sha256: file.file.sha256.clone(),
+        built_by: file.plan.header.to_string(),
+        compute_capabilities: gpus,
+        metadata,
+        sidecar: sidecar.as_ref().map(Sidecar::to_json),
+        refused: engine.as_ref().err().map(ToString::to_string),
+        loaded: match &engine {
+            Ok(engine) => engine.tensorrt().map(|inner| loaded(engine, inner, taken)),
+            Err(_) => None,
+        },
+        card,
+        heads: guesses.iter().map(guess_json).collect(),
+    };
+    if args.json {
+        print_json(&facts)?;
+    } else {
+        print(&text(&facts, sidecar.as_ref(), &guesses, args.layers))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn loaded(engine: &Engine, inner: &TrtEngine, taken: Option<u64>) -> LoadedFacts {
+    let information = inner.information(None).unwrap_or_else(|error| {
+        log::warn!("{error}");
+        String::new()
+    });
+    let row = |LayerFacts { name, kind, precision, tactic }: LayerFacts| LayerRow { name, kind, precision, tactic };
+    LoadedFacts {
+        by: engine.backend_description().to_owned(),
+        name: inner.name().to_owned(),
+        inputs: engine.inputs().iter().map(tensor_json).collect(),
+        outputs: engine.outputs().iter().map(tensor_json).collect(),
+        tensors: inner.tensors().iter().map(tensor).collect(),
+        profiles: inner.profiles(),
+        layer_count: inner.layers(),
+        memory_bytes: taken,
+        context_bytes: inner.scratch_bytes(),
+        layers: layers(&information).into_iter().map(row).collect(),
+    }
+}
+
+fn tensor(tensor: &TrtTensor) -> TensorFacts {
+    TensorFacts {
+        name: tensor.name.clone(),
+        direction: match tensor.direction {
+            Direction::Input => "input",
+            Direction::Output => "output",
+        },
+        dtype: tensor.dtype.name(),
+        shape: tensor.shape.clone(),
+        location: if tensor.on_host { "host" } else { "gpu" },
+        format: tensor.format.clone(),
+        profiles: tensor.limits.iter().map(|l| json!({ "min": l.min, "opt": l.opt, "max": l.max })).collect(),
+    }
+}
+
+fn text(facts: &Facts, sidecar: Option<&Sidecar>, guesses: &[HeadGuess], with_layers: bool) -> String {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
+    line("file", facts.file.display().to_string());
+    line("size", size(facts.size_bytes));
+    line("sha256", facts.sha256.clone());
+    let gpus = match &facts.compute_capabilities[..] {
+        [] => String::new(),
+        gpus => format!(", for GPUs of SM {}", gpus.join(", ")),
+    };
+    line("engine", format!("built by {}{gpus}", facts.built_by));
+    match sidecar {
+        Some(sidecar) => sidecar_lines(sidecar, &facts.sha256, &mut line),
+        None => line("sidecar", format!("none ({} is not there)", Sidecar::path_of(&facts.file).display())),
+    }
+    metadata_lines(&facts.metadata, &mut line);
+    if let Some(refused) = &facts.refused {
+        line("runs here", format!("no: {refused}"));
+    }
+    if let Some(loaded) = &facts.loaded {
+        loaded_lines(loaded, &mut line);
+    }
+    card_lines(&facts.card, &mut line);
+    // Without outputs nothing can be said of heads.
+    if facts.loaded.is_some() {
+        fit_lines(guesses, &mut line);
+    }
+    let mut out = String::new();
+    for (name, value) in lines {
+        // Writing into a String cannot fail, here and below.
+        let _ = writeln!(out, "{name:10} {}", escape(&value));
+    }
+    if let (true, Some(loaded)) = (with_layers, &facts.loaded) {
+        out += &layer_table(&loaded.layers);
+    }
+    out
+}
+
+fn sidecar_lines(sidecar: &Sidecar, sha256: &str, line: &mut impl FnMut(&str, String)) {
+    let when = format!("{} in {:.0} s by visiond {}", sidecar.built_at, sidecar.build_seconds, sidecar.visiond);
+    line("built", format!("{when} with {}", sidecar.tensorrt));
+    let gpu = sidecar.gpu.as_deref().map_or_else(
+        || "without a GPU".to_owned(),
+        |gpu| {
+            let sm = sidecar.sm.as_deref().map_or_else(String::new, |sm| format!(", SM {sm}"));
+            let cuda = sidecar.cuda.as_deref().map_or_else(String::new, |cuda| format!(", CUDA {cuda}"));
+            format!("{gpu}{sm}{cuda}")
+        },
+    );
+    line("built on", gpu);
+    if !sidecar.options.is_empty() {
+        line("options", sidecar.options.join(" "));
+    }
+    line("precision", sidecar.precision.clone());
+    line("from", format!("{} (sha256 {})", sidecar.onnx.display(), sidecar.onnx_sha256));
+    if sidecar.engine_sha256 != sha256 {
+        line("sidecar", format!("of another engine (sha256 {}): this file was replaced", sidecar.engine_sha256));
+    }
+}
+
+fn loaded_lines(loaded: &LoadedFacts, line: &mut impl FnMut(&str, String)) {
+    line("runs here", format!("on {}", loaded.by));
+    if !loaded.name.is_empty() {
+        line("network", loaded.name.clone());
+    }
+    for tensor in &loaded.tensors {
+        let sizes: Vec<_> = tensor.shape.iter().map(|s| s.map_or_else(|| "?".to_owned(), |s| s.to_string())).collect();
+        let place = if tensor.location == "host" { ", in host memory" } else { "" };
+        let (name, dtype, format) = (&tensor.name, tensor.dtype, &tensor.format);
+        let format = if format.is_empty() { String::new() } else { format!(" ({format})") };
+        line(tensor.direction, format!("{name} {dtype} [{}]{place}{format}", sizes.join(", ")));
+    }
+    for profile in 0..loaded.profiles {
+        let shapes = loaded.tensors.iter().filter_map(|tensor| {
+            let limits = tensor.profiles.get(profile)?;
+            let shape = |key: &str| {
+                let sizes = limits[key].as_array()?.iter().map(|size| size.as_u64().map(|size| size as usize));
+                Some(ShapeText(&sizes.collect::<Option<Vec<_>>>()?).to_string())
+            };
+            let (min, opt, max) = (shape("min")?, shape("opt")?, shape("max")?);
+            let name = &tensor.name;
+            Some(if min == max { format!("{name} {opt}") } else { format!("{name} {min} to {max}, tuned for {opt}") })
+        });
+        line("profile", format!("{profile}: {}", shapes.collect::<Vec<_>>().join("; ")));
+    }
+    let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let all = loaded.memory_bytes.map_or_else(String::new, |bytes| format!("{} when loaded, ", megabytes(bytes)));
+    line("GPU memory", format!("{all}{} more for each context", megabytes(loaded.context_bytes as u64)));
+    let mut kinds = BTreeMap::<&str, usize>::new();
+    for layer in &loaded.layers {
+        *kinds.entry(layer.precision.as_deref().unwrap_or("precision not told")).or_default() += 1;
+    }
+    let kinds: Vec<_> = kinds.iter().map(|(name, number)| format!("{name} {number}")).collect();
+    let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
+    line("layers", format!("{}{kinds}", loaded.layer_count));
+}
+
+fn layer_table(layers: &[LayerRow]) -> String {
+    let mut out = format!("\n{:>5}  {:9}  {:24}  LAYER, TACTIC\n", "", "PRECISION", "KIND");
+    for (index, layer) in layers.iter().enumerate() {
+        let word = |word: &Option<String>| escape(word.as_deref().unwrap_or("-"));
+        let tactic = layer.tactic.as_deref().map_or_else(String::new, |tactic| format!("  [{}]", escape(tactic)));
+        let (precision, kind, name) = (word(&layer.precision), word(&layer.kind), escape(&layer.name));
+        let _ = writeln!(out, "{index:>5}  {precision:9}  {kind:24}  {name}{tactic}");
+    }
+    out
+}
+
+/// Whether `path` is an engine; reads its header and hash.
+pub fn file(path: &Path) -> Result<Option<PlanFile>, ExitError> {
+    PlanFile::read(path).map_err(|error| ExitError::new(Exit::Model, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded() -> LoadedFacts {
+        let layer = |name: &str, precision: Option<&str>| LayerRow {
+            name: name.to_owned(),
+            kind: Some("CaskConvolution".to_owned()),
+            precision: precision.map(str::to_owned),
+            tactic: Some("sm87_xmma".to_owned()),
+        };
+        let profile = json!({ "min": [1, 3, 8, 8], "opt": [2, 3, 8, 8], "max": [4, 3, 8, 8] });
+        LoadedFacts {
+            by: "TensorRT 10.3.0 on Orin (SM 8.7)".to_owned(),
+            name: String::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            tensors: vec![TensorFacts {
+                name: "images".to_owned(),
+                direction: "input",
+                dtype: "f16",
+                shape: vec![None, Some(3), Some(8), Some(8)],
+                location: "gpu",
+                format: "Row major linear FP16 format".to_owned(),
+                profiles: vec![profile],
+            }],
+            profiles: 1,
+            layer_count: 2,
+            memory_bytes: Some(12_340_000),
+            context_bytes: 1_000_000,
+            layers: vec![layer("conv1", Some("FP16")), layer("conv2", None)],
+        }
+    }
+
+    #[test]
+    fn a_loaded_engine_is_described_line_by_line() {
+        let mut lines = Vec::new();
+        loaded_lines(&loaded(), &mut |name: &str, value: String| lines.push(format!("{name}: {value}")));
+        assert_eq!(
+            lines,
+            [
+                "runs here: on TensorRT 10.3.0 on Orin (SM 8.7)",
+                "input: images f16 [?, 3, 8, 8] (Row major linear FP16 format)",
+                "profile: 0: images [1, 3, 8, 8] to [4, 3, 8, 8], tuned for [2, 3, 8, 8]",
+                "GPU memory: 12.3 MB when loaded, 1.0 MB more for each context",
+                "layers: 2: FP16 1, precision not told 1",
+            ]
+        );
+        let table = layer_table(&loaded().layers);
+        assert!(table.contains("    0  FP16       CaskConvolution           conv1  [sm87_xmma]"), "{table}");
+    }
+
+    #[test]
+    fn a_sidecar_of_another_engine_is_noticed() {
+        let sidecar = Sidecar { engine_sha256: "ab".to_owned(), gpu: None, ..Sidecar::default() };
+        let mut lines = Vec::new();
+        sidecar_lines(&sidecar, "cd", &mut |name: &str, value: String| lines.push(format!("{name}: {value}")));
+        assert!(lines.iter().any(|line| line.starts_with("sidecar: of another engine")), "{lines:?}");
+        assert!(lines.contains(&"built on: without a GPU".to_owned()));
+    }
+}

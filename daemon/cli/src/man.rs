@@ -1,0 +1,143 @@
+//! `visiond man`: the manual pages, from the command line's own declarations and the configuration's.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use visiond_config::page;
+use visiond_system::exit::{Exit, ExitError};
+
+use super::{command, print};
+
+/// Print the manual page, or write all of them into a folder
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Write visiond.1, a page for each command and visiond.toml.5 into this folder instead
+    #[arg(long, value_name = "FOLDER")]
+    directory: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond man | man -l -                       the page of visiond itself
+  visiond man --directory /usr/local/man/man1  all pages";
+
+/// Prints or writes.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    let mut root = command().disable_help_subcommand(true);
+    root.build();
+    let failed = |error: io::Error| ExitError::new(Exit::Failure, format!("no manual page: {error}"));
+    let Some(folder) = args.directory else {
+        let text = page_of(&root, &names(&root)).map_err(failed)?;
+        return print(&text).map(|()| Exit::Success);
+    };
+    let pages = pages(&root).map_err(failed)?;
+    fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
+    for (name, text) in pages {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> ExitError {
+    ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display()))
+}
+
+/// Every page's file name and text.
+fn pages(root: &clap::Command) -> io::Result<Vec<(String, String)>> {
+    let others = names(root);
+    let mut pages = vec![("visiond.1".to_owned(), page_of(root, &others)?)];
+    for command in root.get_subcommands() {
+        pages.push((format!("{}.1", title(command)), page_of(command, &["visiond".to_owned()])?));
+    }
+    pages.push(("visiond.toml.5".to_owned(), page::text()));
+    Ok(pages)
+}
+
+/// The commands' pages.
+fn names(root: &clap::Command) -> Vec<String> {
+    root.get_subcommands().map(title).collect()
+}
+
+fn title(command: &clap::Command) -> String {
+    command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+}
+
+/// A command's page, which ends with references to `others` of section 1 and to the configuration's page.
+fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
+    let man = Man::new(command.clone()).source(page::SOURCE).manual(page::MANUAL);
+    let mut out = Vec::new();
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    man.render_synopsis_section(&mut out)?;
+    man.render_description_section(&mut out)?;
+    man.render_options_section(&mut out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut out)?;
+    }
+    let mut roff = Roff::new();
+    for (heading, lines) in sections(&command.get_after_help().map(ToString::to_string).unwrap_or_default()) {
+        roff.control("SH", [heading.to_uppercase().as_str()]);
+        // As they stand: their columns would be lost in a paragraph.
+        roff.control("nf", []);
+        for line in lines {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    roff.control("SH", ["SEE ALSO"]);
+    let others: Vec<_> = others.iter().map(|name| format!("{name}(1)")).collect();
+    roff.text([roman(format!("{}, visiond.toml(5)", others.join(", ")))]);
+    roff.to_writer(&mut out)?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// What stands below the options in a help text: headings that end with a colon, and the lines below each.
+fn sections(after_help: &str) -> Vec<(String, Vec<String>)> {
+    let mut sections: Vec<(String, Vec<String>)> = Vec::new();
+    for line in after_help.lines().filter(|line| !line.is_empty()) {
+        match (line.strip_suffix(':'), sections.last_mut()) {
+            (Some(heading), _) if !line.starts_with(' ') => sections.push((heading.to_owned(), Vec::new())),
+            (_, Some((_, lines))) => lines.push(line.to_owned()),
+            (_, None) => sections.push(("Notes".to_owned(), vec![line.to_owned()])),
+        }
+    }
+    sections
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_with_its_options_and_examples() {
+        let mut root = command().disable_help_subcommand(true);
+        root.build();
+        let pages = pages(&root).unwrap();
+        for command in root.get_subcommands() {
+            let (_, text) = pages.iter().find(|(name, _)| *name == format!("{}.1", title(command))).unwrap();
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            for argument in shown.filter_map(clap::Arg::get_long) {
+                let option = format!("\\-\\-{}", argument.replace('-', "\\-"));
+                assert!(text.contains(&option), "{} lacks {option}", title(command));
+            }
+            assert!(text.contains(".SH \"EXIT STATUS\"\n.nf\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_sections_below_the_options_keep_their_lines() {
+        let found = sections("Examples:\n  visiond x\n    more\n\nExit status:\n  0  fine\n");
+        let expected = [
+            ("Examples".to_owned(), vec!["  visiond x".to_owned(), "    more".to_owned()]),
+            ("Exit status".to_owned(), vec!["  0  fine".to_owned()]),
+        ];
+        assert_eq!(found, expected);
+    }
+}

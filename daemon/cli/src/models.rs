@@ -1,0 +1,96 @@
+//! The model that is taken when none is named.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use visiond_system::exit::{Exit, ExitError};
+
+/// The sample network: NanoDet, 80 classes of COCO, 416x416.
+const SAMPLE: &str = "nanodet-g-416.onnx";
+
+/// The sample network's file. It is too large to be part of the program, so it is looked for in the usual places.
+pub fn default_model() -> Result<PathBuf, ExitError> {
+    let exe = env::current_exe().ok();
+    first_model(&places(exe.as_deref(), |name| env::var_os(name).map(PathBuf::from)))
+}
+
+/// Folders to look into, first found first.
+fn places(exe: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let set = |name: &str| variable(name).filter(|path| !path.as_os_str().is_empty());
+    let beside_exe =
+        |up: usize, rest: &str| exe.and_then(|exe| exe.ancestors().nth(up)).map(|folder| folder.join(rest));
+    let data_home = || set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
+    let mut places: Vec<PathBuf> = [
+        set("VISIOND_MODELS"),
+        Some(PathBuf::from("config/models")),
+        // PREFIX/bin/visiond, PREFIX/share/visiond/models
+        beside_exe(2, "share/visiond/models"),
+        Some(PathBuf::from("/usr/share/visiond/models")),
+        data_home().map(|home| home.join("visiond/models")),
+        // A build in the source tree: target/PROFILE/visiond or target/TRIPLE/PROFILE/visiond.
+        beside_exe(3, "config/models"),
+        beside_exe(4, "config/models"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    places.retain(|place| seen.insert(place.clone()));
+    places
+}
+
+fn first_model(places: &[PathBuf]) -> Result<PathBuf, ExitError> {
+    let found = places.iter().map(|place| place.join(SAMPLE)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let looked: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        ExitError::new(
+            Exit::Model,
+            format!(
+                "the sample model {SAMPLE} is in none of {}: name a model with --model, or the folder that has the \
+                 sample with the environment variable VISIOND_MODELS",
+                looked.join(", ")
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_environment_comes_first_and_the_source_tree_last() {
+        let variable = |name: &str| match name {
+            "VISIOND_MODELS" => Some(PathBuf::from("/m")),
+            "HOME" => Some(PathBuf::from("/home/a")),
+            _ => None,
+        };
+        let places = places(Some(Path::new("/src/target/release/visiond")), variable);
+        let names: Vec<_> = places.iter().map(|place| place.to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            [
+                "/m",
+                "config/models",
+                "/src/target/share/visiond/models",
+                "/usr/share/visiond/models",
+                "/home/a/.local/share/visiond/models",
+                "/src/config/models",
+                "/config/models",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_missing_sample_says_where_it_was_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = [folder.path().to_owned()];
+        let error = first_model(&places).unwrap_err();
+        assert_eq!(error.exit, Exit::Model);
+        assert!(error.message.contains(folder.path().to_str().unwrap()), "{}", error.message);
+        std::fs::write(folder.path().join(SAMPLE), b"x").unwrap();
+        assert_eq!(first_model(&places).unwrap(), folder.path().join(SAMPLE));
+    }
+}

@@ -1,0 +1,326 @@
+//! `visiond probe`: what this machine has, and what visiond would choose.
+
+pub(super) mod gpu;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+use visiond_capture::Buffers;
+use visiond_config::types::{BufferConfig, CameraName};
+use visiond_engine::{onnx, tensorrt};
+use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::cuda::Device;
+use visiond_system::board::{self, Board};
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::escape;
+
+use super::cameras::{self, Camera};
+use super::{machine, print, print_json};
+use gpu::Gpus;
+
+/// Show what this machine has: engines, GPUs, ffmpeg, cameras; and what visiond would choose
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Show one camera alone, with every size and rate; it is named as by a configuration's `device`
+    #[arg(short, long, value_name = "CAMERA")]
+    camera: Option<CameraName>,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond probe
+  visiond probe --json | jq '.cameras[].device'
+  visiond probe --camera /dev/video0           every size and rate of a camera";
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Facts {
+    version: &'static str,
+    machine: Machine,
+    engines: Vec<EngineFacts>,
+    gpu: Gpus,
+    programs: Vec<Program>,
+    systemd: bool,
+    cameras: Vec<Camera>,
+    chosen: Chosen,
+}
+
+#[derive(Debug, Serialize)]
+struct Machine {
+    arch: &'static str,
+    #[serde(flatten)]
+    board: Board,
+    /// Cores that this process may use.
+    cores: usize,
+}
+
+/// What runs networks.
+#[derive(Debug, Serialize)]
+pub(super) struct EngineFacts {
+    /// As the configuration has it.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub available: bool,
+    /// Name, version and place; or why it is not there.
+    pub description: String,
+    path: Option<PathBuf>,
+    version: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Program {
+    name: &'static str,
+    path: Option<PathBuf>,
+    /// The first line of what it says of its version.
+    version: Option<String>,
+    /// What to do where it is missing.
+    remedy: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Chosen {
+    /// What runs `.onnx` files.
+    engine: &'static str,
+    /// What runs `.engine` files, where a GPU and TensorRT are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prebuilt: Option<&'static str>,
+    /// The memory of frames for the better of the two.
+    memory: &'static str,
+    /// The default model, where it was found.
+    model: Option<PathBuf>,
+    /// The first camera as TOML.
+    camera: Option<String>,
+}
+
+/// The name of the engine that runs what was built beforehand.
+const TENSORRT: &str = "tensorrt";
+
+const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
+
+/// Prints what is there.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    let root = board::root();
+    let mut engines = engines();
+    let gpu = Gpus::find(&root);
+    // Plugins are TensorRT's code, which is run only where a GPU is open.
+    if gpu.available
+        && let Some(found) = engines.iter_mut().find(|engine| engine.name == TENSORRT)
+        && let Ok(library) = tensorrt::Library::get(None)
+    {
+        let _ = write!(found.description, ", {}", library.plugins());
+    }
+    let buffers = buffers(&engines, &gpu);
+    if let Some(name) = &args.camera {
+        return run_camera(name, &buffers, args.json);
+    }
+    let cameras = cameras::all(&buffers);
+    // `auto` takes the first that is there; rten always is.
+    let there = |engine: &&EngineFacts| engine.available;
+    let engine = engines.iter().filter(there).find(|engine| engine.name != TENSORRT).map_or("rten", |found| found.name);
+    let prebuilt = engines.iter().find(|engine| engine.name == TENSORRT).filter(there).and(gpu.frames());
+    let facts = Facts {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Machine {
+            arch: std::env::consts::ARCH,
+            board: Board::read(&root),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+        },
+        programs: ["ffmpeg", "ffprobe"].map(program).into(),
+        systemd: Path::new("/run/systemd/system").is_dir(),
+        chosen: Chosen {
+            engine,
+            prebuilt: prebuilt.map(|_| TENSORRT),
+            memory: prebuilt.unwrap_or(MemoryKind::Host.name()),
+            model: super::default_model().ok(),
+            camera: cameras.iter().find(|camera| camera.error.is_none()).and_then(|camera| camera.toml.clone()),
+        },
+        engines,
+        gpu,
+        cameras,
+    };
+    if args.json {
+        print_json(&facts)?
+    } else {
+        print(&text(&facts))?
+    }
+    Ok(Exit::Success)
+}
+
+/// What frames would lie in: the GPU's memory where that would run networks.
+fn buffers(engines: &[EngineFacts], gpu: &Gpus) -> Buffers {
+    let runs = engines.iter().any(|engine| engine.name == TENSORRT && engine.available);
+    let index = gpu.devices.first().filter(|_| runs).map(|gpu| gpu.index);
+    let device = index.and_then(|index| Device::open(index).ok());
+    Buffers::new(&BufferConfig::default(), device.as_ref()).unwrap_or_default()
+}
+
+/// Prints what one camera has.
+fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, ExitError> {
+    let camera = cameras::one(name, buffers).map_err(|error| ExitError::new(Exit::Input, error))?;
+    if json {
+        print_json(&camera)?;
+    } else {
+        let lines = camera.lines(true);
+        let mut out: String = lines.iter().map(|(head, text)| labelled(head, text)).collect();
+        if let Some(toml) = &camera.toml {
+            let _ = write!(out, "\nTo paste into a configuration:\n\n{toml}");
+        }
+        print(&out)?;
+    }
+    Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
+}
+
+/// A line of the text.
+fn labelled(head: &str, text: &str) -> String {
+    format!("{head:12} {}\n", escape(text))
+}
+
+/// `--version`: the program, and what would run networks.
+pub fn print_version() -> Result<Exit, ExitError> {
+    let mut out = format!("visiond {}\n", env!("CARGO_PKG_VERSION"));
+    for engine in engines() {
+        let description = if engine.available { &engine.description } else { "not found (`visiond probe` says why)" };
+        let _ = writeln!(out, "{}: {}", engine.name, escape(description));
+    }
+    print(&out).map(|()| Exit::Success)
+}
+
+/// TensorRT, which runs `.engine` files; then those for `.onnx` files, in the order in which `auto` takes them.
+pub(super) fn engines() -> Vec<EngineFacts> {
+    let onnxruntime = match onnx::onnxruntime::find(None) {
+        Ok(found) => EngineFacts {
+            name: "onnxruntime",
+            available: true,
+            description: format!("ONNX Runtime {} ({})", found.version, found.path.display()),
+            path: Some(found.path),
+            version: Some(found.version),
+        },
+        Err(error) => EngineFacts {
+            name: "onnxruntime",
+            available: false,
+            description: error.to_string(),
+            path: None,
+            version: None,
+        },
+    };
+    let rten = EngineFacts {
+        name: "rten",
+        available: true,
+        description: onnx::RTEN_DESCRIPTION.to_owned(),
+        path: None,
+        version: None,
+    };
+    vec![tensorrt(), onnxruntime, rten]
+}
+
+fn tensorrt() -> EngineFacts {
+    let (available, description, path, version) = match tensorrt::Library::get(None) {
+        Ok(found) => (true, found.description(), Some(found.path().to_owned()), Some(found.version().to_string())),
+        Err(error) => (false, error.to_string(), None, None),
+    };
+    EngineFacts { name: TENSORRT, available, description, path, version }
+}
+
+fn program(name: &'static str) -> Program {
+    let path = machine::find_program(Path::new(name));
+    let version = path.as_ref().and_then(|path| {
+        let output = Command::new(path).arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+    });
+    let remedy = path.is_none().then_some(INSTALL_FFMPEG);
+    Program { name, path, version, remedy }
+}
+
+fn text(facts: &Facts) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| out += &labelled(name, value);
+    let Machine { arch, board, cores } = &facts.machine;
+    line("visiond", facts.version);
+    if let Some(name) = &board.name {
+        line("machine", name);
+    }
+    let gib = |bytes: u64| format!(", {:.1} GiB of memory", bytes as f64 / 1_073_741_824.0);
+    let memory = board.memory_bytes.map_or_else(String::new, gib);
+    line("processor", &format!("{arch}, {}{memory}", visiond_config::report::count(*cores, "core")));
+    let release = board.release().map_or_else(String::new, |release| format!("{release}, "));
+    line("system", &format!("{release}{}, Linux {}", board.system, board.kernel));
+    line("systemd", if facts.systemd { "runs here" } else { "does not run here" });
+    for engine in &facts.engines {
+        let state = if engine.available { "" } else { "not there: " };
+        line(engine.name, &format!("{state}{}", engine.description));
+    }
+    for gpu in facts.gpu.lines() {
+        line("gpu", &gpu);
+    }
+    for program in &facts.programs {
+        let missing = || format!("missing: {}", program.remedy.unwrap_or_default());
+        let found = program.path.as_ref().map(|path| {
+            let version = program.version.as_deref().unwrap_or("does not tell its version");
+            format!("{version} ({})", path.display())
+        });
+        line(program.name, &found.unwrap_or_else(missing));
+    }
+    for (head, text) in facts.cameras.iter().flat_map(|camera| camera.lines(false)) {
+        line(head, &text);
+    }
+    if facts.cameras.is_empty() {
+        line("cameras", "none behind V4L2; video files, streams, programs and folders of pictures serve as well");
+    }
+    let model = facts.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
+    let Chosen { engine, prebuilt, memory, .. } = &facts.chosen;
+    let frames = |memory: &str| format!("frames in {memory} memory");
+    if let Some(prebuilt) = prebuilt {
+        let why = facts.gpu.why().map_or(String::new(), |why| format!(" ({why})"));
+        line("would run", &format!(".engine files by {prebuilt}, {}{why}", frames(memory)));
+    }
+    line("would run", &format!(".onnx files by {engine}, {}", frames(MemoryKind::Host.name())));
+    line("sample", &model);
+    if let Some(snippet) = &facts.chosen.camera {
+        let _ = write!(out, "\nThe first camera, to paste into a configuration:\n\n{snippet}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_built_in() {
+        assert!(engines().iter().any(|engine| engine.name == "rten" && engine.available));
+    }
+
+    #[test]
+    fn a_jetsons_text_and_json_have_its_jetpack() {
+        let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boards/orin-nano-36.4.3");
+        let facts = Facts {
+            version: "0",
+            machine: Machine { arch: "aarch64", board: Board::read(&board), cores: 6 },
+            engines: Vec::new(),
+            gpu: Gpus::find(&board),
+            programs: Vec::new(),
+            systemd: true,
+            cameras: Vec::new(),
+            chosen: Chosen { engine: "rten", prebuilt: None, memory: "host", model: None, camera: None },
+        };
+        let text = text(&facts);
+        let machine = "machine      NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\n";
+        let system = "system       JetPack 6.2 (L4T 36.4.3), Ubuntu 22.04 LTS, Linux 5.15.148-tegra\n";
+        assert!(text.contains(machine) && text.contains(system), "{text}");
+        let json = serde_json::to_value(&facts.machine).unwrap();
+        assert_eq!((&json["l4t"], &json["jetpack"], &json["cores"]), (&"36.4.3".into(), &"6.2".into(), &6.into()));
+    }
+
+    #[test]
+    fn a_program_that_is_missing_has_a_remedy() {
+        let missing = program("no-such-program-here");
+        assert_eq!((missing.path, missing.remedy), (None, Some(INSTALL_FFMPEG)));
+    }
+}

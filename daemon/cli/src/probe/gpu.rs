@@ -1,0 +1,206 @@
+//! The GPUs that CUDA's driver knows, or why there is none.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use visiond_kernels::auto_memory::{AutoMemory, FrameCost};
+use visiond_kernels::cuda::{Device, DeviceError};
+use visiond_system::board::Board;
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub struct Gpus {
+    /// Whether one can be used.
+    pub available: bool,
+    /// Why not, in one line.
+    pub reason: Option<String>,
+    /// Version of NVIDIA's kernel module, on a Jetson whose module does not tell `L4T` and the system's.
+    pub driver: Option<String>,
+    /// Newest CUDA that the driver runs.
+    pub cuda: Option<String>,
+    /// Those that can be used.
+    pub devices: Vec<Gpu>,
+}
+
+/// One of them.
+#[derive(Debug, Serialize)]
+pub struct Gpu {
+    /// Its number in the configuration (`engine.gpu`).
+    pub index: u32,
+    /// `NVIDIA H100`, `Orin`.
+    pub name: String,
+    /// Compute capability, `8.7`.
+    pub sm: String,
+    /// Whether it shares the machine's memory.
+    pub integrated: bool,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// What of it is free.
+    pub memory_free_bytes: Option<u64>,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// What `buffers.memory = "auto"` chooses.
+    pub frames: &'static str,
+    /// What that was chosen by; empty where there was nothing to compare.
+    pub frames_measured: Vec<Measured>,
+    /// The same in one line.
+    #[serde(skip)]
+    why: Option<String>,
+}
+
+/// What a frame of 1280x720 YUYV takes in one kind of memory.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    memory: &'static str,
+    /// The CPU writes it.
+    write_us: f64,
+    /// The GPU preprocesses it.
+    preprocess_us: f64,
+}
+
+impl From<&FrameCost> for Measured {
+    fn from(cost: &FrameCost) -> Self {
+        let round = |us: f64| (us * 10.0).round() / 10.0;
+        Self { memory: cost.kind.name(), write_us: round(cost.write_us), preprocess_us: round(cost.preprocess_us) }
+    }
+}
+
+impl Gpus {
+    /// Opens each for a moment, and measures which memory suits frames for it. The driver's version is read below `root`, which
+    /// stands for `/`.
+    pub fn find(root: &Path) -> Self {
+        let opened = Device::count().and_then(|count| (0..count).map(Device::open).collect::<Result<Vec<_>, _>>());
+        Self::of(opened, root)
+    }
+
+    fn of(opened: Result<Vec<Arc<Device>>, DeviceError>, root: &Path) -> Self {
+        let (devices, reason) = match opened {
+            Ok(devices) if devices.is_empty() => (devices, Some(DeviceError::NoDevice.to_string())),
+            Ok(devices) => (devices, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        Self {
+            available: !devices.is_empty(),
+            reason,
+            driver: driver(root),
+            cuda: devices.first().map(|device| device.facts().cuda_version()),
+            devices: devices.iter().map(Gpu::new).collect(),
+        }
+    }
+
+    /// One line each, or why there is none.
+    pub fn lines(&self) -> Vec<String> {
+        if let Some(reason) = &self.reason {
+            return vec![format!("not used: {reason}")];
+        }
+        let driver = self.driver.as_ref().map_or(String::new(), |version| format!(", driver {version}"));
+        let cuda = self.cuda.as_deref().unwrap_or("?");
+        self.devices.iter().map(|gpu| format!("{}{driver}, CUDA {cuda}", gpu.line())).collect()
+    }
+
+    /// What frames for the first one live in.
+    pub fn frames(&self) -> Option<&'static str> {
+        self.devices.first().map(|gpu| gpu.frames)
+    }
+
+    /// What that was chosen by, in one line.
+    pub fn why(&self) -> Option<&str> {
+        self.devices.first()?.why.as_deref()
+    }
+}
+
+impl Gpu {
+    fn new(device: &Arc<Device>) -> Self {
+        let facts = device.facts();
+        let frames = AutoMemory::of(device);
+        Self {
+            index: facts.index,
+            name: facts.name.clone(),
+            sm: format!("{}.{}", facts.sm.0, facts.sm.1),
+            integrated: facts.integrated,
+            memory_bytes: facts.memory_bytes,
+            memory_free_bytes: device.memory_free_bytes().ok(),
+            multiprocessors: facts.multiprocessors,
+            frames: frames.kind().name(),
+            frames_measured: frames.costs().iter().map(Measured::from).collect(),
+            why: frames.why(),
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { index, name, sm, .. } = self;
+        let gib = |bytes: u64| bytes as f64 / 1_073_741_824.0;
+        let shared = if self.integrated { "shared with the CPU, " } else { "" };
+        let free = self.memory_free_bytes.map_or(String::new(), |bytes| format!(", {:.1} free", gib(bytes)));
+        format!("{index}: {name} (SM {sm}), {shared}{:.1} GiB of memory{free}", gib(self.memory_bytes))
+    }
+}
+
+/// The version of NVIDIA's kernel module, or on a Jetson whose module gives none the system's, which the driver is part of.
+fn driver(root: &Path) -> Option<String> {
+    let module = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok();
+    module.as_deref().and_then(module_version).or_else(|| Some(format!("L4T {}", Board::read(root).l4t?)))
+}
+
+/// `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...": the first word that is numbers
+/// with dots between.
+fn module_version(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    line.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_gpu_one_line_says_why() {
+        let root = Path::new("/");
+        let none = Gpus::of(Err(DeviceError::NoDriver { reason: "libcuda.so.1: cannot open".to_owned() }), root);
+        assert_eq!(none.lines(), ["not used: no NVIDIA driver: libcuda.so.1: cannot open"]);
+        assert!(!none.available && none.frames().is_none());
+        assert!(Gpus::of(Ok(Vec::new()), root).lines()[0].starts_with("not used: the NVIDIA driver finds no GPU"));
+    }
+
+    #[test]
+    fn a_gpu_is_one_line() {
+        let gpu = Gpu {
+            index: 0,
+            name: "Orin".to_owned(),
+            sm: "8.7".to_owned(),
+            integrated: true,
+            memory_bytes: 8 << 30,
+            memory_free_bytes: Some(3 << 29),
+            multiprocessors: 8,
+            frames: "mapped",
+            frames_measured: Vec::new(),
+            why: Some("write 180 us, preprocess 41 us; managed: write 600 us, preprocess 300 us".to_owned()),
+        };
+        let (driver, cuda) = (Some("540.4.0".to_owned()), Some("12.6".to_owned()));
+        let all = Gpus { available: true, reason: None, driver, cuda, devices: vec![gpu] };
+        let line = "0: Orin (SM 8.7), shared with the CPU, 8.0 GiB of memory, 1.5 free, driver 540.4.0, CUDA 12.6";
+        assert_eq!(all.lines(), [line]);
+    }
+
+    #[test]
+    fn the_modules_version_is_found_in_both_of_its_forms() {
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n";
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain)\n";
+        assert_eq!(module_version(closed).as_deref(), Some("535.183.01"));
+        assert_eq!(module_version(open).as_deref(), Some("540.4.0"));
+        assert_eq!(module_version("nothing"), None);
+    }
+
+    #[test]
+    fn a_jetsons_driver_is_the_modules_or_the_systems() {
+        let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boards");
+        let driver = |name: &str| driver(&boards.join(name)).unwrap();
+        assert_eq!(driver("orin-nano-36.4.3"), "540.4.0");
+        // Its module gives a word instead of a number.
+        assert_eq!(driver("thor-38.4.0"), "L4T 38.4.0");
+        assert_eq!(driver("xavier-nx-35.4.1"), "L4T 35.4.1");
+    }
+}

@@ -1,0 +1,215 @@
+//! What the main thread does while the daemon runs: it waits for signals, tells how it goes, and keeps systemd content.
+
+use std::time::{Duration, Instant};
+
+use visiond_config::types::StatusConfig;
+use visiond_flow::metrics::LaneView;
+use visiond_pipeline::status::Reporter;
+use visiond_pipeline::watchdog::Watchdog;
+use visiond_service::Service;
+use visiond_service::reload::{Finished, Reloader};
+use visiond_system::logging;
+use visiond_system::signals::{Signals, Wish};
+use visiond_system::stop::{Stop, Wake};
+use visiond_system::systemd::{MoreTime, Notifier};
+use visiond_system::thermal::Thermals;
+use visiond_web::observe::Observer;
+
+/// How often readiness is looked at until systemd was told.
+const READY_LOOK: Duration = Duration::from_millis(20);
+
+/// What ended the waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// `--duration` is over.
+    Duration,
+    /// Stop was raised from inside: every camera ended, `--max-frames` is reached, or no sink is left.
+    Inside,
+}
+
+/// The loop of the main thread.
+pub struct Waiting<'a> {
+    pub service: &'a Service,
+    pub stop: &'a Stop,
+    pub signals: &'a Signals,
+    pub notifier: &'a Notifier,
+    pub thermals: Option<&'a Thermals>,
+    pub observer: &'a Observer,
+    pub reloader: &'a mut Reloader,
+}
+
+/// What is due when, and what it is told of.
+struct Tasks {
+    lanes: Vec<LaneView>,
+    status: StatusConfig,
+    live: Reporter,
+    logged: Reporter,
+    live_due: Option<Instant>,
+    log_due: Option<Instant>,
+    ready_due: Option<Instant>,
+    watchdog: Option<Watchdog>,
+    /// Whether systemd was told that the start is over.
+    started: bool,
+    /// As long as a reload is under way.
+    more_time: Option<MoreTime>,
+    /// Why the configuration that is in the file is not in force.
+    refused: Option<String>,
+}
+
+impl Tasks {
+    fn new(service: &Service, notifier: &Notifier) -> Self {
+        let lanes = service.lanes();
+        let mut tasks = Self {
+            live: Reporter::new(&lanes),
+            logged: Reporter::new(&lanes),
+            lanes,
+            status: service.status(),
+            live_due: None,
+            log_due: None,
+            ready_due: notifier.is_connected().then(Instant::now),
+            watchdog: notifier.watchdog().map(Watchdog::new),
+            started: false,
+            more_time: None,
+            refused: None,
+        };
+        tasks.schedule(notifier);
+        tasks
+    }
+
+    /// Both reports are due after a whole interval.
+    fn schedule(&mut self, notifier: &Notifier) {
+        let now = Instant::now();
+        let StatusConfig { interval, log_interval } = self.status;
+        self.live_due = (logging::has_terminal() || notifier.is_connected()).then_some(now + interval);
+        // The log repeats what a terminal shows already.
+        self.log_due = (!log_interval.is_zero() && !logging::has_terminal()).then_some(now + log_interval);
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let due = [self.live_due, self.log_due, self.ready_due, self.watchdog.as_ref().map(Watchdog::due)];
+        due.into_iter().flatten().min()
+    }
+}
+
+impl Waiting<'_> {
+    /// Waits for the end, which is at `until` at the latest.
+    pub fn wait(&mut self, until: Option<Instant>) -> End {
+        let mut tasks = Tasks::new(self.service, self.notifier);
+        loop {
+            let due = [until, tasks.next_due()].into_iter().flatten().min();
+            let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
+            match self.stop.wait_readable(self.signals.readable(), timeout) {
+                Ok(Wake::Ready) => match self.signals.heard() {
+                    Some(Wish::End(name)) => {
+                        log::info!("{name}: ending");
+                        return End::Signal;
+                    }
+                    Some(Wish::Reload) if logging::terminal_is_gone() => {
+                        log::info!("SIGHUP, as the terminal is gone: ending");
+                        return End::Signal;
+                    }
+                    Some(Wish::Reload) => self.begin_reload(&mut tasks, "SIGHUP"),
+                    None => {}
+                },
+                Ok(Wake::Stopped) => return End::Inside,
+                Ok(Wake::TimedOut) => {}
+                Err(error) => {
+                    log::error!("cannot wait for signals: {error}");
+                    return End::Inside;
+                }
+            }
+            if let Some(finished) = self.reloader.finished() {
+                self.end_reload(&mut tasks, finished);
+            }
+            if self.reloader.is_asked() {
+                self.begin_reload(&mut tasks, "asked for");
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return End::Duration;
+            }
+            self.attend(&mut tasks, now);
+        }
+    }
+
+    /// Does what is due.
+    fn attend(&self, tasks: &mut Tasks, now: Instant) {
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        if is_due(tasks.ready_due) {
+            tasks.ready_due = if tasks.lanes.iter().all(LaneView::is_ready) {
+                tasks.started = true;
+                self.notifier.ready();
+                None
+            } else {
+                Some(now + READY_LOOK)
+            };
+        }
+        if is_due(tasks.live_due) {
+            let mut line = tasks.live.line();
+            line.extend(self.thermals.map(|thermals| format!(" | {}", thermals.short())));
+            logging::live_line(&line);
+            let refused = tasks.refused.iter().map(|why| format!("{why} | "));
+            self.notifier.status(&refused.chain([line.clone()]).collect::<String>());
+            tasks.live_due = Some(now + tasks.status.interval);
+        }
+        if is_due(tasks.log_due) {
+            tasks.logged.lines().iter().for_each(|line| log::info!("{line}"));
+            self.thermals.into_iter().for_each(|thermals| log::info!("{}", thermals.line()));
+            tasks.log_due = Some(now + tasks.status.log_interval);
+        }
+        if let Some(watchdog) = &mut tasks.watchdog
+            && watchdog.due() <= now
+            && watchdog.look(now, &tasks.lanes)
+        {
+            self.notifier.alive();
+        }
+    }
+
+    fn begin_reload(&mut self, tasks: &mut Tasks, why: &str) {
+        log::info!("{why}: reading the configuration again");
+        // Before the start is over, systemd waits for its end.
+        if tasks.started {
+            self.notifier.reloading();
+            tasks.ready_due = None;
+        }
+        tasks.more_time.get_or_insert_with(|| self.notifier.more_time());
+        self.reloader.begin();
+    }
+
+    fn end_reload(&mut self, tasks: &mut Tasks, finished: Finished) {
+        let told = finished.result.as_ref().map(ToString::to_string).map_err(|error| error.message.clone());
+        self.observer.reloads.note(told);
+        match &finished.result {
+            Ok(changes) => {
+                log::info!("reloaded: {changes}");
+                changes.restart_needed.iter().for_each(|what| log::warn!("{what}"));
+                tasks.refused = None;
+                tasks.lanes = self.service.lanes();
+                tasks.live.follow(&tasks.lanes);
+                tasks.logged.follow(&tasks.lanes);
+                tasks.status = self.service.status();
+                if changes.has_table("status") {
+                    tasks.schedule(self.notifier);
+                }
+            }
+            Err(error) => {
+                log::error!("the configuration is not reloaded, and what runs goes on:");
+                error.message.lines().filter(|line| !line.is_empty()).for_each(|line| log::error!("{line}"));
+                let why = error.message.lines().next().unwrap_or_default();
+                tasks.refused = Some(format!("not reloaded: {why}"));
+            }
+        }
+        self.reloader.answer(finished);
+        if self.reloader.is_busy() {
+            return;
+        }
+        tasks.more_time = None;
+        if self.notifier.is_connected() {
+            // What runs decides when it is ready, whether it is new or not.
+            tasks.ready_due = Some(Instant::now());
+            tasks.live_due = Some(Instant::now());
+        }
+    }
+}

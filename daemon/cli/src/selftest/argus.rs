@@ -1,0 +1,155 @@
+//! NVIDIA's camera stack, Argus: 100 frames of `nvarguscamerasrc` through a pipe, as a `command` source gets them.
+//!
+//! The element prints to standard output, where such a pipeline writes its frames too, and every byte shifts the picture. So the
+//! frames go through descriptor 3 in one run, where nothing but frames may come, and through standard output in another, which
+//! shows what this release prints.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::report::Section;
+use super::{NO_TIME, SuperviseError, Teller, supervise, time_left};
+use crate::machine::find_program;
+
+const FRAMES: usize = 100;
+const WIDTH: usize = 1280;
+const HEIGHT: usize = 720;
+/// NV12.
+const FRAME_BYTES: usize = WIDTH * HEIGHT * 3 / 2;
+/// 100 frames take some four seconds, and the start a few more.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The shell moves standard output out of the way.
+const BY_DESCRIPTOR_3: &str = r#"exec 3>&1 1>&2; exec "$@" fd=3"#;
+const BY_STANDARD_OUTPUT: &str = r#"exec "$@" fd=1"#;
+
+/// Counts bytes, until `end`.
+pub fn run(section: &mut Section, tell: &mut Teller, end: Instant) {
+    const CHECK: &str = "nvarguscamerasrc";
+    let Some(launch) = find_program(Path::new("gst-launch-1.0")) else {
+        section.skip(CHECK, "gst-launch-1.0 is not installed");
+        return;
+    };
+    let inspected = find_program(Path::new("gst-inspect-1.0")).map(|inspect| {
+        let mut command = Command::new(inspect);
+        command.arg(CHECK).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()
+    });
+    if !matches!(inspected, Some(Ok(status)) if status.success()) {
+        section.skip(CHECK, "GStreamer has no such element: not a Jetson, or nvidia-l4t-gstreamer is not installed");
+        return;
+    }
+    for (way, script, wanted) in [
+        ("descriptor 3", BY_DESCRIPTOR_3, Some("100 frames and nothing else")),
+        ("standard output", BY_STANDARD_OUTPUT, None),
+    ] {
+        let check = format!("{FRAMES} frames through {way}");
+        tell.say(&check);
+        let Some(left) = time_left(end) else {
+            section.skip(&check, NO_TIME);
+            continue;
+        };
+        let ended = supervise(&mut pipeline(&launch, script), PATIENCE.min(left), |_| {});
+        match (ended, wanted) {
+            (Ok(ended), Some(wanted)) => {
+                let count = Count::of(&ended.output, FRAME_BYTES);
+                section.verdict(&check, wanted, count.text(ended.last_words()), count == Count::frames(FRAMES))
+            }
+            (Ok(ended), None) => section.info(&check, Count::of(&ended.output, FRAME_BYTES).text(ended.last_words())),
+            (Err(SuperviseError::TimedOut { .. }), _) if left < PATIENCE => section.skip(&check, NO_TIME),
+            (Err(error), _) => section.fail(&check, "100 frames and nothing else", error),
+        };
+    }
+}
+
+fn pipeline(launch: &Path, script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script, "sh"]).arg(launch).arg("-q");
+    command.args(["nvarguscamerasrc", "sensor-id=0", &format!("num-buffers={FRAMES}"), "!"]);
+    command.args([
+        &format!("video/x-raw(memory:NVMM),width={WIDTH},height={HEIGHT},framerate=30/1"),
+        "!",
+        "nvvidconv",
+        "!",
+    ]);
+    command.args([&format!("video/x-raw,format=NV12,width={WIDTH},height={HEIGHT}"), "!", "fdsink"]);
+    command
+}
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+struct Count {
+    frames: usize,
+    /// Bytes that make no whole frame.
+    foreign: usize,
+    /// The first of each kind of line of text among them.
+    text: Vec<String>,
+}
+
+impl Count {
+    /// Frames and nothing else.
+    fn frames(frames: usize) -> Self {
+        Self { frames, foreign: 0, text: Vec::new() }
+    }
+
+    /// Counts frames of so many bytes.
+    fn of(bytes: &[u8], frame_bytes: usize) -> Self {
+        let mut count = Self { foreign: bytes.len() % frame_bytes, ..Self::frames(bytes.len() / frame_bytes) };
+        if count.foreign > 0 {
+            // How lines of Argus and of nvarguscamerasrc begin.
+            for mark in ["GST_ARGUS", "CONSUMER", "Setting pipeline"] {
+                let found = bytes.windows(mark.len()).position(|window| window == mark.as_bytes());
+                count.text.extend(found.map(|start| line(&bytes[start..])));
+            }
+        }
+        count
+    }
+
+    fn text(&self, last_words: &str) -> String {
+        let Self { frames, foreign, text } = self;
+        let mut said = format!("{frames} frames and {foreign} bytes");
+        if !text.is_empty() {
+            said += &format!(", among them `{}`", text.join("`, `"));
+        }
+        if *frames < FRAMES && !last_words.is_empty() {
+            said += &format!("; {last_words}");
+        }
+        said
+    }
+}
+
+/// The printable text at the start of `bytes`.
+fn line(bytes: &[u8]) -> String {
+    bytes.iter().take(80).take_while(|byte| (b' '..=b'~').contains(byte)).map(|byte| char::from(*byte)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used)]
+
+    use super::*;
+
+    #[test]
+    fn text_among_the_frames_is_counted_and_shown() {
+        let mut bytes = vec![128; FRAMES * 1000];
+        assert_eq!(Count::of(&bytes, 1000), Count::frames(FRAMES));
+        bytes.splice(0..0, *b"GST_ARGUS: Creating output stream\n");
+        let count = Count::of(&bytes, 1000);
+        assert_eq!(count.text(""), "100 frames and 34 bytes, among them `GST_ARGUS: Creating output stream`");
+        assert_eq!(Count::of(&[], 1000).text("no camera"), "0 frames and 0 bytes; no camera");
+    }
+
+    #[test]
+    fn a_program_that_prints_does_not_disturb_descriptor_3() {
+        // A shell stands for the pipeline: it prints, then writes to the descriptor that it is given.
+        let print = r#"echo "GST_ARGUS: chatter"; printf frame >&"${1#fd=}""#;
+        let written = |script| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", script, "sh", "/bin/sh", "-c", print, "sh"]);
+            let ended = supervise(&mut command, PATIENCE, |_| {}).expect("a shell runs");
+            String::from_utf8_lossy(&ended.output).into_owned()
+        };
+        assert_eq!(written(BY_DESCRIPTOR_3), "frame");
+        assert_eq!(written(BY_STANDARD_OUTPUT), "GST_ARGUS: chatter\nframe");
+    }
+}

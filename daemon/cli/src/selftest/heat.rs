@@ -1,0 +1,120 @@
+//! Temperatures before and under load, and whether the machine is slowed down by heat or by its supply.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use visiond_kernels::cuda::Device;
+use visiond_system::board;
+use visiond_system::thermal::{Files, Look, new_alarms};
+
+use super::report::Section;
+use super::{Teller, gpu};
+
+/// From one look to the next.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Loads every core, and the GPU where there is one, for `time`.
+pub fn run(section: &mut Section, tell: &mut Teller, time: Duration) {
+    let mut files = Files::search(&board::root());
+    let before = files.look();
+    if before.temperatures.is_empty() {
+        section.skip("temperatures", "there is no thermal zone in /sys/class/thermal");
+        return;
+    }
+    let began = Instant::now();
+    let until = began + time;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut looks = Vec::new();
+    let (core_runs, gpu_runs) = thread::scope(|scope| {
+        let cores: Vec<_> = (0..cores).map(|_| scope.spawn(|| gpu::load_core(until))).collect();
+        let on_gpu = Device::count().is_ok_and(|count| count > 0).then(|| scope.spawn(|| gpu::load(until)));
+        while Instant::now() < until {
+            thread::sleep(INTERVAL.min(until.saturating_duration_since(Instant::now())));
+            looks.push(files.look());
+            tell.say(&format!("{} of {} s under load", began.elapsed().as_secs(), time.as_secs()));
+        }
+        // A thread that panicked has told.
+        let core_runs: Vec<_> = cores.into_iter().filter_map(|core| core.join().ok()).collect();
+        (core_runs, on_gpu.and_then(|thread| thread.join().ok()))
+    });
+    let runs: u64 = core_runs.iter().filter_map(|runs| runs.as_ref().ok()).sum();
+    let seconds = time.as_secs_f64();
+    let on_gpu = match &gpu_runs {
+        None => "no GPU".to_owned(),
+        Some(Ok(runs)) => format!("{:.0} on the GPU", *runs as f64 / seconds),
+        Some(Err(error)) => format!("the GPU failed: {error}"),
+    };
+    let seen = format!("{:.0} frames/s preprocessed on {cores} cores, {on_gpu}", runs as f64 / seconds);
+    let failed = core_runs.iter().any(Result::is_err) || matches!(gpu_runs, Some(Err(_)));
+    section
+        .verdict("load", "every frame preprocessed", format!("{seconds} s: {seen}"), !failed)
+        .figure("frames_per_s", runs as f64 / seconds);
+    report(section, &before, &looks);
+}
+
+/// Rows of what was seen before the load and during it.
+fn report(section: &mut Section, before: &Look, looks: &[Look]) {
+    let mut hottest: BTreeMap<&str, f64> = BTreeMap::new();
+    for (zone, degrees) in looks.iter().flat_map(|look| &look.temperatures) {
+        let most = hottest.entry(zone).or_insert(*degrees);
+        *most = most.max(*degrees);
+    }
+    for (zone, idle) in &before.temperatures {
+        let loaded = hottest.get(zone.as_str()).copied().unwrap_or(*idle);
+        section
+            .info(format!("zone {zone}"), format!("{idle:.0} °C before, at most {loaded:.0} °C under load"))
+            .figure("before_c", *idle)
+            .figure("loaded_c", loaded);
+    }
+    if let Some(mode) = &before.power_mode {
+        section.info("power mode", mode);
+    }
+    let mut signs: Vec<String> = looks.iter().flat_map(|look| look.cooled.clone()).collect();
+    if let Some(last) = looks.last() {
+        signs.extend(new_alarms(&before.alarms, &last.alarms));
+    }
+    signs.sort();
+    signs.dedup();
+    let seen = if signs.is_empty() { "not throttled".to_owned() } else { format!("throttled: {}", signs.join(", ")) };
+    section.verdict("throttling", "none by heat or supply", seen, signs.is_empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{Area, Outcome};
+    use super::*;
+
+    fn look(cpu: f64, cooled: &[&str], alarms: u64) -> Look {
+        Look {
+            temperatures: vec![("cpu".to_owned(), cpu)],
+            cooled: cooled.iter().map(|name| (*name).to_owned()).collect(),
+            alarms: vec![("oc3".to_owned(), alarms)],
+            ..Look::default()
+        }
+    }
+
+    fn rows(before: &Look, looks: &[Look]) -> Vec<String> {
+        let mut section = Section::new(Area::Heat);
+        report(&mut section, before, looks);
+        let passed = section.rows.last().map(|row| row.outcome == Outcome::Pass);
+        let mut lines: Vec<_> = section.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect();
+        lines.push(format!("{passed:?}"));
+        lines
+    }
+
+    #[test]
+    fn a_zone_is_told_before_the_load_and_at_its_hottest() {
+        let cool = rows(&look(40.2, &[], 3), &[look(55.0, &[], 3), look(71.6, &[], 3), look(70.0, &[], 3)]);
+        assert_eq!(
+            cool,
+            ["zone cpu: 40 °C before, at most 72 °C under load", "throttling: not throttled", "Some(true)"]
+        );
+    }
+
+    #[test]
+    fn throttling_by_heat_or_supply_fails() {
+        let hot = rows(&look(40.0, &[], 3), &[look(95.0, &["cpu", "gpu"], 3), look(96.0, &["gpu"], 4)]);
+        assert_eq!(hot[1..], ["throttling: throttled: cpu, gpu, oc3", "Some(false)"]);
+    }
+}

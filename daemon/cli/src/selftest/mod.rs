@@ -1,0 +1,457 @@
+//! `visiond selftest`: what this board does with what visiond needs, as one table and one file to send.
+//!
+//! What may crash or hang, which is everything that calls NVIDIA's libraries, runs in a process of its own, whose end is a row
+//! of the table like any other.
+
+mod archive;
+mod argus;
+mod board;
+mod cameras;
+mod gpu;
+mod heat;
+mod nodes;
+mod redact;
+mod report;
+mod sandbox;
+mod tensorrt;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use visiond_config::types::CameraName;
+use visiond_system::child_process::{die_with_parent, signal_group};
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging;
+
+use super::progress::Progress;
+use super::{complain, print, print_json};
+use redact::Redaction;
+use report::{Area, FORMAT, Report, Section};
+
+/// Test this board: GPU, memory, TensorRT, cameras, heat, the service's sandbox; and write one file to send
+///
+/// Takes five minutes at most and needs no root; with root it tests the sandbox of visiond.service too. What is not here is
+/// skipped, and the table says why. Stop the service first: a camera that it has cannot be tested.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Test this camera; may be repeated; without it every camera behind V4L2. Named as by a configuration's `device`
+    #[arg(short, long, value_name = "CAMERA")]
+    camera: Vec<CameraName>,
+
+    /// Test only these areas, separated by commas
+    #[arg(long, value_name = "AREA", value_delimiter = ',', value_enum)]
+    only: Vec<Area>,
+
+    /// How long the heat test keeps the board under load
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = super::run::duration)]
+    load: Duration,
+
+    /// Write the report to this file, a .tar.gz, without serial numbers, addresses and names
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Print JSON instead of the table, without serial numbers, addresses and names
+    #[arg(long)]
+    json: bool,
+
+    /// Show a report that --report or --json wrote, and test nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "only", "report"])]
+    show: Option<PathBuf>,
+
+    /// Test in this process, for the process that tests the rest
+    #[arg(long, hide = true)]
+    in_process: bool,
+
+    /// Print the JSON as it is, within so long, for the process that compares and redacts it
+    #[arg(long, hide = true, value_name = "TIME", value_parser = super::run::duration)]
+    inner: Option<Duration>,
+
+    /// Print the milliseconds that compiling the kernels takes
+    #[arg(long, hide = true)]
+    compile_kernels: bool,
+}
+
+/// All areas but heat together take no longer than this, the sandbox's run of them included: what has no time left is skipped. With
+/// the minute under load, and what heat may take beside it, that is less than five minutes.
+const TIME: Duration = Duration::from_secs(220);
+/// What an area in a process of its own may take; then it hangs.
+const AREA_TIME: Duration = Duration::from_secs(90);
+/// What heat may take longer than its load.
+const HEAT_TIME: Duration = Duration::from_secs(15);
+/// With less time than this left nothing begins: it is what a camera takes that opens and gives no frame.
+const LEAST_TIME: Duration = Duration::from_secs(15);
+/// What a program that ended may take to close its pipes: programs that it started and left may hold them.
+const PIPES_TIME: Duration = Duration::from_secs(3);
+
+/// The check of an area that did not come to its end.
+const WHOLE: &str = "the test itself";
+/// Why an area or a camera is skipped after [`TIME`].
+const NO_TIME: &str = "no time left: test it alone by --only or --camera";
+
+/// What is left until `end`, if that is enough to begin something.
+fn time_left(end: Instant) -> Option<Duration> {
+    Some(end.saturating_duration_since(Instant::now())).filter(|left| *left >= LEAST_TIME)
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  visiond selftest
+  sudo visiond selftest --report board.tar.gz      with the service's sandbox, and a file to send
+  visiond selftest --camera /dev/video0 --only cameras
+  visiond selftest --show board.tar.gz             what somebody sent
+
+Status 0: no check failed. Status 1: at least one failed, here or in the report that --show shows.";
+
+/// Tests, or shows what was found.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    if args.compile_kernels {
+        let milliseconds = gpu::compile_here().map_err(|error| ExitError::new(Exit::Failure, error))?;
+        return print(&format!("{milliseconds}\n")).map(|()| Exit::Success);
+    }
+    if let Some(path) = &args.show {
+        let report = archive::read(path).map_err(|error| ExitError::new(Exit::Input, error))?;
+        if args.json {
+            print_json(&report)?;
+        } else {
+            print(&report.table())?;
+        }
+        return Ok(exit(&report));
+    }
+    if let Some(path) = &args.report {
+        // Before minutes of tests, not after them.
+        archive::make(path).map_err(|error| ExitError::new(Exit::Output, error))?;
+    }
+    let is_for_another_process = args.in_process || args.inner.is_some();
+    let mut tell = Teller::new(is_for_another_process);
+    let report = test(&args, &mut tell);
+    logging::clear_live_line();
+    if is_for_another_process {
+        // The process that reads this redacts it.
+        return print_json(&report).map(|()| exit(&report));
+    }
+    output(&args, &report)?;
+    Ok(exit(&report))
+}
+
+fn exit(report: &Report) -> Exit {
+    if report.counts()[1] == 0 { Exit::Success } else { Exit::Failure }
+}
+
+/// Prints the report, and writes it. What goes to somebody else is redacted, the table on the terminal is not.
+fn output(args: &Args, report: &Report) -> Result<(), ExitError> {
+    let redaction = Redaction::here();
+    let mut redacted = report.clone();
+    redaction.report(&mut redacted);
+    // What was found is shown first: the file may fail.
+    if args.json {
+        print_json(&redacted)?;
+    } else {
+        print(&report.table())?;
+    }
+    let Some(path) = &args.report else { return Ok(()) };
+    let json = serde_json::to_string_pretty(&redacted)
+        .map_err(|error| ExitError::new(Exit::Failure, format!("no JSON: {error}")))?;
+    archive::write(path, &json, &redacted.table(), &redaction)
+        .map_err(|error| ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
+    complain(&format!("wrote {}: look through it, then attach it to your issue", path.display()));
+    Ok(())
+}
+
+/// Every area that is asked for, in the order that disturbs the next ones least.
+fn test(args: &Args, tell: &mut Teller) -> Report {
+    let began = Instant::now();
+    let end = began + args.inner.unwrap_or(TIME);
+    let mut only = args.only.clone();
+    if only.contains(&Area::Sandbox) && !only.iter().any(|area| sandbox::AREAS.contains(area)) {
+        // The sandbox is what the other areas are there: it is nothing without them.
+        only.extend(sandbox::AREAS);
+    }
+    let wanted = |area| only.is_empty() || only.contains(&area);
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
+    let mut report = Report {
+        format: FORMAT,
+        visiond: env!("CARGO_PKG_VERSION").to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        at: now.to_string(),
+        seconds: 0.0,
+        rows: Vec::new(),
+        nodes: Vec::new(),
+        sandbox: None,
+    };
+    let nodes_before = wanted(Area::Nodes).then(|| nodes::look(Path::new("/dev")));
+    let isolated = |area: Area, report: &mut Report, tell: &mut Teller| {
+        if wanted(area) {
+            report.rows.extend(if args.in_process {
+                here(area, args, tell, end)
+            } else {
+                apart(area, args, tell, end)
+            });
+        }
+    };
+    isolated(Area::Board, &mut report, tell);
+    isolated(Area::Cuda, &mut report, tell);
+    if let Some(before) = nodes_before {
+        report.nodes = nodes::merge(before, nodes::look(Path::new("/dev")));
+        let mut section = Section::new(Area::Nodes);
+        nodes::rows(&report.nodes, &mut section);
+        report.rows.extend(section.rows);
+    }
+    isolated(Area::Memory, &mut report, tell);
+    isolated(Area::Tensorrt, &mut report, tell);
+    for area in [Area::Cameras, Area::Argus].into_iter().filter(|area| wanted(*area)) {
+        report.rows.extend(here(area, args, tell, end));
+    }
+    if wanted(Area::Sandbox) && !args.in_process {
+        tell.begin(Area::Sandbox);
+        let mut section = Section::new(Area::Sandbox);
+        let areas = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).collect();
+        report.sandbox = sandbox::run(&mut section, tell, &report, areas, &args.camera, end);
+        report.rows.extend(section.rows);
+    }
+    isolated(Area::Heat, &mut report, tell);
+    report.rows.sort_by_key(|row| row.area);
+    report.seconds = (began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    report
+}
+
+/// Tests an area in this process.
+fn here(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
+    tell.begin(area);
+    let mut section = Section::new(area);
+    let result = match area {
+        Area::Board => {
+            board::run(&mut section);
+            Ok(())
+        }
+        Area::Cuda => gpu::cuda(&mut section, tell),
+        Area::Memory => gpu::memory(&mut section, tell),
+        Area::Tensorrt => tensorrt::run(&mut section, tell),
+        Area::Cameras => {
+            cameras::run(&args.camera, &mut section, tell, end);
+            Ok(())
+        }
+        Area::Argus => {
+            argus::run(&mut section, tell, end);
+            Ok(())
+        }
+        Area::Heat => {
+            heat::run(&mut section, tell, args.load);
+            Ok(())
+        }
+        // Of the process that runs the others.
+        Area::Nodes | Area::Sandbox => Ok(()),
+    };
+    if let Err(error) = result {
+        section.fail(WHOLE, "it comes to its end", error);
+    }
+    section.rows
+}
+
+/// Tests an area in a process of its own, until `end`; heat comes behind that.
+fn apart(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
+    tell.begin(area);
+    let mut section = Section::new(area);
+    let (limit, left) = match area {
+        Area::Heat => (args.load + HEAT_TIME, Some(args.load + HEAT_TIME)),
+        _ => (AREA_TIME, time_left(end)),
+    };
+    let Some(left) = left else {
+        section.skip(WHOLE, NO_TIME);
+        return section.rows;
+    };
+    let patience = limit.min(left);
+    let mut failed = |why: String| {
+        section.fail(WHOLE, "it comes to its end", why);
+        std::mem::take(&mut section.rows)
+    };
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return failed(format!("the program's own file is not known: {error}")),
+    };
+    let mut command = Command::new(program);
+    command.args(["selftest", "--in-process", "--only", area.name()]);
+    command.arg(format!("--load={}ms", args.load.as_millis()));
+    match supervise(&mut command, patience, |words| tell.say(words)) {
+        Ok(ended) => match serde_json::from_slice::<Report>(&ended.output) {
+            Ok(report) => report.rows,
+            Err(_) => failed(ended.to_string()),
+        },
+        Err(SuperviseError::TimedOut { .. }) if patience < limit => {
+            section.skip(WHOLE, NO_TIME);
+            section.rows
+        }
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+/// A program that came to its end.
+#[derive(Debug)]
+struct Ended {
+    status: ExitStatus,
+    /// Its standard output.
+    output: Vec<u8>,
+    /// The last lines of its standard error.
+    errors: Vec<String>,
+}
+
+impl Ended {
+    /// The last line of its standard error.
+    fn last_words(&self) -> &str {
+        self.errors.last().map_or("", String::as_str)
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let separator = if self.errors.is_empty() { "" } else { ": " };
+        write!(f, "its process ended with {}{separator}{}", self.status, self.last_words())
+    }
+}
+
+/// A program that did not come to its end by itself.
+#[derive(Debug, thiserror::Error)]
+enum SuperviseError {
+    /// It cannot be started, or not be waited for.
+    #[error("cannot run {program}: {error}")]
+    Run {
+        /// Its file's name.
+        program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It was ended.
+    #[error("{program} did not end within {} s; its last words: {last_words}", patience.as_secs())]
+    TimedOut {
+        /// Its file's name.
+        program: String,
+        /// How long it had.
+        patience: Duration,
+        /// The last line of its standard error.
+        last_words: String,
+    },
+}
+
+/// What a program wrote so far.
+#[derive(Debug, Default)]
+struct Heard {
+    output: Vec<u8>,
+    errors: VecDeque<String>,
+}
+
+/// Runs a program to its end, or ends it and all that it started after `patience`; hands each line of its standard error to `tell`.
+///
+/// It leads a group of its own, which Ctrl-C at the terminal does not reach: the kernel kills it when this process ends.
+fn supervise(command: &mut Command, patience: Duration, mut tell: impl FnMut(&str)) -> Result<Ended, SuperviseError> {
+    /// Lines of standard error that are kept.
+    const LINES: usize = 100;
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let failed = |error| SuperviseError::Run { program: program.clone(), error };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    die_with_parent(command);
+    let mut child = command.spawn().map_err(failed)?;
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    // Both readers drop their end of the channel when their pipe is closed.
+    let (open, closed) = channel::<()>();
+    if let Some(mut pipe) = child.stdout.take() {
+        let (heard, open) = (Arc::clone(&heard), open.clone());
+        thread::spawn(move || {
+            let _open = open;
+            let mut bytes = vec![0; 64 << 10];
+            loop {
+                match pipe.read(&mut bytes) {
+                    Ok(0) => break,
+                    Ok(count) => lock(&heard).output.extend_from_slice(&bytes[..count]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        });
+    }
+    if let Some(pipe) = child.stderr.take() {
+        let (heard, open) = (Arc::clone(&heard), open.clone());
+        thread::spawn(move || {
+            let _open = open;
+            let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
+            for line in lines.filter(|line| !line.is_empty()) {
+                let errors = &mut lock(&heard).errors;
+                if errors.len() == LINES {
+                    errors.pop_front();
+                }
+                errors.push_back(String::from_utf8_lossy(&line).into_owned());
+            }
+        });
+    }
+    drop(open);
+    let said = || lock(&heard).errors.back().cloned().unwrap_or_default();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if began.elapsed() >= patience {
+            signal_group(child.id(), libc::SIGKILL);
+            // It was killed, so this returns.
+            let _ = child.wait();
+            return Err(SuperviseError::TimedOut { program, patience, last_words: said() });
+        }
+        tell(&said());
+        thread::sleep(Duration::from_millis(50));
+    };
+    // Nothing is ever sent: it ends when both pipes are closed, or with the time.
+    let _ = closed.recv_timeout(PIPES_TIME);
+    let Heard { output, errors } = std::mem::take(&mut *lock(&heard));
+    Ok(Ended { status, output, errors: errors.into() })
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says how far the test is: to the terminal, or to the process that runs this one.
+struct Teller {
+    /// The name of the area that is tested.
+    area: &'static str,
+    /// To the other process by lines on standard error.
+    by_lines: bool,
+    last_line: Option<Instant>,
+    progress: Progress,
+}
+
+impl Teller {
+    fn new(by_lines: bool) -> Self {
+        Self { area: "", by_lines, last_line: None, progress: Progress::new() }
+    }
+
+    /// Another area begins: that is always said.
+    fn begin(&mut self, area: Area) {
+        self.area = area.name();
+        if !self.by_lines {
+            self.progress.tell_now(&format!("testing {area}"));
+        }
+    }
+
+    /// Says so, now and then.
+    fn say(&mut self, words: &str) {
+        /// What the other process can show.
+        const EVERY: Duration = Duration::from_millis(200);
+        if !self.by_lines {
+            let area = self.area;
+            let separator = if words.is_empty() { "" } else { ": " };
+            self.progress.tell(|| format!("testing {area}{separator}{words}"));
+        } else if self.last_line.is_none_or(|last| last.elapsed() >= EVERY) {
+            self.last_line = Some(Instant::now());
+            // Where nobody listens any more, the result still counts.
+            let _ = writeln!(std::io::stderr(), "{words}");
+        }
+    }
+}

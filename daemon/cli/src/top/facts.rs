@@ -1,0 +1,276 @@
+//! What is shown of an observation, on a terminal and as text alike.
+
+use clap::ValueEnum;
+use visiond_flow::metrics::{Phase, Stage};
+use visiond_pipeline::status::millis;
+use visiond_web::observe::observation::{CameraFacts, Observation, SinkFacts, StageFacts};
+
+use super::table::Table;
+
+/// What cameras are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// As the daemon tells them: by network, as in its configuration
+    Config,
+    /// By name
+    Name,
+    /// Fewest frames a second first
+    Fps,
+    /// Oldest messages first
+    Latency,
+    /// Most drops first
+    Dropped,
+}
+
+impl Sort {
+    /// The next one, or the one before.
+    pub fn turned(self, by: isize) -> Self {
+        let all = Self::value_variants();
+        let at = all.iter().position(|sort| *sort == self).unwrap_or(0) as isize;
+        all[(at + by).rem_euclid(all.len() as isize) as usize]
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Name => "name",
+            Self::Fps => "fps",
+            Self::Latency => "latency",
+            Self::Dropped => "dropped",
+        }
+    }
+
+    /// The cameras in this order.
+    pub fn apply(self, cameras: &[CameraFacts], round: bool) -> Vec<&CameraFacts> {
+        let mut sorted: Vec<_> = cameras.iter().collect();
+        match self {
+            Self::Config => {}
+            Self::Name => sorted.sort_by(|a, b| a.name.cmp(&b.name)),
+            Self::Fps => sorted.sort_by(|a, b| a.fps.total_cmp(&b.fps)),
+            Self::Latency => sorted.sort_by_key(|camera| std::cmp::Reverse(total(camera).recent_p99_us)),
+            Self::Dropped => sorted.sort_by_key(|camera| std::cmp::Reverse(dropped(camera))),
+        }
+        if round {
+            sorted.reverse();
+        }
+        sorted
+    }
+}
+
+/// A frame's age at publishing.
+pub fn total(camera: &CameraFacts) -> StageFacts {
+    camera.stages.get(Stage::Total.name()).cloned().unwrap_or_default()
+}
+
+fn dropped(camera: &CameraFacts) -> u64 {
+    camera.dropped.values().sum()
+}
+
+/// Everything as text.
+pub fn text(seen: &Observation, sort: Sort) -> String {
+    let mut parts = vec![head(seen, average_load(seen)).join("\n") + "\n"];
+    let tables = [cameras(&sort.apply(&seen.cameras, false)), models(seen), sinks(seen)];
+    parts.extend(tables.into_iter().filter(|table| !table.rows.is_empty()).map(|table| table.text()));
+    parts.join("\n")
+}
+
+/// What is told of the daemon as a whole, in lines. `load` is its part of a core.
+pub fn head(seen: &Observation, load: f64) -> Vec<String> {
+    let process = &seen.process;
+    let ready = if seen.ready { "ready".to_owned() } else { format!("not ready: {}", seen.not_ready.join("; ")) };
+    let mut lines = vec![
+        format!("visiond {} on {}, up {}, {ready}", seen.version, seen.target, span(seen.uptime_s)),
+        format!(
+            "{} MB, {:.0} % of a core, {} threads, {} descriptors",
+            process.resident_bytes / 1_000_000,
+            load * 100.0,
+            process.threads,
+            process.descriptors
+        ),
+    ];
+    if let Some(jetson) = &seen.jetson {
+        let zones = jetson.temperatures_c.iter().map(|(zone, is)| format!("{zone} {:.0} °C", is.last));
+        let mode = jetson.power_mode.iter().map(|mode| format!("power mode {mode}"));
+        let load = jetson.gpu_load_now_percent.iter().map(|load| format!("GPU {load:.0} %"));
+        let throttled = jetson.throttled_now.then(|| "throttled".to_owned());
+        lines.push(zones.chain(mode).chain(load).chain(throttled).collect::<Vec<_>>().join(", "));
+    }
+    if let Some(last) = seen.reloads.last.as_ref().filter(|last| !last.applied) {
+        let why = last.message.lines().next().unwrap_or_default();
+        lines.push(format!("the newest reload was refused, what ran before goes on: {why}"));
+    }
+    lines
+}
+
+/// The daemon's part of a core since its start.
+pub fn average_load(seen: &Observation) -> f64 {
+    if seen.uptime_s > 0.0 { seen.process.cpu_seconds / seen.uptime_s } else { 0.0 }
+}
+
+/// A row a camera.
+pub fn cameras(cameras: &[&CameraFacts]) -> Table {
+    let mut table = Table::new(&[
+        ("CAMERA", false),
+        ("PHASE", false),
+        ("FRAMES/S", true),
+        ("P50 MS", true),
+        ("P99 MS", true),
+        ("LOOKED AT", true),
+        ("DROPPED", true),
+        ("SEES", false),
+    ]);
+    for camera in cameras {
+        let total = total(camera);
+        let newest = camera.labels.iter().filter(|label| label.newest > 0);
+        let newest: Vec<_> = newest.map(|label| format!("{} {}", label.newest, label.label)).collect();
+        let streams = camera.phase == Phase::Streaming.name();
+        let away = camera.reason.clone().filter(|_| !streams);
+        table.push([
+            camera.name.clone(),
+            camera.phase.clone(),
+            format!("{:.1}", camera.fps),
+            millis(total.recent_p50_us),
+            millis(total.recent_p99_us),
+            camera.published.to_string(),
+            dropped(camera).to_string(),
+            away.unwrap_or_else(|| newest.join(", ")),
+        ]);
+    }
+    table
+}
+
+/// A row a network.
+pub fn models(seen: &Observation) -> Table {
+    let head =
+        [("NETWORK", false), ("RUNS", true), ("ERRORS", true), ("REBUILT", true), ("ON", false), ("FILE", false)];
+    let mut table = Table::new(&head);
+    for model in &seen.models {
+        let numbers = [model.runs, model.errors, model.rebuilds].map(|number| number.to_string());
+        let texts = [model.backend.clone(), model.file.clone()];
+        table.push([model.name.clone()].into_iter().chain(numbers).chain(texts));
+    }
+    table
+}
+
+/// A row a sink.
+pub fn sinks(seen: &Observation) -> Table {
+    let head = [("SINK", false), ("STATE", false), ("WAITING", true), ("WRITTEN", true), ("LOST", true), ("TO", false)];
+    let mut table = Table::new(&head);
+    for sink in &seen.sinks {
+        let spooled = sink.spool.as_ref().map_or(0, |spool| spool.records);
+        let numbers = [sink.waiting + spooled, sink.written, sink.lost].map(|number| number.to_string());
+        table.push([sink.name.clone(), state(sink)].into_iter().chain(numbers).chain([sink.to.clone()]));
+    }
+    table
+}
+
+fn state(sink: &SinkFacts) -> String {
+    match (&sink.outage, sink.connected) {
+        (Some(_), _) => "out of order".to_owned(),
+        (None, Some(false)) => "not connected".to_owned(),
+        (None, Some(true)) => "connected".to_owned(),
+        (None, None) => "works".to_owned(),
+    }
+}
+
+/// What each stage of a camera takes, and what it lost.
+pub fn stages(camera: &CameraFacts) -> Table {
+    let head = [("STAGE", false), ("P50 MS", true), ("P99 MS", true), ("P99 MS, EVER", true), ("MAX MS", true)];
+    let mut table = Table::new(&head);
+    for stage in Stage::ALL.map(Stage::name) {
+        let facts = camera.stages.get(stage).cloned().unwrap_or_default();
+        let times = [facts.recent_p50_us, facts.recent_p99_us, facts.p99_us, facts.max_us].map(millis);
+        table.push([stage.to_owned()].into_iter().chain(times));
+    }
+    table
+}
+
+/// A camera's frames and losses, in a line.
+pub fn camera_line(camera: &CameraFacts) -> String {
+    let io = camera.io.as_ref().map(|io| format!(", by {io}")).unwrap_or_default();
+    let causes: Vec<_> = camera
+        .dropped
+        .iter()
+        .filter(|(_, frames)| **frames > 0)
+        .map(|(cause, frames)| format!("{cause} {frames}"))
+        .collect();
+    let causes =
+        if causes.is_empty() { "nothing dropped".to_owned() } else { format!("dropped: {}", causes.join(", ")) };
+    format!(
+        "{}: {}x{} {}{io}, to {}; {causes}; {} errors, opened again {} times, {} watch",
+        camera.name,
+        camera.width,
+        camera.height,
+        camera.format,
+        camera.model,
+        camera.errors,
+        camera.restarts,
+        camera.watchers
+    )
+}
+
+/// `3 d 4 h`, `2 h 5 min`, `5 min 12 s`, `12 s`.
+fn span(seconds: f64) -> String {
+    let s = seconds as u64;
+    match (s / 86_400, s / 3_600 % 24, s / 60 % 60, s % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, min, s) => format!("{min} min {s} s"),
+        (0, h, min, _) => format!("{h} h {min} min"),
+        (d, h, ..) => format!("{d} d {h} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use visiond_web::observe::observation::LabelFacts;
+
+    fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraFacts {
+        let total = StageFacts { recent_p99_us: p99, ..StageFacts::default() };
+        CameraFacts {
+            name: name.to_owned(),
+            phase: "streaming".to_owned(),
+            fps,
+            stages: [("total".to_owned(), total)].into(),
+            dropped: [("overload".to_owned(), dropped)].into(),
+            labels: vec![LabelFacts { label: "dog".to_owned(), total: 3, newest: 2 }],
+            ..CameraFacts::default()
+        }
+    }
+
+    #[test]
+    fn cameras_stand_in_the_order_that_is_asked_for() {
+        let cameras = [camera("b", 30.0, 9_000, 1), camera("c", 5.0, 2_000, 7), camera("a", 10.0, 44_000, 0)];
+        let names = |sort: Sort, round| {
+            sort.apply(&cameras, round).iter().map(|camera| camera.name.as_str()).collect::<Vec<_>>().join("")
+        };
+        assert_eq!(names(Sort::Config, false), "bca");
+        assert_eq!(names(Sort::Name, false), "abc");
+        assert_eq!(names(Sort::Name, true), "cba");
+        assert_eq!(names(Sort::Fps, false), "cab");
+        assert_eq!(names(Sort::Latency, false), "abc");
+        assert_eq!(names(Sort::Dropped, false), "cba");
+        assert_eq!(Sort::Config.turned(-1), Sort::Dropped);
+        assert_eq!(Sort::Dropped.turned(1), Sort::Config);
+    }
+
+    #[test]
+    fn one_look_tells_of_each_camera_and_why_one_is_away() {
+        let mut away = camera("gate", 0.0, 0, 0);
+        (away.phase, away.reason) = ("waiting".to_owned(), Some("no camera is at /dev/video9".to_owned()));
+        let seen = Observation {
+            cameras: vec![camera("door", 29.96, 44_000, 12), away],
+            uptime_s: 7_500.0,
+            ..Observation::default()
+        };
+        let text = text(&seen, Sort::Name);
+        assert!(text.starts_with("visiond  on , up 2 h 5 min, not ready: "), "{text}");
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(row("door"), "door streaming 30.0 0.0 44 0 12 2 dog");
+        assert_eq!(row("gate"), "gate waiting 0.0 0.0 0.0 0 0 no camera is at /dev/video9");
+    }
+}

@@ -1,0 +1,255 @@
+//! The terminal's picture, and what is chosen on it.
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, TableState};
+use visiond_system::logging::{escape, tail};
+use visiond_web::observe::observation::{CameraFacts, Observation};
+
+use super::Look;
+use super::facts::{self, Sort};
+use super::table::Table;
+
+/// Lines of the log kept.
+const LINES: usize = 500;
+/// Lines of the log that keep their place where the rest does not fit.
+const LOG_ROWS: u16 = 4;
+
+/// What is shown.
+pub struct Screen {
+    address: String,
+    sort: Sort,
+    round: bool,
+    /// The chosen camera, by name, so that it stays chosen when the order changes.
+    chosen: Option<String>,
+    seen: Observation,
+    load: f64,
+    log: Vec<tail::Line>,
+    /// Why the daemon did not answer the last time.
+    away: Option<String>,
+}
+
+impl Screen {
+    /// Nothing seen yet of the daemon at `address`.
+    pub fn new(address: String, sort: Sort) -> Self {
+        let seen = Observation::default();
+        Self { address, sort, round: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
+    }
+
+    /// The daemon was asked.
+    pub fn take(&mut self, look: Result<Look, String>) {
+        let Look { seen, tail } = match look {
+            Ok(look) => look,
+            Err(error) => {
+                self.away = Some(error);
+                return;
+            }
+        };
+        let seconds = seen.uptime_s - self.seen.uptime_s;
+        let same = seen.started_at == self.seen.started_at && seconds > 0.0;
+        self.load = match same {
+            true => (seen.process.cpu_seconds - self.seen.process.cpu_seconds) / seconds,
+            false => facts::average_load(&seen),
+        };
+        if tail.lines.first().is_some_and(|line| self.log.last().is_some_and(|last| line.number <= last.number)) {
+            // Another daemon, which counts anew.
+            self.log.clear();
+        }
+        self.log.extend(tail.lines);
+        self.log.drain(..self.log.len().saturating_sub(LINES));
+        (self.seen, self.away) = (seen, None);
+    }
+
+    /// Chooses the camera so many rows below.
+    pub fn choose(&mut self, rows: isize) {
+        let cameras = self.cameras();
+        let last = cameras.len() as isize - 1;
+        if last >= 0 {
+            let at = self.chosen_at(&cameras).map_or(0, |at| (at as isize + rows).clamp(0, last));
+            self.chosen = Some(cameras[at as usize].name.clone());
+        }
+    }
+
+    /// Sorts by the next column, or the one before.
+    pub fn sort_by(&mut self, columns: isize) {
+        self.sort = self.sort.turned(columns);
+    }
+
+    /// Turns the order round.
+    pub fn turn_round(&mut self) {
+        self.round = !self.round;
+    }
+
+    fn cameras(&self) -> Vec<&CameraFacts> {
+        self.sort.apply(&self.seen.cameras, self.round)
+    }
+
+    fn chosen_at(&self, cameras: &[&CameraFacts]) -> Option<usize> {
+        let chosen = self.chosen.as_ref()?;
+        cameras.iter().position(|camera| camera.name == *chosen)
+    }
+
+    /// Draws all of it.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let cameras = self.cameras();
+        let chosen = self.chosen_at(&cameras);
+        let tables = [facts::cameras(&cameras), facts::models(&self.seen), facts::sinks(&self.seen)];
+        let head = self.head();
+        let stages = chosen.map(|at| facts::stages(cameras[at]));
+        let rows = |table: &Table| table.rows.len() as u16 + 2;
+        let heights = [
+            Constraint::Length(head.lines.len() as u16 + 1),
+            Constraint::Max(rows(&tables[0])),
+            Constraint::Max(stages.as_ref().map_or(0, |stages| rows(stages) + 1)),
+            Constraint::Max(if tables[1].rows.is_empty() { 0 } else { rows(&tables[1]) }),
+            Constraint::Max(if tables[2].rows.is_empty() { 0 } else { rows(&tables[2]) }),
+            Constraint::Min(LOG_ROWS),
+            Constraint::Length(1),
+        ];
+        let [top, camera_area, stage_area, model_area, sink_area, log_area, keys] =
+            Layout::vertical(heights).areas(frame.area());
+        frame.render_widget(Paragraph::new(head), top);
+        draw_table(frame, camera_area, &tables[0], chosen, |row| match row[1].as_str() {
+            "streaming" => Style::new(),
+            "failed" => Style::new().fg(Color::Red),
+            _ => Style::new().fg(Color::Yellow),
+        });
+        if let (Some(stages), Some(at)) = (&stages, chosen) {
+            let [line, table] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(stage_area);
+            frame.render_widget(Paragraph::new(escape(&facts::camera_line(cameras[at])).italic()), line);
+            draw_table(frame, table, stages, None, |_| Style::new());
+        }
+        draw_table(frame, model_area, &tables[1], None, |_| Style::new());
+        draw_table(frame, sink_area, &tables[2], None, |row| match row[1].as_str() {
+            "out of order" | "not connected" => Style::new().fg(Color::Red),
+            _ => Style::new(),
+        });
+        self.draw_log(frame, log_area);
+        let order = format!("sorted by {}{}", self.sort.name(), if self.round { ", turned round" } else { "" });
+        let text = format!("q end   up/down choose   left/right sort   r turn round   {order}");
+        frame.render_widget(Paragraph::new(text.dim()), keys);
+    }
+
+    fn head(&self) -> Text<'static> {
+        let mut lines: Vec<_> =
+            facts::head(&self.seen, self.load).iter().map(|line| Line::from(escape(line))).collect();
+        if let Some(first) = lines.first_mut() {
+            *first = std::mem::take(first).bold();
+        }
+        if let Some(away) = &self.away {
+            let text = format!("no answer from {}, asking on: {away}", self.address);
+            lines.push(Line::from(escape(&text)).fg(Color::Red));
+        }
+        Text::from(lines)
+    }
+
+    fn draw_log(&self, frame: &mut Frame<'_>, area: Rect) {
+        let block = Block::new().borders(Borders::TOP).title("LOG".bold());
+        let room = usize::from(area.height.saturating_sub(1));
+        let lines = self.log.iter().skip(self.log.len().saturating_sub(room)).map(|line| {
+            let style = match line.level.as_str() {
+                "error" => Style::new().fg(Color::Red),
+                "warn" => Style::new().fg(Color::Yellow),
+                _ => Style::new(),
+            };
+            let time = line.at.get(11..19).unwrap_or_default().to_owned();
+            Line::from(vec![Span::from(time).dim(), Span::from(format!(" {}", escape(&line.message))).style(style)])
+        });
+        frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
+    }
+}
+
+fn draw_table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    table: &Table,
+    chosen: Option<usize>,
+    style: impl Fn(&[String]) -> Style,
+) {
+    let mut widths = table.widths().into_iter().map(|width| Constraint::Length(width as u16)).collect::<Vec<_>>();
+    // The last column has what is left, unless it holds numbers.
+    if let Some((last, (_, false))) = widths.last_mut().zip(table.head.last()) {
+        *last = Constraint::Fill(1);
+    }
+    let cell = |text: &str, number: bool| {
+        let alignment = if number { Alignment::Right } else { Alignment::Left };
+        Cell::new(Text::from(text.to_owned()).alignment(alignment))
+    };
+    let head = Row::new(table.head.iter().map(|(name, number)| cell(name, *number)));
+    let rows = table.rows.iter().map(|row| {
+        let cells = row.iter().zip(&table.head).map(|(text, (_, number))| cell(text, *number));
+        Row::new(cells).style(style(row))
+    });
+    let widget = ratatui::widgets::Table::new(rows, widths)
+        .header(head.style(Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .column_spacing(2);
+    let mut state = TableState::new().with_selected(chosen);
+    frame.render_stateful_widget(widget, area, &mut state);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use visiond_system::logging::tail::Tail;
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn look(names: &[&str], line: u64) -> Look {
+        let camera = |name: &&str| CameraFacts { name: (*name).to_owned(), ..CameraFacts::default() };
+        let seen = Observation { cameras: names.iter().map(camera).collect(), ..Observation::default() };
+        let message = format!("line {line} \x1b[2J");
+        let line = tail::Line { number: line, message, ..tail::Line::default() };
+        Look { seen, tail: Tail { last: line.number, lines: vec![line], missed: 0 } }
+    }
+
+    #[test]
+    fn arrows_choose_a_camera_and_it_stays_chosen_in_another_order() {
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok(look(&["door", "gate", "yard"], 1)));
+        assert!(!drawn(&screen, 100, 40).contains("preprocess"));
+        screen.choose(1);
+        screen.choose(1);
+        assert_eq!(screen.chosen.as_deref(), Some("gate"));
+        screen.turn_round();
+        assert!(drawn(&screen, 100, 40).contains("preprocess"));
+        screen.choose(5);
+        assert_eq!(screen.chosen.as_deref(), Some("door"), "the last in this order");
+        screen.take(Ok(look(&["yard"], 2)));
+        assert!(!drawn(&screen, 100, 40).contains("preprocess"), "it is gone");
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_answer_is_told_and_what_it_told_last_stays() {
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok(look(&["door"], 7)));
+        screen.take(Err("nobody is there".to_owned()));
+        let picture = drawn(&screen, 100, 40);
+        assert!(picture.contains("no answer from unix:/x") && picture.contains("door"), "{picture}");
+        assert!(picture.contains("line 7 \\u{1b}[2J"), "{picture}");
+        screen.take(Ok(look(&["door"], 3)));
+        let picture = drawn(&screen, 100, 40);
+        assert!(!picture.contains("no answer") && !picture.contains("line 7"), "{picture}");
+    }
+
+    #[test]
+    fn a_small_terminal_is_no_trouble() {
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok(look(&["door", "gate"], 1)));
+        screen.choose(1);
+        for (width, height) in [(1, 1), (20, 3), (40, 10), (300, 5)] {
+            drawn(&screen, width, height);
+        }
+    }
+}

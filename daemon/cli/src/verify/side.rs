@@ -1,0 +1,89 @@
+//! One of the two networks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use visiond_config::types::{BackendChoice, EngineConfig};
+use visiond_engine::card::{Card, CardError};
+use visiond_engine::detector::{Detection, Detector, DetectorError, Limits};
+use visiond_engine::engine::Engine;
+use visiond_kernels::frame::FrameView;
+use visiond_service::network::detector_error;
+use visiond_system::exit::{Exit, ExitError};
+
+/// A network with its card.
+pub struct Subject {
+    /// The network.
+    pub engine: Engine,
+    /// How to feed and read it.
+    pub card: Card,
+}
+
+/// Loads both. Where only one of them has a card, it serves for both.
+pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[Subject; 2], ExitError> {
+    let [a, b] = named.map(|(path, backend)| {
+        let config = EngineConfig { backend, ..EngineConfig::default() };
+        let engine = Engine::load(path, &config.options(&BTreeMap::new()))
+            .map_err(|error| ExitError::new(Exit::Model, error))?;
+        let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
+        Ok::<_, ExitError>((engine, card))
+    });
+    let ((engine_a, card_a), (engine_b, card_b)) = (a?, b?);
+    let card_a = borrowed(card_a, card_b.as_ref().ok(), &engine_a)?;
+    let card_b = borrowed(card_b, Some(&card_a), &engine_b)?;
+    Ok([Subject { engine: engine_a, card: card_a }, Subject { engine: engine_b, card: card_b }])
+}
+
+fn borrowed(card: Result<Card, CardError>, other: Option<&Card>, engine: &Engine) -> Result<Card, ExitError> {
+    match (card, other) {
+        (Err(CardError::Missing { .. }), Some(other)) => {
+            log::info!("{} has no card of its own: {} serves", engine.file().path.display(), other.origin);
+            Ok(other.clone())
+        }
+        (card, _) => card.map_err(|error| ExitError::new(Exit::Config, error)),
+    }
+}
+
+/// A network that looks at pictures.
+pub struct Side {
+    /// Its file.
+    pub path: PathBuf,
+    /// Of its file.
+    pub sha256: String,
+    /// What runs it, with version.
+    pub backend: String,
+    /// Does the looking.
+    pub detector: Detector,
+    /// What it saw on the last picture, best first.
+    pub found: Vec<Detection>,
+}
+
+impl Side {
+    /// Makes it ready to look for what scores `score_threshold` or more.
+    pub fn new(subject: &Subject, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
+        let Subject { engine, card } = subject;
+        let limits = Limits {
+            score_threshold: Some(score_threshold),
+            iou_threshold: Some(iou_threshold),
+            max_batch: 1,
+            raw_outputs: true,
+            ..Limits::default()
+        };
+        let path = engine.file().path.clone();
+        let detector = Detector::new(engine, card, &limits).map_err(|error| detector_error(&path.display(), &error))?;
+        Ok(Self {
+            sha256: engine.file().sha256.clone(),
+            backend: engine.backend_description().to_owned(),
+            path,
+            detector,
+            found: Vec::new(),
+        })
+    }
+
+    /// Looks at a picture.
+    pub fn look(&mut self, picture: &FrameView<'_>) -> Result<(), DetectorError> {
+        let flight = self.detector.begin(std::slice::from_ref(picture))?;
+        self.detector.finish(flight)?;
+        self.detector.detections(flight, 0, &mut self.found)
+    }
+}

@@ -1,0 +1,201 @@
+//! How keys are declared.
+//!
+//! [`section!`] takes a struct whose fields say everything about a key at once: doc comment, name, Rust type, kind (how its
+//! value is read, checked and written), and what holds when it is absent. From it come the struct, its `Default`, and a
+//! [`Section`](super::schema::Section): the reader, the writer, and the list of keys that the reference and the annotated
+//! file are printed from.
+//!
+//! ```text
+//! section! {
+//!     /// `[buffers]`
+//!     pub struct BufferConfig {
+//!         /// Buffers of a camera.
+//!         count: usize as whole(3..=32) => default(4),
+//!     }
+//! }
+//! ```
+//!
+//! Behind `=>` stands what holds when the key is absent:
+//! - `default(VALUE)`: that value.
+//! - `required(EXAMPLE)`: nothing, the file is refused. The example is TOML.
+//! - `optional(EXAMPLE)`: `None`.
+//! - `derived((EXAMPLE, VALUE))`: that value, which is no text for the reference.
+//! - `part`: the default of a table.
+//! - `flatten`: for a [`union!`], whose `type` and keys then stand in this table.
+
+/// Declares a table of the file. See the module's documentation.
+macro_rules! section {
+    (
+        $(#[doc = $doc:literal])+
+        pub struct $name:ident {
+            $(
+                $(#[doc = $field_doc:literal])+
+                $field:ident $([$key:literal])? : $ty:ty as $kind:expr => $presence:ident $(($arg:expr))?
+            ),+ $(,)?
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name {
+            $($(#[doc = $field_doc])+ pub $field: $ty),+
+        }
+
+        impl Default for $name {
+            /// Every key absent; a required one is empty.
+            fn default() -> Self {
+                Self { $($field: section!(@absent $presence $($arg)?)),+ }
+            }
+        }
+
+        impl $crate::schema::Section for $name {
+            fn keys() -> Vec<$crate::schema::Key> {
+                vec![$($crate::schema::Key {
+                    name: section!(@name $field $($key)?),
+                    doc: $crate::schema::plain(concat!($($field_doc, "\n"),+)),
+                    shape: section!(@shape $presence $kind, $ty),
+                    presence: section!(@presence $presence $kind, $ty, $($arg)?),
+                }),+]
+            }
+
+            fn read(table: &mut $crate::schema::TableReader<'_, '_>) -> Option<Self> {
+                // Every key is read before the first `?`, so that every error is found.
+                let ($($field,)+) = ($(section!(
+                    @read $presence table, section!(@name $field $($key)?), concat!($($field_doc, "\n"),+), $kind,
+                    $ty, $($arg)?
+                ),)+);
+                Some(Self { $($field: section!(@take $presence $field)),+ })
+            }
+
+            fn write(&self, table: &mut $crate::schema::TableWriter) {
+                $(section!(@write $presence table, section!(@name $field $($key)?), $kind, &self.$field);)+
+            }
+        }
+    };
+
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $key:literal) => { $key };
+
+    (@absent default $value:expr) => { $value };
+    (@absent derived $value:expr) => { $value.1 };
+    (@absent $presence:ident $($example:expr)?) => { Default::default() };
+
+    (@shape flatten $kind:expr, $ty:ty) => {
+        $crate::schema::Shape::Union(<$ty as $crate::schema::Union>::variants())
+    };
+    (@shape $presence:ident $kind:expr, $ty:ty) => {
+        $crate::schema::Kind::shape(&section!(@kind $presence $kind, $ty))
+    };
+
+    // A kind for a field of that type, so that the kind's own type follows from the field's.
+    (@kind optional $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty, _>($kind) };
+    (@kind $presence:ident $kind:expr, $ty:ty) => { $crate::schema::for_field::<$ty, _>($kind) };
+
+    (@presence default $kind:expr, $ty:ty, $value:expr) => {
+        $crate::schema::Presence::Default($crate::schema::Kind::inline(
+            &section!(@kind default $kind, $ty),
+            &$value,
+        ))
+    };
+    (@presence required $kind:expr, $ty:ty, $example:expr) => {
+        $crate::schema::Presence::Required($example.to_owned())
+    };
+    (@presence optional $kind:expr, $ty:ty, $example:expr) => {
+        $crate::schema::Presence::Optional($example.to_owned())
+    };
+    (@presence derived $kind:expr, $ty:ty, $value:expr) => {
+        $crate::schema::Presence::Optional($value.0.to_owned())
+    };
+    (@presence $presence:ident $kind:expr, $ty:ty,) => { $crate::schema::Presence::Parts };
+
+    (@read default $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $value:expr) => {
+        $table.or_default($name, $doc, &$kind, $value)
+    };
+    (@read derived $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $value:expr) => {
+        $table.optional($name, $doc, &$kind).unwrap_or($value.1)
+    };
+    (@read required $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
+        $table.required($name, $doc, &$kind)
+    };
+    (@read optional $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty, $($example:expr)?) => {
+        $table.optional($name, $doc, &$kind)
+    };
+    (@read part $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => {
+        $table.or_default($name, $doc, &$kind, Default::default())
+    };
+    (@read flatten $table:ident, $name:expr, $doc:expr, $kind:expr, $ty:ty,) => { $table.union::<$ty>() };
+
+    (@take required $field:ident) => { $field? };
+    (@take flatten $field:ident) => { $field? };
+    (@take $presence:ident $field:ident) => { $field };
+
+    (@write optional $table:ident, $name:expr, $kind:expr, $value:expr) => {
+        if let Some(value) = $value {
+            $crate::schema::Kind::write(&$kind, $name, value, $table);
+        }
+    };
+    (@write flatten $table:ident, $name:expr, $kind:expr, $value:expr) => {
+        $crate::schema::write_union($value, $table);
+    };
+    (@write $presence:ident $table:ident, $name:expr, $kind:expr, $value:expr) => {
+        $crate::schema::Kind::write(&$kind, $name, $value, $table);
+    };
+}
+
+/// Declares an enum that is chosen by `type`; a variant holds a `Section`, or nothing.
+macro_rules! union {
+    (
+        $(#[doc = $doc:literal])+
+        pub enum $name:ident {
+            $($(#[doc = $variant_doc:literal])+ $variant:ident $(($section:ty))? = $tag:literal),+ $(,)?
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum $name {
+            $($(#[doc = $variant_doc])+ $variant $(($section))?),+
+        }
+
+        impl $crate::schema::Union for $name {
+            fn variants() -> Vec<$crate::schema::Variant> {
+                vec![$($crate::schema::Variant {
+                    name: $tag,
+                    doc: $crate::schema::plain(concat!($($variant_doc, "\n"),+)),
+                    keys: union!(@keys $($section)?),
+                }),+]
+            }
+
+            fn read(name: &str, table: &mut $crate::schema::TableReader<'_, '_>) -> Option<Self> {
+                $(if name == $tag {
+                    return union!(@read $name $variant table, $($section)?);
+                })+
+                let _ = table;
+                None
+            }
+
+            fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $tag),+
+                }
+            }
+
+            fn write(&self, table: &mut $crate::schema::TableWriter) {
+                $(union!(@write self, $name $variant, table, $($section)?);)+
+            }
+        }
+    };
+
+    (@keys) => { Vec::new() };
+    (@keys $section:ty) => { <$section as $crate::schema::Section>::keys() };
+    (@read $name:ident $variant:ident $table:ident,) => { Some($name::$variant) };
+    (@read $name:ident $variant:ident $table:ident, $section:ty) => {
+        <$section as $crate::schema::Section>::read($table).map($name::$variant)
+    };
+    (@write $this:ident, $name:ident $variant:ident, $table:ident,) => {};
+    (@write $this:ident, $name:ident $variant:ident, $table:ident, $section:ty) => {
+        if let $name::$variant(section) = $this {
+            $crate::schema::Section::write(section, $table);
+        }
+    };
+}
+
+pub(crate) use {section, union};

@@ -1,0 +1,220 @@
+//! Flags, numbers, words.
+
+use std::ops::RangeInclusive;
+
+use toml::de::DeValue;
+
+use super::{Inline, integer, quote};
+use crate::report::nearest;
+use crate::schema::{At, Item, Reader};
+
+/// true or false.
+#[derive(Debug)]
+pub struct Flag;
+
+/// true or false
+pub fn flag() -> Flag {
+    Flag
+}
+
+impl Inline for Flag {
+    type Value = bool;
+
+    fn describe(&self) -> String {
+        "true or false".to_owned()
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<bool> {
+        let value = item.get_ref().as_bool();
+        let quoted = matches!(item.get_ref().as_str(), Some("true" | "false"));
+        value.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+    }
+
+    fn text(&self, value: &bool) -> String {
+        value.to_string()
+    }
+}
+
+/// A whole number in a range.
+#[derive(Debug)]
+pub struct Whole<T> {
+    range: RangeInclusive<T>,
+}
+
+/// A whole number in `range`.
+pub fn whole<T>(range: RangeInclusive<T>) -> Whole<T> {
+    Whole { range }
+}
+
+impl<T: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + Bounded> Inline for Whole<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        match (self.range.start(), self.range.end()) {
+            (from, to) if *to >= T::MAX => format!("a whole number from {from} on"),
+            (from, to) => format!("a whole number from {from} to {to}"),
+        }
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
+        let number = item.get_ref().as_integer().and_then(integer).and_then(|number| T::try_from(number).ok());
+        let number = number.filter(|number| self.range.contains(number));
+        let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
+        number.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+    }
+
+    fn text(&self, value: &T) -> String {
+        value.to_string()
+    }
+}
+
+/// One of some whole numbers.
+#[derive(Debug)]
+pub struct Choice {
+    numbers: &'static [u32],
+}
+
+/// One of `numbers`.
+pub fn choice(numbers: &'static [u32]) -> Choice {
+    Choice { numbers }
+}
+
+impl Inline for Choice {
+    type Value = u32;
+
+    fn describe(&self) -> String {
+        let numbers: Vec<_> = self.numbers.iter().map(u32::to_string).collect();
+        numbers.join(" or ")
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<u32> {
+        let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| self.numbers.contains(number));
+        let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
+        number.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+    }
+
+    fn text(&self, value: &u32) -> String {
+        value.to_string()
+    }
+}
+
+/// The largest number of a type that TOML can hold.
+pub trait Bounded {
+    /// It.
+    const MAX: Self;
+}
+
+impl Bounded for u32 {
+    const MAX: Self = Self::MAX;
+}
+impl Bounded for u64 {
+    const MAX: Self = i64::MAX as Self;
+}
+impl Bounded for usize {
+    const MAX: Self = isize::MAX as Self;
+}
+
+/// A number in a range.
+#[derive(Debug)]
+pub struct Real {
+    range: RangeInclusive<f64>,
+}
+
+/// A number in `range`.
+pub fn real(range: RangeInclusive<f64>) -> Real {
+    Real { range }
+}
+
+/// A number from 0 to 1.
+pub fn fraction() -> Real {
+    real(0.0..=1.0)
+}
+
+impl Inline for Real {
+    type Value = f64;
+
+    fn describe(&self) -> String {
+        format!("a number from {} to {}", self.range.start(), self.range.end())
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<f64> {
+        let number = match item.get_ref() {
+            DeValue::Integer(number) => integer(number).map(|number| number as f64),
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        // NaN is in no range.
+        let number = number.filter(|number| self.range.contains(number));
+        let percent = match item.get_ref().as_str() {
+            Some(text) if text.trim_end().ends_with('%') && *self.range.end() == 1.0 => ": write 50 % as 0.5",
+            Some(text) if text.parse::<f64>().is_ok() => ": leave the quotes out",
+            _ => "",
+        };
+        number.or_else(|| self.refuse(item, at, reader, percent))
+    }
+
+    fn text(&self, value: &f64) -> String {
+        // Debug is the shortest text that reads back as the same number.
+        let text = format!("{value:?}");
+        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    }
+}
+
+/// One of some words.
+#[derive(Debug)]
+pub struct Word<T> {
+    /// The words and what they mean.
+    pub words: Vec<(&'static str, T)>,
+}
+
+/// A type whose values have names.
+pub trait Words: Copy + PartialEq + 'static {
+    /// The names, in the order of the reference.
+    fn words() -> Vec<(&'static str, Self)>;
+}
+
+/// One of the type's words.
+pub fn word<T: Words>() -> Word<T> {
+    Word { words: T::words() }
+}
+
+/// The meaning of a word, or a sentence with the words there are.
+pub fn parse_word<T: Words>(text: &str) -> Result<T, String> {
+    let words = T::words();
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        let near = nearest(text, names.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        format!("not one of {}{near}", names.join(", "))
+    })
+}
+
+impl<T: Copy + PartialEq> Inline for Word<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        let words: Vec<_> = self.words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        match words.as_slice() {
+            [one] => one.clone(),
+            [one, other] => format!("{one} or {other}"),
+            words => format!("one of {}", words.join(", ")),
+        }
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
+        let text = item.get_ref().as_str();
+        let found = text.and_then(|text| self.words.iter().find(|(word, _)| *word == text));
+        if let Some((_, value)) = found {
+            return Some(*value);
+        }
+        let near = text.and_then(|text| nearest(text, self.words.iter().map(|(word, _)| *word)));
+        let more = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
+        self.refuse(item, at, reader, &more)
+    }
+
+    fn text(&self, value: &T) -> String {
+        // Every value of the type is in the list; a test goes through all of them.
+        self.words.iter().find(|(_, known)| known == value).map_or(String::new(), |(word, _)| quote(word))
+    }
+}

@@ -1,0 +1,162 @@
+//! What has a unit or a radix: times, sizes, permissions.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::{Inline, quote};
+use crate::schema::{At, Item, Reader};
+use crate::units::{UnitError, format_duration, format_size, parse_duration, parse_size};
+
+/// A span of time.
+#[derive(Debug)]
+pub struct Time {
+    range: RangeInclusive<Duration>,
+    zero: bool,
+}
+
+/// A span of time in `range`.
+pub fn duration(range: RangeInclusive<Duration>) -> Time {
+    Time { range, zero: false }
+}
+
+impl Time {
+    /// 0 is allowed too, and means what the key's documentation says.
+    pub fn or_zero(self) -> Self {
+        Self { zero: true, ..self }
+    }
+}
+
+impl Inline for Time {
+    type Value = Duration;
+
+    fn describe(&self) -> String {
+        let zero = if self.zero { "0 or " } else { "" };
+        let (from, to) = (format_duration(*self.range.start()), format_duration(*self.range.end()));
+        format!("{zero}a duration from \"{from}\" to \"{to}\"")
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
+        let text = with_unit(item);
+        match text.as_deref().map_or(Err(UnitError::Malformed), parse_duration) {
+            Ok(value) if self.range.contains(&value) || self.zero && value.is_zero() => Some(value),
+            Ok(_) => self.refuse(item, at, reader, ""),
+            Err(error) => {
+                let number = text.unwrap_or_default();
+                self.refuse(item, at, reader, &unit_remedy(error, &number, ["s", "ms"], "ns, us, ms, s, min, h and d"))
+            }
+        }
+    }
+
+    fn text(&self, value: &Duration) -> String {
+        quote(&format_duration(*value))
+    }
+}
+
+/// A number of bytes.
+#[derive(Debug)]
+pub struct Size<T> {
+    range: RangeInclusive<T>,
+    zero: bool,
+}
+
+/// A number of bytes in `range`.
+pub fn size<T>(range: RangeInclusive<T>) -> Size<T> {
+    Size { range, zero: false }
+}
+
+impl<T> Size<T> {
+    /// 0 is allowed too, and means what the key's documentation says.
+    pub fn or_zero(self) -> Self {
+        Self { zero: true, ..self }
+    }
+}
+
+impl<T: Copy + PartialOrd + TryFrom<u64> + TryInto<u64>> Inline for Size<T> {
+    type Value = T;
+
+    fn describe(&self) -> String {
+        let zero = if self.zero { "0 or " } else { "" };
+        let [from, to] = [self.range.start(), self.range.end()].map(|bytes| self.text(bytes));
+        format!("{zero}a size from {from} to {to}")
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
+        let text = with_unit(item);
+        match text.as_deref().map_or(Err(UnitError::Malformed), parse_size) {
+            Ok(bytes) => {
+                let value = T::try_from(bytes).ok();
+                let value = value.filter(|value| self.range.contains(value) || self.zero && bytes == 0);
+                value.or_else(|| self.refuse(item, at, reader, ""))
+            }
+            Err(error) => {
+                let number = text.unwrap_or_default();
+                let units = "B, kB, KiB, MB, MiB, GB, GiB, TB and TiB";
+                self.refuse(item, at, reader, &unit_remedy(error, &number, ["MiB", "MB"], units))
+            }
+        }
+    }
+
+    fn text(&self, value: &T) -> String {
+        // u64 holds every size that the type holds.
+        quote(&format_size((*value).try_into().unwrap_or(u64::MAX)))
+    }
+}
+
+/// The text of a number with a unit; of a bare number too, whose error then is that the unit is missing.
+fn with_unit(item: &Item<'_>) -> Option<String> {
+    match item.get_ref() {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn unit_remedy(error: UnitError, text: &str, likely: [&str; 2], all: &str) -> String {
+    let text = text.trim();
+    match error {
+        UnitError::NoUnit => format!(": write the unit, \"{text} {}\" or \"{text} {}\"", likely[0], likely[1]),
+        UnitError::Unknown(word, Some(near)) => format!(": write {near} for {word}"),
+        UnitError::Unknown(..) => format!(": the units are {all}"),
+        UnitError::Malformed => String::new(),
+    }
+}
+
+/// Octal permissions.
+#[derive(Debug)]
+pub struct Mode;
+
+/// Octal permissions.
+pub fn mode() -> Mode {
+    Mode
+}
+
+impl Inline for Mode {
+    type Value = u32;
+
+    fn describe(&self) -> String {
+        "octal permissions from 0o000 to 0o777".to_owned()
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<u32> {
+        let parse = |digits: &str| u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
+        let octal = |text: &str| parse(text.strip_prefix("0o").unwrap_or(text));
+        match item.get_ref() {
+            DeValue::String(text) if octal(text).is_some() => octal(text),
+            DeValue::Integer(number) if number.radix() == 8 && parse(number.as_str()).is_some() => {
+                parse(number.as_str())
+            }
+            // A decimal 660 is meant to be octal, but is 0o1224.
+            DeValue::Integer(number) if number.radix() == 10 && parse(number.as_str()).is_some() => {
+                self.refuse(item, at, reader, &format!(": write 0o{}", number.as_str()))
+            }
+            _ => self.refuse(item, at, reader, ""),
+        }
+    }
+
+    fn text(&self, value: &u32) -> String {
+        format!("0o{value:03o}")
+    }
+}

@@ -1,0 +1,228 @@
+//! Strings, names, paths, URLs, command lines.
+
+use std::path::{Path, PathBuf};
+
+use super::{Inline, list, quote, show};
+use crate::schema::{At, Item, Reader};
+
+/// The text of a string that is not empty. No path, name or argument of a program can hold a NUL.
+pub(super) fn filled<'a>(item: &'a Item<'_>) -> Option<&'a str> {
+    item.get_ref().as_str().filter(|text| !text.is_empty() && !text.contains('\0'))
+}
+
+/// A string that is not empty.
+#[derive(Debug)]
+pub struct Text;
+
+/// A string that is not empty.
+pub fn text() -> Text {
+    Text
+}
+
+impl Inline for Text {
+    type Value = String;
+
+    fn describe(&self) -> String {
+        "a string that is not empty".to_owned()
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        filled(item).map(str::to_owned).or_else(|| self.refuse(item, at, reader, ""))
+    }
+
+    fn text(&self, value: &String) -> String {
+        quote(value)
+    }
+}
+
+/// A name: letters, digits, `-` and `_`.
+#[derive(Debug)]
+pub struct Name;
+
+/// A name: letters, digits, `-` and `_`.
+pub fn name() -> Name {
+    Name
+}
+
+/// Bytes of a name at most, so that it fits file names and labels.
+const NAME_BYTES: usize = 64;
+
+fn in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+/// Whether `text` can be a name.
+fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES).contains(&text.len()) && text.chars().all(in_name)
+}
+
+impl Inline for Name {
+    type Value = String;
+
+    fn describe(&self) -> String {
+        format!("a name of 1 to {NAME_BYTES} letters (a-z, A-Z), digits, - and _")
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = item.get_ref().as_str();
+        if let Some(name) = text.filter(|text| is_name(text)) {
+            return Some(name.to_owned());
+        }
+        let proposal: String = text.unwrap_or("").chars().map(|c| if in_name(c) { c } else { '-' }).collect();
+        let proposal = proposal.trim_matches('-');
+        let more = if is_name(proposal) { format!(": write {}", quote(proposal)) } else { String::new() };
+        self.refuse(item, at, reader, &more)
+    }
+
+    fn text(&self, value: &String) -> String {
+        quote(value)
+    }
+}
+
+/// A path.
+#[derive(Debug)]
+pub struct FilePath {
+    /// What a word without a slash is, which then stays as it is.
+    word: Option<&'static str>,
+}
+
+/// A path; relative to the file's folder.
+pub fn path() -> FilePath {
+    FilePath { word: None }
+}
+
+/// A program; with a slash a path, else looked for in PATH.
+pub fn program() -> FilePath {
+    FilePath { word: Some("a program's name or path") }
+}
+
+/// A secret; with a slash a file, else one of systemd's credentials.
+pub fn credential() -> FilePath {
+    FilePath { word: Some("a credential's name or a file's path") }
+}
+
+impl Inline for FilePath {
+    type Value = PathBuf;
+
+    fn describe(&self) -> String {
+        self.word.unwrap_or("a path").to_owned()
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<PathBuf> {
+        let Some(text) = filled(item) else {
+            return self.refuse(item, at, reader, "");
+        };
+        if self.word.is_some() && !text.contains('/') {
+            return Some(PathBuf::from(text));
+        }
+        refuse_home(text, item, at, reader)?;
+        Some(resolve(reader.base, text))
+    }
+
+    fn text(&self, value: &PathBuf) -> String {
+        quote(&value.to_string_lossy())
+    }
+}
+
+/// `text` as seen from the folder `base`.
+pub fn resolve(base: &Path, text: &str) -> PathBuf {
+    // `join` keeps a leading `./`, which only makes paths longer in every message.
+    base.join(text.strip_prefix("./").filter(|rest| !rest.is_empty() && !base.as_os_str().is_empty()).unwrap_or(text))
+}
+
+pub(super) fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<()> {
+    if text == "~" || text.starts_with("~/") {
+        reader.wrong(item, at, "begins with `~`, which is not expanded here: write the whole path");
+        return None;
+    }
+    Some(())
+}
+
+/// A path or a URL.
+#[derive(Debug)]
+pub struct Location;
+
+/// A path, relative to the file's folder, or a URL.
+pub fn location() -> Location {
+    Location
+}
+
+/// Whether ffmpeg takes `text` for a URL: a scheme comes before the first colon.
+pub fn is_url(text: &str) -> bool {
+    let scheme = |scheme: &str| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    };
+    text.split_once(':').is_some_and(|(before, _)| scheme(before))
+}
+
+impl Inline for Location {
+    type Value = String;
+
+    fn describe(&self) -> String {
+        "a path or a URL".to_owned()
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = filled(item).or_else(|| self.refuse(item, at, reader, ""))?;
+        if is_url(text) {
+            return Some(text.to_owned());
+        }
+        refuse_home(text, item, at, reader)?;
+        // TOML is UTF-8, and so is the folder wherever it came from TOML; another folder's odd bytes are shown as U+FFFD
+        // and not found, which the error of the source then says.
+        Some(resolve(reader.base, text).to_string_lossy().into_owned())
+    }
+
+    fn text(&self, value: &String) -> String {
+        quote(value)
+    }
+}
+
+/// A program and its arguments.
+#[derive(Debug)]
+pub struct CommandLine;
+
+/// A program and its arguments.
+pub fn command_line() -> CommandLine {
+    CommandLine
+}
+
+impl Inline for CommandLine {
+    type Value = Vec<String>;
+
+    fn describe(&self) -> String {
+        "a list of a program and its arguments".to_owned()
+    }
+
+    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> {
+        if let Some(text) = item.get_ref().as_str() {
+            let words: Vec<_> = text.split_whitespace().map(quote).collect();
+            return self.refuse(item, at, reader, &format!(": write [{}]", words.join(", ")));
+        }
+        let Some(items) = item.get_ref().as_array().filter(|items| !items.is_empty()) else {
+            return self.refuse(item, at, reader, "");
+        };
+        let mut words = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            // An argument may be empty, a program's name may not.
+            let text = item.get_ref().as_str().filter(|text| !text.contains('\0') && (index > 0 || !text.is_empty()));
+            match text {
+                Some(text) if index == 0 && text.contains('/') => {
+                    refuse_home(text, item, at, reader)?;
+                    words.push(resolve(reader.base, text).to_string_lossy().into_owned());
+                }
+                Some(text) => words.push(text.to_owned()),
+                None => {
+                    let shown = show(item.get_ref());
+                    reader.wrong(item, at, &format!("must hold strings only, not {shown}: quote numbers too"));
+                }
+            }
+        }
+        (words.len() == items.len()).then_some(words)
+    }
+
+    fn text(&self, value: &Vec<String>) -> String {
+        list(Text).text(value)
+    }
+}

@@ -1,0 +1,149 @@
+//! The configuration: what can be set, its defaults, and how a file becomes it.
+//!
+//! - [`types`]: the structs; every key is declared there, once.
+//! - `declare`, `schema`, `kinds`, [`units`]: how a declaration becomes a reader and a writer.
+//! - `references`: what must go together across the file's tables.
+//! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once; `hidden`: without secrets.
+//! - [`changes`]: what differs between two.
+//! - [`annotated`]: the file with every key, printed from the declarations; [`page`]: the manual page, likewise.
+
+pub mod annotated;
+pub mod changes;
+mod declare;
+mod hidden;
+mod kinds;
+pub mod page;
+mod references;
+pub mod report;
+mod schema;
+pub mod types;
+pub mod units;
+
+use std::fs;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use report::{Finding, Report, Severity};
+use schema::{Reader, Section, TableReader, TableWriter};
+use types::{CameraConfig, Config, ModelConfig, SinkConfig};
+
+pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
+pub use report::ConfigErrors;
+pub use units::parse_duration;
+
+/// Bytes of a configuration at most; what is larger is some other file.
+const MAX_BYTES: u64 = 4 << 20;
+
+impl Config {
+    /// Reads a file. Relative paths in it are relative to its folder.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let text = read(path).map_err(|finding| ConfigErrors { path: path.to_owned(), findings: vec![*finding] })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads `text` as if it stood in the file `path`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
+        let mut report = Report::default();
+        let document = Document::parse(text, &mut report);
+        let config = document.config(path, &mut report);
+        let findings = report.into_findings(path, text);
+        let harmless = findings.iter().all(|finding| finding.severity == Severity::Warning);
+        match config {
+            Some(config) if harmless => {
+                // `visiond check` shows the line too.
+                for Finding { file, line, message, .. } in &findings {
+                    log::warn!("{}:{}: {message}", file.display(), line.unwrap_or(1));
+                }
+                Ok(config)
+            }
+            _ => Err(ConfigErrors { path: path.to_owned(), findings }),
+        }
+    }
+
+    /// The model that looks at a camera's frames. The file was checked: a camera that names none means the only one.
+    pub fn model_of(&self, camera: &CameraConfig) -> Option<&ModelConfig> {
+        match &camera.model {
+            Some(name) => self.models.iter().find(|model| model.name == *name),
+            None => self.models.first(),
+        }
+    }
+
+    /// The cameras that run and whose frames `model` looks at.
+    pub fn cameras_of(&self, model: &ModelConfig) -> impl Iterator<Item = &CameraConfig> {
+        let ours = |camera: &&CameraConfig| self.model_of(camera).is_some_and(|its| its.name == model.name);
+        self.cameras.iter().filter(|camera| camera.enabled).filter(ours)
+    }
+
+    /// The models that have a camera that runs.
+    pub fn used_models(&self) -> impl Iterator<Item = &ModelConfig> + Clone {
+        self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
+    }
+
+    /// The configuration with every default written out, as a file.
+    pub fn to_toml(&self) -> String {
+        TableWriter::file(self)
+    }
+}
+
+/// The text of a file, or why there is none.
+pub fn read(path: &Path) -> Result<String, Box<Finding>> {
+    let fail = |message: String| Box::new(Finding::of_file(path, message));
+    let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
+    let size = fs::metadata(path).map_err(cannot)?.len();
+    if size > MAX_BYTES {
+        return Err(fail(format!("holds {size} bytes, a configuration has {MAX_BYTES} at most: name another file")));
+    }
+    let bytes = fs::read(path).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        fail(format!("line {line} is not UTF-8 text, which TOML must be: store the file as UTF-8"))
+    })
+}
+
+/// A file's tables with their places.
+pub struct Document<'i> {
+    root: Spanned<DeTable<'i>>,
+}
+
+impl<'i> Document<'i> {
+    /// Reads TOML, as far as it is.
+    pub fn parse(text: &'i str, report: &mut Report) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        for error in errors {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            report.syntax(span, format!("no TOML: {}", error.message()));
+        }
+        Self { root }
+    }
+
+    /// The configuration that the tables say; `None` when something is wrong.
+    pub fn config(&self, path: &Path, report: &mut Report) -> Option<Config> {
+        let before = report.error_count();
+        let base = path.parent().unwrap_or(Path::new(""));
+        let mut reader = Reader { base, report };
+        let config = TableReader::read(self.root.get_ref(), 0..0, "", &mut reader, Config::read);
+        references::check(self.root.get_ref(), base, report);
+        let mut config = config.filter(|_| report.error_count() == before)?;
+        for SinkConfig { name, kind, .. } in &mut config.sinks {
+            if name.is_empty() {
+                schema::Union::name(kind).clone_into(name);
+            }
+        }
+        Some(config)
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &DeTable<'i> {
+        self.root.get_ref()
+    }
+}
+
+#[cfg(test)]
+mod manual;
+#[cfg(test)]
+mod roundtrip;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! Any valid configuration, written and read again, is the same.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::kinds::Words;
+use super::types::*;
+
+fn word<T: Words + std::fmt::Debug>() -> impl Strategy<Value = T> {
+    select(T::words().into_iter().map(|(_, value)| value).collect::<Vec<_>>())
+}
+
+/// Any text that is not empty, with quotes, backslashes, line ends and control characters.
+fn text() -> impl Strategy<Value = String> {
+    vec(prop_oneof![any::<char>(), select(vec!['"', '\\', '\n', '\t', '\'', '\u{7f}', '#'])], 1..12)
+        .prop_map(|chars| chars.into_iter().filter(|c| *c != '\0').chain(['x']).collect())
+}
+
+fn path() -> impl Strategy<Value = PathBuf> {
+    text().prop_map(|text| Path::new("/base").join(text.trim_start_matches('/')))
+}
+
+fn duration(from_ms: u64, to_ms: u64) -> impl Strategy<Value = Duration> {
+    (from_ms..to_ms, select(vec![1, 1_000])).prop_map(move |(ms, step)| {
+        Duration::from_millis(ms.next_multiple_of(step).min(to_ms))
+            + Duration::from_nanos(if step == 1 { 1 } else { 0 })
+    })
+}
+
+fn fraction() -> impl Strategy<Value = f64> {
+    prop_oneof![0.0..=1.0, select(vec![0.0, 1.0, 1e-9])]
+}
+
+prop_compose! {
+    fn model()(
+        path in path(), card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
+        max_detections in of(1_usize..=100_000), classes in vec(text(), 0..3),
+        input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024, sha256 in of(text()),
+    ) -> ModelConfig {
+        ModelConfig {
+            name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
+        }
+    }
+}
+
+fn camera_name() -> impl Strategy<Value = CameraName> {
+    prop_oneof![
+        path().prop_map(CameraName::Node),
+        (any::<u16>(), any::<u16>(), of(text())).prop_map(|(vendor, product, serial)| CameraName::Usb {
+            vendor,
+            product,
+            serial
+        }),
+        text().prop_map(|text| CameraName::Card(format!("Cam {text}"))),
+    ]
+}
+
+fn control() -> impl Strategy<Value = ControlValue> {
+    prop_oneof![
+        any::<bool>().prop_map(ControlValue::Flag),
+        any::<i64>().prop_map(ControlValue::Number),
+        text().prop_map(ControlValue::Text),
+    ]
+}
+
+prop_compose! {
+    fn v4l2()(
+        device in camera_name(), format in of(word()), width in of(1_u32..=16_384), height in of(1_u32..=16_384),
+        fps in of(0.01..=1000.0_f64), color_matrix in of(word()), color_range in of(word()), io in of(word()),
+        input in of(0_u32..64), timeout in of(duration(100, 3_600_000)),
+        controls in btree_map(text(), control(), 0..3),
+    ) -> V4l2Config {
+        V4l2Config { device, format, width, height, fps, color_matrix, color_range, io, input, controls, timeout }
+    }
+}
+
+prop_compose! {
+    fn video()(
+        url in prop_oneof![path().prop_map(|path| path.to_string_lossy().into_owned()), Just("rtsp://a/b".to_owned())],
+        pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64),
+        ffmpeg in prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], input_args in vec(text(), 0..3), pixels in word(),
+        color_matrix in of(word()), color_range in of(word()), timeout in duration(100, 3_600_000),
+        login in of(prop_oneof![path(), Just(PathBuf::from("gate"))]),
+    ) -> VideoConfig {
+        let login = login.filter(|_| url.contains("://"));
+        VideoConfig { url, login, pace, repeat, max_frames, ffmpeg, input_args, pixels, color_matrix, color_range, timeout }
+    }
+}
+
+prop_compose! {
+    fn command()(
+        program in path(), arguments in vec(text(), 0..4), raw in of((word(), 1_u32..=16_384, 1_u32..=16_384)),
+        pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), color_matrix in word(),
+        color_range in of(word()), timeout in duration(100, 3_600_000), fd in select(vec![1, 3]),
+    ) -> CommandConfig {
+        CommandConfig {
+            command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).collect(),
+            container: if raw.is_some() { CommandContainer::Raw } else { CommandContainer::Y4m },
+            format: raw.map(|raw| raw.0), width: raw.map(|raw| raw.1), height: raw.map(|raw| raw.2), pitches: Vec::new(),
+            fd, pace, repeat, max_frames, color_matrix, color_range, timeout,
+        }
+    }
+}
+
+fn source() -> impl Strategy<Value = SourceConfig> {
+    prop_oneof![
+        v4l2().prop_map(SourceConfig::V4l2),
+        video().prop_map(SourceConfig::Video),
+        command().prop_map(SourceConfig::Command),
+        (path(), any::<bool>(), duration(10, 3_600_000), any::<bool>(), of(0.001..=1000.0_f64)).prop_map(
+            |(path, watch, watch_interval, repeat, fps)| {
+                SourceConfig::Images(ImagesConfig { path, watch, watch_interval, repeat, fps })
+            }
+        ),
+        (1_u32..=16_384, 1_u32..=16_384, 0.01..=1000.0_f64, word(), of(1..=1000_u64)).prop_map(
+            |(width, height, fps, format, max_frames)| {
+                SourceConfig::Pattern(PatternConfig { width, height, fps, format, max_frames })
+            }
+        ),
+    ]
+}
+
+prop_compose! {
+    fn annotate()(directory in path(), every in 0..100_u64, on_detection: bool, format in word(), keep in 0..=1_000_000_000_usize)
+        -> AnnotateConfig {
+        AnnotateConfig { directory, every, on_detection: on_detection || every == 0, format, keep }
+    }
+}
+
+prop_compose! {
+    fn camera()(model in 0_usize..8, enabled: bool, source in source(), annotate in of(annotate()))
+        -> (usize, CameraConfig) {
+        (model, CameraConfig { name: String::new(), model: None, enabled, source, annotate })
+    }
+}
+
+fn topic() -> impl Strategy<Value = String> {
+    select(vec!["visiond".to_owned(), "a/b/c".to_owned(), "ö".to_owned()])
+}
+
+prop_compose! {
+    fn mqtt()(
+        tls: bool, protocol in word(), login in of(path()), ca in of(path()), pair in of((path(), path())),
+        client_id in of(text()), keep_alive in duration(1000, 3_600_000), topic_prefix in topic(),
+        qos in (0..=2_u32, 0..=2_u32), retain: bool, message_expiry in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
+    ) -> MqttSinkConfig {
+        let url = if tls { "mqtts://broker" } else { "mqtt://10.0.0.7:1884" };
+        let (certificate, key) = pair.filter(|_| tls).unzip();
+        let (qos_detections, qos_state) = qos;
+        MqttSinkConfig {
+            url: url.to_owned(), protocol, login, ca: ca.filter(|_| tls), certificate, key, client_id, keep_alive,
+            topic_prefix, qos_detections, qos_state, retain, message_expiry, ..MqttSinkConfig::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn mqtt_cameras()(
+        state_interval in duration(250, 3_600_000), occupancy_hold in prop_oneof![Just(Duration::ZERO), duration(1, 3_600_000)],
+        snapshot_interval in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)], snapshot_overlay: bool,
+        home_assistant: bool, discovery_prefix in topic(), count_labels in vec(text(), 0..3),
+    ) -> MqttSinkConfig {
+        MqttSinkConfig {
+            state_interval, occupancy_hold, snapshot_interval, snapshot_overlay, home_assistant, discovery_prefix,
+            count_labels, ..MqttSinkConfig::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn nats()(
+        urls in vec(select(vec!["nats://10.0.0.7".to_owned(), "tls://[::1]:4223".to_owned()]), 1..3), login in of(path()),
+        ca in of(path()), pair in of((path(), path())), stream in of(select(vec!["visiond".to_owned()])), create: bool,
+        stream_max_age in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)],
+        stream_max_bytes in prop_oneof![Just(0), 1_u64 << 20..=1 << 40], ack_timeout in duration(1000, 3_600_000),
+        subject in select(vec!["a.{camera}.b-{device}".to_owned(), "all".to_owned()]),
+    ) -> NatsSinkConfig {
+        let (certificate, key) = pair.unzip();
+        NatsSinkConfig {
+            url: urls, login, credentials: None, ca, certificate, key, create_stream: create && stream.is_some(), stream,
+            stream_max_age, stream_max_bytes, subject, ack_timeout,
+        }
+    }
+}
+
+fn sink_kind() -> impl Strategy<Value = SinkKind> {
+    prop_oneof![
+        Just(SinkKind::Stdout),
+        (path(), prop_oneof![Just(0), 4096..=1_u64 << 40], 0..=10_000_u32).prop_map(
+            |(path, rotate_bytes, rotate_keep)| { SinkKind::File(FileSinkConfig { path, rotate_bytes, rotate_keep }) }
+        ),
+        (path(), 0..=0o777_u32, 1..=4096_usize, 4096..=1_usize << 30).prop_map(
+            |(path, mode, max_readers, reader_buffer_bytes)| {
+                SinkKind::Unix(UnixSinkConfig { path, mode, max_readers, reader_buffer_bytes })
+            }
+        ),
+        (mqtt(), mqtt_cameras()).prop_map(|(session, cameras)| {
+            SinkKind::Mqtt(MqttSinkConfig {
+                state_interval: cameras.state_interval,
+                occupancy_hold: cameras.occupancy_hold,
+                snapshot_interval: cameras.snapshot_interval,
+                snapshot_overlay: cameras.snapshot_overlay,
+                home_assistant: cameras.home_assistant,
+                discovery_prefix: cameras.discovery_prefix,
+                count_labels: cameras.count_labels,
+                ..session
+            })
+        }),
+        nats().prop_map(SinkKind::Nats),
+    ]
+}
+
+prop_compose! {
+    fn sink()(
+        kind in sink_kind(), cameras in vec(0_usize..8, 0..3), only_detections: bool, queue in 1..=1_000_000_usize,
+        when_full in select(vec![WhenFull::DropOldest, WhenFull::DropNewest]),
+        max_rate in of(select(vec![0.001, 0.5, 30.0, 1000.0])), spool_directory in of(path()),
+        spool_bytes in 1_u64 << 20..=1 << 40, spool_sync in prop_oneof![Just(Duration::ZERO), duration(10, 3_600_000)],
+    ) -> (Vec<usize>, SinkConfig) {
+        let (name, durable) = (String::new(), false);
+        (cameras, SinkConfig {
+            name, kind, cameras: Vec::new(), only_detections, queue, when_full, max_rate, durable, spool_directory, spool_bytes,
+            spool_sync,
+        })
+    }
+}
+
+/// Puts the number into a path, so that no two are the same.
+fn numbered(path: &mut PathBuf, number: usize) {
+    path.as_mut_os_string().push(format!("-{number}"));
+}
+
+fn address() -> impl Strategy<Value = Address> {
+    prop_oneof![
+        any::<std::net::SocketAddrV4>().prop_map(|address| Address::Tcp(address.into())),
+        (any::<std::net::Ipv6Addr>(), any::<u16>()).prop_map(|address| Address::Tcp(address.into())),
+        path().prop_map(Address::Unix),
+    ]
+}
+
+prop_compose! {
+    fn http()(
+        mut listen in vec(address(), 0..3), token in path(), socket_mode in 0..=0o777_u32,
+        max_connections in 1..=65_536_usize, max_fps in 0.1..=120.0, allow_hosts in vec("[a-z0-9.-]{1,20}", 0..3),
+    ) -> HttpConfig {
+        for (i, address) in listen.iter_mut().enumerate() {
+            match address {
+                Address::Tcp(address) => address.set_port(8790 + i as u16),
+                Address::Unix(path) => numbered(path, i),
+            }
+        }
+        HttpConfig { listen, token: Some(token), socket_mode, max_connections, max_fps, allow_hosts }
+    }
+}
+
+prop_compose! {
+    fn config()(
+        device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
+        log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
+        engine in (word(), of(path()), of(path()), 0..=63_u32, 0..=1024_usize, duration(1, 3_600_000))
+            .prop_map(|(backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout)| {
+                EngineConfig { backend, onnxruntime_library, tensorrt_library, gpu, threads, canary_timeout }
+            }),
+        buffers in (word(), 3..=32_usize).prop_map(|(memory, count)| BufferConfig { memory, count }),
+        status in (duration(100, 3_600_000), prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)])
+            .prop_map(|(interval, log_interval)| StatusConfig { interval, log_interval }),
+        http in http(),
+        mut models in vec(model(), 1..4), cameras in vec(camera(), 0..4), sinks in vec(sink(), 0..4),
+    ) -> Config {
+        for (i, model) in models.iter_mut().enumerate() {
+            model.name = format!("Model_{i}");
+        }
+        let mut all_cameras = Vec::new();
+        for (i, (model, mut camera)) in cameras.into_iter().enumerate() {
+            camera.name = format!("cam-{i}");
+            if models.len() > 1 || model > 3 {
+                camera.model = Some(models[model % models.len()].name.clone());
+            }
+            if let SourceConfig::V4l2(v4l2) = &mut camera.source {
+                match &mut v4l2.device {
+                    CameraName::Node(path) => numbered(path, i),
+                    CameraName::Usb { product, .. } => *product = i as u16,
+                    CameraName::Card(card) => card.push_str(&i.to_string()),
+                }
+            }
+            all_cameras.push(camera);
+        }
+        let mut all_sinks: Vec<SinkConfig> = Vec::new();
+        for (i, (cameras, mut sink)) in sinks.into_iter().enumerate() {
+            sink.name = format!("sink{i}");
+            if !all_cameras.is_empty() {
+                sink.cameras = cameras.iter().map(|c| all_cameras[c % all_cameras.len()].name.clone()).collect();
+            }
+            match &mut sink.kind {
+                SinkKind::Stdout if all_sinks.iter().any(|other| other.kind == SinkKind::Stdout) => continue,
+                SinkKind::Stdout => {}
+                SinkKind::File(file) => numbered(&mut file.path, i),
+                SinkKind::Unix(unix) => numbered(&mut unix.path, i),
+                SinkKind::Mqtt(mqtt) => mqtt.topic_prefix.push_str(&i.to_string()),
+                SinkKind::Nats(nats) => nats.subject.push_str(&i.to_string()),
+            }
+            all_sinks.push(sink);
+        }
+        Config { device, log, engine, buffers, status, http, models, cameras: all_cameras, sinks: all_sinks }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_reads_back(config in config()) {
+        let text = config.to_toml();
+        match Config::parse(&text, Path::new("/base/visiond.toml")) {
+            Ok(read) => prop_assert_eq!(read, config, "{}", text),
+            Err(errors) => prop_assert!(false, "{}\n{}", errors, text),
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "([a-z\\[\\]{}=\"'.,#\\n 0-9]|model|camera|source|type|name|\\[\\[|\\]\\]| = ){0,60}") {
+        if let Err(errors) = Config::parse(&text, Path::new("visiond.toml")) {
+            prop_assert!(!errors.findings.is_empty());
+            let _ = errors.to_string();
+        }
+    }
+}
+
+#[test]
+fn every_word_is_written_as_itself() {
+    fn check<T: Words + std::fmt::Debug>() {
+        for (name, value) in T::words() {
+            assert_eq!(T::words().iter().filter(|(_, other)| *other == value).count(), 1, "{name}");
+            assert_eq!(super::parse_word::<T>(name), Ok(value));
+        }
+    }
+    check::<log::LevelFilter>();
+    check::<visiond_system::logging::LogTarget>();
+    check::<BackendChoice>();
+    check::<CameraFormat>();
+    check::<WhenFull>();
+    check::<Pace>();
+    check::<VideoPixels>();
+    check::<MqttProtocol>();
+}

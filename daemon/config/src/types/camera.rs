@@ -1,0 +1,292 @@
+//! `[[camera]]`: what is opened, and the pictures that are drawn of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use visiond_kernels::color::{ColorMatrix, ColorRange};
+use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
+
+use super::{HOUR, MS, SECOND};
+use crate::declare::{section, union};
+use crate::kinds::{
+    Words, by_name, camera, choice, command_line, control, credential, duration, flag, list, location, name, path,
+    program, real, text, whole, word,
+};
+use crate::schema::{table, union_table};
+
+pub use crate::kinds::{CameraName, ControlValue};
+
+section! {
+    /// `[[camera]]`
+    pub struct CameraConfig {
+        /// What messages, log and metrics call it.
+        name: String as name() => required(r#""door""#),
+        /// The `[[model]]` that looks at its frames. May be left out where there is only one.
+        model: Option<String> as name() => optional(r#""objects""#),
+        /// Whether it runs.
+        enabled: bool as flag() => default(true),
+        /// What is opened.
+        source: SourceConfig as union_table() => required(""),
+        /// Pictures with boxes drawn; one of `every` and `on_detection` must be set. Without this table there are none.
+        annotate: Option<AnnotateConfig> as table() => optional(""),
+    }
+}
+
+union! {
+    /// What is opened.
+    pub enum SourceConfig {
+        /// A camera behind V4L2: USB, or CSI with a driver of its own.
+        V4l2(V4l2Config) = "v4l2",
+        /// A video file or a URL, such as RTSP, by ffmpeg.
+        Video(VideoConfig) = "video",
+        /// Any program that writes frames to its standard output or to descriptor 3, such as GStreamer.
+        Command(CommandConfig) = "command",
+        /// A folder of pictures.
+        Images(ImagesConfig) = "images",
+        /// A moving test picture, made here.
+        Pattern(PatternConfig) = "pattern",
+    }
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self::Pattern(PatternConfig::default())
+    }
+}
+
+section! {
+    /// A camera behind V4L2.
+    pub struct V4l2Config {
+        /// The camera: a device node or a link to it, the USB ids `lsusb` shows ("046d:0825"; with the serial number
+        /// "046d:0825:SERIAL"), or the name that the driver gives its card. `visiond probe` shows all of them. A camera named by a
+        /// node is found again under another one when it comes back.
+        device: CameraName as camera() => required(r#""/dev/v4l/by-id/usb-046d_HD_Webcam-video-index0""#),
+        /// Pixel format, or "mjpeg". Without it what costs least of what the camera offers.
+        format: Option<CameraFormat> as word() => optional(r#""yuyv""#),
+        /// Width in pixels. Without it the driver's.
+        width: Option<u32> as whole(1..=MAX_SIDE) => optional("1280"),
+        /// Height in pixels. Without it the driver's.
+        height: Option<u32> as whole(1..=MAX_SIDE) => optional("720"),
+        /// Frames per second. Without it the driver's.
+        fps: Option<f64> as real(0.01..=1000.0) => optional("30"),
+        /// YUV matrix. Without it what the driver says.
+        color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
+        /// YUV range. Without it what the driver says.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// Controls such as exposure, by the names that `visiond probe` shows, set each time the camera is opened. A menu's
+        /// item is a number or its text; `true` presses a button. `{ auto_exposure = "Manual Mode", exposure_time_absolute
+        /// = 100 }`, or a table `[camera.source.controls]` with a line each.
+        controls: BTreeMap<String, ControlValue> as by_name(control()) => default(BTreeMap::new()),
+        /// How pictures come out of the driver: "userptr" has it write into the network's memory, "mmap" reads its own memory in
+        /// place, "copy" copies them out of that once. Without it the best that works; the log says which, and why.
+        io: Option<IoMode> as word() => optional(r#""mmap""#),
+        /// The number of the input, of a camera that has several, such as a capture card; `visiond probe` lists them. Without
+        /// it the one that is set.
+        input: Option<u32> as whole(0..=63) => optional("1"),
+        /// The camera is opened again when no frame came for so long. Without it after ten frames' time, at least 1 s
+        /// (3 s for the first frame) and at most 5 s.
+        timeout: Option<Duration> as duration(100 * MS..=HOUR) => optional(r#""2 s""#),
+    }
+}
+
+/// A camera's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CameraFormat {
+    /// Raw pixels.
+    Raw(PixelFormat),
+    /// JPEG pictures.
+    Mjpeg,
+}
+
+/// How pictures come out of a camera's driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoMode {
+    /// It writes into our memory.
+    Userptr,
+    /// We read its memory.
+    Mmap,
+    /// We copy out of its memory.
+    Copy,
+}
+
+impl IoMode {
+    /// The name used in the configuration, the log, the summary and `probe`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Userptr => "userptr",
+            Self::Mmap => "mmap",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+section! {
+    /// A video file or URL, by ffmpeg.
+    pub struct VideoConfig {
+        /// Path or URL: anything that ffmpeg reads.
+        url: String as location() => required(r#""rtsp://192.168.1.20:554/stream1""#),
+        /// User and password for the URL, which need not stand here then: the name of a credential of systemd's
+        /// (`LoadCredential=` in the unit), or a file's path with a slash in it, for one line `user:password`.
+        login: Option<PathBuf> as credential() => optional(r#""gate""#),
+        /// "realtime" follows the file's clock and drops frames that are late; "fastest" takes every frame and drops none.
+        pace: Pace as word() => default(Pace::Realtime),
+        /// Start again at the end.
+        repeat: bool as flag() => default(false),
+        /// Stop after so many frames. Without it all.
+        max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+        /// The ffmpeg program; ffprobe is looked for beside it.
+        ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
+        /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`.
+        input_args: Vec<String> as list(text()) => default(Vec::new()),
+        /// What ffmpeg hands over. "bgr" is bit for bit what OpenCV's VideoCapture gives; "native" is the file's own YUV
+        /// planes, which are half the bytes and are converted here.
+        pixels: VideoPixels as word() => default(VideoPixels::Bgr),
+        /// YUV matrix. Without it what the file says.
+        color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
+        /// YUV range. Without it what the file says.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// ffmpeg is started again when no frame came for so long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
+}
+
+/// What ffmpeg hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VideoPixels {
+    /// BGR, made by ffmpeg.
+    Bgr,
+    /// The file's own planes.
+    Native,
+}
+
+/// How fast a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// By its clock; what is late is dropped.
+    Realtime,
+    /// As fast as it is taken; nothing is dropped.
+    Fastest,
+}
+
+section! {
+    /// Any program that writes frames to its standard output or to descriptor 3.
+    pub struct CommandConfig {
+        /// Program and arguments. There is no shell between: no quotes, pipes or variables. A program with a slash in its
+        /// name is a path, others are looked for in PATH.
+        command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "video/x-raw,format=NV12,width=1280,height=720", "!", "fdsink"]"#),
+        /// What it writes. "y4m" (YUV4MPEG2) tells size and format itself; "raw" is frames one behind the other, and needs
+        /// `format`, `width` and `height`. Without it "y4m".
+        container: CommandContainer as word() => derived((r#""raw""#, CommandContainer::Y4m)),
+        /// The descriptor that it writes frames to: 1 is its standard output; with 3 its standard output goes where its standard
+        /// error goes, to the log, so that what it prints cannot get among the frames. In GStreamer `fdsink fd=3`.
+        fd: u32 as choice(&[1, 3]) => default(1),
+        /// Raw frames: pixel format.
+        format: Option<PixelFormat> as word() => optional(r#""nv12""#),
+        /// Raw frames: width in pixels.
+        width: Option<u32> as whole(1..=MAX_SIDE) => optional("1280"),
+        /// Raw frames: height in pixels.
+        height: Option<u32> as whole(1..=MAX_SIDE) => optional("720"),
+        /// Raw frames: bytes from row to row, one number a plane; empty: rows without padding.
+        pitches: Vec<usize> as list(whole(1..=1 << 20)) => default(Vec::new()),
+        /// "realtime" takes the newest frame and drops older ones; "fastest" takes every frame and holds the program up.
+        pace: Pace as word() => default(Pace::Realtime),
+        /// Start the program again when it ends well, as a camera never ends.
+        repeat: bool as flag() => default(true),
+        /// Stop after so many frames. Without it never.
+        max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+        /// YUV matrix.
+        color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
+        /// YUV range. Without it what Y4M says, else limited.
+        color_range: Option<ColorRange> as word() => optional(r#""limited""#),
+        /// The program is started again when no frame came for so long.
+        timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
+    }
+}
+
+/// What a program writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandContainer {
+    /// YUV4MPEG2.
+    Y4m,
+    /// Frames one behind the other, no header.
+    Raw,
+}
+
+section! {
+    /// A folder of pictures.
+    pub struct ImagesConfig {
+        /// The folder, whose pictures are taken in the order of their names; or one picture.
+        path: PathBuf as path() => required(r#""pictures""#),
+        /// Keep looking for new pictures.
+        watch: bool as flag() => default(false),
+        /// How often a watched folder is read.
+        watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
+        /// Start again at the end.
+        repeat: bool as flag() => default(false),
+        /// Pictures per second. Without it as fast as they are taken, and none is dropped.
+        fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
+    }
+}
+
+section! {
+    /// A moving test picture.
+    pub struct PatternConfig {
+        /// Width in pixels.
+        width: u32 as whole(1..=MAX_SIDE) => default(1280),
+        /// Height in pixels.
+        height: u32 as whole(1..=MAX_SIDE) => default(720),
+        /// Frames per second.
+        fps: f64 as real(0.01..=1000.0) => default(30.0),
+        /// Pixel format.
+        format: PixelFormat as word() => default(PixelFormat::Nv12),
+        /// Stop after so many frames. Without it never.
+        max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+    }
+}
+
+section! {
+    /// `[camera.annotate]`
+    pub struct AnnotateConfig {
+        /// Folder that gets them; made when missing.
+        directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
+        /// Every n-th frame. Without it, or with 0, only what `on_detection` says.
+        every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
+        /// Every frame that has a detection.
+        on_detection: bool as flag() => default(false),
+        /// How they are stored. "jpeg" has quality 90.
+        format: PictureFormat as word() => default(PictureFormat::Jpeg),
+        /// At most so many pictures of a camera, the oldest go; 0: no limit.
+        keep: usize as whole(0..=1_000_000_000) => default(1000),
+    }
+}
+
+/// How annotated pictures are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PictureFormat {
+    /// JPEG, quality 90.
+    Jpeg,
+    /// PNG.
+    Png,
+}
+
+words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
+words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
+words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
+words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
+words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
+words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
+words!(PictureFormat: "jpeg" = Self::Jpeg, "png" = Self::Png);
+
+impl Words for PixelFormat {
+    fn words() -> Vec<(&'static str, Self)> {
+        Self::all().map(|format| (format.name(), format)).collect()
+    }
+}
+
+impl Words for CameraFormat {
+    fn words() -> Vec<(&'static str, Self)> {
+        let raw = PixelFormat::all().map(|format| (format.name(), Self::Raw(format)));
+        std::iter::once(("mjpeg", Self::Mjpeg)).chain(raw).collect()
+    }
+}

@@ -1,0 +1,52 @@
+//! `[device]`: what the outside calls this machine.
+
+use crate::declare::section;
+use crate::kinds::name;
+
+section! {
+    /// `[device]`
+    pub struct DeviceConfig {
+        /// What brokers call this machine: a part of every topic and subject. Without it the host's name, with a `-` in
+        /// place of what no name can hold.
+        name: Option<String> as name() => optional(r#""gate-7""#),
+    }
+}
+
+impl DeviceConfig {
+    /// The name that holds: the configured one, else the host's.
+    pub fn resolved(&self) -> String {
+        self.name.clone().unwrap_or_else(|| as_name(&host_name()))
+    }
+}
+
+/// `text` with a `-` in place of what no name can hold; "visiond" when nothing is left.
+fn as_name(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
+    let text: String = text.trim_matches('-').chars().take(64).collect();
+    if text.is_empty() { "visiond".to_owned() } else { text }
+}
+
+fn host_name() -> String {
+    // One byte more than the longest name that Linux has, so that it always ends in a zero.
+    let mut bytes = [0_u8; 65];
+    // SAFETY: the pointer is valid for writes of the 64 bytes that it is given with, and gethostname(2) writes no more.
+    let failed = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) } != 0;
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+    if failed { String::new() } else { String::from_utf8_lossy(&bytes[..end]).into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_the_name_that_it_is_given_or_its_hosts() {
+        let named = DeviceConfig { name: Some("gate-7".to_owned()) };
+        assert_eq!(named.resolved(), "gate-7");
+        let host = DeviceConfig::default().resolved();
+        assert!(!host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'), "{host}");
+        assert_eq!(as_name("jetson.local"), "jetson-local");
+        assert_eq!(as_name("...") + &as_name(""), "visiondvisiond");
+        assert_eq!(as_name(&"a".repeat(70)).len(), 64);
+    }
+}

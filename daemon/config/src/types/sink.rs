@@ -1,0 +1,112 @@
+//! `[[sink]]`: where messages go.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{HOUR, MIB, MS, MqttSinkConfig, NatsSinkConfig, SECOND};
+use crate::declare::{section, union};
+use crate::kinds::{Words, duration, flag, list, mode, name, path, real, size, whole, word};
+
+section! {
+    /// `[[sink]]`
+    pub struct SinkConfig {
+        /// What log and metrics call it. Without it its `type`.
+        name: String as name() => derived((r#""events""#, String::new())),
+        /// What it is.
+        kind: SinkKind as text() => flatten,
+        /// Only these cameras; empty: all.
+        cameras: Vec<String> as list(name()) => default(Vec::new()),
+        /// Only frames with a detection.
+        only_detections: bool as flag() => default(false),
+        /// Messages that wait at most.
+        queue: usize as whole(1..=1_000_000) => default(256),
+        /// What a full queue does. "block" holds the lane up, and is allowed only where every camera of the sink has a
+        /// source that waits: pace "fastest", or pictures without `fps`.
+        when_full: WhenFull as word() => default(WhenFull::DropOldest),
+        /// Messages a second of each camera at most; of those between, only the newest goes out. Without it all do.
+        max_rate: Option<f64> as real(0.001..=1000.0) => optional("2.0"),
+        /// For brokers: what is not acknowledged is kept on disk, over lost connections and restarts, and sent in order.
+        durable: bool as flag() => default(false),
+        /// The folder of what is kept, of this sink alone. Without it `spool/NAME` in $STATE_DIRECTORY, which systemd sets.
+        spool_directory: Option<PathBuf> as path() => optional(r#""/var/lib/visiond/spool/mqtt""#),
+        /// Bytes on disk at most; when they are full, the oldest messages go.
+        spool_bytes: u64 as size(MIB..=1 << 40) => default(256 * MIB),
+        /// After how long what was written must be safe from a power cut; 0: each message before it is sent.
+        spool_sync: Duration as duration(10 * MS..=HOUR).or_zero() => default(SECOND),
+    }
+}
+
+impl SinkConfig {
+    /// The folder of what is kept on disk; `None` where neither the configuration nor systemd names one.
+    pub fn spool(&self) -> Option<PathBuf> {
+        self.spool_directory.clone().or_else(|| {
+            let folders = std::env::var_os("STATE_DIRECTORY")?;
+            // systemd lists several with colons between them.
+            let first = std::env::split_paths(&folders).next()?;
+            Some(first.join("spool").join(&self.name))
+        })
+    }
+}
+
+/// What a full queue does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The oldest waiting message goes.
+    DropOldest,
+    /// The new message goes.
+    DropNewest,
+    /// The lane waits.
+    Block,
+}
+
+union! {
+    /// Kinds of sink, by `type`.
+    pub enum SinkKind {
+        /// JSON lines to standard output.
+        Stdout = "stdout",
+        /// JSON lines to a file that rotates.
+        File(FileSinkConfig) = "file",
+        /// JSON lines to whoever connects to a Unix socket.
+        Unix(UnixSinkConfig) = "unix",
+        /// Messages to a broker of MQTT, with what the cameras are and show, also for Home Assistant.
+        Mqtt(MqttSinkConfig) = "mqtt",
+        /// Messages to a stream of NATS JetStream, which many devices may share.
+        Nats(NatsSinkConfig) = "nats",
+    }
+}
+
+// The macro makes the enum, so there is no place for `#[default]`.
+#[allow(clippy::derivable_impls)]
+impl Default for SinkKind {
+    fn default() -> Self {
+        Self::Stdout
+    }
+}
+
+section! {
+    /// A file of JSON lines.
+    pub struct FileSinkConfig {
+        /// The file; its folder must exist.
+        path: PathBuf as path() => required(r#""/var/lib/visiond/detections.jsonl""#),
+        /// Size at which it is renamed to PATH.1 and begun anew; 0: never.
+        rotate_bytes: u64 as size(4096..=1 << 40).or_zero() => default(64 * MIB),
+        /// Renamed files kept.
+        rotate_keep: u32 as whole(0..=10_000) => default(5),
+    }
+}
+
+section! {
+    /// A socket with JSON lines.
+    pub struct UnixSinkConfig {
+        /// The socket; a stale one is replaced.
+        path: PathBuf as path() => required(r#""/run/visiond/detections.sock""#),
+        /// Who may connect: permissions of the socket, in octal.
+        mode: u32 as mode() => default(0o660),
+        /// Readers at most.
+        max_readers: usize as whole(1..=4096) => default(64),
+        /// What waits for one reader at most; a slower one loses messages, counted.
+        reader_buffer_bytes: usize as size(4096..=1 << 30) => default(1 << 20),
+    }
+}
+
+words!(WhenFull: "drop_oldest" = Self::DropOldest, "drop_newest" = Self::DropNewest, "block" = Self::Block);

@@ -1,0 +1,224 @@
+//! What time it is, on the two clocks that a frame's timestamp carries.
+//!
+//! Sources that wait (pattern, files at their own pace) take a [`Clock`], so that a test can move time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use visiond_system::stop::Stop;
+
+use crate::timestamp::{Instant, Timestamp};
+
+/// Where time comes from.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    fn monotonic_ns(&self) -> u64;
+
+    /// Nanoseconds since 1970 UTC, CLOCK_REALTIME.
+    fn realtime_ns(&self) -> u64;
+
+    /// Nanoseconds of the machine's system counter, by which a Jetson's capture unit stamps frames; `None` where a program
+    /// cannot read it. It counts from power-on at an even rate, while CLOCK_MONOTONIC begins later and is steered by NTP.
+    fn system_counter_ns(&self) -> Option<u64>;
+
+    /// Sleeps until `monotonic_ns` unless stop comes first; tells whether it did.
+    fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool;
+}
+
+/// The system's clocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn monotonic_ns(&self) -> u64 {
+        read(libc::CLOCK_MONOTONIC)
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        read(libc::CLOCK_REALTIME)
+    }
+
+    fn system_counter_ns(&self) -> Option<u64> {
+        counter_ns()
+    }
+
+    fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
+        let left = monotonic_ns.saturating_sub(self.monotonic_ns());
+        if left == 0 { stop.is_raised() } else { stop.sleep(Duration::from_nanos(left)) }
+    }
+}
+
+/// The generic timer's virtual counter. Linux lets every program read it (`CNTKCTL_EL1.EL0VCTEN`), as the vDSO does for
+/// clock_gettime. Costs about as much as that call, some 50 ns.
+#[cfg(target_arch = "aarch64")]
+fn counter_ns() -> Option<u64> {
+    let (count, frequency_hz): (u64, u64);
+    // SAFETY: both registers can be read at EL0 on Linux; the barrier keeps the count from being read early. No memory and no
+    // flags are touched.
+    unsafe {
+        std::arch::asm!(
+            "isb",
+            "mrs {count}, cntvct_el0",
+            "mrs {frequency}, cntfrq_el0",
+            count = out(reg) count,
+            frequency = out(reg) frequency_hz,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    let ns = u128::from(count) * 1_000_000_000 / u128::from(frequency_hz.max(1));
+    u64::try_from(ns).ok()
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+fn counter_ns() -> Option<u64> {
+    None
+}
+
+/// This instant, as the end of a frame: the timestamp of every source that is no camera.
+pub fn now(clock: &dyn Clock) -> Timestamp {
+    Timestamp { monotonic_ns: clock.monotonic_ns(), realtime_ns: clock.realtime_ns(), instant: Instant::EndOfFrame }
+}
+
+/// The timestamp of an instant that a driver gave on CLOCK_MONOTONIC.
+///
+/// Both clocks are read now and the age is taken off the wall clock, so a step of the wall clock between the capture and
+/// this call moves the result by the step. Ages are of the monotonic clock, which nobody sets.
+pub fn at_monotonic(clock: &dyn Clock, monotonic_ns: u64, instant: Instant) -> Timestamp {
+    let age_ns = i128::from(clock.monotonic_ns()) - i128::from(monotonic_ns);
+    let realtime_ns = i128::from(clock.realtime_ns()) - age_ns;
+    Timestamp { monotonic_ns, realtime_ns: u64::try_from(realtime_ns).unwrap_or(0), instant }
+}
+
+/// Notices when somebody sets the wall clock.
+#[derive(Debug, Default)]
+pub struct WallWatch {
+    /// How far the wall clock was ahead of the monotonic one.
+    offset_ns: Mutex<Option<i128>>,
+}
+
+impl WallWatch {
+    /// The one of the process, so that a step is told once.
+    pub fn of_process() -> &'static Self {
+        static WATCH: WallWatch = WallWatch { offset_ns: Mutex::new(None) };
+        &WATCH
+    }
+
+    /// By how many seconds the wall clock was set since the last call; `None`: it went on.
+    pub fn step(&self, clock: &dyn Clock) -> Option<f64> {
+        /// What NTP does to the clock from one frame to the next is far less.
+        const LEAST_NS: u128 = 100_000_000;
+        let mut last = self.offset_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        let before_ns = clock.monotonic_ns();
+        let realtime_ns = clock.realtime_ns();
+        if clock.monotonic_ns() - before_ns > 10_000_000 {
+            // This thread had to wait between the two clocks: they cannot be compared.
+            return None;
+        }
+        let offset_ns = i128::from(realtime_ns) - i128::from(before_ns);
+        let step_ns = offset_ns - last.replace(offset_ns)?;
+        (step_ns.unsigned_abs() >= LEAST_NS).then_some(step_ns as f64 / 1e9)
+    }
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec to write; both clocks exist on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    // Neither clock is negative: one counts from the boot, the other from 1970.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod simulated {
+    //! A clock that a test moves.
+
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Sleeping moves it; nothing waits.
+    #[derive(Debug, Default)]
+    pub struct SimulatedClock {
+        monotonic_ns: AtomicU64,
+        ahead_ns: AtomicU64,
+        /// Of the system counter; 0: there is none.
+        counter_ns: AtomicU64,
+    }
+
+    impl SimulatedClock {
+        /// Wall clock at monotonic 0.
+        pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+
+        /// Lets time pass.
+        pub fn advance(&self, duration: Duration) {
+            self.monotonic_ns.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        }
+
+        /// Sets the system counter, which does not move by itself.
+        pub fn set_counter_ns(&self, counter_ns: u64) {
+            self.counter_ns.store(counter_ns, Ordering::SeqCst);
+        }
+
+        /// Sets the wall clock ahead.
+        pub fn set_ahead(&self, duration: Duration) {
+            self.ahead_ns.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for SimulatedClock {
+        fn monotonic_ns(&self) -> u64 {
+            self.monotonic_ns.load(Ordering::SeqCst)
+        }
+
+        fn realtime_ns(&self) -> u64 {
+            Self::EPOCH_NS + self.monotonic_ns() + self.ahead_ns.load(Ordering::SeqCst)
+        }
+
+        fn system_counter_ns(&self) -> Option<u64> {
+            Some(self.counter_ns.load(Ordering::SeqCst)).filter(|&counter_ns| counter_ns > 0)
+        }
+
+        fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
+            self.monotonic_ns.fetch_max(monotonic_ns, Ordering::SeqCst);
+            stop.is_raised()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::simulated::SimulatedClock;
+    use super::*;
+
+    #[test]
+    fn a_drivers_instant_is_put_on_the_wall_clock_by_its_age() {
+        let clock = SimulatedClock::default();
+        clock.advance(Duration::from_millis(500));
+        let stamp = at_monotonic(&clock, 460_000_000, Instant::StartOfExposure);
+        assert_eq!(stamp.monotonic_ns, 460_000_000);
+        assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + 460_000_000);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_noticed_once() {
+        let (clock, watch) = (SimulatedClock::default(), WallWatch::default());
+        assert_eq!(watch.step(&clock), None);
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(watch.step(&clock), None);
+        clock.set_ahead(Duration::from_secs(3));
+        assert_eq!(watch.step(&clock), Some(3.0));
+        assert_eq!(watch.step(&clock), None);
+        clock.set_ahead(Duration::from_millis(20));
+        assert_eq!(watch.step(&clock), None);
+    }
+
+    #[test]
+    fn the_system_clocks_move_forward() {
+        let first = now(&SystemClock);
+        let second = now(&SystemClock);
+        assert!(second.monotonic_ns >= first.monotonic_ns);
+        assert!(first.realtime_ns > 1_700_000_000_000_000_000);
+    }
+}

@@ -1,0 +1,184 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use visiond_engine::detector::Keypoint;
+use visiond_kernels::frame::PixelFormat;
+
+use super::*;
+use crate::timestamp::Instant;
+
+static SCHEMA_FILE: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/message.schema.json")).unwrap();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+});
+
+fn violations(message: &Value) -> Vec<String> {
+    SCHEMA_FILE.iter_errors(message).map(|error| format!("{error} at {}", error.instance_path())).collect()
+}
+
+fn any_number() -> impl Strategy<Value = f32> {
+    prop_oneof![8 => 0.0..4000_f32, 1 => any::<f32>(), 1 => Just(f32::NAN), 1 => Just(f32::INFINITY)]
+}
+
+fn keypoint() -> impl Strategy<Value = Keypoint> {
+    (any_number(), any_number(), proptest::option::of(any_number())).prop_map(|(x, y, score)| Keypoint { x, y, score })
+}
+
+/// What a detector gives: boxes inside the frame. The other numbers are any at all.
+fn detection(width: u32, height: u32) -> impl Strategy<Value = Detection> {
+    let corner = (0.0..=1.0_f64, 0.0..=1.0_f64);
+    let bounds = (corner.clone(), corner).prop_map(move |((x1, y1), (x2, y2))| {
+        let (w, h) = (f64::from(width), f64::from(height));
+        [x1.min(x2) * w, y1.min(y2) * h, x1.max(x2) * w, y1.max(y2) * h].map(|v| v as f32)
+    });
+    (any::<u32>(), any_number(), proptest::option::of(bounds), proptest::collection::vec(keypoint(), 0..4))
+        .prop_map(|(class_id, score, box_in_source, keypoints)| Detection { class_id, score, box_in_source, keypoints })
+}
+
+fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
+    let formats: Vec<_> = PixelFormat::all().collect();
+    (1..=16384_u32, 1..=16384_u32, proptest::sample::select(formats), any::<u64>(), any::<u64>(), any::<[u64; 6]>())
+        .prop_flat_map(|(width, height, format, sequence, time, timings)| {
+            let rest = (
+                "\\PC{1,12}",
+                proptest::option::of("\\PC{1,20}"),
+                any::<String>(),
+                proptest::collection::vec(detection(width, height), 0..6),
+            );
+            rest.prop_map(move |(camera, file, label, seen)| {
+                let label: Arc<str> = label.into();
+                let [capture, queue, preprocess, infer, postprocess, total] = timings;
+                let timestamp = Timestamp { monotonic_ns: time, realtime_ns: time, instant: Instant::EndOfFrame };
+                let named = |detection| DetectionMessage::new(detection, Arc::clone(&label));
+                let message = Message {
+                    schema: SCHEMA,
+                    id: "0123456789abcdef-1".into(),
+                    camera: camera.into(),
+                    sequence,
+                    captured_at: rfc3339(timestamp),
+                    monotonic_ns: time,
+                    frame: FrameFacts { width, height, format: format.name(), file: file.map(Into::into) },
+                    model: Arc::new(ModelFacts { name: "m".into(), sha256: "0123456789abcdef".repeat(4) }),
+                    timings_us: Timings { capture, queue, preprocess, infer, postprocess, total },
+                    detections: seen.iter().filter_map(named).collect(),
+                };
+                (message, seen)
+            })
+        })
+}
+
+fn close(written: &Value, meant: f32, tolerance: f64) -> bool {
+    // f32 itself has steps of 0.001 at the far end of the largest frames.
+    (written.as_f64().unwrap() - f64::from(meant)).abs() <= tolerance + f64::from(meant.abs()) * 1e-7
+}
+
+proptest! {
+    #[test]
+    fn any_message_is_one_line_that_the_schema_allows((message, seen) in message()) {
+        let line = message.to_line();
+        prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
+        prop_assert_eq!(line.last(), Some(&b'\n'));
+        let written: Value = serde_json::from_slice(&line).unwrap();
+        prop_assert_eq!(violations(&written), Vec::<String>::new());
+
+        let told: Vec<_> = seen.iter().filter(|d| DetectionMessage::new(d, "".into()).is_some()).collect();
+        for (written, meant) in written["detections"].as_array().unwrap().iter().zip(told) {
+            prop_assert!(close(&written["score"], meant.score.clamp(0.0, 1.0), 5.1e-5));
+            let Some([x1, y1, x2, y2]) = meant.box_in_source else { continue };
+            let bounds = &written["box"];
+            let number = |key: &str| bounds[key].as_f64().unwrap();
+            prop_assert!(close(&bounds["x"], x1, 5.1e-4) && close(&bounds["y"], y1, 5.1e-4));
+            prop_assert!(close(&(number("x") + number("width")).into(), x2, 5.2e-4));
+            prop_assert!(close(&(number("y") + number("height")).into(), y2, 5.2e-4));
+            prop_assert!(number("x") + number("width") <= f64::from(message.frame.width) + 1e-9);
+            prop_assert!(number("y") + number("height") <= f64::from(message.frame.height) + 1e-9);
+        }
+    }
+}
+
+fn example() -> Value {
+    let detection = Detection {
+        class_id: 0,
+        score: 0.873_14,
+        box_in_source: Some([412.5, 180.219_4, 500.625, 420.969]),
+        keypoints: vec![Keypoint { x: 1.0, y: -0.000_2, score: None }],
+    };
+    let message = Message {
+        detections: DetectionMessage::new(&detection, "person".into()).into_iter().collect(),
+        ..Arc::unwrap_or_clone(crate::testing::door_message(3, 0))
+    };
+    serde_json::from_slice(&message.to_line()).unwrap()
+}
+
+#[test]
+fn numbers_have_the_decimals_that_mean_something() {
+    let detection = &example()["detections"][0];
+    assert_eq!(detection["score"].to_string(), "0.8731");
+    assert_eq!(detection["box"], json!({"x": 412.5, "y": 180.219, "width": 88.125, "height": 240.75}));
+    assert_eq!(detection["keypoints"], json!([{"x": 1.0, "y": 0.0}]));
+}
+
+#[test]
+fn what_is_no_number_is_not_told() {
+    let detection =
+        |score, x1| Detection { class_id: 0, score, box_in_source: Some([x1, 0.0, 1.0, 1.0]), keypoints: Vec::new() };
+    assert_eq!(DetectionMessage::new(&detection(f32::NAN, 0.0), "".into()), None);
+    assert_eq!(DetectionMessage::new(&detection(0.5, f32::INFINITY), "".into()), None);
+    assert!(DetectionMessage::new(&detection(0.5, 0.0), "".into()).is_some());
+}
+
+#[test]
+fn the_schema_refuses_what_it_does_not_describe() {
+    assert_eq!(violations(&example()), Vec::<String>::new());
+    let refused = |change: fn(&mut Value)| {
+        let mut message = example();
+        change(&mut message);
+        assert!(!SCHEMA_FILE.is_valid(&message), "{message}");
+    };
+    refused(|m| m["colour"] = 1.into());
+    refused(|m| m["frame"]["depth"] = 1.into());
+    refused(|m| m["detections"][0]["box"]["x2"] = 1.into());
+    refused(|m| m["detections"][0]["score"] = json!(1.01));
+    refused(|m| m["detections"][0]["box"]["x"] = Value::Null);
+    refused(|m| m["schema"] = "visiond/2".into());
+    refused(|m| m["captured_at"] = "2026-03-01T09:30:12Z".into());
+    refused(|m| drop(m.as_object_mut().unwrap().remove("timings_us")));
+}
+
+#[test]
+fn the_document_names_every_field_of_the_schema() {
+    let document = include_str!("../../../docs/message.md");
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/message.schema.json")).unwrap();
+    fn names(schema: &Value, found: &mut Vec<String>) {
+        if let Some(properties) = schema["properties"].as_object() {
+            for (name, property) in properties {
+                found.push(name.clone());
+                names(property, found);
+            }
+        }
+        for nested in ["items", "$defs", "detection"] {
+            if schema[nested].is_object() {
+                names(&schema[nested], found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    names(&schema, &mut found);
+    assert!(found.len() > 25, "{found:?}");
+    for name in found {
+        let explained = ["`", "."].iter().any(|end| document.contains(&format!("{name}{end}")));
+        assert!(explained, "docs/message.md does not explain {name}");
+    }
+}
+
+#[test]
+fn an_instant_has_nine_decimals_whatever_they_are() {
+    let at = |realtime_ns| rfc3339(Timestamp { monotonic_ns: 0, realtime_ns, instant: Instant::EndOfFrame });
+    assert_eq!(at(0), "1970-01-01T00:00:00.000000000Z");
+    assert_eq!(at(1_772_357_412_123_456_789), "2026-03-01T09:30:12.123456789Z");
+    assert_eq!(at(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+}

@@ -1,0 +1,446 @@
+//! What happened so far: counters and histograms of each camera and each lane.
+//!
+//! Written by the threads that do the work (relaxed atomics; a camera's labels behind a lock that is held for the length of
+//! one frame's detections), read by the status line, systemd's status and the summary. Counters only rise, so that whoever
+//! reads them may take differences.
+
+mod lane;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use visiond_system::heartbeat::Beat;
+
+use super::histogram::{Histogram, HistogramSnapshot};
+use super::rate::Rate;
+use crate::message::{FrameFacts, Message, Timings};
+
+pub use lane::{Activity, GpuSnapshot, LaneMetrics};
+
+/// Why a source lost frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossCause {
+    /// The driver or the program behind the source dropped them.
+    Driver,
+    /// They came damaged or short.
+    Corrupt,
+    /// Nothing took them in time: every buffer was on its way.
+    Overload,
+}
+
+/// Why a frame was not looked at, or had no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropCause {
+    /// The driver or the program behind the source dropped it.
+    Driver,
+    /// It came damaged or short.
+    Corrupt,
+    /// The lane was busy: a newer one took its place, or every buffer was on its way.
+    Overload,
+    /// Preprocess, network or head failed on it.
+    Failed,
+}
+
+impl DropCause {
+    /// Every cause, in the order of [`CameraSnapshot::dropped`].
+    pub const ALL: [Self; 4] = [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed];
+
+    /// The name used in lines and summaries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "driver",
+            Self::Corrupt => "corrupt",
+            Self::Overload => "overload",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<LossCause> for DropCause {
+    fn from(cause: LossCause) -> Self {
+        match cause {
+            LossCause::Driver => Self::Driver,
+            LossCause::Corrupt => Self::Corrupt,
+            LossCause::Overload => Self::Overload,
+        }
+    }
+}
+
+/// A lane's and its cameras' counters.
+#[derive(Debug, Clone)]
+pub struct LaneView {
+    /// The lane's.
+    pub lane: Arc<LaneMetrics>,
+    /// The cameras', in the configuration's order.
+    pub cameras: Vec<Arc<CameraMetrics>>,
+}
+
+impl LaneView {
+    /// Whether a frame went through, or none can come now because every camera is away.
+    pub fn is_ready(&self) -> bool {
+        let away = |camera: &Arc<CameraMetrics>| !matches!(camera.phase(), Phase::Opening | Phase::Streaming);
+        self.lane.had_frame() || self.cameras.iter().all(away)
+    }
+}
+
+/// A part of a frame's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// From the frame's timestamp until it stood in the mailbox.
+    Capture,
+    /// In the mailbox.
+    Queue,
+    /// Frame to tensor.
+    Preprocess,
+    /// The network.
+    Infer,
+    /// Raw outputs to detections.
+    Postprocess,
+    /// All of it: the frame's age when its message is published.
+    Total,
+}
+
+impl Stage {
+    /// Every stage, in the order of [`CameraSnapshot::stages`].
+    pub const ALL: [Self; 6] =
+        [Self::Capture, Self::Queue, Self::Preprocess, Self::Infer, Self::Postprocess, Self::Total];
+
+    /// The name used in messages, lines and summaries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Queue => "queue",
+            Self::Preprocess => "preprocess",
+            Self::Infer => "infer",
+            Self::Postprocess => "postprocess",
+            Self::Total => "total",
+        }
+    }
+
+    fn of(self, timings: &Timings) -> u64 {
+        match self {
+            Self::Capture => timings.capture,
+            Self::Queue => timings.queue,
+            Self::Preprocess => timings.preprocess,
+            Self::Infer => timings.infer,
+            Self::Postprocess => timings.postprocess,
+            Self::Total => timings.total,
+        }
+    }
+}
+
+/// Where a camera's thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Being opened.
+    Opening,
+    /// Open.
+    Streaming,
+    /// Away; opened again after a pause.
+    Waiting,
+    /// Cannot be opened until somebody acts; tried again now and then while other cameras run.
+    Failed,
+    /// At its end.
+    Ended,
+}
+
+impl Phase {
+    /// Every phase.
+    pub const ALL: [Self; 5] = [Self::Opening, Self::Streaming, Self::Waiting, Self::Failed, Self::Ended];
+
+    /// The name used in lines and summaries.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Streaming => "streaming",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// One camera's counters.
+#[derive(Debug)]
+pub struct CameraMetrics {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its thread's sign of life.
+    pub beat: Arc<Beat>,
+    phase: AtomicU8,
+    captured: AtomicU64,
+    copied_bytes: AtomicU64,
+    capture_cpu_ns: AtomicU64,
+    published: AtomicU64,
+    detections: AtomicU64,
+    restarts: AtomicU64,
+    errors: AtomicU64,
+    dropped: [AtomicU64; DropCause::ALL.len()],
+    stages: [Histogram; Stage::ALL.len()],
+    labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
+    io: Mutex<Option<&'static str>>,
+    frame: Mutex<Option<FrameShape>>,
+    reason: Mutex<Option<Arc<str>>>,
+    rate: Rate,
+}
+
+/// What a camera's frames are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FrameShape {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Pixel format, by the configuration's word.
+    pub format: &'static str,
+}
+
+/// How often a label was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LabelCount {
+    /// Ever.
+    pub total: u64,
+    /// On the newest frame.
+    pub newest: u64,
+}
+
+impl CameraMetrics {
+    /// Nothing happened yet.
+    pub fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            beat: Arc::default(),
+            phase: AtomicU8::new(Phase::Opening as u8),
+            captured: AtomicU64::new(0),
+            copied_bytes: AtomicU64::new(0),
+            capture_cpu_ns: AtomicU64::new(0),
+            published: AtomicU64::new(0),
+            detections: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            dropped: Default::default(),
+            stages: Default::default(),
+            labels: Mutex::new(BTreeMap::new()),
+            io: Mutex::new(None),
+            frame: Mutex::new(None),
+            reason: Mutex::new(None),
+            rate: Rate::default(),
+        }
+    }
+
+    /// The thread goes over to `phase`.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Where the thread stands.
+    pub fn phase(&self) -> Phase {
+        Phase::ALL[usize::from(self.phase.load(Ordering::Relaxed))]
+    }
+
+    /// How frames come out of a driver from now on.
+    pub fn set_io(&self, io: Option<&'static str>) {
+        *self.io.lock().unwrap_or_else(PoisonError::into_inner) = io;
+    }
+
+    /// Why it is away; `None`: it is not.
+    pub fn set_reason(&self, reason: Option<Arc<str>>) {
+        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    /// A frame came.
+    pub fn count_captured(&self) {
+        self.captured.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes of frames were copied on their way into a buffer.
+    pub fn count_copied(&self, bytes: u64) {
+        self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The camera's thread used so much CPU time while it streamed.
+    pub fn count_capture_cpu(&self, ns: u64) {
+        self.capture_cpu_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Frames were lost.
+    pub fn count_dropped(&self, cause: DropCause, frames: u64) {
+        self.dropped[cause as usize].fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// The source was opened again.
+    pub fn count_restart(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The source could not be opened, or died.
+    pub fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A message goes out. Allocates only when a label is seen for the first time.
+    pub fn count_published(&self, message: &Message) {
+        for stage in Stage::ALL {
+            self.stages[stage as usize].record_us(stage.of(&message.timings_us));
+        }
+        self.detections.fetch_add(message.detections.len() as u64, Ordering::Relaxed);
+        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        labels.values_mut().for_each(|count| count.newest = 0);
+        for detection in &message.detections {
+            let count = match labels.get_mut(&detection.label) {
+                Some(count) => count,
+                None => labels.entry(Arc::clone(&detection.label)).or_default(),
+            };
+            count.total += 1;
+            count.newest += 1;
+        }
+        drop(labels);
+        let FrameFacts { width, height, format, .. } = message.frame;
+        *self.frame.lock().unwrap_or_else(PoisonError::into_inner) = Some(FrameShape { width, height, format });
+        self.rate.count();
+        // Last, and released, so that who sees this frame counted sees all the rest of it.
+        self.published.fetch_add(1, Ordering::Release);
+    }
+
+    /// Messages so far.
+    pub fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Things seen so far.
+    pub fn detections(&self) -> u64 {
+        self.detections.load(Ordering::Relaxed)
+    }
+
+    /// Messages a second within the last five seconds.
+    pub fn fps(&self) -> f64 {
+        self.rate.per_second()
+    }
+
+    /// Everything as it stands now.
+    pub fn snapshot(&self) -> CameraSnapshot {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CameraSnapshot {
+            published: self.published(),
+            captured: get(&self.captured),
+            copied_bytes: get(&self.copied_bytes),
+            capture_cpu_ns: get(&self.capture_cpu_ns),
+            detections: get(&self.detections),
+            restarts: get(&self.restarts),
+            errors: get(&self.errors),
+            dropped: std::array::from_fn(|cause| get(&self.dropped[cause])),
+            stages: std::array::from_fn(|stage| self.stages[stage].snapshot()),
+            labels: self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            io: *self.io.lock().unwrap_or_else(PoisonError::into_inner),
+            frame: *self.frame.lock().unwrap_or_else(PoisonError::into_inner),
+            reason: self.reason.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(str::to_owned),
+        }
+    }
+}
+
+/// One camera's counters at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CameraSnapshot {
+    /// Frames that came from the source.
+    pub captured: u64,
+    /// Bytes of frames that were copied on their way into a buffer.
+    pub copied_bytes: u64,
+    /// CPU time of the camera's thread while it streamed.
+    pub capture_cpu_ns: u64,
+    /// Messages that went out.
+    pub published: u64,
+    /// Things seen.
+    pub detections: u64,
+    /// Times that the source was opened again.
+    pub restarts: u64,
+    /// Times that the source could not be opened, or died.
+    pub errors: u64,
+    /// Frames lost, in the order of [`DropCause::ALL`].
+    pub dropped: [u64; DropCause::ALL.len()],
+    /// Durations, in the order of [`Stage::ALL`].
+    pub stages: [HistogramSnapshot; Stage::ALL.len()],
+    /// What was seen.
+    pub labels: BTreeMap<Arc<str>, LabelCount>,
+    /// How frames came out of a driver the last time, where there is one.
+    pub io: Option<&'static str>,
+    /// What the newest frame was.
+    pub frame: Option<FrameShape>,
+    /// Why it is away, or was the last time that it was opened.
+    pub reason: Option<String>,
+}
+
+impl CameraSnapshot {
+    /// Frames lost, whatever the cause.
+    pub fn dropped_in_all(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// CPU time of the camera's thread for each frame that came, in microseconds.
+    pub fn capture_cpu_us(&self) -> f64 {
+        if self.captured == 0 { 0.0 } else { self.capture_cpu_ns as f64 / 1e3 / self.captured as f64 }
+    }
+
+    /// Durations of a stage.
+    pub fn stage(&self, stage: Stage) -> &HistogramSnapshot {
+        &self.stages[stage as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used)]
+
+    use visiond_engine::detector::RunCounts;
+
+    use super::*;
+    use crate::testing::message;
+
+    #[test]
+    fn a_frames_labels_are_counted_in_all_and_for_the_newest_frame() {
+        let metrics = CameraMetrics::new("door".into());
+        metrics.count_published(&message("door", &["person", "person", "dog"]));
+        metrics.count_published(&message("door", &["dog"]));
+        let snapshot = metrics.snapshot();
+        assert_eq!((snapshot.published, snapshot.detections), (2, 4));
+        assert_eq!(snapshot.labels["person"], LabelCount { total: 2, newest: 0 });
+        assert_eq!(snapshot.labels["dog"], LabelCount { total: 2, newest: 1 });
+        assert_eq!(snapshot.stage(Stage::Total).count(), 2);
+    }
+
+    #[test]
+    fn drops_are_told_by_their_cause() {
+        let metrics = CameraMetrics::new("door".into());
+        metrics.count_dropped(LossCause::Driver.into(), 3);
+        metrics.count_dropped(DropCause::Overload, 1);
+        let snapshot = metrics.snapshot();
+        let by_name: Vec<_> = DropCause::ALL.iter().zip(snapshot.dropped).map(|(c, n)| (c.name(), n)).collect();
+        assert_eq!(by_name, [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0)]);
+        assert_eq!(snapshot.dropped_in_all(), 4);
+    }
+
+    #[test]
+    fn what_happened_on_the_gpu_is_summed_over_sessions_and_absent_without_one() {
+        let lane = LaneMetrics::new("m".into());
+        assert_eq!(lane.gpu(), None);
+        let new = RunCounts { graph_runs: 1, copied_bytes: 10, ..RunCounts::default() };
+        lane.count_gpu(&new, 20);
+        lane.count_gpu(&new, 20);
+        let gpu = lane.gpu().expect("there were runs");
+        assert_eq!((gpu.graph_runs, gpu.single_runs, gpu.copied_bytes, gpu.launch_us_p50), (2, 0, 20, 20));
+    }
+
+    #[test]
+    fn phases_and_activities_come_back_as_they_were_set() {
+        let (camera, lane) = (CameraMetrics::new("a".into()), LaneMetrics::new("m".into()));
+        for phase in Phase::ALL {
+            camera.enter(phase);
+            assert_eq!(camera.phase(), phase);
+        }
+        for activity in Activity::ALL {
+            lane.enter(activity);
+            assert_eq!(lane.activity(), activity);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Frames and messages that tests make up.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use visiond_kernels::buffer::Memory;
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+
+use crate::clock::{SystemClock, now};
+use crate::frame::{Frame, FramePool};
+use crate::message::{BoxMessage, DetectionMessage, FrameFacts, Message, ModelFacts, SCHEMA, Timings, next_id};
+
+/// A message with one detection a label.
+pub fn message(camera: &str, labels: &[&str]) -> Message {
+    let detection = |label: &&str| DetectionMessage {
+        class_id: 0,
+        label: Arc::from(*label),
+        score: 0.5,
+        bounds: None,
+        keypoints: Vec::new(),
+    };
+    Message {
+        schema: SCHEMA,
+        id: next_id(),
+        camera: camera.into(),
+        sequence: 0,
+        captured_at: String::new(),
+        monotonic_ns: 0,
+        frame: FrameFacts { width: 1, height: 1, format: "grey", file: None },
+        model: model_facts(),
+        timings_us: Timings { total: 1_000, ..Timings::default() },
+        detections: labels.iter().map(detection).collect(),
+    }
+}
+
+/// Message `sequence` of camera `door`, with so many detections of a person.
+pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
+    let detection = DetectionMessage {
+        class_id: 0,
+        label: "person".into(),
+        score: 0.875,
+        bounds: Some(BoxMessage { x: 1.0, y: 2.0, width: 30.5, height: 60.25 }),
+        keypoints: Vec::new(),
+    };
+    Arc::new(Message {
+        schema: SCHEMA,
+        id: "0123456789abcdef-1".into(),
+        camera: "door".into(),
+        sequence,
+        captured_at: "2025-01-01T00:00:00.000000000Z".into(),
+        monotonic_ns: sequence * 1_000_000,
+        frame: FrameFacts { width: 640, height: 480, format: "rgb", file: None },
+        model: Arc::new(ModelFacts { name: "m".into(), sha256: "0".repeat(64) }),
+        timings_us: Timings::default(),
+        detections: vec![detection; detections],
+    })
+}
+
+/// Facts of no particular model.
+pub fn model_facts() -> Arc<ModelFacts> {
+    Arc::new(ModelFacts { name: "fake".into(), sha256: "0".repeat(64) })
+}
+
+/// A grey frame of 4x2 pixels out of `pool`, each of value `sequence`.
+pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
+    let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
+    let mut buffer = pool.take()?;
+    buffer.as_mut_slice().fill(sequence as u8);
+    Some(Frame { layout, buffer: buffer.into(), sequence, timestamp: now(&SystemClock), name: None })
+}
+
+/// A pool of buffers for [`frame`].
+pub fn pool(buffers: usize) -> FramePool {
+    FramePool::new(&Memory::host(), buffers, 8).unwrap()
+}

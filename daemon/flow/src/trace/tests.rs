@@ -1,0 +1,107 @@
+//! Recordings: what is in them, and what they cost when there is none.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::testing::door_message as message;
+use serde_json::Value;
+
+use super::*;
+use crate::message::Timings;
+
+fn json(trace: &Trace) -> Vec<Value> {
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).unwrap();
+    let mut whole: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(whole["otherData"]["events_lost"], trace.lost);
+    whole["traceEvents"].as_array_mut().unwrap().drain(..).collect()
+}
+
+fn of<'a>(events: &'a [Value], ph: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["ph"] == ph).collect()
+}
+
+/// The recorder is the process's: one test does all that records. Other tests' cameras, lanes and sinks may run beside it
+/// and are recorded with it, so what is looked for has names that only this test says.
+#[test]
+fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
+    let camera: Arc<str> = "door \"1\"".into();
+    drop(work_on("test before", &camera, 1));
+    let recording = start().unwrap();
+    assert_eq!(start().unwrap_err(), Busy);
+    let capture = {
+        let camera = Arc::clone(&camera);
+        std::thread::Builder::new().name("camera door".into()).spawn(move || drop(work_on("test deliver", &camera, 7)))
+    };
+    capture.unwrap().join().unwrap();
+    {
+        let begin = work("test begin");
+        begin.frame(&camera, 7);
+        drop(work("test preprocess"));
+    }
+    let end_ns = now_ns();
+    let timings_us =
+        Timings { capture: 1_000, queue: 2_000, preprocess: 500, infer: 3_000, postprocess: 100, total: 9_000 };
+    let seen = message(7, 0).as_ref().clone();
+    let monotonic_ns = end_ns - 9_000_000;
+    frame(&Message { camera: Arc::clone(&camera), monotonic_ns, timings_us, ..seen }, end_ns);
+    std::thread::spawn({
+        let camera = Arc::clone(&camera);
+        move || {
+            logging::about(Subject::Sink, "events");
+            drop(work_on("test write", &camera, 7));
+        }
+    })
+    .join()
+    .unwrap();
+    let trace = recording.finish();
+    drop(work_on("test after", &camera, 8));
+
+    let events = json(&trace);
+    let ours = |event: &&Value| event["name"].as_str().unwrap().starts_with("test ");
+    let slices: Vec<_> = of(&events, "X").into_iter().filter(ours).collect();
+    let names: Vec<_> = slices.iter().map(|slice| slice["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["test deliver", "test preprocess", "test begin", "test write"],
+        "in the order in which they ended"
+    );
+    assert!(!events.iter().any(|event| event["name"] == "test before" || event["name"] == "test after"));
+    assert_eq!(slices[0]["args"], serde_json::json!({"camera": "door \"1\"", "frame": 7}));
+    let (inner, outer) = (slices[1], slices[2]);
+    let span = |slice: &Value| {
+        let from = slice["ts"].as_f64().unwrap();
+        (from, from + slice["dur"].as_f64().unwrap())
+    };
+    assert!(span(outer).0 <= span(inner).0 && span(inner).1 <= span(outer).1 + 1e-3);
+
+    let threads: Vec<_> = of(&events, "M").iter().map(|entry| entry["args"]["name"].as_str().unwrap()).collect();
+    assert!(threads.contains(&"visiond") && threads.contains(&"camera door") && threads.contains(&"sink events"));
+
+    // The arrow goes from the camera's thread over the lane's to the sink's, at an instant inside each one's slice.
+    // Lanes of other tests may run beside this one.
+    let id = &events.iter().find(|event| event["ph"] == "b" && event["name"] == *camera).unwrap()["id"];
+    let of = |ph: &str| of(&events, ph).into_iter().filter(|event| event["id"] == *id).collect::<Vec<_>>();
+    let arrows: Vec<_> = ["s", "t", "f"].into_iter().flat_map(of).collect();
+    assert_eq!(arrows.len(), 3);
+    for (arrow, slice) in arrows.iter().zip([slices[0], slices[2], slices[3]]) {
+        assert_eq!(arrow["tid"], slice["tid"]);
+        let (from, to) = span(slice);
+        let at = arrow["ts"].as_f64().unwrap();
+        assert!(from <= at && at <= to);
+    }
+
+    // The frame encloses its stages, which do not overlap.
+    let begins: Vec<_> = of("b").iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(begins, ["door \"1\"", "capture", "queue", "preprocess", "infer", "postprocess"]);
+    let ends: Vec<_> = of("e").iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["capture", "queue", "preprocess", "infer", "postprocess", "door \"1\""]);
+
+    let recording = start().unwrap();
+    for sequence in 0..MOST_EVENTS as u64 + 10 {
+        drop(work_on("write", &camera, sequence));
+    }
+    let trace = recording.finish();
+    assert!(trace.events.len() == MOST_EVENTS && trace.lost >= 10);
+    drop(start().unwrap());
+    assert!(start().is_ok(), "a recording that is given up is over");
+}

@@ -1,0 +1,407 @@
+//! A camera's thread: opens its source, hands its frames to the inbox, and finds it again when it is lost.
+//!
+//! ```text
+//!            open fails, retry helps          frames end
+//! Opening ------------------------> Waiting   Streaming ------> Ended
+//!    |  ^-- pause over, or news ------|  ^-------| source dies
+//!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device
+//!    |---> Failed: trying again cannot help (no such file, no video). Tried again every 30 s all the same, because somebody
+//!          may act, but only while another camera has not ended: see `Settlement`. A device may be exchanged at any time:
+//!          it is tried again every 5 s, and never given up.
+//! ```
+//! It ends when nothing more comes, when it is given up, and by its stop, which may be raised for it alone.
+//! Each of these changes is one line in the log. Why a camera is still away is told again only when another reason lasts.
+//! Sequence numbers go on through restarts and reloads, so that a camera's messages are ordered by them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use visiond_capture::source::{Next, Open, Source, SourceError};
+use visiond_flow::clock::Clock;
+use visiond_flow::frame::Frame;
+use visiond_flow::metrics::{CameraMetrics, DropCause, Phase};
+use visiond_flow::trace;
+use visiond_kernels::nvtx;
+use visiond_system::backoff::Backoff;
+use visiond_system::logging::{self, Subject, events};
+use visiond_system::process::CpuWatch;
+use visiond_system::stop::{Stop, Wake};
+
+use super::inbox::Put;
+use super::lane::{Arrival, LaneInbox};
+
+/// How long to wait for what.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// The first pause before a lost source is opened again.
+    pub first: Duration,
+    /// The longest.
+    pub limit: Duration,
+    /// The longest where the source is a device: it is to stream within 2 s of being back, whether or not that is told.
+    pub device_limit: Duration,
+    /// The pause where trying again cannot help until somebody acts.
+    pub failed: Duration,
+    /// The same where the source is a device.
+    pub device_failed: Duration,
+    /// A source that lived so long is stable: the next pause is the first again.
+    pub stable: Duration,
+    /// The same where the source is a device.
+    pub device_stable: Duration,
+    /// An error that stays the same is logged so often.
+    pub repeat_log: Duration,
+    /// Another reason for being away is logged when it lasts so long; on its way back a camera shows several.
+    pub lasting: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(250),
+            limit: Duration::from_secs(5),
+            device_limit: Duration::from_millis(1_500),
+            failed: Duration::from_secs(30),
+            device_failed: Duration::from_secs(5),
+            stable: Duration::from_secs(10),
+            device_stable: Duration::from_secs(2),
+            repeat_log: Duration::from_secs(300),
+            lasting: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Whether anything may still come: shared by all cameras.
+///
+/// A camera is settled when it has ended, or has failed so that trying again cannot help. When all are, it is over: those
+/// that failed give up as well, and the daemon can end.
+#[derive(Debug)]
+pub struct Settlement {
+    unsettled: Mutex<usize>,
+    over: Stop,
+}
+
+impl Settlement {
+    /// Of so many cameras, none settled.
+    pub fn new(cameras: usize) -> std::io::Result<Self> {
+        Ok(Self { unsettled: Mutex::new(cameras), over: Stop::new()? })
+    }
+
+    /// Ends the waiting of those that failed, whatever the others do.
+    pub fn call_off(&self) {
+        self.over.raise();
+    }
+
+    /// A camera has ended, or has failed so that trying again cannot help.
+    pub fn settle(&self) {
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        *unsettled -= 1;
+        if *unsettled == 0 {
+            self.over.raise();
+        }
+    }
+
+    /// One more camera comes, not settled.
+    pub fn enter(&self) {
+        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    /// One that had settled tries again; `false`: too late.
+    pub fn unsettle(&self) -> bool {
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.over.is_raised() {
+            return false;
+        }
+        *unsettled += 1;
+        true
+    }
+}
+
+/// A camera's thread, before it runs.
+pub struct Camera {
+    /// Its counters and name.
+    pub metrics: Arc<CameraMetrics>,
+    /// Opens its source.
+    pub open: Open,
+    /// Where its frames go.
+    pub inbox: Arc<LaneInbox>,
+    /// Its number there.
+    pub slot: usize,
+    /// The next number that a message may carry; outlives the thread.
+    pub sequence: Arc<AtomicU64>,
+    /// All cameras' end.
+    pub settlement: Arc<Settlement>,
+    /// Pauses.
+    pub patience: Patience,
+    /// Time of arrivals.
+    pub clock: Arc<dyn Clock>,
+    /// Ends it.
+    pub stop: Stop,
+}
+
+/// Where the thread stands.
+enum State {
+    /// To be opened now.
+    Opening,
+    /// Open.
+    Streaming { source: Box<dyn Source>, since: Instant },
+    /// Away; to be opened again after `pause`.
+    Waiting { pause: Duration },
+    /// Cannot be opened until somebody acts.
+    Failed,
+    /// Nothing more comes: at its end, given up, or stopped.
+    Ended,
+}
+
+/// What lives as long as the thread.
+struct Memory {
+    backoff: Backoff,
+    /// Whether the settlement counts it as settled.
+    settled: bool,
+    /// Whether it was ever open.
+    opened: bool,
+    /// Since when it is away.
+    away: Option<Instant>,
+    /// What is told of it with its first frame.
+    returns: Option<String>,
+    /// The last error and when it was logged.
+    said: Option<(Arc<str>, Instant)>,
+    /// Another error that came after it, and when it came first.
+    unsaid: Option<(Arc<str>, Instant)>,
+}
+
+impl Camera {
+    /// Runs until the source has ended, the camera is given up, or stop.
+    pub fn run(mut self) {
+        logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
+        self.stop = self.stop.with_beat(Arc::clone(&self.metrics.beat));
+        let limit = if self.open.is_device() { self.patience.device_limit } else { self.patience.limit };
+        let backoff = Backoff::new(self.patience.first, limit);
+        let mut memory =
+            Memory { backoff, settled: false, opened: false, away: None, returns: None, said: None, unsaid: None };
+        let mut state = State::Opening;
+        loop {
+            // A panic drops the source with the state; `memory` and the inbox hold whole values at every call.
+            let step = catch_unwind(AssertUnwindSafe(|| match state {
+                State::Opening => Some(self.open(&mut memory)),
+                State::Streaming { source, since } => Some(self.stream(source, since, &mut memory)),
+                State::Waiting { pause } => Some(self.wait(pause, &mut memory)),
+                State::Failed if self.open.is_device() => Some(self.wait(self.patience.device_failed, &mut memory)),
+                State::Failed => Some(self.wait_for_help(&mut memory)),
+                State::Ended => None,
+            }));
+            state = match step {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(_) => self.lost(&SourceError::transient("its thread panicked, see above"), &mut memory),
+            };
+        }
+        // Where it failed, the phase says so.
+        if self.metrics.phase() != Phase::Failed {
+            self.metrics.enter(Phase::Ended);
+        }
+        if !memory.settled {
+            self.settlement.settle();
+        }
+        self.inbox.end(self.slot);
+    }
+
+    fn open(&mut self, memory: &mut Memory) -> State {
+        if self.stop.is_raised() {
+            return State::Ended;
+        }
+        self.metrics.enter(Phase::Opening);
+        match self.open.open() {
+            Ok(source) => self.opened(source, memory),
+            Err(error) if error.retry => self.lost(&error, memory),
+            Err(error) => self.failed(&error, memory),
+        }
+    }
+
+    fn opened(&self, source: Box<dyn Source>, memory: &mut Memory) -> State {
+        if std::mem::replace(&mut memory.opened, true) {
+            self.metrics.count_restart();
+        }
+        self.metrics.enter(Phase::Streaming);
+        self.metrics.set_io(source.io());
+        if memory.away.is_none() {
+            self.metrics.set_reason(None);
+        }
+        match memory.away {
+            // Told with its first frame: one that opens and stays silent is not back.
+            Some(_) => memory.returns = Some(source.describe()),
+            None => {
+                let (name, is) = (&self.metrics.name, source.describe());
+                log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
+            }
+        }
+        State::Streaming { source, since: Instant::now() }
+    }
+
+    fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
+        let base = self.sequence.load(Ordering::Relaxed);
+        let mut copied_bytes = 0;
+        let mut waits = false;
+        let mut cpu = CpuWatch::start();
+        let error = loop {
+            let range = nvtx::range(c"capture");
+            let trace = trace::work("wait for a frame");
+            let next = source.next(&self.stop);
+            drop(trace);
+            drop(range);
+            let copied = source.copied_bytes();
+            self.metrics.count_copied(copied - std::mem::replace(&mut copied_bytes, copied));
+            // Of the wait for this frame and of what delivering the one before cost.
+            self.metrics.count_capture_cpu(cpu.lap_ns());
+            match next {
+                Ok(Next::Frame(mut frame)) => {
+                    if std::mem::take(&mut waits) {
+                        self.metrics.enter(Phase::Streaming);
+                        self.metrics.set_io(source.io());
+                        memory.returns = Some(source.describe());
+                    }
+                    self.frame_came(memory);
+                    // A driver that counts anew in mid-stream must not turn messages back.
+                    frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
+                    self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
+                    if !self.deliver(frame) {
+                        return State::Ended;
+                    }
+                }
+                Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
+                Ok(Next::Waiting { reason }) => {
+                    waits = true;
+                    memory.away.get_or_insert_with(Instant::now);
+                    self.metrics.set_reason(Some(Arc::clone(&reason)));
+                    self.metrics.enter(Phase::Waiting);
+                    log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
+                }
+                Ok(Next::End) => return self.ended(memory),
+                Ok(Next::Stopped) => return State::Ended,
+                Err(error) => break error,
+            }
+        };
+        // Its device, child and buffers go before the pause, not after.
+        drop(source);
+        let stable = if self.open.is_device() { self.patience.device_stable } else { self.patience.stable };
+        if since.elapsed() >= stable {
+            memory.backoff.reset();
+        }
+        if error.retry { self.lost(&error, memory) } else { self.failed(&error, memory) }
+    }
+
+    /// It is there: what was said of its absence is settled.
+    fn frame_came(&self, memory: &mut Memory) {
+        (memory.said, memory.unsaid) = (None, None);
+        let away = memory.away.take();
+        if away.is_some() {
+            self.metrics.set_reason(None);
+        }
+        if let Some((away, is)) = away.zip(memory.returns.take()) {
+            let (name, seconds) = (&self.metrics.name, away.elapsed().as_secs_f64());
+            let word = if self.sequence.load(Ordering::Relaxed) == 0 { "there" } else { "back" };
+            log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {word} after {seconds:.1} s: {is}");
+        }
+    }
+
+    /// Puts a frame into the inbox; `false`: nobody wants more.
+    fn deliver(&self, frame: Frame) -> bool {
+        self.metrics.count_captured();
+        let queued_ns = self.clock.monotonic_ns();
+        let _waiting = self.stop.waiting();
+        let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
+        match self.inbox.put(self.slot, Arrival { frame, queued_ns }) {
+            Put::Stored => true,
+            Put::Displaced(_) => {
+                self.metrics.count_dropped(DropCause::Overload, 1);
+                true
+            }
+            Put::Stopped(_) => false,
+        }
+    }
+
+    fn ended(&self, memory: &mut Memory) -> State {
+        log::info!("camera {}: at its end", self.metrics.name);
+        self.settlement.settle();
+        memory.settled = true;
+        State::Ended
+    }
+
+    fn lost(&self, error: &SourceError, memory: &mut Memory) -> State {
+        self.metrics.count_error();
+        self.metrics.set_reason(Some(Arc::clone(&error.message)));
+        self.metrics.enter(Phase::Waiting);
+        let pause = memory.backoff.pause();
+        self.say(error, memory, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
+        State::Waiting { pause }
+    }
+
+    fn failed(&self, error: &SourceError, memory: &mut Memory) -> State {
+        self.metrics.count_error();
+        self.metrics.set_reason(Some(Arc::clone(&error.message)));
+        self.metrics.enter(Phase::Failed);
+        self.say(error, memory, "");
+        if !self.open.is_device() {
+            self.settlement.settle();
+            memory.settled = true;
+        }
+        State::Failed
+    }
+
+    fn wait(&mut self, pause: Duration, memory: &mut Memory) -> State {
+        match self.open.wait(pause, &self.stop) {
+            Wake::Stopped => return State::Ended,
+            Wake::Ready => memory.backoff.reset(),
+            Wake::TimedOut => {}
+        }
+        State::Opening
+    }
+
+    fn wait_for_help(&self, memory: &mut Memory) -> State {
+        let over = self.stop.wait_readable(self.settlement.over.as_fd(), Some(self.patience.failed));
+        if !matches!(over, Ok(Wake::TimedOut)) || !self.settlement.unsettle() {
+            return State::Ended;
+        }
+        memory.settled = false;
+        State::Opening
+    }
+
+    /// Logs an error; one that stays the same only now and then, another one when it lasts.
+    fn say(&self, error: &SourceError, memory: &mut Memory, then: &str) {
+        let name = &self.metrics.name;
+        memory.away.get_or_insert_with(Instant::now);
+        if memory.said.is_some() && !self.is_news(error, memory) {
+            log::debug!("camera {name}: still: {error}{then}");
+            return;
+        }
+        memory.said = Some((Arc::clone(&error.message), Instant::now()));
+        memory.unsaid = None;
+        if error.retry {
+            log::warn!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
+        } else {
+            log::error!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
+        }
+    }
+
+    /// Whether an error is worth a line after the one that was logged.
+    fn is_news(&self, error: &SourceError, memory: &mut Memory) -> bool {
+        if let Some((said, when)) = &memory.said
+            && *said == error.message
+        {
+            memory.unsaid = None;
+            return when.elapsed() >= self.patience.repeat_log;
+        }
+        match &memory.unsaid {
+            Some((unsaid, since)) if *unsaid == error.message => since.elapsed() >= self.patience.lasting,
+            _ => {
+                memory.unsaid = Some((Arc::clone(&error.message), Instant::now()));
+                // What only a person can mend is another state.
+                !error.retry
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "camera_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+//! Frames, messages and networks that tests of the pipeline make up.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use visiond_flow::metrics::CameraMetrics;
+pub use visiond_flow::testing::{frame, model_facts, pool};
+use visiond_kernels::frame::FrameView;
+
+use super::*;
+
+/// A camera as a lane knows it.
+pub fn camera(metrics: &Arc<CameraMetrics>) -> Arc<LaneCamera> {
+    let view = visiond_live::Live::new().view(&metrics.name);
+    Arc::new(LaneCamera { metrics: Arc::clone(metrics), annotator: None, view, delivery: Delivery::Lossless })
+}
+
+/// What a fake network does to a frame, by the frame's first pixel.
+#[derive(Clone, Copy)]
+pub enum Act {
+    /// Sees one thing of the class that the pixel says.
+    See,
+    /// Fails in the preprocess.
+    FailLoad,
+    /// Fails before the run.
+    FailBegin,
+    /// Fails in the run.
+    FailRun,
+    /// Fails in the head.
+    FailHead,
+    /// Costs the process its GPU, in the run.
+    LoseGpu,
+    /// Panics in the run.
+    Panic,
+}
+
+/// A network that does as it is told.
+pub struct Fake {
+    batch: usize,
+    act: fn(u8) -> Act,
+    /// The pixels of each flight's frames; `None`: not under way.
+    flights: Vec<Option<Vec<u8>>>,
+    /// Of the runs that were finished.
+    finished: Vec<Vec<u8>>,
+    /// Under way, in the order in which they were begun.
+    order: Vec<usize>,
+}
+
+impl Fake {
+    /// Up to `batch` frames a run, and `flights` runs at once.
+    pub fn new(batch: usize, flights: usize, act: fn(u8) -> Act) -> Self {
+        Self { batch, act, flights: vec![None; flights], finished: vec![Vec::new(); flights], order: Vec::new() }
+    }
+}
+
+impl Network for Fake {
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
+    fn flights(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn label(&self, class_id: u32) -> Arc<str> {
+        format!("class {class_id}").into()
+    }
+
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError> {
+        assert!((1..=self.batch).contains(&frames.len()), "a run has 1 to {} frames", self.batch);
+        let pixels: Vec<u8> = frames.iter().map(|frame| frame.planes()[0].bytes[0]).collect();
+        if let Some(slot) = pixels.iter().position(|&pixel| matches!((self.act)(pixel), Act::FailLoad)) {
+            return Err(NetworkError::new(Fault::Frame(slot), "the frame is odd"));
+        }
+        if pixels.iter().any(|&pixel| matches!((self.act)(pixel), Act::FailBegin)) {
+            return Err(NetworkError::new(Fault::Run, "the run could not begin"));
+        }
+        let free = self.flights.iter().position(Option::is_none).expect("a flight is free");
+        self.flights[free] = Some(pixels);
+        self.order.push(free);
+        Ok(Flight::new(free))
+    }
+
+    fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError> {
+        assert_eq!(self.order.remove(0), flight.index(), "runs end in their order");
+        let pixels = self.flights[flight.index()].take().expect("the flight is under way");
+        for &pixel in &pixels {
+            match (self.act)(pixel) {
+                Act::FailRun => return Err(NetworkError::new(Fault::Run, "the run failed")),
+                Act::LoseGpu => return Err(NetworkError::new(Fault::Process, "an illegal address was encountered")),
+                Act::Panic => panic!("made to panic"),
+                _ => {}
+            }
+        }
+        self.finished[flight.index()] = pixels;
+        Ok(RunTimings { preprocess_us: 1, infer_us: 1, ..RunTimings::default() })
+    }
+
+    fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+        out.clear();
+        let pixel = self.finished[flight.index()][slot];
+        if let Act::FailHead = (self.act)(pixel) {
+            return Err(NetworkError::new(Fault::Run, "the head failed"));
+        }
+        let class_id = u32::from(pixel);
+        out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), keypoints: Vec::new() });
+        Ok(())
+    }
+}
+
+/// An outlet whose messages a test receives.
+pub fn outlet() -> (Outlet, Receiver<Arc<Message>>) {
+    let (send, receive): (Sender<Arc<Message>>, _) = channel();
+    let send = Mutex::new(send);
+    (Arc::new(move |message: &Arc<Message>| drop(send.lock().unwrap().send(Arc::clone(message)))), receive)
+}

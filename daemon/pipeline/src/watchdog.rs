@@ -1,0 +1,141 @@
+//! Whether systemd is to be given a sign of life: only while nothing hangs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use visiond_flow::metrics::{Activity, CameraMetrics, LaneMetrics, LaneView, Phase};
+use visiond_system::heartbeat::Pulse;
+use visiond_system::logging::events;
+
+/// How long opening a camera may take: a USB camera's control that does not answer costs 5 s in the kernel, and it has some.
+const OPENING: Duration = Duration::from_secs(60);
+
+/// Decides whether a sign of life is earned: twice as often as systemd wants one, so that one missed look costs nothing.
+#[derive(Debug)]
+pub struct Watchdog {
+    interval: Duration,
+    due: Instant,
+    /// Each lane at the last look.
+    lanes: Vec<(Arc<LaneMetrics>, Activity, u64)>,
+    /// Each camera's thread, and since when it stands there.
+    cameras: Vec<(Arc<CameraMetrics>, Pulse, Instant)>,
+}
+
+impl Watchdog {
+    /// For systemd's `timeout`. The first look is due at once.
+    pub fn new(timeout: Duration) -> Self {
+        Self { interval: timeout / 2, due: Instant::now(), lanes: Vec::new(), cameras: Vec::new() }
+    }
+
+    /// When the next look is due.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Looks at every lane and every camera: `true` when each made progress since the last look, or waits for something that
+    /// has a name (a frame, a pause, a sink that must not lose anything).
+    pub fn look(&mut self, now: Instant, views: &[LaneView]) -> bool {
+        self.due = now + self.interval;
+        let lanes: Vec<_> = views.iter().map(|view| self.lane(&view.lane)).collect();
+        let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| self.camera(camera, now));
+        let cameras: Vec<_> = cameras.collect();
+        let alive = lanes.iter().all(|(_, alive)| *alive) && cameras.iter().all(|(_, alive)| *alive);
+        self.lanes = lanes.into_iter().map(|(seen, _)| seen).collect();
+        self.cameras = cameras.into_iter().map(|(seen, _)| seen).collect();
+        alive
+    }
+
+    fn lane(&self, lane: &Arc<LaneMetrics>) -> ((Arc<LaneMetrics>, Activity, u64), bool) {
+        let now = (lane.activity(), lane.runs());
+        let before = self.lanes.iter().find(|(seen, ..)| Arc::ptr_eq(seen, lane)).map(|seen| (seen.1, seen.2));
+        let hangs = now.0 == Activity::Looking && before == Some(now);
+        if hangs {
+            let (name, seconds) = (&lane.name, self.interval.as_secs_f64());
+            log::error!(message_id = events::HANG, model:% = name; "model {name}: no progress for {seconds:.1} s");
+        }
+        ((Arc::clone(lane), now.0, now.1), !hangs)
+    }
+
+    fn camera(&self, camera: &Arc<CameraMetrics>, now: Instant) -> ((Arc<CameraMetrics>, Pulse, Instant), bool) {
+        let (phase, pulse) = (camera.phase(), camera.beat.pulse());
+        let before = self.cameras.iter().find(|(seen, ..)| Arc::ptr_eq(seen, camera));
+        let since = before.filter(|(_, seen, _)| *seen == pulse).map_or(now, |(_, _, since)| *since);
+        let stands = now.duration_since(since);
+        let bound = if phase == Phase::Opening { OPENING } else { self.interval };
+        let hangs = phase != Phase::Ended && !pulse.waits && stands >= bound;
+        if hangs {
+            let (name, phase, seconds) = (&camera.name, phase.name(), stands.as_secs_f64());
+            log::error!(
+                message_id = events::HANG, camera:% = name;
+                "camera {name}: hangs while {phase}, no progress for {seconds:.1} s"
+            );
+        }
+        ((Arc::clone(camera), pulse, since), !hangs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lane_that_looks_without_progress_is_no_sign_of_life() {
+        let lane = Arc::new(LaneMetrics::new("m".into()));
+        let lanes = [LaneView { lane: Arc::clone(&lane), cameras: Vec::new() }];
+        let mut watchdog = Watchdog::new(Duration::from_secs(30));
+        let now = Instant::now();
+        assert!(watchdog.due() <= now);
+        for waiting in [Activity::Idle, Activity::Publishing, Activity::Backoff, Activity::Ended] {
+            lane.enter(waiting);
+            assert!(watchdog.look(now, &lanes) && watchdog.look(now, &lanes), "{waiting:?}");
+        }
+        lane.enter(Activity::Looking);
+        assert!(watchdog.look(now, &lanes), "it has only begun");
+        lane.count_run();
+        assert!(watchdog.look(now, &lanes), "it made progress");
+        assert!(!watchdog.look(now, &lanes), "it hangs");
+        assert_eq!(watchdog.due(), now + Duration::from_secs(15));
+        lane.count_run();
+        assert!(watchdog.look(now, &lanes), "it goes on");
+    }
+
+    #[test]
+    fn a_camera_that_neither_waits_nor_goes_on_is_no_sign_of_life() {
+        let camera = Arc::new(CameraMetrics::new("door".into()));
+        let lane = Arc::new(LaneMetrics::new("m".into()));
+        let lanes = [LaneView { lane, cameras: vec![Arc::clone(&camera)] }];
+        let mut watchdog = Watchdog::new(Duration::from_secs(30));
+        let start = Instant::now();
+        let mut look = |seconds| watchdog.look(start + Duration::from_secs(seconds), &lanes);
+        camera.enter(Phase::Streaming);
+        let waiting = camera.beat.wait();
+        assert!(look(0) && look(15) && look(300), "a wait has no end");
+        drop(waiting);
+        assert!(look(315), "it went on");
+        assert!(!look(330), "it hangs in a call");
+        camera.beat.step();
+        assert!(look(345), "it goes on");
+        assert!(!look(360));
+        camera.beat.step();
+        camera.enter(Phase::Opening);
+        assert!(look(375) && look(390) && look(420), "opening takes longer");
+        assert!(!look(435), "but not for ever");
+        camera.enter(Phase::Ended);
+        assert!(look(450), "a thread that has ended does not hang");
+    }
+
+    #[test]
+    fn a_camera_that_comes_with_a_reload_is_not_mistaken_for_another() {
+        let view = |camera: &Arc<CameraMetrics>| LaneView {
+            lane: Arc::new(LaneMetrics::new("m".into())),
+            cameras: vec![Arc::clone(camera)],
+        };
+        let (old, new) = (Arc::new(CameraMetrics::new("a".into())), Arc::new(CameraMetrics::new("b".into())));
+        old.enter(Phase::Streaming);
+        new.enter(Phase::Streaming);
+        let mut watchdog = Watchdog::new(Duration::from_secs(30));
+        let start = Instant::now();
+        assert!(watchdog.look(start, &[view(&old)]));
+        assert!(watchdog.look(start + Duration::from_secs(15), &[view(&new)]));
+    }
+}

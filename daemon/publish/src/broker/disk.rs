@@ -1,0 +1,317 @@
+//! A durable sink's spool as its thread works with it: what the disk refuses is told and tried again, what is written is
+//! made safe from a power cut by another thread, which may take its time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use visiond_config::types::SinkConfig;
+use visiond_system::backoff::RateLimit;
+use visiond_system::outage::{Outage, explain};
+
+use super::Parcel;
+use super::depot::Unwritten;
+use crate::queue::Counters;
+use crate::spool::{Spool, Taken};
+use visiond_flow::sink_counts::SpoolCounts;
+
+/// How long until the spool is asked for again that another sink of this process still has.
+const HANDOVER: Duration = Duration::from_millis(20);
+/// One line in so long about what goes on being wrong.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// The spool of a sink.
+pub struct Disk {
+    name: String,
+    directory: PathBuf,
+    limit_bytes: u64,
+    sync_every: Duration,
+    /// `None` while it cannot be opened.
+    spool: Option<Spool>,
+    /// While it is `None`: when to try next.
+    open_again: Instant,
+    outage: Outage,
+    /// When what was written is to be made safe.
+    sync_due: Option<Instant>,
+    syncing: Option<JoinHandle<io::Result<()>>>,
+    sync_failed: RateLimit,
+    full: RateLimit,
+    dropped_told: u64,
+    damaged_told: u64,
+}
+
+impl Disk {
+    /// Opens the spool of a sink that is set so. Fails on what waiting does not mend.
+    pub fn open(config: &SinkConfig) -> Result<Self, String> {
+        let directory = config.spool().ok_or_else(|| {
+            "`durable` needs a folder, and $STATE_DIRECTORY, which systemd sets, is not there: set `spool_directory`"
+                .to_owned()
+        })?;
+        let mut disk = Self {
+            name: config.name.clone(),
+            outage: outage(&config.name, &directory),
+            directory,
+            limit_bytes: config.spool_bytes,
+            sync_every: config.spool_sync,
+            spool: None,
+            open_again: Instant::now(),
+            sync_due: None,
+            syncing: None,
+            sync_failed: RateLimit::new(QUIET),
+            full: RateLimit::new(QUIET),
+            dropped_told: 0,
+            damaged_told: 0,
+        };
+        let shown = disk.directory.display();
+        match Spool::open(&disk.directory, disk.limit_bytes) {
+            Ok(spool) => disk.begin(spool),
+            // From which this sink takes over.
+            Err(Taken::Ours) => {}
+            Err(Taken::Theirs) => {
+                return Err(format!(
+                    "the spool {shown} is in use by another process: end that one, or name another `spool_directory`"
+                ));
+            }
+            Err(Taken::Io(error))
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                disk.outage.fails(&explain(&error));
+            }
+            Err(Taken::Io(error)) => return Err(format!("the spool {shown} cannot be opened: {}", explain(&error))),
+        }
+        Ok(disk)
+    }
+
+    /// Another name, other limits.
+    pub fn configure(&mut self, config: &SinkConfig) {
+        self.name.clone_from(&config.name);
+        self.outage.rename(what(&self.name, &self.directory));
+        (self.limit_bytes, self.sync_every) = (config.spool_bytes, config.spool_sync);
+        if let Some(spool) = &mut self.spool {
+            spool.set_limit(self.limit_bytes);
+        }
+    }
+
+    /// Whether the spool is open.
+    pub fn is_open(&self) -> bool {
+        self.spool.is_some()
+    }
+
+    /// The number that the next parcel is to have, or a larger one.
+    pub fn next_number(&self) -> u64 {
+        self.spool.as_ref().map_or(0, Spool::next_number)
+    }
+
+    /// How many are to be read.
+    pub fn unread(&self) -> u64 {
+        self.spool.as_ref().map_or(0, Spool::unread)
+    }
+
+    /// When there is something to do; `refused`: with something that could not be written.
+    pub fn due(&self, refused: bool) -> Option<Instant> {
+        let write = match &self.spool {
+            None => Some(self.open_again),
+            Some(_) if refused => Some(self.outage.next_try()),
+            Some(_) => None,
+        };
+        [write, self.sync_due].into_iter().flatten().min()
+    }
+
+    /// Opens what could not be opened, and has made safe what is due.
+    pub fn attend(&mut self) {
+        let now = Instant::now();
+        if self.spool.is_none() && now >= self.open_again {
+            self.open_again = now + HANDOVER;
+            match Spool::open(&self.directory, self.limit_bytes) {
+                Ok(spool) => {
+                    self.outage.works();
+                    self.begin(spool);
+                }
+                Err(Taken::Ours) => {}
+                Err(error) => {
+                    let reason = match error {
+                        Taken::Io(error) => explain(&error),
+                        Taken::Ours | Taken::Theirs => "another process has it".to_owned(),
+                    };
+                    self.outage.fails(&reason);
+                    self.open_again = self.outage.next_try();
+                }
+            }
+        }
+        if self.sync_due.is_some_and(|due| now >= due) {
+            self.sync();
+        }
+    }
+
+    /// Writes all of them, oldest first; `false`: none, and it is to be tried again.
+    pub fn write(&mut self, parcels: &VecDeque<Unwritten>) -> bool {
+        let Some(spool) = &mut self.spool else { return false };
+        if !self.outage.may_try() {
+            return false;
+        }
+        if let Err(error) = spool.append(parcels.iter().map(|unwritten| &unwritten.parcel)) {
+            self.outage.fails(&explain(&error));
+            return false;
+        }
+        self.outage.works();
+        if self.sync_every.is_zero()
+            && let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync())
+        {
+            self.complain(&error);
+        }
+        if log::log_enabled!(log::Level::Trace) {
+            for Unwritten { parcel: Parcel { id, camera, .. }, sequence } in parcels {
+                log::trace!("sink {}: accepted {id} {camera} {sequence}", self.name);
+            }
+        }
+        self.is_to_be_synced();
+        true
+    }
+
+    /// The next that waits on disk.
+    pub fn read(&mut self) -> Option<Parcel> {
+        let spool = self.spool.as_mut()?;
+        loop {
+            match spool.read() {
+                Ok(found) => return found,
+                Err(error) => log::error!(
+                    "sink {}: a part of the spool {} cannot be read, and is passed over: {error}",
+                    self.name,
+                    self.directory.display()
+                ),
+            }
+        }
+    }
+
+    /// Everything in it is read, or goes another way.
+    pub fn pass_over(&mut self) {
+        if let Some(spool) = &mut self.spool {
+            spool.pass_over();
+        }
+    }
+
+    /// Numbers up to and without this one are not on disk.
+    pub fn skip_numbers(&mut self, next_number: u64) {
+        if let Some(spool) = &mut self.spool {
+            spool.skip_numbers(next_number);
+        }
+    }
+
+    /// Everything up to the number is acknowledged.
+    pub fn acknowledge(&mut self, number: u64) {
+        if let Some(spool) = &mut self.spool {
+            spool.acknowledge(number);
+        }
+    }
+
+    /// Writes down what is acknowledged. Where that fails, messages are sent twice after a restart.
+    pub fn write_cursor(&mut self) {
+        match self.spool.as_mut().map(Spool::write_cursor) {
+            Some(Ok(true)) => self.is_to_be_synced(),
+            Some(Err(error)) => self.complain(&error),
+            Some(Ok(false)) | None => {}
+        }
+    }
+
+    /// Tells what it holds, and complains of what is lost.
+    pub fn tell(&mut self, counters: &Counters) {
+        let Some(spool) = &self.spool else { return };
+        let (name, directory) = (&self.name, self.directory.display());
+        let (dropped, damaged) = (spool.dropped(), spool.damaged());
+        if dropped > self.dropped_told && self.full.pass(Instant::now()).is_some() {
+            log::warn!(
+                "sink {name}: the spool {directory} is full: {} messages are lost, the oldest first; raise spool_bytes if \
+                 that is too many",
+                dropped - self.dropped_told
+            );
+            self.dropped_told = dropped;
+        }
+        if damaged > self.damaged_told {
+            log::warn!(
+                "sink {name}: the spool {directory} is damaged in {} places, as after a power cut; the messages there are \
+                 lost",
+                damaged - self.damaged_told
+            );
+            self.damaged_told = damaged;
+        }
+        let counts =
+            SpoolCounts { bytes: spool.bytes(), limit_bytes: self.limit_bytes, records: spool.records(), dropped };
+        *counters.spool.lock().unwrap_or_else(PoisonError::into_inner) = Some(counts);
+    }
+
+    /// Makes everything safe and gives the spool up.
+    pub fn close(mut self) {
+        self.write_cursor();
+        let Some(mut spool) = self.spool.take() else { return };
+        if let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync()) {
+            self.complain(&error);
+        }
+        let records = spool.records();
+        if records > 0 {
+            log::info!("sink {}: {records} messages stay in the spool {}", self.name, self.directory.display());
+        }
+    }
+
+    fn begin(&mut self, spool: Spool) {
+        let records = spool.records();
+        if records > 0 {
+            log::info!(
+                "sink {}: {records} messages of before are in the spool {}",
+                self.name,
+                self.directory.display()
+            );
+        }
+        self.spool = Some(spool);
+    }
+
+    fn is_to_be_synced(&mut self) {
+        if self.sync_due.is_none() {
+            // With 0 only the cursor is left, whose age costs nothing but messages sent twice.
+            let after = if self.sync_every.is_zero() { Duration::from_secs(1) } else { self.sync_every };
+            self.sync_due = Some(Instant::now() + after);
+        }
+    }
+
+    /// Has another thread make safe what was written; one at a time, so that a slow disk is not given more and more to do.
+    fn sync(&mut self) {
+        if let Some(syncing) = &mut self.syncing {
+            match syncing.now_or_never() {
+                None => {
+                    self.sync_due = Some(Instant::now() + Duration::from_millis(100));
+                    return;
+                }
+                Some(Ok(Err(error))) => self.complain(&error),
+                // It never panics, and it is not cancelled.
+                Some(Ok(Ok(())) | Err(_)) => {}
+            }
+        }
+        self.syncing = None;
+        self.sync_due = None;
+        if let Some(unsynced) = self.spool.as_mut().and_then(Spool::unsynced) {
+            self.syncing = Some(tokio::task::spawn_blocking(move || unsynced.sync()));
+        }
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        if self.sync_failed.pass(Instant::now()).is_some() {
+            log::error!(
+                "sink {}: the spool {} is not safe from a power cut: {}",
+                self.name,
+                self.directory.display(),
+                explain(error)
+            );
+        }
+    }
+}
+
+fn outage(name: &str, directory: &std::path::Path) -> Outage {
+    Outage::new(what(name, directory)).costing("kept in memory only")
+}
+
+fn what(name: &str, directory: &std::path::Path) -> String {
+    format!("sink {name}: the spool {}", directory.display())
+}

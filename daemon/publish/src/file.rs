@@ -1,0 +1,290 @@
+//! JSON lines in a file: whole lines or none, rotated by size, found again when moved or deleted.
+//!
+//! Every line is one write(2) in append mode. One that the system cuts short (a full disk) is taken back, so that a reader
+//! never finds half a line; what a killed process or a power cut left at the end is taken back when the file is opened. A
+//! file that cannot be written does not hold up anything: the messages are counted as lost, and a new attempt is made
+//! after 0.25 s, then ever later up to every 5 s.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind};
+use visiond_flow::trace;
+use visiond_system::outage::{Outage, explain};
+
+use super::queue::{Counters, Popped, Queue};
+use super::{Ended, Sink};
+
+/// How often the path is looked up, to find that somebody has moved, deleted or cut the file.
+const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
+
+/// How every line of ours begins; the end of a file that begins so and has no line end is a line cut short.
+const OUR_LINE: &[u8] = b"{\"schema\":\"visiond/";
+
+/// The longest end of a file that is looked at for a line cut short.
+const LONGEST_LINE_BYTES: u64 = 4 << 20;
+
+/// The sink of `type = "file"`.
+#[derive(Debug)]
+pub struct FileSink {
+    name: String,
+    path: PathBuf,
+    rotate_bytes: u64,
+    rotate_keep: u32,
+    /// `None` while it cannot be written.
+    log: Option<OpenLog>,
+    outage: Outage,
+    /// Rotation has failed; said once, tried again when the file has grown by `rotate_bytes` more.
+    rotate_at: u64,
+}
+
+/// The file while it is open.
+#[derive(Debug)]
+struct OpenLog {
+    file: File,
+    id: FileId,
+    len_bytes: u64,
+    /// Devices such as /dev/null have no length, so nothing is taken back or rotated there.
+    regular: bool,
+    looked_up: Instant,
+}
+
+/// Which file it is, whatever its name.
+type FileId = (u64, u64);
+
+impl FileSink {
+    /// Opens the file. Fails on what waiting does not mend; a full disk is waited for.
+    pub fn open(name: &str, config: &FileSinkConfig) -> Result<Self, String> {
+        let mut sink = Self {
+            name: name.to_owned(),
+            path: config.path.clone(),
+            rotate_bytes: config.rotate_bytes,
+            rotate_keep: config.rotate_keep,
+            log: None,
+            outage: Outage::new(what(name, &config.path)),
+            rotate_at: config.rotate_bytes,
+        };
+        match sink.open_log() {
+            Ok(log) => sink.log = Some(log),
+            Err(error) if is_passing(&error) => sink.outage.fails(&explain(&error)),
+            Err(error) => return Err(format!("{} cannot be written: {}", config.path.display(), explain(&error))),
+        }
+        Ok(sink)
+    }
+
+    /// Another name, another rotation; the file is the same.
+    fn configure(&mut self, config: SinkConfig) {
+        let SinkKind::File(FileSinkConfig { rotate_bytes, rotate_keep, .. }) = config.kind else { return };
+        (self.rotate_bytes, self.rotate_keep, self.rotate_at) = (rotate_bytes, rotate_keep, rotate_bytes);
+        self.outage.rename(what(&config.name, &self.path));
+        self.name = config.name;
+    }
+
+    /// Writes one line, whole or not at all.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        self.find_again()?;
+        if self.rotate_bytes > 0
+            && self.log.as_ref().is_some_and(|log| {
+                log.regular && log.len_bytes > 0 && log.len_bytes + line.len() as u64 > self.rotate_at
+            })
+        {
+            self.rotate()?;
+        }
+        let log = match &mut self.log {
+            Some(log) => log,
+            empty => empty.insert(open_log(&self.path, &self.name)?),
+        };
+        log.append(line)
+    }
+
+    /// Opens the file anew if its path no longer leads to the one that is open.
+    fn find_again(&mut self) -> io::Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.looked_up.elapsed() < LOOK_UP_EVERY {
+            return Ok(());
+        }
+        log.looked_up = Instant::now();
+        match fs::metadata(&self.path) {
+            Ok(found) if id(&found) == log.id => log.len_bytes = found.len(),
+            Ok(_) => self.log = None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.log = None,
+            Err(error) => return Err(error),
+        }
+        if self.log.is_none() {
+            log::info!("sink {}: {} was moved or deleted; begun anew", self.name, self.path.display());
+            self.log = Some(self.open_log()?);
+        }
+        Ok(())
+    }
+
+    /// PATH becomes PATH.1, PATH.1 becomes PATH.2, and so on up to the number kept; a new PATH is begun.
+    ///
+    /// When a name cannot be changed, the lines go on into the file that is there.
+    fn rotate(&mut self) -> io::Result<()> {
+        match self.shift_names() {
+            Ok(()) => {
+                self.rotate_at = self.rotate_bytes;
+                self.log = None;
+                self.log = Some(self.open_log()?);
+            }
+            Err(error) => {
+                let (name, path) = (&self.name, self.path.display());
+                log::error!("sink {name}: {path} cannot be rotated: {}; it grows on", explain(&error));
+                let len_bytes = self.log.as_ref().map_or(0, |log| log.len_bytes);
+                self.rotate_at = len_bytes.saturating_add(self.rotate_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn shift_names(&self) -> io::Result<()> {
+        if self.rotate_keep == 0 {
+            return fs::remove_file(&self.path);
+        }
+        // The first free number ends the chain, so that a large `rotate_keep` costs nothing.
+        let last = (1..self.rotate_keep).find(|&n| !numbered(&self.path, n).exists()).unwrap_or(self.rotate_keep);
+        for n in (1..last).rev() {
+            fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1))?;
+        }
+        fs::rename(&self.path, numbered(&self.path, 1))
+    }
+
+    fn open_log(&self) -> io::Result<OpenLog> {
+        open_log(&self.path, &self.name)
+    }
+}
+
+impl Sink for FileSink {
+    fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
+        loop {
+            let message = match queue.pop(None) {
+                Popped::Message(message) => message,
+                Popped::Configured(config) => {
+                    self.configure(*config);
+                    continue;
+                }
+                Popped::TimedOut => continue,
+                Popped::Closed => return Ended::Closed,
+            };
+            if queue.is_overdue() {
+                Counters::add(&queue.counters.unsent, 1);
+                return Ended::Closed;
+            }
+            if !self.outage.may_try() {
+                self.outage.lost(1);
+                Counters::add(&queue.counters.failed, 1);
+                continue;
+            }
+            let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
+            match self.write(message.line()) {
+                Ok(()) => {
+                    self.outage.works();
+                    Counters::add(&queue.counters.written, 1);
+                }
+                Err(error) => {
+                    // Opened anew by the next attempt, which also finds a folder that was mounted meanwhile.
+                    self.log = None;
+                    self.outage.fails(&explain(&error));
+                    self.outage.lost(1);
+                    Counters::add(&queue.counters.failed, 1);
+                }
+            }
+        }
+    }
+}
+
+impl OpenLog {
+    /// Appends `line`, by one write(2) unless the system cuts it short; a part that cannot be completed is taken back.
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut written = 0;
+        while written < line.len() {
+            let error = match self.file.write(&line[written..]) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(n) => {
+                    written += n;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            if self.regular && written > 0 {
+                let len_bytes = self.file.metadata()?.len();
+                self.file.set_len(len_bytes.saturating_sub(written as u64))?;
+            }
+            return Err(error);
+        }
+        self.len_bytes += written as u64;
+        Ok(())
+    }
+}
+
+/// Opens `path` for appending, made where missing, without half a line at its end.
+fn open_log(path: &Path, sink: &str) -> io::Result<OpenLog> {
+    // Without O_NONBLOCK a FIFO without a reader would hold up the thread.
+    let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let found = file.metadata()?;
+    if !(found.is_file() || found.file_type().is_char_device()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let mut log =
+        OpenLog { id: id(&found), len_bytes: found.len(), regular: found.is_file(), looked_up: Instant::now(), file };
+    if log.regular {
+        log.mend_end(path, sink)?;
+    }
+    Ok(log)
+}
+
+impl OpenLog {
+    /// Takes a line of ours that was cut short off the end; ends anything else that has no line end.
+    fn mend_end(&mut self, path: &Path, sink: &str) -> io::Result<()> {
+        let looked_at = self.len_bytes.min(LONGEST_LINE_BYTES);
+        let start = self.len_bytes - looked_at;
+        // Most files end well: one byte tells.
+        let mut last = [b'\n'];
+        if self.len_bytes > 0 {
+            self.file.read_exact_at(&mut last, self.len_bytes - 1)?;
+        }
+        if last[0] == b'\n' {
+            return Ok(());
+        }
+        let mut end = vec![0; looked_at as usize];
+        self.file.read_exact_at(&mut end, start)?;
+        let line_start = end.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let rest = &end[line_start..];
+        let begins_as_ours = rest.starts_with(OUR_LINE) || OUR_LINE.starts_with(rest);
+        if begins_as_ours && (line_start > 0 || start == 0) {
+            log::warn!("sink {sink}: {} ended in half a line; its {} bytes are taken off", path.display(), rest.len());
+            self.len_bytes = start + line_start as u64;
+            self.file.set_len(self.len_bytes)
+        } else {
+            self.append(b"\n")
+        }
+    }
+}
+
+fn what(name: &str, path: &Path) -> String {
+    format!("sink {name}: {}", path.display())
+}
+
+fn id(found: &fs::Metadata) -> FileId {
+    (found.dev(), found.ino())
+}
+
+/// `path` with `.n` behind it.
+pub(super) fn numbered(path: &Path, n: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{n}"));
+    name.into()
+}
+
+/// Whether waiting can mend it, so that the daemon starts all the same.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    !matches!(
+        error.kind(),
+        NotFound | PermissionDenied | IsADirectory | InvalidInput | NotADirectory | ReadOnlyFilesystem
+    )
+}

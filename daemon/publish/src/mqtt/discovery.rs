@@ -1,0 +1,186 @@
+//! Home Assistant's MQTT discovery: each camera a device with its entities.
+
+use serde_json::{Map, Value, json};
+use visiond_config::types::MqttSinkConfig;
+
+use super::topics::Topics;
+
+/// Messages by topic: what is to be retained so that Home Assistant knows the camera.
+pub type Announcements = Vec<(String, Value)>;
+
+/// Announces cameras of one device.
+#[derive(Debug, Clone)]
+pub struct Discovery {
+    prefix: String,
+    device: String,
+    topics: Topics,
+    labels: Vec<String>,
+    snapshots: bool,
+}
+
+impl Discovery {
+    /// As configured; `None`: not wanted.
+    pub fn new(config: &MqttSinkConfig, device: &str, topics: &Topics) -> Option<Self> {
+        config.home_assistant.then(|| Self {
+            prefix: config.discovery_prefix.clone(),
+            device: device.to_owned(),
+            topics: topics.clone(),
+            labels: config.count_labels.clone(),
+            snapshots: !config.snapshot_interval.is_zero(),
+        })
+    }
+
+    /// What announces a camera.
+    pub fn camera(&self, camera: &str, model: &str) -> Announcements {
+        let mut all = Vec::new();
+        let mut add = |component: &str, entity: &str, name: &str, more: Value| {
+            let topic = format!("{}/{component}/visiond_{}/{camera}_{entity}/config", self.prefix, self.device);
+            all.push((topic, self.entity(camera, model, entity, name, more)));
+        };
+        let state = self.topics.state(camera);
+        add(
+            "binary_sensor",
+            "occupancy",
+            "Occupancy",
+            json!({
+                "device_class": "occupancy",
+                "state_topic": state,
+                "value_template": "{{ 'ON' if value_json.occupied else 'OFF' }}",
+            }),
+        );
+        add(
+            "sensor",
+            "detections",
+            "Detections",
+            json!({
+                "icon": "mdi:counter",
+                "state_class": "measurement",
+                "state_topic": state,
+                "value_template": "{{ value_json.detections }}",
+            }),
+        );
+        for label in &self.labels {
+            // A JSON string is one of Jinja's too.
+            let template = format!("{{{{ value_json.counts[{}] | default(0) }}}}", Value::from(label.as_str()));
+            let more = json!({
+                "icon": "mdi:counter",
+                "state_class": "measurement",
+                "state_topic": state,
+                "value_template": template,
+            });
+            add("sensor", &format!("count_{}", in_topic(label)), &format!("Count of {label}"), more);
+        }
+        add(
+            "sensor",
+            "fps",
+            "Frame rate",
+            json!({
+                "icon": "mdi:speedometer",
+                "state_class": "measurement",
+                "unit_of_measurement": "fps",
+                "entity_category": "diagnostic",
+                "state_topic": state,
+                "value_template": "{{ value_json.fps }}",
+            }),
+        );
+        if self.snapshots {
+            add("camera", "snapshot", "Snapshot", json!({ "topic": self.topics.snapshot(camera) }));
+        }
+        all
+    }
+
+    /// Where announcements of this device's cameras are, with wildcards.
+    pub fn everywhere(&self) -> String {
+        format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
+    }
+
+    fn entity(&self, camera: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
+        let id = format!("visiond_{}_{camera}", self.device);
+        let mut all = Map::new();
+        all.insert("name".to_owned(), name.into());
+        all.insert("unique_id".to_owned(), format!("{id}_{entity}").into());
+        all.insert(
+            "availability".to_owned(),
+            json!([
+                { "topic": self.topics.availability() },
+                {
+                    "topic": self.topics.state(camera),
+                    "value_template": "{{ 'online' if value_json.phase == 'streaming' else 'offline' }}",
+                },
+            ]),
+        );
+        all.insert("availability_mode".to_owned(), "all".into());
+        all.insert(
+            "device".to_owned(),
+            json!({
+                "identifiers": [id],
+                "name": format!("{} {camera}", self.device),
+                "manufacturer": "visiond",
+                "model": format!("camera seen by {model}"),
+                "sw_version": env!("CARGO_PKG_VERSION"),
+            }),
+        );
+        all.insert("origin".to_owned(), json!({ "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") }));
+        if let Value::Object(more) = more {
+            all.extend(more);
+        }
+        all.into()
+    }
+}
+
+/// Whether a message announces something of ours, of whatever version.
+pub fn is_ours(payload: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(payload).is_ok_and(|entity| entity["origin"]["name"] == "visiond")
+}
+
+/// A label as part of a topic, which holds letters, digits, - and _ alone; labels that differ stay different.
+fn in_topic(label: &str) -> String {
+    let mut out = String::new();
+    for c in label.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() => out.push(c),
+            ' ' => out.push('_'),
+            c => out.push_str(&format!("-{:x}", u32::from(c))),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_camera_is_a_device_with_its_entities() {
+        let config = MqttSinkConfig {
+            home_assistant: true,
+            count_labels: vec!["person".to_owned(), "traffic light".to_owned(), "a\"b".to_owned()],
+            snapshot_interval: std::time::Duration::from_secs(5),
+            ..MqttSinkConfig::default()
+        };
+        let topics = Topics::new("visiond", "gate");
+        let announced = Discovery::new(&config, "gate", &topics).unwrap().camera("door", "objects");
+        let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
+        assert_eq!(
+            topics,
+            [
+                "homeassistant/binary_sensor/visiond_gate/door_occupancy/config",
+                "homeassistant/sensor/visiond_gate/door_detections/config",
+                "homeassistant/sensor/visiond_gate/door_count_person/config",
+                "homeassistant/sensor/visiond_gate/door_count_traffic_light/config",
+                "homeassistant/sensor/visiond_gate/door_count_a-22b/config",
+                "homeassistant/sensor/visiond_gate/door_fps/config",
+                "homeassistant/camera/visiond_gate/door_snapshot/config",
+            ]
+        );
+        assert_eq!(announced[4].1["value_template"], r#"{{ value_json.counts["a\"b"] | default(0) }}"#);
+        for (_, entity) in &announced {
+            assert_eq!(entity["device"]["identifiers"], json!(["visiond_gate_door"]));
+            assert_eq!(entity["availability"][0]["topic"], "visiond/gate/availability");
+        }
+        let config = MqttSinkConfig { home_assistant: false, ..config };
+        assert!(Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).is_none());
+    }
+}

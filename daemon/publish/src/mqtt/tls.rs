@@ -1,0 +1,104 @@
+//! TLS for a broker: who is trusted, and who we are.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use visiond_config::types::MqttSinkConfig;
+
+/// What a connection is encrypted with. The files are read anew for each, so that a renewed certificate is taken.
+pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
+    let roots = match &config.ca {
+        Some(path) => roots_of(path)?,
+        None => system_roots()?,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .with_root_certificates(roots);
+    let client = match (&config.certificate, &config.key) {
+        (Some(certificate), Some(key)) => {
+            let chain = certificates(certificate)?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, "key", &error))?;
+            builder.with_client_auth_cert(chain, secret).map_err(|error| {
+                format!("{} and {} do not go together: {error}", certificate.display(), key.display())
+            })?
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    Ok(Arc::new(client))
+}
+
+fn roots_of(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| format!("{} holds a certificate that cannot be used: {error}", path.display()))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        return Err(
+            "this system trusts no certificates: install ca-certificates, or name the broker's with `ca`".into()
+        );
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = |error| unreadable(path, "certificate", &error);
+    let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
+    if all.is_empty() {
+        return Err(format!("{} holds no certificate: it must be PEM, -----BEGIN CERTIFICATE-----", path.display()));
+    }
+    Ok(all)
+}
+
+fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) -> String {
+    use rustls::pki_types::pem::Error;
+    let path = path.display();
+    match error {
+        Error::Io(error) => format!("{path} cannot be read: {error}"),
+        Error::NoItemsFound => format!("{path} holds no {what} in PEM"),
+        error => format!("{path} holds no {what} in PEM: {error}"),
+    }
+}
+
+/// Why TLS failed, with what to do, `plain` being the scheme of URLs without it; `None` when the error is not TLS's.
+pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the broker's certificate is signed by nobody who is trusted here: name its authority with `ca`".to_owned()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => format!("the broker's certificate is not for {host}: write the name that it is for into `url`"),
+        rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "the broker's certificate has expired: renew it there, or correct this machine's clock".to_owned()
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        ) => "the broker's certificate is not valid yet: is this machine's clock right?".to_owned(),
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnknownCA
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::AccessDenied,
+        ) => format!("the broker does not take this device's certificate ({error}): set `certificate` and `key`"),
+        rustls::Error::InvalidMessage(_) => {
+            format!("there is no TLS at that port: write {plain}:// into `url`, or the port that has it")
+        }
+        error => format!("TLS with the broker failed: {error}"),
+    })
+}

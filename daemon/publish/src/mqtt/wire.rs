@@ -1,0 +1,444 @@
+//! MQTT's packets, the same for both versions of the protocol: what a publisher sends and what it is answered.
+//!
+//! The bytes are rumqttc's. Its event loop is not used: it acknowledges by its own numbers, keeps what is unacknowledged over
+//! a lost connection, and cannot be dropped in the middle of a step; here the sink does all that, see [`Link`](super::link).
+
+use bytes::{Bytes, BytesMut};
+use rumqttc::mqttbytes::v4;
+use rumqttc::v5::mqttbytes::v5;
+use visiond_config::types::MqttProtocol;
+
+/// Bytes of a packet from the broker at most. What is subscribed to are announcements and states, which are small.
+const MAX_INCOMING: usize = 1 << 20;
+
+/// How sure it is that a message arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qos {
+    /// At most once.
+    AtMost,
+    /// At least once.
+    AtLeast,
+    /// Exactly once, as long as the connection lasts.
+    Exactly,
+}
+
+impl Qos {
+    /// 0, 1, 2; more is 2.
+    pub fn new(number: u32) -> Self {
+        match number {
+            0 => Self::AtMost,
+            1 => Self::AtLeast,
+            _ => Self::Exactly,
+        }
+    }
+}
+
+/// What begins a session.
+#[derive(Debug, Clone, Default)]
+pub struct Hello {
+    pub client_id: String,
+    pub keep_alive_seconds: u16,
+    /// User and password.
+    pub login: Option<(String, String)>,
+    /// What the broker publishes, retained, when the connection breaks.
+    pub will: Option<(String, Bytes)>,
+}
+
+/// A message with its topic.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    pub topic: String,
+    pub payload: Bytes,
+    pub qos: Qos,
+    pub retain: bool,
+    pub content_type: Option<&'static str>,
+    /// The message's `id`, a user property.
+    pub id: Option<Box<str>>,
+    pub expiry_seconds: Option<u32>,
+}
+
+/// What the broker allows, as far as it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Messages that may wait for their acknowledgement.
+    pub in_flight: u16,
+    pub packet_bytes: usize,
+    pub qos: Qos,
+    pub retain: bool,
+    pub keep_alive_seconds: Option<u16>,
+}
+
+impl Default for Limits {
+    /// As MQTT 5 has it when nothing is said.
+    fn default() -> Self {
+        Self {
+            in_flight: u16::MAX,
+            // The largest remaining length.
+            packet_bytes: 268_435_455,
+            qos: Qos::Exactly,
+            retain: true,
+            keep_alive_seconds: None,
+        }
+    }
+}
+
+/// What the broker says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The session may begin.
+    Welcome(Limits),
+    /// It may not.
+    Unwelcome(Refusal),
+    /// QoS 1: it has the message; or why not.
+    Acknowledged(u16, Result<(), String>),
+    /// QoS 2: it has the message, and waits for its release; or why not.
+    Received(u16, Result<(), String>),
+    /// QoS 2: it is done with the message.
+    Completed(u16),
+    /// It is there.
+    Pong,
+    /// It ends the session, and why.
+    Farewell(String),
+    /// What somebody published, or the broker kept.
+    Message(Heard),
+    /// What a publisher does not need.
+    Other,
+}
+
+/// A message that came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    pub topic: String,
+    pub payload: Bytes,
+    /// The broker kept it from before.
+    pub retained: bool,
+}
+
+/// Why a session may not begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not with this login, or not without one.
+    Login,
+    /// Not under this client id.
+    ClientId,
+    /// Not with this version of the protocol.
+    Version,
+    /// The broker's own words.
+    Other(String),
+}
+
+/// A version's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wire(MqttProtocol);
+
+impl Wire {
+    pub fn new(protocol: MqttProtocol) -> Self {
+        Self(protocol)
+    }
+
+    /// Writes what begins a session into an empty buffer.
+    pub fn hello(self, hello: &Hello, out: &mut BytesMut) -> Result<(), String> {
+        debug_assert!(out.is_empty(), "rumqttc sets flags at a fixed place of the buffer");
+        let Hello { client_id, keep_alive_seconds: keep_alive, login, will } = hello.clone();
+        let packet = match self.0 {
+            MqttProtocol::V3 => {
+                let mut connect = v4::Connect::new(client_id);
+                connect.keep_alive = keep_alive;
+                connect.login = login.map(|(username, password)| v4::Login { username, password });
+                connect.last_will = will
+                    .map(|(topic, text)| v4::LastWill::new(topic, text, rumqttc::mqttbytes::QoS::AtLeastOnce, true));
+                v4::Packet::Connect(connect).write(out, usize::MAX).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: None };
+                let login = login.map(|(username, password)| v5::Login { username, password });
+                let qos = rumqttc::v5::mqttbytes::QoS::AtLeastOnce;
+                let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, true, None));
+                v5::Packet::Connect(connect, will, login).write(out, None).map_err(|error| error.to_string())
+            }
+        };
+        packet.map(drop)
+    }
+
+    /// Appends a message; `number` is what its acknowledgement will name, 0 with QoS 0. A text that no packet can hold is
+    /// refused and nothing appended.
+    pub fn letter(self, letter: &Letter, number: u16, out: &mut BytesMut) -> Result<(), String> {
+        if letter.topic.len() > usize::from(u16::MAX) {
+            return Err("its topic is longer than MQTT allows".to_owned());
+        }
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let qos = match letter.qos {
+                    Qos::AtMost => rumqttc::mqttbytes::QoS::AtMostOnce,
+                    Qos::AtLeast => rumqttc::mqttbytes::QoS::AtLeastOnce,
+                    Qos::Exactly => rumqttc::mqttbytes::QoS::ExactlyOnce,
+                };
+                let mut publish = v4::Publish::from_bytes(letter.topic.as_str(), qos, letter.payload.clone());
+                (publish.pkid, publish.retain) = (number, letter.retain);
+                publish.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let qos = match letter.qos {
+                    Qos::AtMost => rumqttc::v5::mqttbytes::QoS::AtMostOnce,
+                    Qos::AtLeast => rumqttc::v5::mqttbytes::QoS::AtLeastOnce,
+                    Qos::Exactly => rumqttc::v5::mqttbytes::QoS::ExactlyOnce,
+                };
+                let properties = v5::PublishProperties {
+                    message_expiry_interval: letter.expiry_seconds,
+                    content_type: letter.content_type.map(str::to_owned),
+                    user_properties: letter.id.iter().map(|id| ("id".to_owned(), id.to_string())).collect(),
+                    ..v5::PublishProperties::default()
+                };
+                let mut publish =
+                    v5::Publish::new(letter.topic.as_str(), qos, letter.payload.clone(), Some(properties));
+                (publish.pkid, publish.retain) = (number, letter.retain);
+                publish.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Bytes of a packet with that message, and some more.
+    pub fn letter_bytes(self, letter: &Letter) -> usize {
+        let properties = letter.id.as_ref().map_or(0, |id| id.len() + 7) + 64;
+        letter.topic.len() + letter.payload.len() + properties
+    }
+
+    /// Appends the release of a message that the broker received.
+    pub fn release(self, number: u16, out: &mut BytesMut) {
+        // The same in both: version 5 leaves a reason of success out.
+        out.extend_from_slice(&[0x62, 2]);
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+
+    /// Appends the wish to hear what is kept under these topics, which may have wildcards.
+    pub fn listen(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let filter =
+                    |topic: &String| v4::SubscribeFilter::new(topic.clone(), rumqttc::mqttbytes::QoS::AtMostOnce);
+                let mut packet = v4::Subscribe::new_many(topics.iter().map(filter));
+                packet.pkid = number;
+                packet.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let filter = |topic: &String| v5::Filter {
+                    nolocal: true,
+                    ..v5::Filter::new(topic.clone(), rumqttc::v5::mqttbytes::QoS::AtMostOnce)
+                };
+                let mut packet = v5::Subscribe::new_many(topics.iter().map(filter), None);
+                packet.pkid = number;
+                packet.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Appends the wish to hear no more of them.
+    pub fn listen_no_more(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let packet = v4::Unsubscribe { pkid: number, topics: topics.to_vec() };
+                packet.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let packet = v5::Unsubscribe { pkid: number, filters: topics.to_vec(), properties: None };
+                packet.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Appends the question whether the broker is there.
+    pub fn ping(self, out: &mut BytesMut) {
+        out.extend_from_slice(&[0xC0, 0]);
+    }
+
+    /// Appends the end of the session, without the last will.
+    pub fn farewell(self, out: &mut BytesMut) {
+        out.extend_from_slice(&[0xE0, 0]);
+    }
+
+    /// Takes the next answer out of what came; `None` when it is not whole yet.
+    pub fn answer(self, input: &mut BytesMut) -> Result<Option<Answer>, String> {
+        match self.0 {
+            MqttProtocol::V3 => match v4::Packet::read(input, MAX_INCOMING) {
+                Ok(packet) => Ok(Some(answer_v3(&packet))),
+                Err(rumqttc::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            },
+            MqttProtocol::V5 => match v5::Packet::read(input, u32::try_from(MAX_INCOMING).ok()) {
+                Ok(packet) => Ok(Some(answer_v5(packet))),
+                Err(rumqttc::v5::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
+
+fn answer_v3(packet: &v4::Packet) -> Answer {
+    use v4::ConnectReturnCode as Code;
+    match packet {
+        v4::Packet::ConnAck(ack) => match ack.code {
+            // It does not say, but Mosquitto ends sessions with more of QoS 2 than it is set to, 20 by default.
+            Code::Success => Answer::Welcome(Limits { in_flight: 20, ..Limits::default() }),
+            Code::BadUserNamePassword | Code::NotAuthorized => Answer::Unwelcome(Refusal::Login),
+            Code::BadClientId => Answer::Unwelcome(Refusal::ClientId),
+            Code::RefusedProtocolVersion => Answer::Unwelcome(Refusal::Version),
+            Code::ServiceUnavailable => Answer::Unwelcome(Refusal::Other("it is not available".to_owned())),
+        },
+        v4::Packet::PubAck(ack) => Answer::Acknowledged(ack.pkid, Ok(())),
+        v4::Packet::PubRec(ack) => Answer::Received(ack.pkid, Ok(())),
+        v4::Packet::PubComp(ack) => Answer::Completed(ack.pkid),
+        v4::Packet::PingResp => Answer::Pong,
+        v4::Packet::Publish(message) => Answer::Message(Heard {
+            topic: message.topic.clone(),
+            payload: message.payload.clone(),
+            retained: message.retain,
+        }),
+        _ => Answer::Other,
+    }
+}
+
+fn answer_v5(packet: v5::Packet) -> Answer {
+    use v5::ConnectReturnCode as Code;
+    match packet {
+        v5::Packet::ConnAck(ack) => match ack.code {
+            Code::Success => Answer::Welcome(limits(ack.properties.as_ref())),
+            Code::BadUserNamePassword | Code::NotAuthorized => Answer::Unwelcome(Refusal::Login),
+            Code::BadClientId | Code::ClientIdentifierNotValid => Answer::Unwelcome(Refusal::ClientId),
+            Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => Answer::Unwelcome(Refusal::Version),
+            code => {
+                let words = ack.properties.and_then(|properties| properties.reason_string);
+                Answer::Unwelcome(Refusal::Other(told(&format!("{code:?}"), words)))
+            }
+        },
+        v5::Packet::PubAck(ack) => {
+            use v5::PubAckReason::{NoMatchingSubscribers, Success};
+            let words = ack.properties.and_then(|properties| properties.reason_string);
+            let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
+            Answer::Acknowledged(ack.pkid, if taken { Ok(()) } else { Err(told(&format!("{:?}", ack.reason), words)) })
+        }
+        v5::Packet::PubRec(ack) => {
+            use v5::PubRecReason::{NoMatchingSubscribers, Success};
+            let words = ack.properties.and_then(|properties| properties.reason_string);
+            let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
+            Answer::Received(ack.pkid, if taken { Ok(()) } else { Err(told(&format!("{:?}", ack.reason), words)) })
+        }
+        v5::Packet::PubComp(ack) => Answer::Completed(ack.pkid),
+        v5::Packet::PingResp(_) => Answer::Pong,
+        v5::Packet::Publish(message) => Answer::Message(Heard {
+            topic: String::from_utf8_lossy(&message.topic).into_owned(),
+            payload: message.payload,
+            retained: message.retain,
+        }),
+        v5::Packet::Disconnect(v5::Disconnect { reason_code: v5::DisconnectReasonCode::SessionTakenOver, .. }) => {
+            let remedy = "give each its own `client_id`, or each machine its own name under [device]";
+            Answer::Farewell(format!("another connection has the same client id: {remedy}"))
+        }
+        v5::Packet::Disconnect(end) => {
+            let words = end.properties.and_then(|properties| properties.reason_string);
+            Answer::Farewell(told(&format!("{:?}", end.reason_code), words))
+        }
+        _ => Answer::Other,
+    }
+}
+
+fn limits(properties: Option<&v5::ConnAckProperties>) -> Limits {
+    let default = Limits::default();
+    let Some(said) = properties else { return default };
+    Limits {
+        in_flight: said.receive_max.map_or(default.in_flight, |max| max.max(1)),
+        packet_bytes: said.max_packet_size.map_or(default.packet_bytes, |max| max as usize),
+        qos: said.max_qos.map_or(default.qos, |max| Qos::new(max.into())),
+        retain: said.retain_available != Some(0),
+        keep_alive_seconds: said.server_keep_alive,
+    }
+}
+
+/// A reason's name as words (`NotAuthorized`: "not authorized"), with what the broker adds.
+fn told(name: &str, words: Option<String>) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push(' ');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    match words {
+        Some(words) => format!("{out} ({words})"),
+        None => out,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn letter(qos: Qos) -> Letter {
+        Letter {
+            topic: "visiond/gate/cameras/door/detections".to_owned(),
+            payload: Bytes::from_static(b"{}"),
+            qos,
+            retain: true,
+            content_type: Some("application/json"),
+            id: Some("0123-4".into()),
+            expiry_seconds: Some(60),
+        }
+    }
+
+    #[test]
+    fn a_message_is_read_by_the_other_side_as_it_was_meant() {
+        let mut out = BytesMut::new();
+        Wire::new(MqttProtocol::V5).letter(&letter(Qos::AtLeast), 7, &mut out).unwrap();
+        let size = out.len();
+        assert!(Wire::new(MqttProtocol::V5).letter_bytes(&letter(Qos::AtLeast)) >= size);
+        let v5::Packet::Publish(read) = v5::Packet::read(&mut out, None).unwrap() else { panic!() };
+        assert_eq!((read.pkid, read.retain, &read.payload[..]), (7, true, &b"{}"[..]));
+        let properties = read.properties.unwrap();
+        assert_eq!(properties.user_properties, [("id".to_owned(), "0123-4".to_owned())]);
+        assert_eq!(properties.content_type.as_deref(), Some("application/json"));
+        assert_eq!(properties.message_expiry_interval, Some(60));
+
+        let mut out = BytesMut::new();
+        Wire::new(MqttProtocol::V3).letter(&letter(Qos::AtMost), 0, &mut out).unwrap();
+        let v4::Packet::Publish(read) = v4::Packet::read(&mut out, 1 << 20).unwrap() else { panic!() };
+        assert_eq!((read.topic.as_str(), read.pkid), ("visiond/gate/cameras/door/detections", 0));
+    }
+
+    #[test]
+    fn answers_are_the_same_of_both_versions_and_come_when_they_are_whole() {
+        let read = |protocol, bytes: &[u8]| Wire::new(protocol).answer(&mut BytesMut::from(bytes));
+        for protocol in [MqttProtocol::V3, MqttProtocol::V5] {
+            assert_eq!(read(protocol, &[0x40, 2, 0]), Ok(None), "cut off");
+            assert_eq!(read(protocol, &[0x40, 2, 1, 2]), Ok(Some(Answer::Acknowledged(0x102, Ok(())))));
+            assert_eq!(read(protocol, &[0x50, 2, 0, 9]), Ok(Some(Answer::Received(9, Ok(())))));
+            assert_eq!(read(protocol, &[0x70, 2, 0, 9]), Ok(Some(Answer::Completed(9))));
+            assert_eq!(read(protocol, &[0xD0, 0]), Ok(Some(Answer::Pong)));
+            assert!(read(protocol, &[0x40, 0xff, 0xff, 0xff, 0x7f]).is_err(), "256 MiB are not waited for");
+        }
+        assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 5]), Ok(Some(Answer::Unwelcome(Refusal::Login))));
+        let refused = Answer::Acknowledged(1, Err("not authorized".to_owned()));
+        assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
+        let busy = Answer::Farewell("server shutting down".to_owned());
+        assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8B, 0]), Ok(Some(busy)));
+        let limits = Limits { in_flight: 20, ..Limits::default() };
+        assert_eq!(read(MqttProtocol::V5, &[0x20, 6, 0, 0, 3, 0x21, 0, 20]), Ok(Some(Answer::Welcome(limits))));
+    }
+
+    #[test]
+    fn what_is_written_by_hand_is_what_the_library_writes() {
+        let mut out = BytesMut::new();
+        Wire::new(MqttProtocol::V5).release(0x102, &mut out);
+        Wire::new(MqttProtocol::V5).ping(&mut out);
+        let mut theirs = BytesMut::new();
+        v4::PubRel::new(0x102).write(&mut theirs).unwrap();
+        v4::PingReq.write(&mut theirs).unwrap();
+        assert_eq!(out, theirs);
+        let mut theirs = BytesMut::new();
+        v5::PubRel::new(0x102, None).write(&mut theirs).unwrap();
+        assert_eq!(out[..4], theirs[..]);
+    }
+}

@@ -1,0 +1,259 @@
+//! One connection to a server, from its begin to its loss.
+
+use std::collections::VecDeque;
+use std::error::Error as _;
+use std::fs::File;
+use std::future::{Future, ready};
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_nats::jetstream;
+use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
+use async_nats::{AuthError, Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, Subject};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use visiond_config::split_broker;
+use visiond_config::types::NatsSinkConfig;
+
+use super::login::Proof;
+use crate::broker::{Parcel, WINDOW};
+use crate::mqtt::tls;
+
+/// How long one server may take to answer, before the next is tried.
+const ANSWER: Duration = Duration::from_secs(4);
+
+/// After so long without a word the server is asked for one; after two such, the connection is given up.
+const PING: Duration = Duration::from_secs(10);
+
+/// An acknowledgement to come.
+type Acknowledgement = Pin<Box<dyn Future<Output = (Parcel, bool, Result<PublishAck, PublishError>)> + Send>>;
+
+/// A connection.
+pub struct Connection {
+    client: Client,
+    /// What streams are asked through.
+    pub jetstream: jetstream::Context,
+    /// The sink's name, for the log.
+    pub sink: String,
+    /// The servers, for errors.
+    servers: String,
+    stream: Option<String>,
+    ack_timeout: Duration,
+    acknowledgements: FuturesUnordered<Acknowledgement>,
+    /// The numbers of parcels that are too large for this server.
+    pub left_out: VecDeque<u64>,
+    /// What no stream took, for which the connection is given up.
+    pub unclaimed: Option<Parcel>,
+    /// Why the connection is gone.
+    lost: UnboundedReceiver<String>,
+}
+
+impl Connection {
+    /// Connects to the first server that answers.
+    pub async fn open(config: &NatsSinkConfig, device: &str, sink: &str) -> Result<Self, String> {
+        let servers = config.url.join(", ");
+        let addresses: Result<Vec<_>, _> = config.url.iter().map(|url| url.parse::<ServerAddr>()).collect();
+        let addresses = addresses.map_err(|error| format!("{servers}: {error}"))?;
+        for (key, path) in [("ca", &config.ca), ("certificate", &config.certificate), ("key", &config.key)] {
+            if let Some(Err(error)) = path.as_ref().map(File::open) {
+                let path = path.as_deref().unwrap_or(Path::new("")).display();
+                return Err(format!("{servers}: the `{key}` {path} cannot be read: {error}"));
+            }
+        }
+        let proof = Arc::new(Proof::read(config)?);
+        let connected = Arc::new(AtomicBool::new(false));
+        let (tell, lost) = unbounded_channel();
+        // The client would connect again by itself. It fails at that, because from then on it has nothing to show, and gives
+        // up after as many attempts as there are servers.
+        let show = {
+            let (proof, connected) = (Arc::clone(&proof), Arc::clone(&connected));
+            move |nonce: Vec<u8>| {
+                let again = connected.load(Ordering::Relaxed);
+                ready(if again { Err(AuthError::new(io::Error::other("not again"))) } else { proof.answer(&nonce) })
+            }
+        };
+        let mut options = ConnectOptions::with_auth_callback(show)
+            .name(format!("visiond {device} {sink}"))
+            .connection_timeout(ANSWER)
+            .ping_interval(PING)
+            .max_reconnects(addresses.len())
+            .reconnect_delay_callback(|_| Duration::ZERO)
+            .ignore_discovered_servers()
+            .require_tls(config.ca.is_some() || config.certificate.is_some())
+            .event_callback(move |event| {
+                let reason = match event {
+                    Event::Disconnected => Some("the server has ended the connection".to_owned()),
+                    Event::ServerError(error) => Some(explain_server(&error.to_string())),
+                    _ => None,
+                };
+                // Nobody listens when the connection was given up already.
+                let _ = reason.map(|reason| tell.send(reason));
+                ready(())
+            });
+        if let Some(ca) = &config.ca {
+            options = options.add_root_certificates(ca.clone());
+        }
+        if let (Some(certificate), Some(key)) = (&config.certificate, &config.key) {
+            options = options.add_client_certificate(certificate.clone(), key.clone());
+        }
+        let client = options.connect(addresses).await.map_err(|error| explain(&error, &servers, &proof))?;
+        connected.store(true, Ordering::Relaxed);
+        // A parcel that is sent again may be under way besides those of the window.
+        let jetstream =
+            ContextBuilder::new().timeout(config.ack_timeout).max_ack_inflight(4 * WINDOW).build(client.clone());
+        Ok(Self {
+            client,
+            jetstream,
+            sink: sink.to_owned(),
+            servers,
+            stream: config.stream.clone(),
+            ack_timeout: config.ack_timeout,
+            acknowledgements: FuturesUnordered::new(),
+            left_out: VecDeque::new(),
+            unclaimed: None,
+            lost,
+        })
+    }
+
+    /// Waits for `work`, or for the connection's loss.
+    pub async fn unless_lost<T>(&mut self, work: impl Future<Output = T>) -> Result<T, String> {
+        tokio::select! {
+            biased;
+            Some(reason) = self.lost.recv() => Err(self.at(&reason)),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Hands a parcel to the client, which sends it. `news`: its acknowledgement is awaited by others.
+    pub async fn send(&mut self, subject: Subject, parcel: &Parcel, news: bool) -> Result<(), String> {
+        let mut message = PublishMessage::build().payload(parcel.line.clone()).message_id(&parcel.id);
+        if let Some(stream) = &self.stream {
+            message = message.expected_stream(stream);
+        }
+        let parcel = parcel.clone();
+        match self.jetstream.send_publish(subject, message).await {
+            Ok(acknowledgement) => {
+                let acknowledgement = acknowledgement.into_future();
+                self.acknowledgements.push(Box::pin(async move { (parcel, news, acknowledgement.await) }));
+                Ok(())
+            }
+            Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+                log::error!(
+                    "sink {}: {} takes no message as large as {} of camera {}: it is left out; raise max_payload there",
+                    self.sink,
+                    self.servers,
+                    parcel.id,
+                    parcel.camera
+                );
+                if news {
+                    self.left_out.push_back(parcel.number);
+                }
+                Ok(())
+            }
+            Err(error) => Err(self.at(&error.to_string())),
+        }
+    }
+
+    /// The next parcel that is in the stream; `None` where nobody waits for it. May be dropped at any time.
+    pub async fn next(&mut self) -> Result<Option<Parcel>, String> {
+        tokio::select! {
+            biased;
+            Some((parcel, news, acknowledgement)) = self.acknowledgements.next() => match acknowledgement {
+                Ok(_) => Ok(news.then_some(parcel)),
+                Err(error) => Err(self.explain_publish(&error, &parcel)),
+            },
+            Some(reason) = self.lost.recv() => Err(self.at(&reason)),
+            // The other side of `lost` lives as long as the client.
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Waits until everything that was sent is in the stream.
+    pub async fn settle(&mut self) -> Result<(), String> {
+        while !self.acknowledgements.is_empty() {
+            self.next().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the client holds, and ends the connection.
+    pub async fn close(self, within: Duration) {
+        // What does not go out in time is sent by whoever comes next.
+        let _ = tokio::time::timeout(within, self.client.flush()).await;
+    }
+
+    fn explain_publish(&mut self, error: &PublishError, parcel: &Parcel) -> String {
+        // The server's own words come before the silence that follows them.
+        if let Ok(reason) = self.lost.try_recv() {
+            return self.at(&reason);
+        }
+        let camera = &parcel.camera;
+        if !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe) {
+            self.unclaimed = Some(parcel.clone());
+        }
+        match error.kind() {
+            PublishErrorKind::StreamNotFound => self.at(&format!(
+                "no stream takes the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
+                 `create_stream`"
+            )),
+            PublishErrorKind::TimedOut => {
+                self.at(&format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32()))
+            }
+            PublishErrorKind::BrokenPipe => self.at("the server has ended the connection"),
+            _ => {
+                let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+                self.at(&format!("the stream does not take the messages of camera {camera}: {why}"))
+            }
+        }
+    }
+
+    /// `what` happened at the servers.
+    pub fn at(&self, what: &str) -> String {
+        format!("{}: {what}", self.servers)
+    }
+}
+
+/// What the server said of its own.
+fn explain_server(error: &str) -> String {
+    let remedy = if error.to_lowercase().contains("permissions violation") {
+        "; give this login the right to publish its subjects and to subscribe to _INBOX.>, see docs/nats.md"
+    } else {
+        ""
+    };
+    format!("the server says: {error}{remedy}")
+}
+
+/// Why there is no connection.
+fn explain(error: &ConnectError, servers: &str, proof: &Proof) -> String {
+    let host = split_broker(servers.split(", ").next().unwrap_or(servers)).map_or(servers, |(_, host, _)| host);
+    let (mut words, mut tls) = (Vec::new(), None);
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        tls = tls.or_else(|| tls::explain(error.downcast_ref()?, host, "nats"));
+        let text = error.to_string();
+        if !words.iter().any(|word: &String| word.contains(&text)) {
+            words.push(text);
+        }
+        cause = error.source();
+    }
+    if let Some(why) = tls {
+        return format!("{servers}: {why}");
+    }
+    let why = words.join(": ");
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+            format!("{servers}: the server {}", proof.remedy())
+        }
+        ConnectErrorKind::TimedOut => format!("{servers}: no answer within {} s", ANSWER.as_secs()),
+        ConnectErrorKind::Dns => format!("{servers}: the name is not known: {why}"),
+        _ if why.contains("refused") => format!("{servers}: {why}: does nats-server run there?"),
+        _ => format!("{servers}: {why}"),
+    }
+}

@@ -1,0 +1,57 @@
+//! The stream that is to take the messages: there, or made.
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::stream::Config;
+use visiond_config::types::NatsSinkConfig;
+
+use super::connection::Connection;
+use super::subjects::Subjects;
+
+/// Sees to it that the configured stream is there.
+pub async fn prepare(connection: &mut Connection, config: &NatsSinkConfig, subjects: &Subjects) -> Result<(), String> {
+    let Some(name) = &config.stream else { return Ok(()) };
+    let jetstream = connection.jetstream.clone();
+    let found = connection.unless_lost(jetstream.get_stream(name)).await?;
+    let Err(error) = found else { return Ok(()) };
+    let GetStreamErrorKind::JetStream(reason) = error.kind() else {
+        let why = "JetStream does not answer: is it on (`nats-server -js`), and may this login ask for its streams?";
+        return Err(connection.at(why));
+    };
+    match reason.error_code() {
+        ErrorCode::STREAM_NOT_FOUND if config.create_stream => {}
+        ErrorCode::STREAM_NOT_FOUND => {
+            let remedy = "make it (`nats stream add`), or set `create_stream`";
+            return Err(connection.at(&format!("there is no stream {name}: {remedy}")));
+        }
+        ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+            return Err(
+                connection.at("JetStream is off there: start the server with -js, or turn it on for this account")
+            );
+        }
+        _ => return Err(connection.at(&format!("the stream {name} cannot be asked for: {reason}"))),
+    }
+    let limit = |bytes: u64| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) };
+    let wanted = Config {
+        name: name.clone(),
+        subjects: vec![subjects.all().to_owned()],
+        max_age: config.stream_max_age,
+        max_bytes: limit(config.stream_max_bytes),
+        description: Some("what visiond sees".to_owned()),
+        ..Config::default()
+    };
+    match connection.unless_lost(jetstream.create_stream(wanted)).await? {
+        Ok(_) => {
+            log::info!("sink {}: made the stream {name} for {}", connection.sink, subjects.all());
+            Ok(())
+        }
+        Err(error) => match error.kind() {
+            // Another device was faster.
+            CreateStreamErrorKind::JetStream(reason) if reason.error_code() == ErrorCode::STREAM_NAME_EXIST => Ok(()),
+            CreateStreamErrorKind::JetStream(reason) => {
+                Err(connection.at(&format!("the stream {name} cannot be made: {reason}")))
+            }
+            _ => Err(connection.at(&format!("the stream {name} cannot be made: {error}"))),
+        },
+    }
+}

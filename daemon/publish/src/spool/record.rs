@@ -1,0 +1,105 @@
+//! A record of the spool: a parcel as bytes that tell whether they are whole.
+//!
+//! ```text
+//! mark  4  f5 "vsr"          no UTF-8 text has the byte f5, so no message looks like a record's begin
+//! crc   4  CRC-32 of all that follows
+//! len   4  bytes of the body
+//! body     number 8, length of id 1, length of camera 2, id, camera, line
+//! ```
+//! Numbers are little-endian.
+
+use bytes::Bytes;
+
+use crate::broker::Parcel;
+
+const MARK: [u8; 4] = *b"\xf5vsr";
+/// Before the body.
+const HEAD: usize = 12;
+/// In the body before the texts.
+const FIXED: usize = 11;
+/// What a body has at most; more is no record.
+const LONGEST_BODY: usize = 64 << 20;
+
+/// What stands at the begin of some bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A whole record, of so many bytes.
+    Record(Parcel, usize),
+    /// What may become one with so many bytes.
+    Incomplete(usize),
+    /// No record.
+    Damaged,
+}
+
+/// Writes a parcel behind `out`; `false`: it has texts that no record holds.
+pub fn encode(parcel: &Parcel, out: &mut Vec<u8>) -> bool {
+    let (id, camera, line) = (parcel.id.as_bytes(), parcel.camera.as_bytes(), &parcel.line);
+    let body = FIXED + id.len() + camera.len() + line.len();
+    let (Ok(id_len), Ok(camera_len)) = (u8::try_from(id.len()), u16::try_from(camera.len())) else { return false };
+    if body > LONGEST_BODY {
+        return false;
+    }
+    let start = out.len();
+    out.extend_from_slice(&MARK);
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&(body as u32).to_le_bytes());
+    out.extend_from_slice(&parcel.number.to_le_bytes());
+    out.push(id_len);
+    out.extend_from_slice(&camera_len.to_le_bytes());
+    [id, camera, line].into_iter().for_each(|text| out.extend_from_slice(text));
+    let crc = crc32fast::hash(&out[start + 8..]);
+    out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+    true
+}
+
+/// Reads what stands at the begin of `bytes`.
+pub fn decode(bytes: &[u8]) -> Decoded {
+    if !bytes.starts_with(&MARK[..bytes.len().min(4)]) {
+        return Decoded::Damaged;
+    }
+    let (Some(crc), Some(len)) = (number_at::<4>(bytes, 4), number_at::<4>(bytes, 8)) else {
+        return Decoded::Incomplete(HEAD);
+    };
+    let len = u32::from_le_bytes(len) as usize;
+    if !(FIXED..=LONGEST_BODY).contains(&len) {
+        return Decoded::Damaged;
+    }
+    let Some(checked) = bytes.get(8..HEAD + len) else { return Decoded::Incomplete(HEAD + len) };
+    if crc32fast::hash(checked) != u32::from_le_bytes(crc) {
+        return Decoded::Damaged;
+    }
+    match parcel(&checked[4..]) {
+        Some(parcel) => Decoded::Record(parcel, HEAD + len),
+        None => Decoded::Damaged,
+    }
+}
+
+/// Where from `from` on a record may begin; where not even a part of one does, the end.
+pub fn search(bytes: &[u8], from: usize) -> usize {
+    let mut at = from.min(bytes.len());
+    while let Some(found) = bytes[at..].iter().position(|&byte| byte == MARK[0]) {
+        at += found;
+        if MARK.starts_with(&bytes[at..(at + 4).min(bytes.len())]) {
+            return at;
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+fn parcel(body: &[u8]) -> Option<Parcel> {
+    let number = u64::from_le_bytes(number_at::<8>(body, 0)?);
+    let id_end = FIXED + usize::from(*body.get(8)?);
+    let camera_end = id_end + usize::from(u16::from_le_bytes(number_at::<2>(body, 9)?));
+    let text = |range: std::ops::Range<usize>| std::str::from_utf8(body.get(range)?).ok();
+    Some(Parcel {
+        number,
+        id: text(FIXED..id_end)?.into(),
+        camera: text(id_end..camera_end)?.into(),
+        line: Bytes::copy_from_slice(body.get(camera_end..)?),
+    })
+}
+
+fn number_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}

@@ -1,0 +1,208 @@
+//! A segment: a file of records, named by the first number in it, that is only ever added to.
+//!
+//! What is whole in it is read whatever else became of it: behind a record that is none the next one is searched for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::record::{self, Decoded};
+use crate::broker::Parcel;
+
+/// How a segment begins: what it is, for whoever looks at it.
+const HEAD: &[u8; 16] = b"visiond spool 1\n";
+/// What its name ends with.
+const SUFFIX: &str = ".spool";
+/// What is read at once.
+const CHUNK: usize = 256 << 10;
+
+/// A segment on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// No number in it is smaller.
+    pub first: u64,
+    /// Its length, as far as records stand in it.
+    pub bytes: u64,
+}
+
+impl Segment {
+    /// Its file.
+    pub fn path(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{:016x}{SUFFIX}", self.first))
+    }
+
+    /// Every segment in `directory`, the oldest first.
+    pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)).filter(|digits| digits.len() == 16);
+            let Some(first) = number.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else { continue };
+            found.push(Self { first, bytes: entry.metadata()?.len() });
+        }
+        found.sort_by_key(|segment| segment.first);
+        Ok(found)
+    }
+
+    /// The largest number in it; `None` where no record is whole.
+    pub fn last(&self, directory: &Path) -> io::Result<Option<u64>> {
+        let mut reader = Reader::open(directory, *self)?;
+        let mut last = None;
+        while let Some(parcel) = reader.next(self.bytes)? {
+            last = last.max(Some(parcel.number));
+        }
+        Ok(last)
+    }
+}
+
+/// The segment that is added to.
+#[derive(Debug)]
+pub struct Writer {
+    file: Arc<File>,
+    bytes: u64,
+}
+
+impl Writer {
+    /// A new one whose first record will have the number `first`.
+    pub fn create(directory: &Path, first: u64) -> io::Result<Self> {
+        let segment = Segment { first, bytes: HEAD.len() as u64 };
+        let path = segment.path(directory);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        if let Err(error) = file.write_all_at(HEAD, 0) {
+            // What is in the way of the next attempt else.
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
+        Ok(Self { file: Arc::new(file), bytes: segment.bytes })
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether no record is in it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == HEAD.len() as u64
+    }
+
+    /// Appends whole records, by one write(2) unless the system cuts it short. After an error nothing is to be added any more.
+    pub fn append(&mut self, records: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all_at(records, self.bytes) {
+            // Only to give back what is of no use; a part of a record does no harm.
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
+        self.bytes += records.len() as u64;
+        Ok(())
+    }
+
+    /// Whether its file was deleted, so that what is written goes nowhere.
+    pub fn is_deleted(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.nlink() == 0)
+    }
+
+    /// For who makes it safe from a power cut.
+    pub fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+}
+
+/// Reads a segment from begin to end.
+#[derive(Debug)]
+pub struct Reader {
+    /// Which.
+    pub first: u64,
+    path: PathBuf,
+    /// Open while there is something to read.
+    file: Option<File>,
+    /// Where `buffer` stands in the file.
+    start: u64,
+    buffer: Vec<u8>,
+    /// What of it is read.
+    at: usize,
+    /// Places where no record was.
+    pub damaged: u64,
+    /// The last bytes were no record.
+    in_damage: bool,
+}
+
+impl Reader {
+    /// Of a whole segment.
+    pub fn open(directory: &Path, segment: Segment) -> io::Result<Self> {
+        let mut reader = Self::behind(directory, Segment { bytes: HEAD.len() as u64, ..segment });
+        reader.file = Some(File::open(&reader.path)?);
+        Ok(reader)
+    }
+
+    /// Behind what is in a segment now.
+    pub fn behind(directory: &Path, segment: Segment) -> Self {
+        let path = segment.path(directory);
+        let (file, start, buffer) = (None, segment.bytes, Vec::new());
+        Self { first: segment.first, path, file, start, buffer, at: 0, damaged: 0, in_damage: false }
+    }
+
+    /// The next whole record before `end`, where the file ends as far as it is of interest.
+    pub fn next(&mut self, end: u64) -> io::Result<Option<Parcel>> {
+        loop {
+            let here = self.start + self.at as u64;
+            if here >= end {
+                self.rest();
+                return Ok(None);
+            }
+            let left = end - here;
+            let unread = (self.buffer.len() - self.at) as u64;
+            match record::decode(&self.buffer[self.at..]) {
+                Decoded::Record(parcel, bytes) => {
+                    self.at += bytes;
+                    self.in_damage = false;
+                    return Ok(Some(parcel));
+                }
+                Decoded::Incomplete(bytes) if unread < left.min(bytes as u64) => {
+                    if !self.fill(bytes, end)? {
+                        // It is shorter than it was: nothing of interest is left.
+                        (self.start, self.at, self.buffer) = (end, 0, Vec::new());
+                    }
+                }
+                // At least a byte is unread, so this goes on.
+                Decoded::Incomplete(_) | Decoded::Damaged => {
+                    if !std::mem::replace(&mut self.in_damage, true) {
+                        self.damaged += 1;
+                    }
+                    self.at = record::search(&self.buffer, self.at + 1);
+                }
+            }
+        }
+    }
+
+    /// Gets more of the file, so that `bytes` stand unread where it has so many, but nothing beyond `end`.
+    fn fill(&mut self, bytes: usize, end: u64) -> io::Result<bool> {
+        self.buffer.drain(..self.at);
+        self.start += std::mem::take(&mut self.at) as u64;
+        let had = self.buffer.len();
+        let from = self.start + had as u64;
+        let room = usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX);
+        self.buffer.resize(had + bytes.max(CHUNK).min(room), 0);
+        let file = match &mut self.file {
+            Some(file) => file,
+            closed => closed.insert(File::open(&self.path)?),
+        };
+        let read = loop {
+            match file.read_at(&mut self.buffer[had..], from) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.buffer.truncate(had + *read.as_ref().unwrap_or(&0));
+        Ok(read? > 0)
+    }
+
+    /// Nothing is to be read for now, so nothing is held.
+    fn rest(&mut self) {
+        self.start += self.at as u64;
+        (self.at, self.buffer, self.file) = (0, Vec::new(), None);
+    }
+}

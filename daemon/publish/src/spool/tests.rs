@@ -1,0 +1,315 @@
+//! The spool under everything that a disk, a power cut and a full house can do to it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ROOM: u64 = 1 << 30;
+
+fn parcel(number: u64, length: usize) -> Parcel {
+    // What no reader may take for a record, though it begins like one.
+    let mut line = format!("{number} \u{f5}vsr ").into_bytes();
+    line.extend_from_slice(b"\xf5vsr");
+    line.resize(line.len() + length, b'x');
+    Parcel { number, id: format!("id-{number}").into(), camera: "door".into(), line: line.into() }
+}
+
+fn open(directory: &Path) -> Spool {
+    Spool::open(directory, ROOM).unwrap()
+}
+
+fn append(spool: &mut Spool, numbers: std::ops::Range<u64>) {
+    let parcels: Vec<_> = numbers.map(|number| parcel(number, 5)).collect();
+    spool.append(parcels.iter()).unwrap();
+}
+
+/// Reads everything; each parcel must be just as it was written.
+fn read_all(spool: &mut Spool) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while !spool.is_read() {
+        if let Ok(Some(found)) = spool.read() {
+            let length = found.line.len() - parcel(found.number, 0).line.len();
+            assert_eq!(found, parcel(found.number, length));
+            numbers.push(found.number);
+        }
+    }
+    numbers
+}
+
+/// A spool of three segments with numbers 1 to 12, of which 1 to 5 are acknowledged: 1 to 4 are gone, 5 is still on disk.
+fn example(directory: &Path) -> Vec<PathBuf> {
+    for first in [1, 5, 9] {
+        let mut spool = open(directory);
+        append(&mut spool, first..first + 4);
+        for number in [first / 3, 5.min(first + 1)] {
+            spool.acknowledge(number);
+            spool.write_cursor().unwrap();
+        }
+    }
+    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| !path.ends_with("lock"));
+    files.sort();
+    assert_eq!(files.len(), 3, "{files:?}");
+    files
+}
+
+#[test]
+fn what_is_not_acknowledged_is_there_after_a_restart_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    append(&mut spool, 1..4);
+    append(&mut spool, 4..10);
+    assert_eq!(spool.read().unwrap(), Some(parcel(1, 5)));
+    // Killed: nothing is closed in order.
+    drop(spool);
+    let mut spool = open(folder.path());
+    assert_eq!((spool.next_number(), spool.records(), spool.unread()), (10, 9, 9));
+    append(&mut spool, 10..12);
+    assert_eq!(read_all(&mut spool), (1..12).collect::<Vec<_>>());
+    spool.acknowledge(9);
+    spool.write_cursor().unwrap();
+    drop(spool);
+    let mut spool = open(folder.path());
+    assert_eq!(read_all(&mut spool), [10, 11]);
+    spool.acknowledge(11);
+    spool.write_cursor().unwrap();
+    drop(spool);
+    let mut spool = open(folder.path());
+    assert_eq!((read_all(&mut spool), spool.bytes(), spool.next_number()), (vec![], 0, 12));
+}
+
+#[test]
+fn every_byte_cut_leaves_a_spool_that_opens_and_has_what_stands_before() {
+    let whole = tempfile::tempdir().unwrap();
+    let files = example(whole.path());
+    for path in &files {
+        let bytes = fs::read(path).unwrap();
+        let is_cursor = path.ends_with("cursor");
+        for length in 0..bytes.len() {
+            fs::write(path, &bytes[..length]).unwrap();
+            let mut spool = open(whole.path());
+            let numbers = read_all(&mut spool);
+            assert!(numbers.is_sorted() && numbers.last().is_none_or(|last| *last < spool.next_number()));
+            let found: BTreeSet<_> = numbers.into_iter().collect();
+            if is_cursor {
+                assert!((6..=12).all(|number| found.contains(&number)), "cursor cut at {length}: {found:?}");
+            } else {
+                let name = path.file_stem().unwrap().to_str().unwrap();
+                let first = u64::from_str_radix(name, 16).unwrap();
+                let others = (6..=12).filter(|number| !(first..first + 4).contains(number));
+                // Each is whole once its last byte stands.
+                let mut end = 16;
+                let before = (first..first + 4).take_while(|number| {
+                    let mut record = Vec::new();
+                    record::encode(&parcel(*number, 5), &mut record);
+                    end += record.len();
+                    end <= length
+                });
+                let due: BTreeSet<_> = others.chain(before.filter(|number| *number > 5)).collect();
+                assert_eq!(found, due, "{name} cut at {length}");
+            }
+            // And goes on.
+            let next = spool.next_number();
+            assert!(next >= 9);
+            append(&mut spool, next..next + 1);
+            assert_eq!(read_all(&mut spool), [next]);
+            drop(spool);
+            restore(whole.path(), &files, path, &bytes);
+        }
+    }
+}
+
+#[test]
+fn every_byte_flipped_costs_one_message_at_most() {
+    let whole = tempfile::tempdir().unwrap();
+    let files = example(whole.path());
+    for path in &files {
+        let bytes = fs::read(path).unwrap();
+        let is_cursor = path.ends_with("cursor");
+        // Between its two places the cursor's file is empty.
+        let of_interest = |at: &usize| !is_cursor || *at < 40 || *at > 4090;
+        for at in (0..bytes.len()).filter(of_interest) {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= flip;
+                fs::write(path, flipped).unwrap();
+                let mut spool = open(whole.path());
+                let numbers = read_all(&mut spool);
+                assert!(numbers.is_sorted());
+                let found: BTreeSet<_> = numbers.iter().copied().collect();
+                assert_eq!(found.len(), numbers.len());
+                let missing = (6..=12).filter(|number| !found.contains(number)).count();
+                let allowed = usize::from(!is_cursor && at >= 16);
+                assert!(missing <= allowed, "{} byte {at}: {numbers:?}", path.display());
+                let next = spool.next_number();
+                append(&mut spool, next..next + 1);
+                assert_eq!(read_all(&mut spool), [next]);
+                drop(spool);
+                restore(whole.path(), &files, path, &bytes);
+            }
+        }
+    }
+}
+
+/// Makes the folder what it was.
+fn restore(directory: &Path, files: &[PathBuf], changed: &Path, bytes: &[u8]) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if !files.contains(&path) && !path.ends_with("lock") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    fs::write(changed, bytes).unwrap();
+    assert!(files.iter().all(|path| path.exists()), "a file that was not changed is gone");
+}
+
+#[test]
+fn a_full_spool_gives_up_its_oldest_and_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = 64 << 10;
+    let mut spool = Spool::open(folder.path(), limit).unwrap();
+    for number in 1..=1000 {
+        spool.append([parcel(number, 500)].iter()).unwrap();
+        assert!(spool.bytes() <= limit);
+    }
+    let on_disk = || fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum::<u64>();
+    assert!(on_disk() <= limit && on_disk() > limit * 9 / 10, "{}", on_disk());
+    let dropped = spool.dropped();
+    assert_eq!(spool.unread() + dropped, 1000);
+    assert_eq!(spool.records(), spool.unread());
+    assert_eq!(read_all(&mut spool), (dropped + 1..=1000).collect::<Vec<_>>());
+    // What is read is no loss.
+    spool.append([parcel(1001, 500)].iter()).unwrap();
+    (1002..1200).for_each(|number| spool.append([parcel(number, 500)].iter()).unwrap());
+    assert!(spool.dropped() - dropped < 200);
+    let mut smaller = spool;
+    smaller.set_limit(8 << 10);
+    smaller.append([parcel(1200, 500)].iter()).unwrap();
+    assert!(smaller.bytes() <= 8 << 10);
+}
+
+#[test]
+fn a_spool_has_one_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = open(folder.path());
+    assert!(matches!(Spool::open(folder.path(), ROOM), Err(Taken::Ours)));
+    assert!(matches!(
+        Spool::open(&folder.path().join("../").join(folder.path().file_name().unwrap()), ROOM),
+        Err(Taken::Ours)
+    ));
+    drop(spool);
+    let theirs = File::open(folder.path().join("lock")).unwrap();
+    theirs.lock().unwrap();
+    assert!(matches!(Spool::open(folder.path(), ROOM), Err(Taken::Theirs)));
+    theirs.unlock().unwrap();
+    open(folder.path());
+}
+
+#[test]
+fn a_full_disk_costs_nothing_that_was_written_and_is_gone_on_with_once_there_is_room() {
+    let Some(disk) = visiond_system::testing::TinyDisk::mount(256 << 10) else {
+        eprintln!("not run: mounting needs root");
+        return;
+    };
+    let ballast = disk.join("ballast");
+    fs::write(&ballast, vec![0; 128 << 10]).unwrap();
+    let mut spool = Spool::open(&disk.join("spool"), ROOM).unwrap();
+    let mut number = 1;
+    while spool.append([parcel(number, 3000)].iter()).is_ok() {
+        number += 1;
+    }
+    assert!(number > 10);
+    assert!(spool.append([parcel(number, 3000)].iter()).is_err(), "it is still full");
+    fs::remove_file(ballast).unwrap();
+    spool.append([parcel(number, 3000)].iter()).unwrap();
+    assert_eq!(read_all(&mut spool), (1..=number).collect::<Vec<_>>());
+    drop(spool);
+    assert_eq!(read_all(&mut Spool::open(&disk.join("spool"), ROOM).unwrap()), (1..=number).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_folder_that_was_taken_away_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("spool");
+    let mut spool = open(&directory);
+    append(&mut spool, 1..3);
+    fs::remove_dir_all(&directory).unwrap();
+    spool.unsynced();
+    append(&mut spool, 3..5);
+    assert!(spool.read().is_err());
+    assert_eq!(read_all(&mut spool), [3, 4]);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(u8, u16),
+    Read(u8),
+    Acknowledge(u8),
+    /// Killed, and started again.
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..20_u8, 0..900_u16).prop_map(|(n, length)| Step::Append(n, length)),
+        3 => (1..40_u8).prop_map(Step::Read),
+        2 => (0..40_u8).prop_map(Step::Acknowledge),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is appended is read in order, once a run, unless it was acknowledged before the run or counted as dropped.
+    #[test]
+    fn nothing_is_lost_or_out_of_order_whatever_happens(steps in proptest::collection::vec(step(), 1..60)) {
+        let folder = tempfile::tempdir().unwrap();
+        let limit = 32 << 10;
+        let mut spool = Spool::open(folder.path(), limit).unwrap();
+        let (mut written, mut acknowledged) = (0, 0);
+        // The largest number read in this run, and how many were read or acknowledged before it began.
+        let (mut last, mut count, mut before) = (0, 0, 0);
+        for step in steps.into_iter().chain([Step::Read(255), Step::Read(255), Step::Read(255), Step::Read(255)]) {
+            match step {
+                Step::Append(n, length) => {
+                    let parcels: Vec<_> =
+                        (1..=u64::from(n)).map(|i| parcel(written + i, length.into())).collect();
+                    prop_assert!(spool.next_number() <= written + 1);
+                    spool.append(parcels.iter()).unwrap();
+                    written += u64::from(n);
+                }
+                Step::Read(n) => {
+                    for _ in 0..n {
+                        let Some(found) = spool.read().unwrap() else { break };
+                        prop_assert!(found.number > last && found.number > acknowledged.min(before));
+                        (last, count) = (found.number, count + 1);
+                    }
+                }
+                Step::Acknowledge(n) => {
+                    acknowledged = (acknowledged + u64::from(n)).min(last).max(acknowledged);
+                    spool.acknowledge(acknowledged);
+                    spool.write_cursor().unwrap();
+                }
+                Step::Restart => {
+                    let unread = spool.unread();
+                    prop_assert_eq!(count + unread + spool.dropped() + before, written, "before the restart");
+                    drop(spool);
+                    spool = Spool::open(folder.path(), limit).unwrap();
+                    (last, count, before) = (0, 0, written - spool.unread());
+                    prop_assert!(before >= acknowledged.min(written));
+                }
+            }
+        }
+        while spool.read().unwrap().is_some() {
+            count += 1;
+        }
+        prop_assert_eq!(count + spool.dropped() + before, written);
+        prop_assert_eq!(spool.damaged(), 0);
+    }
+}

@@ -1,0 +1,276 @@
+//! JSON lines on standard output, or on whatever descriptor stands there.
+//!
+//! The thread never waits in write(2): it polls first and writes at most a pipe's atomic size, so that a reader that has
+//! stopped reading (a pager, a stuck program) cannot hold up the end of the daemon. Standard output is not switched to
+//! non-blocking mode, because that would switch it for every process that shares it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use visiond_flow::trace;
+use visiond_system::outage::{Outage, explain};
+
+use super::poll::{entry, poll};
+use super::queue::{Counters, Popped, Queue};
+use super::{Ended, Sink};
+
+/// What a pipe takes without waiting once poll(2) calls it writable. PIPE_BUF.
+const CHUNK_BYTES: usize = 4096;
+
+/// How long until the end of the daemon is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The sink of `type = "stdout"`.
+#[derive(Debug)]
+pub struct Stdout {
+    output: File,
+    outage: Outage,
+    /// The end of a line whose beginning is written already; it goes before anything else.
+    tail: Vec<u8>,
+}
+
+/// Why a line is not out.
+enum Failure {
+    ReaderGone,
+    /// The time to end is over.
+    Overdue,
+    Other(io::Error),
+}
+
+impl Stdout {
+    /// Of the process's standard output.
+    pub fn open(name: &str) -> Result<Self, String> {
+        let output = io::stdout().as_fd().try_clone_to_owned();
+        let output = output.map_err(|error| {
+            format!("standard output cannot be used: {error}; start visiond with one, or choose another sink")
+        })?;
+        Ok(Self::new(name, output.into()))
+    }
+
+    fn new(name: &str, output: File) -> Self {
+        Self { output, outage: Outage::new(what(name)), tail: Vec::new() }
+    }
+
+    /// Completes the line that is begun, then writes this one; counts each that is complete.
+    ///
+    /// A line of which only a part went out is owed and no error yet, unless nothing can be written any more.
+    fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), Failure> {
+        self.write_tail(queue)?;
+        match self.write_all(line, queue) {
+            Ok(()) => Counters::add(&queue.counters.written, 1),
+            Err((rest, Failure::Other(_))) if rest < line.len() => self.tail = line[line.len() - rest..].to_vec(),
+            Err((_, failure)) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    fn write_tail(&mut self, queue: &Queue) -> Result<(), Failure> {
+        if self.tail.is_empty() {
+            return Ok(());
+        }
+        let tail = std::mem::take(&mut self.tail);
+        self.write_all(&tail, queue).map_err(|(rest, failure)| {
+            self.tail = tail[tail.len() - rest..].to_vec();
+            failure
+        })?;
+        Counters::add(&queue.counters.written, 1);
+        Ok(())
+    }
+
+    /// Writes everything, or tells how many bytes are left and why.
+    fn write_all(&mut self, mut bytes: &[u8], queue: &Queue) -> Result<(), (usize, Failure)> {
+        while !bytes.is_empty() {
+            let mut ready = [entry(&self.output, libc::POLLOUT)];
+            poll(&mut ready, Some(LOOK_AGAIN)).map_err(|error| (bytes.len(), Failure::Other(error)))?;
+            if ready[0].revents == 0 {
+                if queue.is_overdue() {
+                    return Err((bytes.len(), Failure::Overdue));
+                }
+                continue;
+            }
+            match self.output.write(&bytes[..bytes.len().min(CHUNK_BYTES)]) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Err((bytes.len(), Failure::ReaderGone));
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
+                    if queue.is_overdue() {
+                        return Err((bytes.len(), Failure::Overdue));
+                    }
+                }
+                Err(error) => return Err((bytes.len(), Failure::Other(error))),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Stdout {
+    fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
+        loop {
+            let message = match queue.pop(Some(LOOK_AGAIN)) {
+                Popped::Message(message) => message,
+                Popped::Configured(config) => {
+                    self.outage.rename(what(&config.name));
+                    continue;
+                }
+                Popped::TimedOut if self.reader_is_gone() => return Ended::ReaderGone,
+                Popped::TimedOut => continue,
+                Popped::Closed => {
+                    if self.write_tail(queue).is_err() {
+                        Counters::add(&queue.counters.failed, 1);
+                    }
+                    return Ended::Closed;
+                }
+            };
+            if !self.outage.may_try() {
+                self.outage.lost(1);
+                Counters::add(&queue.counters.failed, 1);
+                continue;
+            }
+            let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
+            match self.write(message.line(), queue) {
+                Ok(()) => self.outage.works(),
+                Err(Failure::Other(error)) => {
+                    self.outage.fails(&explain(&error));
+                    self.outage.lost(1);
+                    Counters::add(&queue.counters.failed, 1);
+                }
+                Err(Failure::Overdue) => {
+                    Counters::add(&queue.counters.unsent, 1);
+                    return Ended::Closed;
+                }
+                Err(Failure::ReaderGone) => {
+                    Counters::add(&queue.counters.failed, 1);
+                    return Ended::ReaderGone;
+                }
+            }
+        }
+    }
+}
+
+impl Stdout {
+    /// Whether the pipe's other end is closed, which is told also while there is nothing to write.
+    fn reader_is_gone(&self) -> bool {
+        let mut ready = [entry(&self.output, 0)];
+        poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
+    }
+}
+
+fn what(name: &str) -> String {
+    format!("sink {name}: standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+    use visiond_config::types::WhenFull;
+    use visiond_flow::message::Published;
+    use visiond_flow::testing::door_message as message;
+    use visiond_system::stop::Stop;
+    use visiond_system::testing::TinyDisk;
+    use visiond_system::testing::{finishes, hang, wait_until};
+
+    fn queue_of(count: u64) -> Queue {
+        let queue = Queue::new(count as usize, WhenFull::DropOldest, &Stop::new().unwrap());
+        for sequence in 0..count {
+            queue.push(&Arc::new(Published::new(message(sequence, 3))), || ());
+        }
+        queue
+    }
+
+    fn sink(output: impl Into<OwnedFd>) -> Box<Stdout> {
+        Box::new(Stdout::new("stdout", output.into().into()))
+    }
+
+    #[test]
+    fn a_reader_gets_every_line_and_its_leaving_is_told() {
+        let (reader, writer) = io::pipe().unwrap();
+        let queue = Arc::new(queue_of(500));
+        let thread = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || sink(writer).run(&queue))
+        };
+        let mut lines = BufReader::new(reader).lines();
+        for sequence in 0..500 {
+            let line: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            assert_eq!(line["sequence"], sequence);
+        }
+        // Nothing is written from here on, and still the closed pipe is noticed.
+        drop(lines);
+        assert_eq!(thread.join().unwrap(), Ended::ReaderGone);
+        assert_eq!(queue.counters.written.load(Ordering::Relaxed), 500);
+    }
+
+    #[test]
+    fn a_reader_that_stopped_reading_does_not_hold_up_the_end() {
+        let (reader, writer) = io::pipe().unwrap();
+        let queue = queue_of(2000);
+        queue.close(Instant::now() + Duration::from_millis(300));
+        assert_eq!(finishes("the end", move || sink(writer).run(&queue)), Ended::Closed);
+        drop(reader);
+    }
+
+    #[test]
+    fn a_full_device_loses_messages_by_count_and_nothing_else() {
+        let queue = queue_of(20);
+        queue.close(hang());
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        assert_eq!(sink(full).run(&queue), Ended::Closed);
+        assert_eq!(queue.counters.failed.load(Ordering::Relaxed), 20);
+        assert_eq!(queue.counters.written.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_file_on_a_full_disk_gets_the_rest_of_its_last_line_once_there_is_room() {
+        let Some(disk) = TinyDisk::mount(32 * 1024) else {
+            eprintln!("not run: mounting needs root");
+            return;
+        };
+        let (path, ballast) = (disk.join("out.jsonl"), disk.join("ballast"));
+        std::fs::write(&ballast, vec![0; 16 * 1024]).unwrap();
+        let queue = Arc::new(queue_of(100));
+        let output = std::fs::File::create(&path).unwrap();
+        let thread = {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || sink(output).run(&queue))
+        };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        wait_until("the full disk", || queue.waiting() == 0 && count(&queue.counters.failed) > 0);
+        std::fs::remove_file(&ballast).unwrap();
+        // The disk is tried again after a pause; what comes meanwhile is lost.
+        let (mut pushed, before) = (100, count(&queue.counters.written));
+        wait_until("room to be found", || {
+            queue.push(&Arc::new(Published::new(message(pushed, 3))), || ());
+            pushed += 1;
+            wait_until("it to be taken", || queue.waiting() == 0);
+            count(&queue.counters.written) > before
+        });
+        queue.close(hang());
+        assert_eq!(thread.join().unwrap(), Ended::Closed);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let whole = text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).count();
+        assert!(text.ends_with('\n') && whole == text.lines().count(), "half a line");
+        assert_eq!(queue.counters.written.load(Ordering::Relaxed), whole as u64);
+        assert_eq!(whole as u64 + queue.counters.failed.load(Ordering::Relaxed), pushed);
+    }
+
+    #[test]
+    fn a_closed_output_in_the_middle_is_no_error_but_an_end() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let queue = queue_of(2000);
+        let thread = std::thread::spawn(move || sink(writer).run(&queue));
+        reader.read_exact(&mut [0; 10_000]).unwrap();
+        drop(reader);
+        assert_eq!(thread.join().unwrap(), Ended::ReaderGone);
+    }
+}

@@ -1,0 +1,284 @@
+//! JSON lines to whoever connects to a Unix socket.
+//!
+//! One thread serves all readers by poll(2) and never waits for one of them. What a reader has not taken yet waits in a
+//! buffer of its own, bounded in bytes; when that is full, the oldest whole messages in it go, counted, so that a slow
+//! reader sees gaps in `sequence` but never half a line. The lines themselves are shared, not copied.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use visiond_config::types::{SinkConfig, SinkKind, UnixSinkConfig};
+use visiond_flow::trace;
+use visiond_system::unix_socket::{self, SocketFile};
+
+use super::poll::{entry, poll};
+use super::queue::{Counters, Popped, Queue, Wake};
+use super::{Ended, Sink};
+use visiond_flow::message::Published;
+
+/// At the end: how long a reader may take nothing before its rest is given up.
+const LAST_PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long nobody is let in after the process ran out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The sink of `type = "unix"`.
+#[derive(Debug)]
+pub struct UnixSink {
+    name: String,
+    listener: UnixListener,
+    socket: SocketFile,
+    readers: Vec<Reader>,
+    max_readers: usize,
+    reader_buffer_bytes: usize,
+    /// Nobody is let in until then.
+    accept_again: Option<Instant>,
+    refusal_logged: bool,
+}
+
+/// One program that listens.
+#[derive(Debug)]
+struct Reader {
+    stream: UnixStream,
+    /// What waits for it, oldest first.
+    pending: VecDeque<Arc<Published>>,
+    pending_bytes: usize,
+    /// Bytes of the first pending line that are out already.
+    sent_of_first: usize,
+    /// It will send no more, but may well go on reading.
+    mute: bool,
+    gone: bool,
+}
+
+impl UnixSink {
+    /// Makes the socket. One that nobody serves is replaced; a served one, and anything else of that name, is left alone.
+    pub fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, String> {
+        let (listener, socket) = unix_socket::bind(&config.path, config.mode)?;
+        Ok(Self {
+            name: name.to_owned(),
+            listener,
+            socket,
+            readers: Vec::new(),
+            max_readers: config.max_readers,
+            reader_buffer_bytes: config.reader_buffer_bytes,
+            accept_again: None,
+            refusal_logged: false,
+        })
+    }
+
+    /// Another name, other limits; the socket and its readers are the same.
+    fn configure(&mut self, config: SinkConfig) {
+        let SinkKind::Unix(UnixSinkConfig { mode, max_readers, reader_buffer_bytes, .. }) = config.kind else { return };
+        (self.name, self.max_readers, self.reader_buffer_bytes) = (config.name, max_readers, reader_buffer_bytes);
+        if let Err(error) = self.socket.set_mode(mode) {
+            log::error!("sink {}: who may connect cannot be changed: {error}", self.name);
+        }
+    }
+
+    /// Sleeps until a message, a reader or the end needs attention, and serves the readers.
+    fn serve(&mut self, bell: &Wake, patience: Duration, counters: &Counters) {
+        let letting_in = match self.accept_again {
+            Some(at) if Instant::now() < at => false,
+            _ => {
+                self.accept_again = None;
+                true
+            }
+        };
+        let mut entries = Vec::with_capacity(2 + self.readers.len());
+        entries.push(entry(&bell.as_fd(), libc::POLLIN));
+        entries.push(entry(&self.listener, if letting_in { libc::POLLIN } else { 0 }));
+        entries.extend(self.readers.iter().map(|reader| entry(&reader.stream, reader.events())));
+        if let Err(error) = poll(&mut entries, Some(patience)) {
+            log::error!("sink {}: poll failed: {error}", self.name);
+            std::thread::sleep(Duration::from_millis(100));
+            return;
+        }
+        bell.hush();
+        for (reader, ready) in self.readers.iter_mut().zip(&entries[2..]) {
+            if ready.revents & libc::POLLIN != 0 {
+                reader.listen();
+            }
+            if ready.revents & libc::POLLOUT != 0 {
+                reader.send();
+            }
+            // POLLHUP: both directions are closed. A reader that only closed its own sending side does not raise it.
+            if ready.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+                reader.gone = true;
+            }
+        }
+        if entries[1].revents != 0 && letting_in {
+            self.let_in(counters);
+        }
+        self.forget_the_gone(counters);
+    }
+
+    fn let_in(&mut self, counters: &Counters) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) if self.readers.len() < self.max_readers => match stream.set_nonblocking(true) {
+                    Ok(()) => self.readers.push(Reader::new(stream)),
+                    Err(error) => log::error!("sink {}: a reader cannot be served: {error}", self.name),
+                },
+                Ok(_) => {
+                    Counters::add(&counters.readers_refused, 1);
+                    if !std::mem::replace(&mut self.refusal_logged, true) {
+                        log::warn!(
+                            "sink {}: {} readers are connected, more are turned away; raise max_readers if that is meant",
+                            self.name,
+                            self.max_readers
+                        );
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {
+                }
+                Err(error) => {
+                    log::error!("sink {}: no reader is let in for a second: {error}", self.name);
+                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hand_round(&mut self, message: &Arc<Published>, counters: &Counters) {
+        let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
+        for reader in &mut self.readers {
+            Counters::add(&counters.reader_lost, reader.queue(message, self.reader_buffer_bytes));
+            reader.send();
+        }
+        Counters::add(&counters.written, 1);
+    }
+
+    fn forget_the_gone(&mut self, counters: &Counters) {
+        self.readers.retain(|reader| !reader.gone);
+        if self.readers.len() < self.max_readers {
+            self.refusal_logged = false;
+        }
+        counters.readers.store(self.readers.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Sends what waits for the readers, as long as they take it and there is time.
+    fn drain(&mut self, bell: &Wake, queue: &Queue) {
+        // Nobody new: who comes now would get nothing.
+        self.accept_again = Some(Instant::now() + Duration::from_secs(3600));
+        let mut moved = Instant::now();
+        let mut left = self.bytes_left();
+        while left > 0 && moved.elapsed() < LAST_PATIENCE && !queue.is_overdue() {
+            self.serve(bell, LAST_PATIENCE / 4, &queue.counters);
+            if self.bytes_left() < left {
+                moved = Instant::now();
+            }
+            left = self.bytes_left();
+        }
+        let lost: usize = self.readers.iter().map(|reader| reader.pending.len()).sum();
+        Counters::add(&queue.counters.reader_lost, lost as u64);
+        self.readers.clear();
+        queue.counters.readers.store(0, Ordering::Relaxed);
+    }
+
+    fn bytes_left(&self) -> usize {
+        self.readers.iter().map(|reader| reader.pending_bytes - reader.sent_of_first).sum()
+    }
+}
+
+impl Sink for UnixSink {
+    fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
+        let bell = match Wake::new() {
+            Ok(bell) => queue.wake_by(bell),
+            Err(error) => {
+                log::error!("sink {}: cannot run: {error}", self.name);
+                return Ended::Closed;
+            }
+        };
+        for round in 1_u64.. {
+            match queue.pop(Some(Duration::ZERO)) {
+                Popped::Message(message) => {
+                    self.hand_round(&message, &queue.counters);
+                    // A queue that never runs empty must not keep readers out.
+                    if round % 64 == 0 {
+                        self.serve(bell, Duration::ZERO, &queue.counters);
+                    }
+                }
+                Popped::Configured(config) => self.configure(*config),
+                // Bounded, so that the end of a pause is seen without an event.
+                Popped::TimedOut => {
+                    let turn = queue.next_turn().map(|turn| turn.saturating_duration_since(Instant::now()));
+                    self.serve(bell, turn.unwrap_or(ACCEPT_PAUSE).min(ACCEPT_PAUSE), &queue.counters);
+                }
+                Popped::Closed => break,
+            }
+        }
+        self.drain(bell, queue);
+        Ended::Closed
+    }
+}
+
+impl Reader {
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, pending: VecDeque::new(), pending_bytes: 0, sent_of_first: 0, mute: false, gone: false }
+    }
+
+    fn events(&self) -> libc::c_short {
+        let listen = if self.mute { 0 } else { libc::POLLIN };
+        let send = if self.pending.is_empty() { 0 } else { libc::POLLOUT };
+        listen | send
+    }
+
+    /// Puts a message behind what waits; tells how many whole messages went for lack of room.
+    fn queue(&mut self, message: &Arc<Published>, buffer_bytes: usize) -> u64 {
+        let line_bytes = message.line().len();
+        let mut lost = 0;
+        // A line that is partly out must be completed.
+        let begun = usize::from(self.sent_of_first > 0);
+        while self.pending_bytes + line_bytes > buffer_bytes && self.pending.len() > begun {
+            if let Some(oldest) = self.pending.remove(begun) {
+                self.pending_bytes -= oldest.line().len();
+                lost += 1;
+            }
+        }
+        if self.pending_bytes + line_bytes > buffer_bytes && !self.pending.is_empty() {
+            return lost + 1;
+        }
+        self.pending.push_back(Arc::clone(message));
+        self.pending_bytes += line_bytes;
+        lost
+    }
+
+    /// Sends what the system takes now.
+    fn send(&mut self) {
+        while let Some(first) = self.pending.front() {
+            let line = first.line();
+            match self.stream.write(&line[self.sent_of_first..]) {
+                Ok(n) => self.sent_of_first += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.gone = true;
+                    self.pending.clear();
+                    (self.pending_bytes, self.sent_of_first) = (0, 0);
+                    return;
+                }
+            }
+            if self.sent_of_first == line.len() {
+                self.pending_bytes -= line.len();
+                self.sent_of_first = 0;
+                self.pending.pop_front();
+            }
+        }
+    }
+
+    /// Takes what the reader says, which means nothing, so that it does not pile up; a bounded part of it a call.
+    fn listen(&mut self) {
+        match self.stream.read(&mut [0; 4096]) {
+            Ok(0) => self.mute = true,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(_) => self.gone = true,
+        }
+    }
+}

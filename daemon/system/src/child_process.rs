@@ -1,0 +1,465 @@
+//! A program that writes to a pipe: started in a process group of its own, read with time limits, always ended.
+//!
+//! It ends when its [`Child`] is dropped (SIGTERM to the group, SIGKILL to what is left after a grace) and when visiond dies
+//! (parent-death signal). What it says on standard error goes to the log at debug; the last lines are kept, because they
+//! are the reason when it fails.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::stop::{Stop, Wake};
+
+/// What SIGTERM gets before SIGKILL. The pipe is closed by then, so a program that writes has ended at once.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// How long a program that closed its output may take to exit by itself.
+const EXIT_WAIT: Duration = Duration::from_secs(2);
+
+/// Pipe size asked for: what an unprivileged process may have. Fewer, larger reads.
+const PIPE_BYTES: libc::c_int = 1 << 20;
+
+/// Lines of standard error that are kept.
+const KEPT_LINES: usize = 8;
+
+/// Bytes of one line of standard error; the rest of a longer one is another line.
+const LINE_BYTES: usize = 400;
+
+/// The descriptor besides standard output that a program may write its frames to: see [`move_output`].
+const FRAMES_FD: libc::c_int = 3;
+
+/// What came of filling a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// It is full.
+    Full,
+    /// The program closed its output after so many bytes.
+    Ended(usize),
+    /// Stop was raised.
+    Stopped,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// A running program.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+    /// `None` once closed.
+    output: Option<ChildStdout>,
+    errors: ErrorLines,
+    /// Set once the process is waited for: its number may belong to another one from then on.
+    status: Option<ExitStatus>,
+}
+
+impl Child {
+    /// Starts `command` with its standard output (or with [`move_output`] its descriptor 3) on a pipe. `label` stands before its lines in the log; where `secret` (a
+    /// stream's user and password) stands in them, three asterisks are shown.
+    pub fn spawn(mut command: Command, label: &str, secret: Option<&str>) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        die_with_parent(&mut command);
+        let mut process = spawn_from_lasting_thread(command)?;
+        let (output, errors) = (process.stdout.take(), process.stderr.take());
+        let (label, secret) = (label.to_owned(), secret.map(str::to_owned));
+        let errors = errors.ok_or_else(|| io::Error::other("no pipe for standard error")).and_then(|pipe| {
+            let output = output.ok_or_else(|| io::Error::other("no pipe for standard output"))?;
+            Ok((output, ErrorLines::read(pipe, label, secret)?))
+        });
+        match errors {
+            Ok((output, errors)) => {
+                // SAFETY: the descriptor is open and ours, the call takes a number. A refusal leaves the default size.
+                unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+                Ok(Self { process, output: Some(output), errors, status: None })
+            }
+            Err(error) => {
+                signal_group(process.id(), libc::SIGKILL);
+                let _ = process.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads until `buffer` is full, straight from the pipe.
+    pub fn fill(&mut self, buffer: &mut [u8], stop: &Stop, deadline: Instant) -> io::Result<Filled> {
+        let Some(output) = &mut self.output else { return Ok(Filled::Ended(0)) };
+        let mut read = 0;
+        while read < buffer.len() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match stop.wait_readable(output.as_fd(), Some(left))? {
+                Wake::Stopped => return Ok(Filled::Stopped),
+                Wake::TimedOut => return Ok(Filled::TimedOut),
+                Wake::Ready => match output.read(&mut buffer[read..]) {
+                    Ok(0) => return Ok(Filled::Ended(read)),
+                    Ok(n) => read += n,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(Filled::Full)
+    }
+
+    /// Waits for a program whose output has ended, and ends it when it does not exit by itself.
+    ///
+    /// `None` when it had to be ended or stop came first.
+    pub fn exit_status(&mut self, stop: &Stop) -> Option<ExitStatus> {
+        let deadline = Instant::now() + EXIT_WAIT;
+        let mut pause = Duration::from_millis(1);
+        while !self.has_exited() {
+            if Instant::now() >= deadline || stop.sleep(pause) {
+                self.end();
+                return None;
+            }
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+        self.end();
+        self.status
+    }
+
+    /// The last lines that it wrote to standard error, oldest first.
+    pub fn last_lines(&self) -> Vec<String> {
+        self.errors.last_lines()
+    }
+
+    /// Whether the process has ended, without taking its status: until that is taken, nobody else gets its number.
+    fn has_exited(&self) -> bool {
+        if self.status.is_some() {
+            return true;
+        }
+        // SAFETY: all zero is a valid siginfo_t; it is only written by the call.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: `info` is valid to write for the call; the number is that of our own child, not yet waited for.
+        let result = unsafe { libc::waitid(libc::P_PID, self.process.id(), &mut info, flags) };
+        // SAFETY: waitid filled `info` in, or left it zero when nothing has ended.
+        result != 0 || unsafe { info.si_pid() } != 0
+    }
+
+    /// Ends the whole group and takes the status. Idempotent.
+    fn end(&mut self) {
+        self.output = None;
+        if self.status.is_some() {
+            return;
+        }
+        if !self.has_exited() {
+            signal_group(self.process.id(), libc::SIGTERM);
+            let deadline = Instant::now() + GRACE;
+            let mut pause = Duration::from_millis(1);
+            while !self.has_exited() && Instant::now() < deadline {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(10));
+            }
+        }
+        // Also when the first process has ended: others of its group may not have. Its number is still taken (see
+        // `has_exited`), so the group cannot be somebody else's.
+        signal_group(self.process.id(), libc::SIGKILL);
+        match self.process.wait() {
+            Ok(status) => self.status = Some(status),
+            Err(error) => log::warn!("cannot wait for process {}: {error}", self.process.id()),
+        }
+        self.errors.finish();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// How a program ended, for the middle of a sentence: "exited with status 1" or "was ended by signal 9".
+pub fn how_it_ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+/// Has the program write what is read here to descriptor 3, and its standard output to where its standard error goes.
+///
+/// Both are duplicated, so neither is closed on exec. No other number is offered: [`Command`] makes descriptors of its own before
+/// it forks, each with the lowest number that is free, and keeps the last of them (which reports a failed exec) until exec. With
+/// standard input, output and error before it, that one is never 3.
+pub fn move_output(command: &mut Command) {
+    let hook = || {
+        for (from, to) in [(libc::STDOUT_FILENO, FRAMES_FD), (libc::STDERR_FILENO, libc::STDOUT_FILENO)] {
+            // SAFETY: dup2 takes two numbers, touches no memory and is async-signal-safe. Standard output and error stand where
+            // they are to be by now; what else was at 3 is not used any more in this process.
+            if unsafe { libc::dup2(from, to) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the hook makes async-signal-safe calls alone, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
+}
+
+/// Asks the kernel to kill the program when the thread that starts it ends.
+pub fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let hook = move || {
+        // SAFETY: prctl with PR_SET_PDEATHSIG takes a signal's number and touches no memory; getppid takes nothing. Both are
+        // async-signal-safe.
+        let (result, now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // visiond died before the call above: nobody would ever send the signal.
+        if u32::try_from(now) != Ok(parent) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the hook makes async-signal-safe calls alone, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
+}
+
+/// Starts a program from a thread that lives as long as the process.
+///
+/// The parent-death signal comes when the starting *thread* ends; a source may be opened by one thread and read by another.
+fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child> {
+    type Job = (Command, Sender<io::Result<std::process::Child>>);
+    static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
+    let starter = match STARTER.get() {
+        Some(starter) => starter,
+        None => {
+            let (jobs, inbox) = channel::<Job>();
+            std::thread::Builder::new().name("starter".to_owned()).spawn(move || {
+                for (mut command, reply) in inbox {
+                    // Who asked waits for the answer; if it is gone, the child must not stay.
+                    if let Err(unsent) = reply.send(command.spawn())
+                        && let Ok(mut child) = unsent.0
+                    {
+                        signal_group(child.id(), libc::SIGKILL);
+                        let _ = child.wait();
+                    }
+                }
+            })?;
+            // A thread that lost the race here gets no job and ends with its channel.
+            STARTER.get_or_init(|| Mutex::new(jobs))
+        }
+    };
+    let (reply, answer) = channel();
+    let gone = || io::Error::other("the thread that starts programs has ended");
+    starter.lock().unwrap_or_else(PoisonError::into_inner).send((command, reply)).map_err(|_| gone())?;
+    answer.recv().map_err(|_| gone())?
+}
+
+/// Sends a signal to a program that leads a group of its own, and to all in it that it started. The program has not been waited for:
+/// its number may belong to another one after that.
+pub fn signal_group(leader: u32, signal: libc::c_int) {
+    if let Ok(group) = libc::pid_t::try_from(leader) {
+        // SAFETY: kill touches no memory; the group is our child's own, made when it was started. It may be gone: no matter.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
+/// The thread that reads a program's standard error.
+#[derive(Debug)]
+struct ErrorLines {
+    kept: Arc<Mutex<VecDeque<String>>>,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ErrorLines {
+    fn read(mut pipe: ChildStderr, label: String, secret: Option<String>) -> io::Result<Self> {
+        let stop = Stop::new()?;
+        // SAFETY: the descriptor is open and ours, the call takes a number. The program's end of the pipe is another file
+        // description, so its writes block as before.
+        if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        let (thread_stop, thread_kept) = (stop.clone(), Arc::clone(&kept));
+        let thread = std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
+            let keep = |line: &[u8]| {
+                let line = clean(line, secret.as_deref());
+                if line.is_empty() {
+                    return;
+                }
+                log::debug!("{label}: {line}");
+                let mut kept: std::sync::MutexGuard<'_, VecDeque<String>> =
+                    thread_kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() == KEPT_LINES {
+                    kept.pop_front();
+                }
+                kept.push_back(line);
+            };
+            let mut line = Vec::new();
+            let mut chunk = [0; 1024];
+            // What was written before stop is taken, but no more than a pipe holds: a program that left the group may go on.
+            let mut chunks_after_stop = 64;
+            loop {
+                match pipe.read(&mut chunk) {
+                    Ok(n) if n > 0 => {
+                        for &byte in &chunk[..n] {
+                            if byte == b'\n' || byte == b'\r' || line.len() == LINE_BYTES {
+                                keep(&line);
+                                line.clear();
+                            }
+                            line.push(byte);
+                        }
+                        if thread_stop.is_raised() {
+                            chunks_after_stop -= 1;
+                            if chunks_after_stop == 0 {
+                                break;
+                            }
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        if !matches!(thread_stop.wait_readable(pipe.as_fd(), None), Ok(Wake::Ready)) {
+                            break;
+                        }
+                    }
+                    _ => break,
+                }
+            }
+            keep(&line);
+        })?;
+        Ok(Self { kept, stop, thread: Some(thread) })
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Takes what is still in the pipe and ends the thread. The group is dead by now, so the pipe ends by itself unless a
+    /// program that left the group holds it.
+    fn finish(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        let deadline = Instant::now() + Duration::from_millis(100);
+        while !thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.stop.raise();
+        if thread.join().is_err() {
+            log::warn!("the reader of a program's standard error failed");
+        }
+    }
+}
+
+/// A line that can be shown: no secret, no control characters, no space at the ends.
+fn clean(line: &[u8], secret: Option<&str>) -> String {
+    let text = String::from_utf8_lossy(line);
+    let text = secret.map_or_else(|| text.to_string(), |secret| text.replace(secret, "***"));
+    let shown: String = text.trim().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::testing::{finishes, hang, never, stopped_while_it_waits, wait_until};
+
+    fn sh(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Child::spawn(command, "test", None).unwrap()
+    }
+
+    fn is_alive(pid: i32) -> bool {
+        // A zombie still answers to kill(2); its state tells.
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn a_buffer_is_filled_and_the_end_is_told() {
+        let stop = Stop::new().unwrap();
+        let mut child = sh("printf abcdef; sleep 0.05; printf gh");
+        let mut buffer = [0; 4];
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Full);
+        assert_eq!(&buffer, b"abcd");
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Full);
+        assert_eq!(&buffer, b"efgh");
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Ended(0));
+        assert!(child.exit_status(&stop).unwrap().success());
+    }
+
+    #[test]
+    fn the_status_and_the_last_lines_tell_why_it_failed() {
+        let stop = Stop::new().unwrap();
+        let mut child =
+            sh("for i in 1 2 3 4 5 6 7 8 9; do echo line $i >&2; done; printf 'bad\\033[1m thing\\n' >&2; exit 3");
+        assert_eq!(child.fill(&mut [0; 4], &stop, hang()).unwrap(), Filled::Ended(0));
+        let status = child.exit_status(&stop).unwrap();
+        assert_eq!(how_it_ended(status), "exited with status 3");
+        let lines = child.last_lines();
+        assert_eq!(lines.len(), KEPT_LINES);
+        assert_eq!(lines.last().unwrap(), "bad\u{FFFD}[1m thing");
+    }
+
+    #[test]
+    fn output_on_descriptor_3_leaves_standard_output_to_the_log() {
+        let stop = Stop::new().unwrap();
+        let mut command = Command::new("sh");
+        // A program of its own inherits it, too.
+        command.args(["-c", "echo to the log; printf abcd >&3; sh -c 'echo and this; printf efgh >&3'"]);
+        move_output(&mut command);
+        let mut child = Child::spawn(command, "test", None).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Full);
+        assert_eq!(&buffer, b"abcdefgh");
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Ended(0));
+        assert!(child.exit_status(&stop).unwrap().success());
+        assert_eq!(child.last_lines(), ["to the log", "and this"]);
+
+        let mut missing = Command::new("/nonexistent/program");
+        move_output(&mut missing);
+        assert_eq!(Child::spawn(missing, "test", None).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_secret_is_not_repeated() {
+        let line = clean(b" rtsp://me:word@camera/1: 401 Unauthorized\n", Some("me:word"));
+        assert_eq!(line, "rtsp://***@camera/1: 401 Unauthorized");
+    }
+
+    #[test]
+    fn a_child_that_hangs_delays_neither_stop_nor_a_time_limit() {
+        let mut child = sh("sleep 3600");
+        let soon = Instant::now() + Duration::from_millis(30);
+        assert_eq!(child.fill(&mut [0; 4], &Stop::new().unwrap(), soon).unwrap(), Filled::TimedOut);
+        let stopped = stopped_while_it_waits(move |stop| child.fill(&mut [0; 4], stop, never()).unwrap());
+        assert_eq!(stopped, Filled::Stopped);
+    }
+
+    #[test]
+    fn a_dropped_child_leaves_no_process_of_its_group_even_when_it_ignores_sigterm() {
+        let stop = Stop::new().unwrap();
+        let mut child = sh("trap '' TERM; sleep 3600 & printf '%08d' $!; wait; sleep 3600");
+        let mut digits = [0; 8];
+        assert_eq!(child.fill(&mut digits, &stop, hang()).unwrap(), Filled::Full);
+        let grandchild: i32 = std::str::from_utf8(&digits).unwrap().parse().unwrap();
+        let leader = child.process.id() as i32;
+        assert!(is_alive(grandchild));
+        finishes("the end of the child", move || drop(child));
+        wait_until("both to be gone", || !is_alive(leader) && !is_alive(grandchild));
+        assert!(!std::path::Path::new(&format!("/proc/{leader}")).exists(), "a zombie is left");
+    }
+
+    #[test]
+    fn a_child_outlives_the_thread_that_opened_it() {
+        let stop = Stop::new().unwrap();
+        let mut child = std::thread::spawn(|| sh("sleep 0.2; printf done")).join().unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(child.fill(&mut buffer, &stop, hang()).unwrap(), Filled::Full);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error() {
+        let error = Child::spawn(Command::new("/nonexistent/program"), "test", None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,114 @@
+//! How the program ends: one number a kind of ending, the same for every command.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, io};
+
+static SKIP_CLEANUP: AtomicBool = AtomicBool::new(false);
+
+/// A thread that is left behind loads a network, and what the libraries clean up at the end of a process would pull it from
+/// under its feet: the process is to end without.
+pub fn skip_cleanup() {
+    SKIP_CLEANUP.store(true, Ordering::Relaxed);
+}
+
+/// Exit status of every command; `--help` prints this table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything asked for was done.
+    Success = 0,
+    /// Something failed that has no number of its own.
+    Failure = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The configuration or a model card is wrong.
+    Config = 3,
+    /// A model cannot be used.
+    Model = 4,
+    /// An input (camera, video, picture) cannot be read.
+    Input = 5,
+    /// An output (file, socket, disk, pipe) cannot be written.
+    Output = 6,
+    /// The GPU failed in a way that only a new process recovers from.
+    Gpu = 7,
+    /// Two networks that were compared do not agree.
+    Differs = 8,
+}
+
+impl Exit {
+    /// The table, for `--help`.
+    pub const TABLE: &'static str = "\
+Exit status:
+  0  everything asked for was done
+  1  something failed that has no number below
+  2  the command line is wrong
+  3  the configuration or a model card is wrong
+  4  a model cannot be used
+  5  an input (camera, video, picture) cannot be read
+  6  an output (file, socket, disk, pipe) cannot be written; without a
+     message when it is standard output and its reader has gone (| head)
+  7  the GPU failed in a way that only a new process recovers from: start
+     it again, as systemd does
+  8  two networks that were compared do not agree (verify)";
+
+    /// What `main` returns; without a GPU to return to, or after [`skip_cleanup`], the process ends here.
+    ///
+    /// What CUDA and TensorRT clean up at the end of a process would wait for a GPU that hangs, or crash over a context that
+    /// is lost, and the status with it.
+    pub fn leave(self) -> std::process::ExitCode {
+        if self == Self::Gpu || SKIP_CLEANUP.load(Ordering::Relaxed) {
+            // SAFETY: it ends the process, which runs no more of our code; sinks were closed and the log is not buffered.
+            unsafe { libc::_exit(self.code().into()) };
+        }
+        self.into()
+    }
+
+    /// The one with this number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        use Exit::{Config, Differs, Failure, Gpu, Input, Model, Output, Success, Usage};
+        [Success, Failure, Usage, Config, Model, Input, Output, Gpu, Differs]
+            .into_iter()
+            .find(|exit| exit.code() == code)
+    }
+
+    /// The number that the shell sees.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// What ends a command early: a sentence for the user and the exit status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExitError {
+    /// What went wrong and what to do, without a full stop; empty: everything was said already.
+    pub message: String,
+    /// The exit status.
+    pub exit: Exit,
+}
+
+impl ExitError {
+    /// An error with its sentence.
+    pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), exit }
+    }
+
+    /// The system gives no thread, descriptor or the like.
+    pub fn system(error: io::Error) -> Self {
+        Self::new(Exit::Failure, format!("the system refuses: {error}"))
+    }
+
+    /// Standard output cannot be written. Silent when its reader has gone.
+    pub fn stdout(error: &io::Error) -> Self {
+        let message = match error.kind() {
+            io::ErrorKind::BrokenPipe => String::new(),
+            _ => format!("cannot write to standard output: {error}"),
+        };
+        Self { message, exit: Exit::Output }
+    }
+}

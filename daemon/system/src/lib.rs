@@ -1,0 +1,23 @@
+//! What Linux gives a process that runs for years: threads and how they stop, child processes, the log, systemd, credentials,
+//! temperatures.
+//!
+//! This crate knows no frame, no camera and no configuration.
+
+pub mod backoff;
+pub mod board;
+pub mod cache;
+pub mod child_process;
+pub mod credentials;
+pub mod exit;
+pub mod heartbeat;
+pub mod logging;
+pub mod outage;
+pub mod priority;
+pub mod process;
+pub mod signals;
+pub mod stop;
+pub mod systemd;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod thermal;
+pub mod unix_socket;

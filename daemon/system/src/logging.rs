@@ -1,0 +1,247 @@
+//! Where the log goes: standard error, or the journal with priorities and fields.
+//!
+//! A line's fields are the key-values of its call (`log::warn!(camera = name; "…")`) and what its thread is about, see
+//! [`about`]. Standard error shows the text alone.
+//!
+//! One lock guards standard error, so that a log line and the live status line never run into each other: a log line
+//! clears the live line, writes itself, and draws the live line again below.
+
+pub mod tail;
+
+pub mod events;
+mod journal;
+mod subject;
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicI8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use journal::Journal;
+
+pub use subject::{Subject, about, subject};
+
+/// Where the log goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogTarget {
+    /// The journal when standard error is connected to it, else standard error.
+    Auto,
+    /// Standard error, with time and level.
+    Stderr,
+    /// The journal; where there is none, standard error with its priority prefixes.
+    Journal,
+}
+
+/// What the command line says about the log; it wins over the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verbosity {
+    /// `--log-level`.
+    pub level: Option<LevelFilter>,
+    /// `-v` given so often, less `-q`.
+    pub steps: i8,
+}
+
+impl Verbosity {
+    /// The level that applies where `base` would.
+    pub fn apply(self, base: LevelFilter) -> LevelFilter {
+        let index = self.level.unwrap_or(base) as i64 + i64::from(self.steps);
+        LevelFilter::iter().nth(index.clamp(0, LevelFilter::Trace as i64) as usize).unwrap_or(base)
+    }
+}
+
+/// The only logger; everything it needs can change while it runs.
+struct Logger;
+
+static LOGGER: Logger = Logger;
+static JOURNAL: AtomicBool = AtomicBool::new(false);
+/// The way to journald, where there is one; asked for when the log first goes to the journal.
+static NATIVE: OnceLock<Option<Journal>> = OnceLock::new();
+static STEPS: AtomicI8 = AtomicI8::new(0);
+static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
+static LIVE: Mutex<String> = Mutex::new(String::new());
+
+/// Starts the log for a command and installs the panic hook. Warnings and errors are shown until [`configure`] says more.
+pub fn start(verbosity: Verbosity) {
+    if let Some(level) = verbosity.level {
+        let _ = LEVEL.set(level);
+    }
+    STEPS.store(verbosity.steps, Ordering::Relaxed);
+    configure(LevelFilter::Warn, LogTarget::Auto);
+    // Fails only when a logger is there already, which is this one.
+    let _ = log::set_logger(&LOGGER);
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        let message = panic.payload_as_str().unwrap_or("no message");
+        log::error!("thread `{}` stopped by a bug at {place}: {message}", thread.name().unwrap_or("unnamed"));
+    }));
+}
+
+/// Applies the configuration's `[log]`; what the command line says still wins. May be called again.
+pub fn configure(level: LevelFilter, target: LogTarget) {
+    let verbosity = Verbosity { level: LEVEL.get().copied(), steps: STEPS.load(Ordering::Relaxed) };
+    log::set_max_level(verbosity.apply(level));
+    let journal = match target {
+        LogTarget::Auto => stderr_is_the_journal(),
+        LogTarget::Stderr => false,
+        LogTarget::Journal => true,
+    };
+    if journal {
+        NATIVE.get_or_init(Journal::connect);
+    }
+    JOURNAL.store(journal, Ordering::Relaxed);
+}
+
+/// Whether a live line can be shown: standard error is a terminal.
+pub fn has_terminal() -> bool {
+    static TERMINAL: OnceLock<bool> = OnceLock::new();
+    *TERMINAL.get_or_init(|| io::stderr().is_terminal())
+}
+
+/// Whether there was a terminal and it was closed, which the kernel tells by SIGHUP, too.
+pub fn terminal_is_gone() -> bool {
+    has_terminal() && !io::stderr().is_terminal()
+}
+
+/// Draws `text` as the terminal's last line, in place of the one before; log lines go above it.
+///
+/// Cut to the terminal's width. Does nothing where standard error is no terminal.
+pub fn live_line(text: &str) {
+    if has_terminal() {
+        let mut live = live();
+        *live = cut(text, terminal_columns());
+        let _ = io::stderr().write_all(format!("\r\x1b[K{live}").as_bytes());
+    }
+}
+
+/// Takes the live line away, so that ordinary output can follow.
+pub fn clear_live_line() {
+    let mut live = live();
+    if !live.is_empty() {
+        live.clear();
+        let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+fn live() -> MutexGuard<'static, String> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let message = message(record);
+        tail::keep(record.level(), subject::of(record), &message);
+        let line = if JOURNAL.load(Ordering::Relaxed) {
+            if NATIVE.get().and_then(Option::as_ref).is_some_and(|journal| journal.write(record, &message)) {
+                return;
+            }
+            format!("<{}>{message}\n", journal::priority(record.level()))
+        } else {
+            stderr_line(record.level(), &message, &jiff::Timestamp::now())
+        };
+        let live = live();
+        let text = if live.is_empty() { line } else { format!("\r\x1b[K{line}{live}") };
+        // There is no place left to complain to when standard error is gone.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    fn flush(&self) {}
+}
+
+/// `2026-01-31T12:00:00.123Z WARN  camera door: ...`
+fn stderr_line(level: Level, message: &str, now: &jiff::Timestamp) -> String {
+    format!("{now:.3} {level:5} {message}\n")
+}
+
+/// The message on one line; other crates' begin with where they come from.
+fn message(record: &Record<'_>) -> String {
+    let text = escape(&record.args().to_string());
+    if record.target().starts_with("visiond") { text } else { format!("{}: {text}", escape(record.target())) }
+}
+
+/// `text` with its control characters written out, so that nothing that came from outside can forge lines or move the
+/// cursor.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// The first `columns` characters.
+fn cut(text: &str, columns: usize) -> String {
+    escape(text).chars().take(columns).collect()
+}
+
+/// Width of the terminal less one, as some wrap when the last column is written; 79 where it does not tell.
+fn terminal_columns() -> usize {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ writes one winsize through the pointer, which `size` is; the descriptor is standard error's.
+    let result = unsafe { libc::ioctl(io::stderr().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    if result == 0 && size.ws_col > 1 { usize::from(size.ws_col) - 1 } else { 79 }
+}
+
+/// Whether standard error is connected to the journal: systemd tells its device and inode in JOURNAL_STREAM.
+fn stderr_is_the_journal() -> bool {
+    let Some(told) = std::env::var("JOURNAL_STREAM").ok() else { return false };
+    // SAFETY: `libc::stat` is plain numbers, for which zero is valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: fstat(2) writes one stat through the pointer, which `stat` is; the descriptor is standard error's.
+    let result = unsafe { libc::fstat(io::stderr().as_raw_fd(), &raw mut stat) };
+    result == 0 && is_stream(&told, stat.st_dev, stat.st_ino)
+}
+
+/// Whether JOURNAL_STREAM's `device:inode` are these.
+fn is_stream(told: &str, device: u64, inode: u64) -> bool {
+    told.split_once(':').is_some_and(|(d, i)| d.parse() == Ok(device) && i.parse() == Ok(inode))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn verbosity_moves_from_the_configured_level_and_stops_at_the_ends() {
+        let steps = |steps| Verbosity { level: None, steps };
+        assert_eq!(steps(0).apply(LevelFilter::Info), LevelFilter::Info);
+        assert_eq!(steps(1).apply(LevelFilter::Info), LevelFilter::Debug);
+        assert_eq!(steps(9).apply(LevelFilter::Info), LevelFilter::Trace);
+        assert_eq!(steps(-1).apply(LevelFilter::Info), LevelFilter::Warn);
+        assert_eq!(steps(-9).apply(LevelFilter::Info), LevelFilter::Off);
+        let told = Verbosity { level: Some(LevelFilter::Error), steps: 0 };
+        assert_eq!(told.apply(LevelFilter::Info), LevelFilter::Error);
+    }
+
+    #[test]
+    fn a_line_has_time_and_level() {
+        let args = format_args!("camera door: lost\x1b[2J\nagain");
+        let record = |target| Record::builder().args(args).level(Level::Warn).target(target).build();
+        let now = "2026-01-31T12:00:00.123456Z".parse().unwrap();
+        assert_eq!(
+            stderr_line(Level::Warn, &message(&record("visiond::pipeline")), &now),
+            "2026-01-31T12:00:00.123Z WARN  camera door: lost\\u{1b}[2J\\nagain\n"
+        );
+        assert_eq!(message(&record("rten::load")), "rten::load: camera door: lost\\u{1b}[2J\\nagain");
+        assert_eq!(journal::priority(Level::Warn), 4);
+    }
+
+    #[test]
+    fn the_journal_is_known_by_device_and_inode() {
+        assert!(is_stream("8:4711", 8, 4711));
+        assert!(!is_stream("8:4711", 8, 4712));
+        assert!(!is_stream("8", 8, 8));
+        assert!(!is_stream("", 0, 0));
+    }
+}

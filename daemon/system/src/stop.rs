@@ -1,0 +1,206 @@
+//! The one signal to stop that every thread watches.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::heartbeat::{Beat, Waiting};
+
+/// A flag that also wakes `poll`: an eventfd that stays readable once it is raised. Clones share it.
+///
+/// A [`Stop::child`] is raised with its parent, and alone: it ends one camera or lane where the parent ends them all.
+#[derive(Debug, Clone)]
+pub struct Stop {
+    shared: Arc<Shared>,
+    /// Of the thread that this clone is for.
+    beat: Option<Arc<Beat>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    raised: AtomicBool,
+    wake: OwnedFd,
+    children: Mutex<Vec<Weak<Shared>>>,
+}
+
+impl Shared {
+    fn raise(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: `one` is eight readable bytes, as eventfd asks. The result does not matter: a full counter is readable too.
+        let _ = unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // No code that can panic runs under the lock, so a poisoned one is as good as any.
+        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.iter().filter_map(Weak::upgrade).for_each(|child| child.raise());
+    }
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The descriptor is readable, or its other end is closed.
+    Ready,
+    /// Stop was raised.
+    Stopped,
+    /// The time is over.
+    TimedOut,
+}
+
+impl Stop {
+    /// A flag not yet raised. Fails when the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointer is passed; the result is checked before use.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
+        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
+        let shared = Shared { raised: AtomicBool::new(false), wake, children: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared), beat: None })
+    }
+
+    /// Another flag, which is raised with this one at the latest.
+    pub fn child(&self) -> io::Result<Self> {
+        let child = Self::new()?;
+        let mut children = self.shared.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Arc::downgrade(&child.shared));
+        drop(children);
+        // Whoever raised this one before it knew of the child has set the flag by now.
+        if self.is_raised() {
+            child.raise();
+        }
+        Ok(child)
+    }
+
+    /// The same flag for a thread whose waits `beat` shall tell of.
+    pub fn with_beat(&self, beat: Arc<Beat>) -> Self {
+        Self { shared: Arc::clone(&self.shared), beat: Some(beat) }
+    }
+
+    /// Tells that this thread waits for another one, as long as the guard lives.
+    pub fn waiting(&self) -> Option<Waiting<'_>> {
+        self.beat.as_ref().map(|beat| beat.wait())
+    }
+
+    /// Asks every thread to end. Idempotent.
+    pub fn raise(&self) {
+        self.shared.raise();
+    }
+
+    /// Whether it was raised.
+    pub fn is_raised(&self) -> bool {
+        // Who asks goes on.
+        if let Some(beat) = &self.beat {
+            beat.step();
+        }
+        self.shared.raised.load(Ordering::SeqCst)
+    }
+
+    /// Waits for `fd` to be readable, for stop, or for `timeout` (`None`: for ever).
+    pub fn wait_readable(&self, fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.poll(Some((fd, libc::POLLIN)), timeout)
+    }
+
+    /// As [`wait_readable`](Self::wait_readable), for any of poll(2)'s `events`.
+    pub fn wait_events(&self, fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.poll(Some((fd, events)), timeout)
+    }
+
+    /// Readable once it is raised, and from then on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+
+    /// Sleeps for `duration` unless stop comes first; tells whether it did.
+    pub fn sleep(&self, duration: Duration) -> bool {
+        // An error of poll(2) here is EINTR at worst, which `poll` takes care of; treat any other as time over.
+        matches!(self.poll(None, Some(duration)), Ok(Wake::Stopped))
+    }
+
+    fn poll(&self, fd: Option<(BorrowedFd<'_>, i16)>, timeout: Option<Duration>) -> io::Result<Wake> {
+        let until = timeout.map(|t| std::time::Instant::now() + t);
+        loop {
+            if self.is_raised() {
+                return Ok(Wake::Stopped);
+            }
+            let entry = |(fd, events): (i32, i16)| libc::pollfd { fd, events, revents: 0 };
+            // poll(2) ignores a negative descriptor.
+            let other = fd.map_or((-1, 0), |(fd, events)| (fd.as_raw_fd(), events));
+            let mut fds = [entry((self.shared.wake.as_raw_fd(), libc::POLLIN)), entry(other)];
+            let left = until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            let spec = left.map(|left| libc::timespec {
+                tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,
+                tv_nsec: left.subsec_nanos() as libc::c_long,
+            });
+            let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            let _waiting = self.waiting();
+            // SAFETY: `fds` is an array of two pollfd that lives through the call; `spec_ptr` is null or points at `spec`,
+            // which does too; a null mask leaves signals alone.
+            let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, spec_ptr, std::ptr::null()) };
+            if ready < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(error);
+            }
+            if fds[0].revents != 0 {
+                return Ok(Wake::Stopped);
+            }
+            if fds[1].revents != 0 {
+                return Ok(Wake::Ready);
+            }
+            if ready == 0 {
+                return Ok(Wake::TimedOut);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn raise_wakes_a_sleeper_and_stays() {
+        let stop = Stop::new().unwrap();
+        let other = stop.clone();
+        let sleeper = std::thread::spawn(move || other.sleep(Duration::from_secs(60)));
+        stop.raise();
+        assert!(sleeper.join().unwrap());
+        assert!(stop.sleep(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_child_is_raised_alone_or_with_its_parent() {
+        let parent = Stop::new().unwrap();
+        let (one, other) = (parent.child().unwrap(), parent.child().unwrap());
+        one.raise();
+        assert!(one.is_raised() && !parent.is_raised() && !other.is_raised());
+        parent.raise();
+        assert!(other.sleep(Duration::from_secs(60)));
+        assert!(parent.child().unwrap().is_raised(), "one that is born late is raised, too");
+    }
+
+    #[test]
+    fn children_that_are_gone_leave_nothing_behind() {
+        let parent = Stop::new().unwrap();
+        (0..100).for_each(|_| drop(parent.child().unwrap()));
+        assert!(parent.shared.children.lock().unwrap().len() <= 1);
+    }
+
+    #[test]
+    fn a_wait_ends_by_data_or_by_time() {
+        let stop = Stop::new().unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        assert_eq!(stop.wait_readable(reader.as_fd(), Some(Duration::from_millis(5))).unwrap(), Wake::TimedOut);
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        assert_eq!(stop.wait_readable(reader.as_fd(), None).unwrap(), Wake::Ready);
+    }
+}

@@ -1,0 +1,277 @@
+//! What systemd is told: readiness, reloads, status, signs of life. The protocol of sd_notify(3), which is a datagram on a socket.
+//!
+//! Without `NOTIFY_SOCKET` in the environment nothing is told. A datagram that cannot be sent is logged once and forgotten:
+//! systemd's own timeouts then say the rest.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The time asked for with each extension, how often one is asked for, and how long at most: something hangs that takes longer.
+const MORE_TIME: Duration = Duration::from_secs(60);
+const MORE_TIME_EVERY: Duration = Duration::from_secs(20);
+const MORE_TIME_IN_ALL: Duration = Duration::from_secs(20 * 60);
+
+/// The way to systemd, where there is one. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Notifier {
+    socket: Option<Arc<Socket>>,
+    watchdog: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    socket: UnixDatagram,
+    address: SocketAddr,
+    complained: AtomicBool,
+}
+
+impl Notifier {
+    /// From `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    pub fn from_environment() -> Self {
+        let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let pid_fits = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|&usec| usec > 0 && pid_fits).map(Duration::from_micros);
+        Self::new(env::var_os("NOTIFY_SOCKET").as_deref(), watchdog)
+    }
+
+    fn new(address: Option<&OsStr>, watchdog: Option<Duration>) -> Self {
+        let socket = address.filter(|address| !address.is_empty()).and_then(|address| match connect(address) {
+            Ok((socket, address)) => Some(Arc::new(Socket { socket, address, complained: AtomicBool::new(false) })),
+            Err(error) => {
+                log::warn!("systemd cannot be told anything at {}: {error}", address.display());
+                None
+            }
+        });
+        Self { socket, watchdog }
+    }
+
+    /// Whether anybody listens.
+    pub fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Within which time systemd wants a sign of life; `None`: it does not.
+    pub fn watchdog(&self) -> Option<Duration> {
+        self.watchdog.filter(|_| self.is_connected())
+    }
+
+    /// Start-up, or a reload, is over.
+    pub fn ready(&self) {
+        self.tell("READY=1");
+    }
+
+    /// A reload has begun; [`ready`](Self::ready) ends it, whether the new configuration is in force or was refused.
+    pub fn reloading(&self) {
+        // systemd tells this reload from an earlier one by its time.
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+    }
+
+    /// While what this returns is held, systemd waits for the end of the start or reload, but not for ever.
+    pub fn more_time(&self) -> MoreTime {
+        let Some(socket) = self.socket.clone() else { return MoreTime(None) };
+        let (held, dropped) = channel::<()>();
+        let ask = move || {
+            let began = Instant::now();
+            let state = format!("EXTEND_TIMEOUT_USEC={}", MORE_TIME.as_micros());
+            while began.elapsed() < MORE_TIME_IN_ALL {
+                socket.tell(&state);
+                if dropped.recv_timeout(MORE_TIME_EVERY) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        match std::thread::Builder::new().name("more time".to_owned()).spawn(ask) {
+            Ok(thread) => MoreTime(Some((held, thread))),
+            Err(error) => {
+                log::warn!("systemd is not asked for more time: {error}");
+                MoreTime(None)
+            }
+        }
+    }
+
+    /// One line for `systemctl status`.
+    pub fn status(&self, line: &str) {
+        self.tell(&format!("STATUS={}", line.replace('\n', " ")));
+    }
+
+    /// A sign of life.
+    pub fn alive(&self) {
+        self.tell("WATCHDOG=1");
+    }
+
+    /// The end has begun.
+    pub fn stopping(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    fn tell(&self, state: &str) {
+        if let Some(socket) = &self.socket {
+            socket.tell(state);
+        }
+    }
+}
+
+impl Socket {
+    fn tell(&self, state: &str) {
+        if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address)
+            && !self.complained.swap(true, Ordering::Relaxed)
+        {
+            log::warn!("systemd cannot be told `{state}`: {error}");
+        }
+    }
+}
+
+/// The sockets that systemd hands over (sd_listen_fds(3)), the first time that they are asked for; none from then on.
+pub fn passed_sockets() -> Vec<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+    let count = number("LISTEN_FDS").filter(|count| ours && (1..=64).contains(count)).unwrap_or(0);
+    if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
+        return Vec::new();
+    }
+    // SAFETY: the protocol gives this process, and nobody else in it, the descriptors from 3 on; that systemd means this
+    // process LISTEN_PID says, and TAKEN lets nobody come here twice. One that is closed all the same is sorted out first.
+    let is_open = |fd: i32| unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
+    // SAFETY: as above.
+    (3..3 + count).filter(|fd| is_open(*fd)).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
+}
+
+/// See [`Notifier::more_time`].
+#[derive(Debug)]
+#[must_use = "systemd is asked as long as it is held"]
+pub struct MoreTime(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Drop for MoreTime {
+    fn drop(&mut self) {
+        if let Some((held, thread)) = self.0.take() {
+            drop(held);
+            // It only sends datagrams without waiting; a panic of it was logged by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// CLOCK_MONOTONIC, by which systemd dates reloads.
+fn monotonic_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime(2) writes one timespec through the pointer, which `time` is. The clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// A path, or `@name` in the abstract namespace.
+fn connect(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let address = match address.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'/', ..] => SocketAddr::from_pathname(address)?,
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a path nor an abstract name (vsock is not)",
+            ));
+        }
+    };
+    let socket = UnixDatagram::unbound()?;
+    // A manager that does not read must not hold up the daemon.
+    socket.set_nonblocking(true)?;
+    Ok((socket, address))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        socket.set_read_timeout(Some(crate::testing::HANG)).unwrap();
+        let mut buffer = [0; 256];
+        let n = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..n].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn systemd_hears_on_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()), Some(Duration::from_secs(30)));
+        assert_eq!(notifier.watchdog(), Some(Duration::from_secs(30)));
+        notifier.ready();
+        assert_eq!(heard(&systemd), "READY=1");
+        notifier.status("street 10.0/s\nREADY=1");
+        assert_eq!(heard(&systemd), "STATUS=street 10.0/s READY=1");
+        notifier.alive();
+        assert_eq!(heard(&systemd), "WATCHDOG=1");
+        notifier.stopping();
+        assert_eq!(heard(&systemd), "STOPPING=1");
+    }
+
+    #[test]
+    fn a_reload_is_dated_and_what_takes_long_asks_for_time_while_it_lasts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()), None);
+        let before = monotonic_us();
+        notifier.reloading();
+        let said = heard(&systemd);
+        let dated = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse::<u64>().unwrap();
+        assert!((before..=monotonic_us()).contains(&dated));
+        let more = notifier.more_time();
+        assert_eq!(heard(&systemd), "EXTEND_TIMEOUT_USEC=60000000");
+        drop(more);
+        notifier.ready();
+        assert_eq!(heard(&systemd), "READY=1");
+        drop(Notifier::new(None, None).more_time());
+    }
+
+    #[test]
+    fn systemd_hears_on_an_abstract_name() {
+        let name = format!("visiond-test-{}", std::process::id());
+        let systemd = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        Notifier::new(Some(OsStr::new(&format!("@{name}"))), None).ready();
+        assert_eq!(heard(&systemd), "READY=1");
+    }
+
+    #[test]
+    fn without_systemd_nothing_is_told_and_a_wrong_address_harms_nothing() {
+        let alone = Notifier::new(None, Some(Duration::from_secs(1)));
+        assert!(!alone.is_connected() && alone.watchdog().is_none());
+        alone.ready();
+        assert!(!Notifier::new(Some(OsStr::new("vsock:2:1")), None).is_connected());
+        Notifier::new(Some(OsStr::new("/nowhere/notify")), None).ready();
+    }
+
+    #[test]
+    fn a_manager_that_does_not_read_does_not_hold_us_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let _systemd = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(Some(path.as_os_str()), None);
+        (0..10_000).for_each(|_| notifier.alive());
+    }
+
+    #[test]
+    fn the_units_of_the_service_and_of_an_instance_differ_in_configuration_and_folders_alone() {
+        let settings = |unit: &str| -> Vec<String> {
+            let lines = unit.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+            lines.map(|line| line.replace("%i.toml", "visiond.toml").replace("/%i", "").replace(" (%i)", "")).collect()
+        };
+        let (service, instance) =
+            (include_str!("../../../systemd/visiond.service"), include_str!("../../../systemd/visiond@.service"));
+        assert_eq!(settings(service), settings(instance));
+        assert_eq!(instance.lines().filter(|line| line.contains("%i")).count(), 5);
+    }
+}

@@ -1,0 +1,111 @@
+//! Waits for unit tests. They end by what happens and not by how long it takes, so that a busy machine is only slower.
+
+#![allow(clippy::expect_used)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use crate::heartbeat::Beat;
+use crate::stop::Stop;
+
+/// How long a wait may take before it counts as a hang. It turns a hang into a failure and decides nothing else.
+pub const HANG: Duration = Duration::from_secs(120);
+
+/// Longer than any test: what waits for it, waits for something else.
+pub const EVER: Duration = Duration::from_secs(3600);
+
+/// A deadline that only a hang reaches.
+pub fn hang() -> Instant {
+    Instant::now() + HANG
+}
+
+/// A deadline that no test lives to see.
+pub fn never() -> Instant {
+    Instant::now() + EVER
+}
+
+/// Waits until `done` holds; panics where it hangs.
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + HANG;
+    while !done() {
+        assert!(Instant::now() < until, "waited {} s for {what}", HANG.as_secs());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Does `work` on a thread of its own and returns what it gives; panics where it hangs.
+#[track_caller]
+pub fn finishes<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::spawn(work);
+    wait_until(what, || thread.is_finished());
+    match thread.join() {
+        Ok(given) => given,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Begins `wait` with a [`Stop`], does `act` with that while it waits, and returns what ended the wait.
+#[track_caller]
+pub fn while_it_waits<T: Send + 'static>(wait: impl FnOnce(&Stop) -> T + Send + 'static, act: impl FnOnce(&Stop)) -> T {
+    let (stop, beat) = (Stop::new().expect("an eventfd"), Arc::new(Beat::default()));
+    let watched = stop.with_beat(Arc::clone(&beat));
+    let thread = std::thread::spawn(move || wait(&watched));
+    // It sleeps in poll(2), or looks at stop again and again.
+    wait_until("the wait to begin", || beat.pulse().waits || beat.pulse().steps >= 2 || thread.is_finished());
+    act(&stop);
+    wait_until("the wait to end", || thread.is_finished());
+    match thread.join() {
+        Ok(given) => given,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// As [`while_it_waits`]: raises stop.
+#[track_caller]
+pub fn stopped_while_it_waits<T: Send + 'static>(wait: impl FnOnce(&Stop) -> T + Send + 'static) -> T {
+    while_it_waits(wait, Stop::raise)
+}
+
+/// What `future` gives without waiting, however much of the runtime's budget is used up; `None`: it would wait.
+pub async fn at_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(tokio::task::unconstrained(future));
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(given) => Poll::Ready(Some(given)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// A file system of a few pages, gone when dropped; `None` where this user may not mount.
+pub struct TinyDisk(tempfile::TempDir);
+
+impl TinyDisk {
+    /// Mounts one of `bytes`.
+    pub fn mount(bytes: usize) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let target =
+            std::ffi::CString::new(folder.path().to_str().expect("a folder for a test")).expect("a folder for a test");
+        let options = std::ffi::CString::new(format!("size={bytes}")).expect("a folder for a test");
+        // SAFETY: all four are NUL-terminated strings that live through the call; tmpfs reads `data` as a string.
+        let mounted =
+            unsafe { libc::mount(c"tmpfs".as_ptr(), target.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast()) };
+        (mounted == 0).then_some(Self(folder))
+    }
+
+    /// A path on it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        let target =
+            std::ffi::CString::new(self.0.path().to_str().expect("a folder for a test")).expect("a folder for a test");
+        // SAFETY: a NUL-terminated path that lives through the call.
+        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+    }
+}

@@ -1,0 +1,286 @@
+//! A Jetson's temperatures, power mode and GPU load, and a warning when it is slowed down: by heat, or by its supply.
+//!
+//! A thread of its own looks every few seconds, because a read out of sysfs may wait for the chip's power controller, and
+//! nothing else shall wait for that. Elsewhere there is no such thread and nothing is told. It sleeps between two looks, and
+//! what it keeps does not grow.
+
+mod sysfs;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::board;
+use crate::stop::Stop;
+pub use sysfs::{Files, Look};
+
+/// From one look to the next.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Throttling is over when there was no sign of it for so long: heat and supply come and go within seconds, and a line for
+/// each would say nothing more.
+const OVER_AFTER: Duration = Duration::from_secs(60);
+
+/// Watches the Jetson that this runs on. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Thermals {
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Thermals {
+    /// Begins to watch; `None` on a machine that is no Jetson. Ends with `stop`.
+    pub fn start(stop: &Stop) -> Option<Self> {
+        let mut files = Files::find(&board::root())?;
+        let thermals = Self { seen: Arc::new(Mutex::new(Seen::new(files.look(), Instant::now()))) };
+        log::info!("{}", thermals.line());
+        let (seen, stop) = (Arc::clone(&thermals.seen), stop.clone());
+        let watch = move || {
+            while !stop.sleep(INTERVAL) {
+                let look = files.look();
+                let change = seen.lock().unwrap_or_else(PoisonError::into_inner).take(look, Instant::now());
+                match change {
+                    Some(Change::Throttled(why)) => log::warn!("{why}"),
+                    Some(Change::Over(text)) => log::info!("{text}"),
+                    None => {}
+                }
+            }
+        };
+        match thread::Builder::new().name("thermal".into()).spawn(watch) {
+            Ok(_) => Some(thermals),
+            Err(error) => {
+                log::warn!("the Jetson's temperatures are not watched: {error}");
+                None
+            }
+        }
+    }
+
+    /// For the status line: `gpu 52 °C, MAXN, GPU 45 %`.
+    pub fn short(&self) -> String {
+        self.with(Seen::short)
+    }
+
+    /// For the log.
+    pub fn line(&self) -> String {
+        self.with(Seen::line)
+    }
+
+    /// What a run came to.
+    pub fn summary(&self) -> JetsonSummary {
+        self.with(|seen| seen.summary(Instant::now()))
+    }
+
+    fn with<T>(&self, tell: impl FnOnce(&Seen) -> T) -> T {
+        tell(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A Jetson in a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JetsonSummary {
+    /// The power mode at the end, by nvpmodel's name.
+    pub power_mode: Option<String>,
+    /// How busy the GPU was, looked at every five seconds.
+    pub gpu_load_percent: Option<f64>,
+    /// At the last look.
+    pub gpu_load_now_percent: Option<f64>,
+    /// Whether it is slowed down now.
+    pub throttled_now: bool,
+    /// By zone, in degrees Celsius.
+    pub temperatures_c: BTreeMap<String, Temperature>,
+    /// Times that it was slowed down by heat or by its supply.
+    pub throttled: u64,
+    /// How long in all.
+    pub throttled_seconds: f64,
+}
+
+/// A zone's temperature, in degrees Celsius.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Temperature {
+    /// At the last look.
+    pub last: f64,
+    /// At most.
+    pub max: f64,
+}
+
+impl JetsonSummary {
+    /// For people.
+    pub fn line(&self) -> String {
+        let hottest = self.temperatures_c.iter().max_by(|a, b| a.1.max.total_cmp(&b.1.max));
+        let mut text = "Jetson:".to_owned();
+        if let Some((zone, temperature)) = hottest {
+            // Writing into a String cannot fail, here and below.
+            let _ = write!(text, " at most {:.0} °C ({zone}),", temperature.max);
+        }
+        let _ = write!(text, " power mode {}", self.power_mode.as_deref().unwrap_or("unknown"));
+        if let Some(load) = self.gpu_load_percent {
+            let _ = write!(text, ", GPU {load:.0} % busy");
+        }
+        match self.throttled {
+            0 => text += ", never throttled",
+            1 => {
+                let _ = write!(text, ", throttled once, for {:.0} s", self.throttled_seconds);
+            }
+            times => {
+                let _ = write!(text, ", throttled {times} times, {:.0} s in all", self.throttled_seconds);
+            }
+        }
+        text
+    }
+}
+
+/// What a look changed.
+#[derive(Debug, PartialEq)]
+enum Change {
+    /// It is slowed down, and was not.
+    Throttled(String),
+    /// It was, and no longer is.
+    Over(String),
+}
+
+/// All that is kept of the looks.
+#[derive(Debug)]
+struct Seen {
+    look: Look,
+    hottest: BTreeMap<String, f64>,
+    loads: (f64, u32),
+    throttle: Option<Throttle>,
+    throttled: u64,
+    throttled_for: Duration,
+}
+
+/// A time of being slowed down.
+#[derive(Debug, Clone, Copy)]
+struct Throttle {
+    since: Instant,
+    last_sign: Instant,
+}
+
+impl Seen {
+    fn new(look: Look, now: Instant) -> Self {
+        let mut seen = Self {
+            // Alarms before the start are none of ours.
+            look: Look { alarms: look.alarms.clone(), ..Look::default() },
+            hottest: BTreeMap::new(),
+            loads: (0.0, 0),
+            throttle: None,
+            throttled: 0,
+            throttled_for: Duration::ZERO,
+        };
+        if let Some(Change::Throttled(why)) = seen.take(look, now) {
+            log::warn!("{why}");
+        }
+        seen
+    }
+
+    fn take(&mut self, look: Look, now: Instant) -> Option<Change> {
+        for (zone, degrees) in &look.temperatures {
+            let hottest = self.hottest.entry(zone.clone()).or_insert(*degrees);
+            *hottest = hottest.max(*degrees);
+        }
+        if let Some(load) = look.gpu_load.percent() {
+            self.loads = (self.loads.0 + load, self.loads.1 + 1);
+        }
+        let alarms = new_alarms(&self.look.alarms, &look.alarms);
+        self.look = look;
+        let sign = !self.look.cooled.is_empty() || !alarms.is_empty();
+        match &mut self.throttle {
+            None if sign => {
+                self.throttle = Some(Throttle { since: now, last_sign: now });
+                self.throttled += 1;
+                Some(Change::Throttled(self.reason(&alarms)))
+            }
+            Some(throttle) if sign => {
+                throttle.last_sign = now;
+                None
+            }
+            Some(throttle) if now.saturating_duration_since(throttle.last_sign) >= OVER_AFTER => {
+                let lasted = throttle.last_sign.saturating_duration_since(throttle.since) + INTERVAL;
+                self.throttled_for += lasted;
+                self.throttle = None;
+                Some(Change::Over(format!("the Jetson is no longer throttled; it was for {} s", lasted.as_secs())))
+            }
+            _ => None,
+        }
+    }
+
+    fn reason(&self, alarms: &[String]) -> String {
+        let mut text = "the Jetson is throttled".to_owned();
+        if !self.look.cooled.is_empty() {
+            let _ = write!(text, " by heat ({}", self.look.cooled.join(", "));
+            if let Some((zone, degrees)) = self.hottest_now() {
+                let _ = write!(text, "; {zone} at {degrees:.0} °C");
+            }
+            text += ")";
+        }
+        if !alarms.is_empty() {
+            let and = if self.look.cooled.is_empty() { "" } else { " and" };
+            let _ = write!(text, "{and} by its supply ({}: voltage too low or current too high)", alarms.join(", "));
+        }
+        text += ": networks run slower. ";
+        text += match (self.look.cooled.is_empty(), alarms.is_empty()) {
+            (false, true) => "Cool it better (fan, heat sink, air), or choose a lower power mode: nvpmodel -m",
+            _ => "Give it a stronger supply or a shorter cable, or choose a lower power mode: nvpmodel -m",
+        };
+        text
+    }
+
+    fn hottest_now(&self) -> Option<(&str, f64)> {
+        let hottest = self.look.temperatures.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((&hottest.0, hottest.1))
+    }
+
+    fn short(&self) -> String {
+        let mut parts = Vec::new();
+        parts.extend(self.hottest_now().map(|(zone, degrees)| format!("{zone} {degrees:.0} °C")));
+        parts.extend(self.look.power_mode.clone());
+        parts.extend(self.look.gpu_load.percent().map(|load| format!("GPU {load:.0} %")));
+        parts.extend(self.throttle.map(|_| "throttled".to_owned()));
+        parts.join(", ")
+    }
+
+    fn line(&self) -> String {
+        let zones: Vec<_> = self.look.temperatures.iter().map(|(zone, c)| format!("{zone} {c:.0} °C")).collect();
+        let mut text =
+            format!("Jetson: {}", if zones.is_empty() { "no temperature".to_owned() } else { zones.join(", ") });
+        let mode = self.look.power_mode.as_deref().unwrap_or("unknown");
+        let _ = write!(text, "; power mode {mode}, {}", self.look.gpu_load);
+        text += if self.throttle.is_some() { ", throttled" } else { "" };
+        text
+    }
+
+    fn summary(&self, now: Instant) -> JetsonSummary {
+        let last =
+            |zone: &str| self.look.temperatures.iter().find(|(name, _)| name == zone).map(|(_, degrees)| *degrees);
+        let temperatures = self.hottest.iter().map(|(zone, max)| {
+            let temperature = Temperature { last: last(zone).unwrap_or(*max), max: *max };
+            (zone.clone(), temperature)
+        });
+        let under_way = self.throttle.map_or(Duration::ZERO, |throttle| {
+            (throttle.last_sign + INTERVAL).min(now).saturating_duration_since(throttle.since)
+        });
+        JetsonSummary {
+            power_mode: self.look.power_mode.clone(),
+            gpu_load_percent: (self.loads.1 > 0)
+                .then(|| (self.loads.0 / f64::from(self.loads.1) * 10.0).round() / 10.0),
+            gpu_load_now_percent: self.look.gpu_load.percent(),
+            throttled_now: self.throttle.is_some(),
+            temperatures_c: temperatures.collect(),
+            throttled: self.throttled,
+            throttled_seconds: (self.throttled_for + under_way).as_secs_f64(),
+        }
+    }
+}
+
+/// Those that rang since the last look.
+pub fn new_alarms(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
+    let earlier = |name: &str| before.iter().find(|(other, _)| other == name).map_or(0, |(_, count)| *count);
+    now.iter().filter(|(name, count)| *count > earlier(name)).map(|(name, _)| name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests;
