@@ -235,18 +235,27 @@ def changed_packages():
 
     files = names("diff", "--name-only", "HEAD") + names("ls-files", "--others", "--exclude-standard")
     files = files or names("diff", "--name-only", "HEAD~1", "HEAD")
-    order = ["visiond-kernels", "visiond-engine", "visiond-daemon"]
-    # Tests of the daemon read the documents, configurations and units, too.
-    places = {"kernels": 0, "engine": 1, "daemon": 2, "config": 2, "docs": 2, "systemd": 2}
-    if any(file in ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml") for file in files):
-        first = 0
-    else:
-        first = min((places.get(file.split("/")[0], len(order)) for file in files), default=len(order))
-    packages = order[first:]
-    for folder, package in [("daemon/v4l2-sys/", "v4l2-sys-mit"), ("tests/licences/", "visiond-licences")]:
-        if first == 0 or any(file.startswith(folder) for file in files):
-            packages.append(package)
-    return packages
+    asked = ["cargo", "metadata", "--no-deps", "--format-version", "1"]
+    metadata = json.loads(subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
+    packages = {package["name"]: package for package in metadata["packages"]}
+    folders = {name: Path(package["manifest_path"]).parent.relative_to(ROOT) for name, package in packages.items()}
+    # `visiond` is a few lines; the tests from outside are a step of their own.
+    tested = [name for name in packages if name not in ("visiond", "visiond-tests")]
+
+    def belong_to(file):
+        if file in ("Cargo.toml", "Cargo.lock", "rust-toolchain.toml"):
+            return tested
+        # Tests of the daemon read the documents, configurations and units, too.
+        folder = "daemon" if file.split("/")[0] in ("config", "docs", "systemd") else None
+        return [name for name in tested if Path(folder or "/") in folders[name].parents or folders[name] in Path(file).parents]
+
+    changed = {name for file in files for name in belong_to(file)}
+    while True:
+        uses = lambda name: any(dependency["name"] in changed for dependency in packages[name]["dependencies"])
+        more = {name for name in tested if name not in changed and uses(name)}
+        if not more:
+            return [name for name in tested if name in changed]
+        changed |= more
 
 
 def lints(after=()):

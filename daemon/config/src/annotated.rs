@@ -1,7 +1,7 @@
 //! The annotated file, printed from the declarations in [`types`](super::types).
 //!
 //! `config/visiond.toml` is what [`text`] gives; a test holds it to that. To write it anew after a change:
-//! `VISIOND_REGENERATE=1 cargo test -p visiond-daemon config`.
+//! `VISIOND_REGENERATE=1 cargo test -p visiond-config`.
 
 use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
 use super::types::Config;

@@ -1,7 +1,7 @@
 //! The tables of `docs/configuration.md`, printed from the declarations in [`types`](super::types).
 //!
 //! Only the test below needs them: it holds the file to what [`manual`] gives, and writes it anew when asked to:
-//! `VISIOND_REGENERATE=1 cargo test -p visiond-daemon config`.
+//! `VISIOND_REGENERATE=1 cargo test -p visiond-config`.
 
 #![allow(clippy::unwrap_used)]
 

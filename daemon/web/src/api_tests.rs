@@ -10,7 +10,7 @@ use super::*;
 
 /// The sources of this folder that are no tests.
 fn sources() -> String {
-    let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src/web");
+    let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let sources = files.filter(|path| path.extension().is_some_and(|ext| ext == "rs"));
     let sources = sources.filter(|path| !path.to_string_lossy().ends_with("_tests.rs"));

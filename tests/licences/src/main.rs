@@ -21,7 +21,12 @@ const PARTS: &[(&str, &str, &str, &str)] = &[
         "LICENSE-APACHE",
     ),
     ("libjpeg-turbo", "IJG AND BSD-3-Clause AND Zlib", "in turbojpeg-sys, whose texts have its own", ""),
-    ("labels.ttf", "Bitstream Vera, public domain", "DejaVu Sans Bold, in the program", "daemon/assets/labels.LICENSE"),
+    (
+        "labels.ttf",
+        "Bitstream Vera, public domain",
+        "DejaVu Sans Bold, in the program",
+        "daemon/annotate/assets/labels.LICENSE",
+    ),
     ("nanodet-g-416.onnx", "Apache-2.0", "RangiLyu and others, the sample network", "config/models/LICENSE-nanodet"),
 ];
 

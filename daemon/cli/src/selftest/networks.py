@@ -3,7 +3,7 @@
 """Makes the two networks of `visiond selftest`: known.onnx, which the CPU can run as well, and nms.onnx, which is TensorRT's
 plugin EfficientNMS_TRT alone.
 
-    python3 daemon/src/cli/selftest/networks.py
+    python3 daemon/cli/src/selftest/networks.py
 """
 import pathlib
 
