@@ -89,7 +89,7 @@ impl ImagesSource {
             is_folder: metadata.is_dir(),
             // Pictures differ in size: each buffer grows to what it has to hold.
             pool: buffers.pool(0)?,
-            loader: Loader::new(),
+            loader: Loader::default(),
             pacer,
             clock,
             waiting: VecDeque::new(),

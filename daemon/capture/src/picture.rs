@@ -35,7 +35,7 @@ pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
     let pool = FramePool::new(memory, 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
     // The pool has one buffer, and it is free.
     let buffer = pool.take().ok_or_else(|| SourceError::transient("the picture's buffer is gone"))?;
-    Loader::new().load(path, 0, buffer)
+    Loader::default().load(path, 0, buffer)
 }
 
 /// Reads pictures one after the other, with the same memory.
@@ -45,12 +45,13 @@ pub struct Loader {
     copied_bytes: u64,
 }
 
-impl Loader {
-    /// A loader.
-    pub fn new() -> Self {
+impl Default for Loader {
+    fn default() -> Self {
         Self { jpeg: JpegDecoder::new(), file: Vec::new(), copied_bytes: 0 }
     }
+}
 
+impl Loader {
     /// Bytes of pictures so far that were decoded elsewhere and then copied: all but upright JPEG.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes

@@ -89,6 +89,12 @@ impl<C, T> State<C, T> {
     }
 }
 
+impl<C: Clone, T> Default for Inbox<C, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<C: Clone, T> Inbox<C, T> {
     /// An inbox without a slot.
     pub fn new() -> Self {

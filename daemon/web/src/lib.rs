@@ -3,12 +3,12 @@
 //! One thread with a runtime of its own serves all of it, so that whoever asks, however much, costs the lanes nothing but
 //! the processor's time. Work that takes long is handed to others and waited for.
 //!
-//! - [`listen`]: addresses, sockets, connections and their limits.
-//! - [`guard`], [`login`]: who may ask.
-//! - [`routes`]: what is answered where, and what holds for every answer; [`errors`]: how an error looks.
-//! - [`api`], [`health`]: what is told; [`masked`]: what is not.
-//! - [`stream`], [`pictures`]: what comes as long as it is watched.
-//! - [`page`]: the live page, and the one that asks for the token.
+//! - `listen`: addresses, sockets, connections and their limits.
+//! - `guard`, `login`: who may ask.
+//! - `routes`: what is answered where, and what holds for every answer; `errors`: how an error looks.
+//! - `api`, `health`: what is told; `masked`: what is not.
+//! - `stream`, `pictures`: what comes as long as it is watched.
+//! - `page`: the live page, and the one that asks for the token.
 
 pub mod api;
 mod changes;
