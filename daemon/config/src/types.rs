@@ -2,7 +2,7 @@
 //!
 //! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
 //! `config/visiond.toml`, `docs/configuration.md` and what `check` prints come from these declarations, see
-//! [`declare`](super::declare).
+//! `declare`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! All that runs, and its change into what another configuration asks for.
 //!
-//! A change is a transaction: [`Plan`] loads networks and opens sinks beside those that run, and whatever is wrong is wrong
+//! A change is a transaction: `Plan` loads networks and opens sinks beside those that run, and whatever is wrong is wrong
 //! there; only then is anything switched. Cameras, lanes and sinks that did not change are not touched. One change is made
 //! at a time, on whichever thread asks for it, while all else goes on.
 

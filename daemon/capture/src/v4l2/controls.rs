@@ -167,7 +167,7 @@ pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(Strin
 }
 
 /// Sets a camera's controls as configured, automatic modes first, since they lock others. Most drivers take all of them once the
-/// format is set; one with [`Quirk::SensorOffUntilStreaming`] has three moments for them.
+/// format is set; one with `Quirk::SensorOffUntilStreaming` has three moments for them.
 ///
 /// When it is dropped it logs what was set and what was not: the first time a camera is opened, and later what differs from
 /// the time before.
