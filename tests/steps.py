@@ -33,7 +33,6 @@ CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignor
 PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?", re.M)
 
-
 def counts(log, passed):
     """Passed, failed and skipped tests of a step: what its output says, else the step itself is one."""
     sums = [0, 0, 0]
@@ -46,7 +45,6 @@ def counts(log, passed):
     if passed:
         return sums if any(sums) else [1, 0, 0]
     return [sums[0], max(sums[1], 1), sums[2]]
-
 
 class Step:
     """A command, what must have passed before it, and what it needs for itself."""
@@ -104,7 +102,6 @@ class Step:
                 passed = self.process.wait() == 0 and passed
         return passed
 
-
 def stop(steps):
     """Ends what runs, and lets nothing begin any more: all of it is asked, then given 20 s."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -123,17 +120,14 @@ def stop(steps):
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
 
-
 def show(text):
     print(text, flush=True)
-
 
 def tail(path, lines=40):
     text = path.read_text(errors="replace").splitlines()
     # Of the Rust test runner, what failed rather than what passed.
     text = [line for line in text if not re.match(r"test .* \.\.\. (ok|ignored)", line)]
     return "\n".join("      " + line for line in text[-lines:])
-
 
 def run_all(steps):
     """Runs them to the end, whether they pass or not; what waits for a step that failed is skipped."""
@@ -189,13 +183,10 @@ def run_all(steps):
     show("\n{} passed, {} failed, {} skipped".format(*(sum(column) for column in zip(*(step.counts for step in steps)))))
     sys.exit(1 if failed else 0)
 
-
 # --- what there is to run ---------------------------------------------------------------------------------------------
-
 
 def cargo(*words):
     return ["cargo", *words]
-
 
 def build_command(packages):
     """Unit tests of some packages, or without any all that the tests run, in one call of cargo, which tells where it put them."""
@@ -203,7 +194,6 @@ def build_command(packages):
     out = ["--message-format", "json-render-diagnostics"]
     script = f"exec {shlex.join(cargo('build', *which, '--tests', '--locked', *out))} >{shlex.quote(str(LOGS / 'programs'))}"
     return ["sh", "-c", script]
-
 
 def programs():
     """Test programs that were built: name, path, folder of the package."""
@@ -215,15 +205,12 @@ def programs():
             found.append((message["target"]["name"], message["executable"], folder))
     return sorted(found)
 
-
 def unit_tests(*more):
     return lambda: [([path, *more], folder) for name, path, folder in programs() if name != "e2e"]
-
 
 def end_to_end(*more):
     # They wait for daemons, brokers and children most of the time.
     return lambda: [([path, "--test-threads", "6", *more], folder) for name, path, folder in programs() if name == "e2e"]
-
 
 def changed_packages():
     """Packages with files that differ from the last commit, or that it changed where none differ, and those that use them. All,
@@ -257,13 +244,11 @@ def changed_packages():
             return [name for name in tested if name in changed]
         changed |= more
 
-
 def lints(after=()):
     return [
         Step("format", cargo("fmt", "--all", "--check")),
         Step("lints", cargo("clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"), after, "cargo"),
     ]
-
 
 def check():
     packages = changed_packages()
@@ -275,7 +260,6 @@ def check():
         show("no package has changed: no unit tests")
     return steps
 
-
 def port_taken():
     """Why the demo cannot run."""
     with socket.socket() as try_it:
@@ -286,7 +270,6 @@ def port_taken():
             return "another program listens on port 8790, another ./demo perhaps"
     return None
 
-
 def no_root():
     """Why no bare system can be made."""
     if os.geteuid() == 0:
@@ -295,7 +278,6 @@ def no_root():
         if subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return None
     return "it needs root, or sudo that asks for no password: run tests/bare/run --demo bookworm by itself"
-
 
 def test(everything=False):
     debug = str(TARGET / "debug/visiond")
@@ -348,7 +330,6 @@ def test(everything=False):
         ]
     return steps
 
-
 def main():
     sizes = {"check": check, "test": test, "all": lambda: test(everything=True)}
     if len(sys.argv) != 2 or sys.argv[1] not in sizes:
@@ -376,7 +357,6 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     run_all(sizes[sys.argv[1]]())
-
 
 if __name__ == "__main__":
     main()

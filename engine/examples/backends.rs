@@ -9,7 +9,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use visiond_engine::engine::{Backend, Engine, EngineOptions, Session};
-use visiond_kernels::stream::Stream;
 
 fn main() {
     // SAFETY: the first thing in the program; there is no other thread.
@@ -49,14 +48,14 @@ fn measure(model: &Path, backend: Backend, threads: usize, runs: usize) {
     let start = Instant::now();
     let (engine, mut session) = open(model, backend, threads);
     let loaded = start.elapsed();
-    session.run(Stream::Host).unwrap();
+    session.run().unwrap();
     let first = start.elapsed();
     println!("{}, {threads} thread(s)", engine.backend_description());
     println!("  load {:.0} ms, load and first run {:.0} ms", loaded.as_secs_f64() * 1e3, first.as_secs_f64() * 1e3);
     let mut times: Vec<f64> = (0..runs)
         .map(|_| {
             let start = Instant::now();
-            session.run(Stream::Host).unwrap();
+            session.run().unwrap();
             start.elapsed().as_secs_f64() * 1e3
         })
         .collect();
@@ -69,7 +68,7 @@ fn measure(model: &Path, backend: Backend, threads: usize, runs: usize) {
 fn compare(model: &Path, threads: usize) {
     let outputs = [Backend::OnnxRuntime, Backend::Rten].map(|backend| {
         let (_, mut session) = open(model, backend, threads);
-        session.run(Stream::Host).unwrap();
+        session.run().unwrap();
         let read = |index| session.output(index).unwrap().to_f32().into_owned();
         (0..session.outputs().len()).map(read).collect::<Vec<_>>()
     });

@@ -8,11 +8,16 @@
 //! - [`compare`]: how far two networks agree.
 //! - [`detector`]: all of it together: frames in, detections out.
 
+pub mod atomic_write;
+mod backend;
+pub mod builder_api;
 pub mod card;
 pub mod compare;
 pub mod detector;
+mod dynamic_library;
 pub mod engine;
 pub mod heads;
 pub mod onnx;
+mod session;
 pub mod tensorrt;
 pub mod ultralytics;

@@ -10,7 +10,6 @@ use proptest::prelude::*;
 use rten_onnx::onnx::{DataType, ModelProto, OperatorSetIdProto, TypeProto, TypeProtoSequence, ValueInfoProto};
 use visiond_engine::engine::{Backend, Engine, EngineError, EngineOptions};
 use visiond_engine::onnx::file::OnnxFile;
-use visiond_kernels::stream::Stream;
 
 fn good() -> ModelProto {
     let nodes = vec![node("Relu", &["x"], &["a"]), node("Relu", &["a"], &["y"])];
@@ -180,7 +179,7 @@ fn shapes_that_do_not_fit_inside_are_an_error_of_the_run() {
     for backend in backends() {
         let mut session = load(backend, &path).session().unwrap();
         session.set_input_shape(0, &[2]).unwrap();
-        let error = session.run(Stream::Host).unwrap_err();
+        let error = session.run().unwrap_err();
         assert!(matches!(error, EngineError::Run { .. }), "{error}");
         // The session goes on with a shape that fits.
         session.set_input_shape(0, &[3]).unwrap();
@@ -219,7 +218,7 @@ proptest! {
         for backend in backends() {
             if let Ok(engine) = Engine::load(&path, &options(backend)) {
                 let mut session = engine.session().unwrap();
-                let _ = session.run(Stream::Host);
+                let _ = session.run();
             }
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use common::*;
 use rten_onnx::onnx::{DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, Limits};
+use visiond_engine::detector::{Detection, Detector, DetectorError, Limits, RunId};
 use visiond_engine::engine::{Backend, Engine, EngineOptions};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -27,7 +27,7 @@ fn look_at(detector: &mut Detector, width: u32, height: u32, rgb: &[u8]) -> Vec<
 }
 
 /// Runs pictures of one shade each, 8 pixels wide and 4 high.
-fn run_shades(detector: &mut Detector, shades: &[u8]) -> Result<Flight, DetectorError> {
+fn run_shades(detector: &mut Detector, shades: &[u8]) -> Result<RunId, DetectorError> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
     let pictures: Vec<_> = shades.iter().map(|&shade| [shade; 8 * 4 * 3]).collect();
     let views: Vec<_> = pictures.iter().map(|rgb| layout.view(rgb).unwrap()).collect();
@@ -42,7 +42,7 @@ fn look_at_shade(detector: &mut Detector, shade: u8) -> Vec<Detection> {
     detections(detector, flight, 0)
 }
 
-fn detections(detector: &mut Detector, flight: Flight, slot: usize) -> Vec<Detection> {
+fn detections(detector: &mut Detector, flight: RunId, slot: usize) -> Vec<Detection> {
     // What was in the list before must go.
     let stale = Detection { class_id: 99, score: 1.0, box_in_source: None, keypoints: Vec::new() };
     let mut out = vec![stale];
@@ -199,15 +199,15 @@ fn a_run_is_begun_finished_and_read_in_this_order() {
     let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Named("n")), || D::Named("n")));
     let engine = load(Backend::Rten, &path);
     let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits { max_batch: 2, ..Limits::default() }).unwrap();
-    assert_eq!(detector.flights(), 1);
+    assert_eq!(detector.max_in_flight(), 1);
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
     let view = layout.view(&[9; 8 * 4 * 3]).unwrap();
     assert!(matches!(detector.begin(&[]), Err(DetectorError::Frames { found: 0, most: 2 })));
     let flight = detector.begin(&[view]).unwrap();
-    assert!(matches!(detector.begin(&[view]), Err(DetectorError::Busy { flights: 1 })));
+    assert!(matches!(detector.begin(&[view]), Err(DetectorError::Busy { max_in_flight: 1 })));
     assert!(detector.detections(flight, 0, &mut Vec::new()).is_err(), "nothing was seen yet");
     detector.finish(flight).unwrap();
-    assert!(matches!(detector.finish(flight), Err(DetectorError::NotUnderWay)));
+    assert!(matches!(detector.finish(flight), Err(DetectorError::NotInFlight)));
     detector.detections(flight, 0, &mut Vec::new()).unwrap();
     let error = detector.detections(flight, 1, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("slot 1") && error.contains("had no frame there"), "{error}");

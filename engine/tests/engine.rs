@@ -11,7 +11,6 @@ use half::f16;
 use rten_onnx::onnx::{DataType, ModelProto, StringStringEntryProto};
 use visiond_engine::engine::{Backend, Dim, Engine, EngineError, EngineOptions};
 use visiond_engine::onnx::file::OnnxFile;
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::DType;
 
 /// y = x + x, of the given type and shape.
@@ -78,7 +77,7 @@ fn open_dimensions_are_chosen_by_the_session_and_may_change() {
         let declared = [Dim::Dynamic("batch".into()), Dim::Fixed(2), Dim::Dynamic(String::new())];
         assert_eq!(engine.inputs()[0].shape.as_deref(), Some(&declared[..]));
         let mut session = engine.session().unwrap();
-        let error = session.run(Stream::Host).unwrap_err().to_string();
+        let error = session.run().unwrap_err().to_string();
         assert!(error.contains("input `x` has no shape yet") && error.contains("[batch, 2, ?]"), "{error}");
         session.set_input_shape(0, &[1, 2, 3]).unwrap();
         set_f32(&mut session, 0, &[1.0; 6]);
@@ -281,7 +280,7 @@ fn an_output_is_there_only_after_a_run() {
     for backend in backends() {
         let mut session = load(backend, &path).session().unwrap();
         assert!(matches!(session.output(0), Err(EngineError::NoOutput { .. })));
-        session.run(Stream::Host).unwrap();
+        session.run().unwrap();
         session.output(0).unwrap();
         assert!(matches!(session.output(1), Err(EngineError::NoOutput { .. })));
     }

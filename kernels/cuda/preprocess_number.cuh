@@ -1,6 +1,6 @@
 // The two arithmetics, as in kernels/src/preprocess/number.rs and yuv.rs: OpenCV's fixed point, and exact in float.
 //
-// Fused multiply-adds stand where the CPU twin has them; everything else is rounded on its own (--fmad=false).
+// Fused multiply-adds stand where the CPU reference has them; everything else is rounded on its own (--fmad=false).
 #pragma once
 #include "preprocess_job.cuh"
 

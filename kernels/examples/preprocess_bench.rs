@@ -8,9 +8,8 @@ use std::time::Instant;
 use visiond_kernels::buffer::UnifiedBuffer;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut};
 
 /// Format, frame's width and height, input's width and height, type.
@@ -72,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for run in 0..runs + 5 {
             let started = Instant::now();
             let mut out = TensorMut::new(dtype, &shape, tensor.as_mut_slice())?;
-            preprocessor.run(black_box(&frame), &mut out, Stream::Host)?;
+            preprocessor.run(black_box(&frame), &mut out)?;
             black_box(out.bytes());
             if run >= 5 {
                 times_us.push(started.elapsed().as_secs_f64() * 1e6);

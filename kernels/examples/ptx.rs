@@ -23,7 +23,7 @@ const COMMAND: &str = "cargo run -p visiond-kernels --example ptx";
 const NVRTC: (c_int, c_int) = (12, 9);
 
 /// Xavier's instruction set, the oldest that JetPack 5 runs on. `-default-device`: functions without a mark are the device's.
-/// No contraction of `a * b + c`: where the CPU twin fuses, the source says so.
+/// No contraction of `a * b + c`: where the CPU reference fuses, the source says so.
 const OPTIONS: [&CStr; 4] = [c"--gpu-architecture=compute_72", c"--fmad=false", c"-default-device", c"--std=c++17"];
 
 /// NVRTC writes its own PTX version, which older drivers refuse. This is CUDA 11.4's, the driver's of JetPack 5; nothing

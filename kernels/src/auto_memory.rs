@@ -14,9 +14,8 @@ use crate::buffer::{BufferError, Memory, MemoryKind, UnifiedBuffer};
 use crate::color::ColorDescription;
 use crate::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Event};
 use crate::frame::{FrameError, FrameLayout, PixelFormat};
-use crate::geometry::Fit;
 use crate::preprocess::cuda::CudaPreprocessor;
-use crate::preprocess::{ChannelOrder, PreprocessError, PreprocessSpec, Sampling, TensorLayout};
+use crate::preprocess::{PreprocessError, PreprocessSpec};
 use crate::tensor::DType;
 
 /// The kinds that are compared.
@@ -186,19 +185,7 @@ impl Bench {
     const LOOK: Duration = Duration::from_millis(2);
 
     fn new(device: &Arc<Device>) -> Result<Self, MeasureError> {
-        let spec = PreprocessSpec {
-            width: SIDE,
-            height: SIDE,
-            fit: Fit::Letterbox,
-            sampling: Sampling::Opencv,
-            pad: 114.0,
-            order: ChannelOrder::Rgb,
-            layout: TensorLayout::Nchw,
-            dtype: DType::F16,
-            scale: 1.0 / 255.0,
-            mean: [0.0; 3],
-            std: [1.0; 3],
-        };
+        let spec = PreprocessSpec::yolo(SIDE, SIDE, DType::F16);
         let (width, height) = FRAME;
         let tensor_bytes = spec.shape().iter().product::<usize>() * spec.dtype.size_bytes();
         Ok(Self {

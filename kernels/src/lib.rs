@@ -3,7 +3,7 @@
 //! - [`buffer`]: the memory that a camera writes and a kernel reads.
 //! - [`auto_memory`]: which kind of it suits a GPU, by measuring.
 //! - [`frame`], [`color`]: what those bytes mean: pixel format, planes, pitches, colour matrix and range.
-//! - [`geometry`]: where a frame lands in a network's input, and the way back.
+//! - [`letterbox`]: where a frame lands in a network's input, and the way back.
 //! - [`preprocess`]: a frame into a network's input tensor, in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
 //! - [`jpeg`]: a compressed picture into a frame, and back.
@@ -19,11 +19,10 @@ pub mod color;
 pub mod cuda;
 pub mod filter;
 pub mod frame;
-pub mod geometry;
 pub mod jpeg;
+pub mod letterbox;
 pub mod nms;
 pub mod nvtx;
 mod pixel_format;
 pub mod preprocess;
-pub mod stream;
 pub mod tensor;

@@ -7,9 +7,8 @@ use std::cell::Cell;
 
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut};
 
 /// The system's allocator, counted.
@@ -70,7 +69,7 @@ fn known_frame_sizes_cost_no_allocation() {
             let before = ALLOCATIONS.get();
             for (layout, frame) in &cameras {
                 let mut out = TensorMut::new(DType::F16, &shape, &mut bytes).unwrap();
-                preprocessor.run(&layout.view(frame).unwrap(), &mut out, Stream::Host).unwrap();
+                preprocessor.run(&layout.view(frame).unwrap(), &mut out).unwrap();
             }
             let allocated = ALLOCATIONS.get() - before;
             assert!(round == 0 || allocated == 0, "{allocated} allocations in round {round}");

@@ -7,9 +7,8 @@ use std::str::FromStr;
 
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
 
 /// A line of a golden file.
@@ -111,7 +110,7 @@ fn tensor(case: &Case) -> Vec<f32> {
     let mut out = vec![0x5a; shape.iter().product::<usize>() * dtype.size_bytes()];
     Preprocessor::new(case.spec.clone())
         .unwrap()
-        .run(&case.frame.view(&bytes).unwrap(), &mut TensorMut::new(dtype, &shape, &mut out).unwrap(), Stream::Host)
+        .run(&case.frame.view(&bytes).unwrap(), &mut TensorMut::new(dtype, &shape, &mut out).unwrap())
         .unwrap();
     TensorRef::new(dtype, &shape, &out).unwrap().to_f32().into_owned()
 }

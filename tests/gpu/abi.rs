@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use visiond_engine::engine::{Engine, EngineOptions, Session};
-use visiond_engine::tensorrt::build::{self, BuildOptions, Monitor};
 use visiond_engine::tensorrt::{Direction, Library, Scratch, TrtContext, TrtEngine};
+use visiond_engine_builder::{self as build, BuildOptions, Monitor};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
-use visiond_kernels::stream::Stream;
 
 use crate::measure::Noise;
 use crate::network;
@@ -101,7 +100,7 @@ fn engine(setup: &Setup, path: &Path, report: &mut Report) -> Result<(), Failure
     for seed in 1..4 {
         for session in [&mut here, &mut there] {
             fill(session, seed);
-            session.run(Stream::Host)?;
+            session.run()?;
         }
         for index in 0..loaded.outputs().len() {
             let (a, b) = (here.output(index)?.to_f32(), there.output(index)?.to_f32());
@@ -140,7 +139,7 @@ fn dynamic(report: &mut Report) -> Result<(), Failure> {
         let (mut a, mut b) = (engine.session_with_shapes(&shapes)?, cpu.session_with_shapes(&shapes)?);
         for session in [&mut a, &mut b] {
             Noise::new(7).fill(session.input_mut(0).bytes());
-            session.run(Stream::Host)?;
+            session.run()?;
         }
         let (mut off, mut elements, mut same_shapes) = (0, 0, true);
         for index in 0..engine.outputs().len() {
@@ -155,7 +154,7 @@ fn dynamic(report: &mut Report) -> Result<(), Failure> {
         report.figure(ROW, &format!("u8 in, 5 types out, {shape:?}"), "as the CPU", seen, pass);
     }
     let shapes = BTreeMap::from([("images".to_owned(), vec![5, 3, 64, 64])]);
-    let said = engine.session_with_shapes(&shapes).and_then(|mut session| session.run(Stream::Host)).err();
+    let said = engine.session_with_shapes(&shapes).and_then(|mut session| session.run()).err();
     let said = said.map_or_else(|| "it ran".to_owned(), |error| error.to_string());
     report.figure(
         ROW,

@@ -12,9 +12,9 @@ use std::io::Read;
 use std::path::Path;
 
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detection, Detector, Flight, Limits};
+use visiond_engine::detector::{Detection, Detector, Limits, RunId};
 use visiond_engine::engine::{Engine, EngineOptions};
-use visiond_engine::tensorrt::build::{self, BuildOptions, Monitor};
+use visiond_engine_builder::{self as build, BuildOptions, Monitor};
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -119,7 +119,7 @@ fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Rep
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default())?;
     let mut noise = Noise::new(5);
     let (mut wrong, mut frames) = (0, 0);
-    let mut under_way: VecDeque<(Vec<u8>, Flight)> = VecDeque::new();
+    let mut under_way: VecDeque<(Vec<u8>, RunId)> = VecDeque::new();
     for number in 0..400 {
         let shades: Vec<u8> = (0..number % detector.batch() + 1).map(|_| 110 + (noise.number() % 146) as u8).collect();
         let mut buffers = Vec::new();
@@ -160,7 +160,7 @@ struct Check<'a> {
     layout: &'a FrameLayout,
     expected: &'a [Vec<Detection>],
     wrong: usize,
-    order: VecDeque<(usize, Flight)>,
+    order: VecDeque<(usize, RunId)>,
 }
 
 impl Check<'_> {

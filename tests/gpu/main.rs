@@ -73,7 +73,7 @@ enum RowCommand {
     Flights,
     /// 32 frames at once: against the copy bandwidth and CV-CUDA.
     Preprocess(preprocess::Peers),
-    /// The CUDA preprocess against the CPU twin.
+    /// The CUDA preprocess against the CPU reference.
     Pixels,
     /// The pipeline's time a frame, and the CPU's, against the bare engine.
     Overhead,

@@ -1,4 +1,4 @@
-//! Same pixels: the CUDA preprocess against the CPU twin, for every format, fit, order, layout, type and sampling, over random
+//! Same pixels: the CUDA preprocess against the CPU reference, for every format, fit, order, layout, type and sampling, over random
 //! frames of odd sizes with padded pitches; frames in the GPU's memory, in pinned memory and in the host's alone.
 
 use std::fmt;
@@ -8,10 +8,9 @@ use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Graph};
 use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
 
 use crate::measure::Noise;
@@ -226,7 +225,7 @@ fn compare(
     let shift = if spec.height.is_multiple_of(2) { 0 } else { spec.dtype.size_bytes() };
     let target = out.address().offset(GUARD + shift);
     let mut preprocessor = CudaPreprocessor::new(spec, device, frames)?;
-    let mut twin = Preprocessor::new(spec.clone())?;
+    let mut reference = Preprocessor::new(spec.clone())?;
     let mut graph: Option<Graph> = None;
     let mut copied = 0;
     for batch in batches {
@@ -258,9 +257,9 @@ fn compare(
         for ((slot, view), tensor) in views.iter().enumerate().zip(tensors.chunks_exact(each)) {
             let mut expected = vec![0; each];
             let shape = spec.shape();
-            let mapping = twin.run(view, &mut TensorMut::new(spec.dtype, &shape, &mut expected)?, Stream::Host)?;
+            let mapping = reference.run(view, &mut TensorMut::new(spec.dtype, &shape, &mut expected)?)?;
             if mapping != preprocessor.mapping(slot) {
-                return Err(Failure::Broken(format!("the twins map {} differently: {spec:?}", view.format())));
+                return Err(Failure::Broken(format!("CPU and GPU map {} differently: {spec:?}", view.format())));
             }
             note(seen, spec, tensor, &expected)?;
         }

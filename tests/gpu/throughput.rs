@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use visiond_engine::detector::{Detection, Detector, Flight};
+use visiond_engine::detector::{Detection, Detector, RunId};
 use visiond_kernels::buffer::{Memory, MemoryKind};
 
 use crate::bare::Bare;
@@ -39,7 +39,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         let (rate, bare_rate) = (Samples::new(rates).median(), Samples::new(bare_rates).median());
         let share = rate / bare_rate;
         let seen =
-            format!("{share:.3}: {rate:.0} frames/s, bare {bare_rate:.0}; {} runs under way", detector.flights());
+            format!("{share:.3}: {rate:.0} frames/s, bare {bare_rate:.0}; {} runs under way", detector.max_in_flight());
         let what = format!("frames in {kind} memory");
         if kind == MemoryKind::Managed {
             report.figure(ROW, &what, format!(">= {SHARE} of the bare engine"), seen, share >= SHARE);
@@ -88,9 +88,9 @@ fn each(
     mut take: impl FnMut(usize, &[Detection]),
 ) -> Result<(), Failure> {
     let mut seen = Vec::new();
-    let mut under_way: VecDeque<(usize, Flight)> = VecDeque::new();
-    for number in 0..frames + detector.flights() {
-        if (under_way.len() == detector.flights() || number >= frames)
+    let mut under_way: VecDeque<(usize, RunId)> = VecDeque::new();
+    for number in 0..frames + detector.max_in_flight() {
+        if (under_way.len() == detector.max_in_flight() || number >= frames)
             && let Some((number, flight)) = under_way.pop_front()
         {
             detector.finish(flight)?;

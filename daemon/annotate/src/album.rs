@@ -135,7 +135,7 @@ pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> 
 }
 
 /// Writes a file under a temporary name beside it, then gives it its own: it is there whole or not at all.
-pub fn store_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     write_then_rename(&path.with_file_name(format!(".{name}{TEMPORARY}")), path, bytes)
 }

@@ -2,11 +2,10 @@
 
 use image::RgbImage;
 use visiond_kernels::frame::{FrameError, FrameView};
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{
     ChannelOrder, PreprocessError, PreprocessSpec, Preprocessor, Sampling, TensorLayout,
 };
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut, TensorSizeError};
 
 /// A frame cannot become a picture.
@@ -52,7 +51,7 @@ impl PictureMaker {
         let mut pixels = vec![0; bytes];
         if let Some(preprocessor) = preprocessor {
             let shape = [height as usize, width as usize, 3];
-            preprocessor.run(frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?, Stream::Host)?;
+            preprocessor.run(frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
         }
         RgbImage::from_raw(width, height, pixels).ok_or(PictureError::TooLarge { width, height })
     }

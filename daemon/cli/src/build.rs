@@ -10,9 +10,9 @@ use std::time::Instant;
 use visiond_engine::card::Card;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::onnx::file::OnnxFile;
-use visiond_engine::onnx::precision::{Half, Rule};
-use visiond_engine::tensorrt::build::calibration::{Algorithm, CalibrationOptions};
-use visiond_engine::tensorrt::build::{
+use visiond_engine_builder::calibration::{Algorithm, CalibrationOptions};
+use visiond_engine_builder::precision::{Half, Rule};
+use visiond_engine_builder::{
     BuildError, BuildOptions, Built, ComputeCapability, HardwareCompatibility, ShapeProfile, ShapeRange,
     TimingCacheChoice, parse_input_shapes, parse_profile,
 };

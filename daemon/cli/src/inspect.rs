@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         }
         error => ExitError::new(Exit::Model, error),
     })?;
-    let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
+    let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     let card = CardFacts::of(card);
     // A card that was asked for must be right; one that is only found is part of what is shown.
@@ -255,7 +255,7 @@ mod tests {
     fn the_sample_network_is_described() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
         let file = OnnxFile::read(&model).unwrap();
-        let guesses = heads::fitting(&file.outputs, &file.inputs, &file.metadata);
+        let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
         let card = || CardFacts::of(Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs));
         let text = text(&file, &card(), &guesses);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {

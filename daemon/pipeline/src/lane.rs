@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_engine::detector::{Detection, Flight, RunCounts, RunTimings};
+use visiond_engine::detector::{Detection, RunId, RunCounts, RunTimings};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};
@@ -72,7 +72,7 @@ struct Work {
 
 /// A run under way. Slot `i` of it is `works[i]`'s.
 struct Run {
-    flight: Flight,
+    flight: RunId,
     works: VecDeque<Work>,
 }
 
@@ -328,7 +328,7 @@ impl Lane {
     }
 
     /// Reads the oldest run, which is finished, and publishes frame by frame.
-    fn read(&self, network: &mut dyn Network, hands: &mut Hands, flight: Flight, timings: &RunTimings) {
+    fn read(&self, network: &mut dyn Network, hands: &mut Hands, flight: RunId, timings: &RunTimings) {
         let Some(run) = hands.aloft.front_mut() else { return };
         for slot in 0.. {
             let Some(mut work) = run.works.pop_front() else { break };
@@ -425,7 +425,7 @@ fn fail(work: &Work) {
 }
 
 /// Begins a run over all of `works`.
-fn begin_run(network: &mut dyn Network, works: &VecDeque<Work>) -> Result<Flight, NetworkError> {
+fn begin_run(network: &mut dyn Network, works: &VecDeque<Work>) -> Result<RunId, NetworkError> {
     let mut views = Vec::with_capacity(works.len());
     for (index, frame) in works.iter().map(|work| &work.frame).enumerate() {
         // Frames are there until their run has begun.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use visiond_engine::detector::{Detection, Detector, DetectorError, Flight, RunCounts, RunTimings};
+use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, RunId, RunTimings};
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::nvtx;
 
@@ -66,13 +66,13 @@ pub trait Network: Send {
     fn label(&self, class_id: u32) -> Arc<str>;
 
     /// Begins a run; the frames may be given back afterwards.
-    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError>;
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, NetworkError>;
 
     /// Waits for a run to end; they end in the order in which they were begun.
-    fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError>;
+    fn finish(&mut self, flight: RunId) -> Result<RunTimings, NetworkError>;
 
     /// What was seen in a slot's frame, best first, in place of what `out` holds.
-    fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError>;
+    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError>;
 
     /// What was counted so far; nothing off a GPU.
     fn counts(&self) -> RunCounts {
@@ -86,24 +86,24 @@ impl Network for Detector {
     }
 
     fn flights(&self) -> usize {
-        Self::flights(self)
+        Self::max_in_flight(self)
     }
 
     fn label(&self, class_id: u32) -> Arc<str> {
         Self::label(self, class_id)
     }
 
-    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError> {
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, NetworkError> {
         let _range = nvtx::range(c"preprocess");
         Ok(Self::begin(self, frames)?)
     }
 
-    fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError> {
+    fn finish(&mut self, flight: RunId) -> Result<RunTimings, NetworkError> {
         let _range = nvtx::range(c"engine");
         Ok(Self::finish(self, flight)?)
     }
 
-    fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
         let _range = nvtx::range(c"filter");
         Ok(Self::detections(self, flight, slot, out)?)
     }

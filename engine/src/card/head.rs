@@ -1,6 +1,6 @@
 //! The `[head]` of a card: the family and its options.
 
-use super::read::Section;
+use super::sections::Section;
 use crate::heads::spec::{
     Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
     Keypoints, NanodetSpec, SsdSpec, YoloxSpec,

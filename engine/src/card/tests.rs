@@ -5,9 +5,18 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use visiond_kernels::letterbox::Fit;
+use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
+use visiond_kernels::tensor::DType;
+
 use super::*;
-use crate::engine::Dim;
+use crate::backend::Dim;
+use crate::backend::TensorInfo;
 use crate::heads::build;
+use crate::heads::{Family, HeadSpec};
 
 fn card(text: &str) -> Card {
     Card::from_toml(text, Path::new("net.toml")).unwrap_or_else(|error| panic!("{error}"))

@@ -2,8 +2,8 @@
 
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 
-use super::CompareError;
-use crate::engine::{Dim, TensorInfo};
+use super::error::CompareError;
+use crate::backend::{Dim, TensorInfo};
 
 /// Which output of the second network is which of the first: an index of the second for each of the first.
 pub type OutputPairs = Vec<usize>;

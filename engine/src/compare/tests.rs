@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
-use visiond_kernels::geometry::Fit;
-use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
-use visiond_kernels::tensor::TensorRef;
+use visiond_kernels::letterbox::Fit;
+use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
+use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::*;
+use crate::backend::{Dim, TensorInfo};
 use crate::detector::Detection;
-use crate::engine::{Dim, TensorInfo};
 
 const LIMITS: Limits = Limits { min_iou: 0.98, max_score_difference: 0.02 };
 

@@ -5,7 +5,7 @@ use visiond_kernels::cuda::CudaError;
 use visiond_kernels::filter::FilterError;
 use visiond_kernels::preprocess::PreprocessError;
 
-use crate::engine::EngineError;
+use crate::backend::EngineError;
 use crate::heads::HeadError;
 
 /// Network, card and limits do not go together, or a run failed.
@@ -38,10 +38,10 @@ pub enum DetectorError {
         most: usize,
     },
     /// Every flight is under way.
-    #[error("as many runs as can be are under way ({flights}): finish one before the next is begun")]
+    #[error("as many runs as can be are under way ({max_in_flight}): finish one before the next is begun")]
     Busy {
         /// Runs that may be under way at once.
-        flights: usize,
+        max_in_flight: usize,
     },
     /// CUDA refused or failed.
     #[error("the GPU failed: {0}")]
@@ -57,7 +57,7 @@ pub enum DetectorError {
     NoRawOutputs,
     /// A flight that was not begun, or has been finished.
     #[error("there is no such run under way to finish")]
-    NotUnderWay,
+    NotInFlight,
     /// The card names an input that is not there.
     #[error("the card ({card}) names the input `{name}`, the network has {inputs}")]
     NoSuchInput {

@@ -1,27 +1,28 @@
 //! The way through host memory: the CPU's preprocess writes the session's input, the session runs, heads read its outputs.
 //!
-//! One run at a time: [`HostWay::begin`] preprocesses, [`HostWay::finish`] runs the network.
+//! One run at a time: [`HostRunner::begin`] preprocesses, [`HostRunner::finish`] runs the network.
 
 use std::time::Instant;
 
 use visiond_kernels::frame::FrameView;
-use visiond_kernels::geometry::Mapping;
+use visiond_kernels::letterbox::Mapping;
 use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 
 use super::error::DetectorError;
-use super::feed::{self, Feed};
-use super::{Flight, RunCounts, RunTimings, Way, micros, slot_error};
+use super::model_inputs::{self, ModelInputs};
+use super::run::{RunCounts, RunId, RunTimings};
+use super::runner::{Runner, micros, slot_error};
+use crate::backend::TensorInfo;
 use crate::card::Card;
-use crate::engine::{Session, TensorInfo};
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
+use crate::session::Session;
 
 /// A session and what feeds it.
-pub(super) struct HostWay {
+pub(super) struct HostRunner {
     session: Session,
     preprocessor: Preprocessor,
-    feed: Feed,
+    inputs: ModelInputs,
     /// The way back from each slot that holds a frame.
     mappings: Vec<Option<Mapping>>,
     state: State,
@@ -40,52 +41,52 @@ enum State {
     Done { frames: usize },
 }
 
-impl HostWay {
+impl HostRunner {
     /// Fills the inputs besides the picture.
-    pub(super) fn new(mut session: Session, feed: Feed, card: &Card) -> Result<Self, DetectorError> {
-        let preprocessor = Preprocessor::new(feed.spec.clone())?;
-        let input_size = (feed.spec.width, feed.spec.height);
+    pub(super) fn new(mut session: Session, inputs: ModelInputs, card: &Card) -> Result<Self, DetectorError> {
+        let preprocessor = Preprocessor::new(inputs.spec.clone())?;
+        let input_size = (inputs.spec.width, inputs.spec.height);
         let extras = session.inputs().iter().map(|info| card.extra_inputs.get(&info.name)).collect::<Vec<_>>();
-        for (index, extra) in extras.into_iter().enumerate().filter(|(index, _)| *index != feed.picture) {
+        for (index, extra) in extras.into_iter().enumerate().filter(|(index, _)| *index != inputs.picture) {
             if let Some(extra) = extra {
-                feed::fill(&mut session.input_mut(index), extra, input_size);
+                model_inputs::fill(&mut session.input_mut(index), extra, input_size);
             }
         }
         Ok(Self {
             preprocessor,
-            mappings: vec![None; feed.batch],
+            mappings: vec![None; inputs.batch],
             state: State::Empty,
             slot_shapes: vec![Vec::new(); session.outputs().len()],
             session,
-            feed,
+            inputs,
         })
     }
 
     fn load(&mut self, slot: usize, frame: &FrameView<'_>) -> Result<(), DetectorError> {
         self.mappings[slot] = None;
-        let tensor = self.session.input_mut(self.feed.picture);
-        let tensor = if self.feed.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
+        let tensor = self.session.input_mut(self.inputs.picture);
+        let tensor = if self.inputs.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
         let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the network's input has no such slot"))?;
-        let mapping = self.preprocessor.run(frame, &mut tensor, Stream::Host);
+        let mapping = self.preprocessor.run(frame, &mut tensor);
         self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
         Ok(())
     }
 
     /// Lets the network see so many slots, where it leaves their number open. What they hold stays.
     fn set_frames(&mut self, frames: usize) {
-        for &index in &self.feed.open_batch {
+        for &index in &self.inputs.open_batch {
             self.session.set_batch(index, frames);
         }
     }
 
     /// Empties the slots that a fixed batch runs for nothing, so that they cannot hold a frame of long ago.
     fn clear_slots_from(&mut self, frames: usize) {
-        if self.feed.open_batch.contains(&self.feed.picture) {
+        if self.inputs.open_batch.contains(&self.inputs.picture) {
             return;
         }
-        for slot in frames..self.feed.batch {
+        for slot in frames..self.inputs.batch {
             if self.mappings[slot].take().is_some()
-                && let Some(mut tensor) = self.session.input_mut(self.feed.picture).slot(slot)
+                && let Some(mut tensor) = self.session.input_mut(self.inputs.picture).slot(slot)
             {
                 tensor.bytes().fill(0);
             }
@@ -93,9 +94,9 @@ impl HostWay {
     }
 }
 
-impl Way for HostWay {
+impl Runner for HostRunner {
     fn spec(&self) -> &PreprocessSpec {
-        &self.feed.spec
+        &self.inputs.spec
     }
 
     fn outputs(&self) -> &[TensorInfo] {
@@ -107,43 +108,43 @@ impl Way for HostWay {
     }
 
     fn frames_run(&self) -> usize {
-        if self.feed.has_batch_dim { self.session.input_shape(self.feed.picture)[0] } else { 1 }
+        if self.inputs.has_batch_dim { self.session.input_shape(self.inputs.picture)[0] } else { 1 }
     }
 
-    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, DetectorError> {
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError> {
         if matches!(self.state, State::Begun { .. }) {
-            return Err(DetectorError::Busy { flights: self.flights() });
+            return Err(DetectorError::Busy { max_in_flight: self.max_in_flight() });
         }
         let start = Instant::now();
         self.state = State::Empty;
         // Slots keep their place in the whole tensor while they are written.
-        self.set_frames(self.feed.batch);
+        self.set_frames(self.inputs.batch);
         for (slot, frame) in frames.iter().enumerate() {
             self.load(slot, frame)?;
         }
         self.clear_slots_from(frames.len());
         self.set_frames(frames.len());
         self.state = State::Begun { frames: frames.len(), preprocess_us: micros(start.elapsed()) };
-        Ok(Flight::new(0))
+        Ok(RunId::new(0))
     }
 
-    fn finish(&mut self, _flight: Flight) -> Result<RunTimings, DetectorError> {
-        let State::Begun { frames, preprocess_us } = self.state else { return Err(DetectorError::NotUnderWay) };
+    fn finish(&mut self, _flight: RunId) -> Result<RunTimings, DetectorError> {
+        let State::Begun { frames, preprocess_us } = self.state else { return Err(DetectorError::NotInFlight) };
         self.state = State::Empty;
         let start = Instant::now();
-        self.session.run(Stream::Host)?;
+        self.session.run()?;
         self.state = State::Done { frames };
         Ok(RunTimings { launch_us: 0, preprocess_us, infer_us: micros(start.elapsed()) })
     }
 
-    fn mapping(&self, _flight: Flight, slot: usize) -> Option<Mapping> {
+    fn mapping(&self, _flight: RunId, slot: usize) -> Option<Mapping> {
         let State::Done { frames } = self.state else { return None };
         self.mappings.get(slot).copied().flatten().filter(|_| slot < frames)
     }
 
     fn decode(
         &mut self,
-        _flight: Flight,
+        _flight: RunId,
         slot: usize,
         head: &mut dyn Head,
         score_threshold: f32,
@@ -170,11 +171,11 @@ impl Way for HostWay {
                 .map_err(|_| slot_error(slot, "the backend's output is not of its shape"))?;
             outputs.push(NamedOutput { name: &info.name, tensor });
         }
-        let input_size = (self.feed.spec.width, self.feed.spec.height);
+        let input_size = (self.inputs.spec.width, self.inputs.spec.height);
         Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)
     }
 
-    fn flights(&self) -> usize {
+    fn max_in_flight(&self) -> usize {
         1
     }
 

@@ -18,12 +18,15 @@
 
 use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
 
-use super::filtered;
+use super::classes::classes_text;
+use super::decoded::{Decoded, InputKeypoint};
+use super::decoder::Decoder;
+use super::gpu_filter;
+use super::head::HeadInput;
 use super::roles::Roles;
 use super::rows::{logit_floor, sigmoid};
 use super::shapes::{Outputs, Shape, may_agree, may_be};
-use super::spec::{Activation, BlazefaceSpec};
-use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_text};
+use super::spec::{Activation, BlazefaceSpec, Family};
 
 pub(super) struct Blazeface {
     pub(super) class_count: usize,
@@ -51,7 +54,7 @@ struct Part {
     grids: Vec<Grid>,
 }
 
-pub(super) struct Plan {
+pub(super) struct OutputLayout {
     parts: Vec<Part>,
     /// Anchors of a cell in each layer.
     anchors: usize,
@@ -88,7 +91,7 @@ fn total(grids: &[Grid], anchors: usize) -> usize {
 }
 
 /// The outputs, two for each of `groups`; `None` where any is not there.
-fn find(outputs: &impl Outputs, groups: &[&[Grid]], anchors: usize) -> Option<Plan> {
+fn find(outputs: &impl Outputs, groups: &[&[Grid]], anchors: usize) -> Option<OutputLayout> {
     let mut roles = Roles::new(outputs);
     let mut parts = Vec::with_capacity(groups.len());
     let mut box_width = None;
@@ -105,17 +108,17 @@ fn find(outputs: &impl Outputs, groups: &[&[Grid]], anchors: usize) -> Option<Pl
         box_width = box_width.or(outputs.shape(boxes).last::<2>().and_then(|[_, width]| width));
         parts.push(Part { scores, boxes, grids: grids.to_vec() });
     }
-    Some(Plan { parts, anchors, width: box_width.unwrap_or(4) })
+    Some(OutputLayout { parts, anchors, width: box_width.unwrap_or(4) })
 }
 
 impl Decoder for Blazeface {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Blazeface;
     const READS: &'static str =
         "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], of all grids or of each";
 
-    fn plan(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Plan, String> {
+    fn layout(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<OutputLayout, String> {
         if self.class_count > 1 {
             return Err(format!("the card names {} where there is one", classes_text(self.class_count)));
         }
@@ -123,8 +126,8 @@ impl Decoder for Blazeface {
         let grids = grids(&strides, input_size);
         let each: Vec<&[Grid]> = grids.chunks(1).collect();
         for anchors in ANCHORS {
-            if let Some(plan) = find(outputs, &[&grids], anchors).or_else(|| find(outputs, &each, anchors)) {
-                return Ok(plan);
+            if let Some(layout) = find(outputs, &[&grids], anchors).or_else(|| find(outputs, &each, anchors)) {
+                return Ok(layout);
             }
         }
         let rows: Vec<usize> = grids.iter().map(|grid| grid.rows(ANCHORS[0])).collect();
@@ -136,16 +139,16 @@ impl Decoder for Blazeface {
         ))
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let floor = logit_floor(input.score_threshold);
         let (input_w, input_h) = (input.input_size.0 as f32, input.input_size.1 as f32);
         let mut first_row = 0;
-        for part in &plan.parts {
+        for part in &layout.parts {
             let scores = input.outputs[part.scores].tensor.to_f32();
             let boxes = input.outputs[part.boxes].tensor.to_f32();
-            let mut rows = scores.iter().zip(boxes.chunks_exact(plan.width));
+            let mut rows = scores.iter().zip(boxes.chunks_exact(layout.width));
             for grid in &part.grids {
-                let count = grid.rows(plan.anchors);
+                let count = grid.rows(layout.anchors);
                 for (index, (&logit, numbers)) in rows.by_ref().take(count).enumerate() {
                     if logit.is_nan() || logit < floor {
                         continue;
@@ -156,7 +159,7 @@ impl Decoder for Blazeface {
                     if score < input.score_threshold || w < 0.0 || h < 0.0 {
                         continue;
                     }
-                    let cell = index / (grid.layers * plan.anchors);
+                    let cell = index / (grid.layers * layout.anchors);
                     let centre_x = ((cell % grid.columns) as f32 + 0.5) / grid.columns as f32 * input_w;
                     let centre_y = ((cell / grid.columns) as f32 + 0.5) / grid.lines as f32 * input_h;
                     let (x, y) = (centre_x + dx, centre_y + dy);
@@ -175,35 +178,35 @@ impl Decoder for Blazeface {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
         let mut tables = Vec::new();
         let mut first_row = 0;
-        for part in &plan.parts {
-            let (mut scores, ..) = filtered::rows_of(outputs, part.scores)?;
-            let (mut boxes, ..) = filtered::rows_of(outputs, part.boxes)?;
+        for part in &layout.parts {
+            let (mut scores, ..) = gpu_filter::rows_of(outputs, part.scores)?;
+            let (mut boxes, ..) = gpu_filter::rows_of(outputs, part.boxes)?;
             for grid in &part.grids {
-                let rows = grid.rows(plan.anchors);
+                let rows = grid.rows(layout.anchors);
                 let cells = filter::Grid {
                     columns: grid.columns,
                     lines: grid.lines,
-                    rows_per_cell: grid.layers * plan.anchors,
+                    rows_per_cell: grid.layers * layout.anchors,
                     ..filter::Grid::default()
                 };
                 let points = Some(boxes.from_column(4));
-                tables.push(Table { first_row, grid: cells, points, ..filtered::table(rows, scores, boxes) });
+                tables.push(Table { first_row, grid: cells, points, ..gpu_filter::table(rows, scores, boxes) });
                 first_row += rows;
                 (scores, boxes) = (scores.from_row(rows), boxes.from_row(rows));
             }
         }
-        let count = plan.width.saturating_sub(4) / 2;
+        let count = layout.width.saturating_sub(4) / 2;
         Some(FilterSpec {
-            scores: filtered::score_code(Activation::Sigmoid, score_threshold),
+            scores: gpu_filter::score_code(Activation::Sigmoid, score_threshold),
             points: (count > 0).then_some(Points { count, code: PointCode::Anchor }),
-            ..filtered::best_of(tables, 0..1, BoxCode::Anchor, input_size, score_threshold)
+            ..gpu_filter::best_of(tables, 0..1, BoxCode::Anchor, input_size, score_threshold)
         })
     }
 }

@@ -8,11 +8,14 @@
 
 use visiond_kernels::filter::FilterSpec;
 
-use super::chosen::class_of;
+use super::classes::{class_columns, classes_with_background};
+use super::decoded::Decoded;
+use super::decoder::Decoder;
+use super::end_to_end::class_of;
+use super::head::HeadInput;
 use super::rows::{sigmoid, softmax};
 use super::shapes::Outputs;
-use super::spec::{Activation, Background};
-use super::{Decoded, Decoder, Family, HeadInput, class_columns, classes_with_background};
+use super::spec::{Activation, Background, Family};
 
 pub(super) struct Classifier {
     class_count: usize,
@@ -36,12 +39,12 @@ fn are_probabilities(values: &[f32]) -> bool {
 
 impl Decoder for Classifier {
     /// The output.
-    type Plan = usize;
+    type OutputLayout = usize;
 
     const FAMILY: Family = Family::Classifier;
     const READS: &'static str = "one output [1, classes]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<usize, String> {
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<usize, String> {
         let mut first_problem = None;
         for index in 0..outputs.count() {
             let Some(width) = outputs.shape(index).vector() else { continue };
@@ -55,8 +58,8 @@ impl Decoder for Classifier {
         Err(first_problem.unwrap_or_else(|| "no output is one row of classes".to_owned()))
     }
 
-    fn decode(&mut self, plan: &usize, input: &HeadInput<'_>, out: &mut Decoded) {
-        let values = input.outputs[*plan].tensor.to_f32();
+    fn decode(&mut self, layout: &usize, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[*layout].tensor.to_f32();
         let activation = self
             .activation
             .unwrap_or_else(|| if are_probabilities(&values) { Activation::None } else { Activation::Softmax });

@@ -18,13 +18,16 @@
 
 use visiond_kernels::filter::{Choice, FilterSpec, Table};
 
-use super::chosen::{self, Meaning, class_of};
-use super::filtered;
-use super::roles::{Chosen, ChosenNames, Roles, chosen as find_chosen, four_columns};
+use super::classes::{class_columns, classes_in, classes_with_background};
+use super::decoded::Decoded;
+use super::decoder::Decoder;
+use super::end_to_end::{self, OutputEncoding, class_of};
+use super::gpu_filter;
+use super::head::HeadInput;
+use super::roles::{EndToEndNames, EndToEndOutputs, Roles, find_end_to_end, four_columns};
 use super::rows::{best_class, corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::shapes::{Outputs, Shape, may_agree};
-use super::spec::{Activation, Background, BoxFormat, BoxUnit, DetrSpec};
-use super::{Decoded, Decoder, Family, HeadInput, class_columns, classes_in, classes_with_background};
+use super::spec::{Activation, Background, BoxFormat, BoxUnit, DetrSpec, Family};
 
 pub(super) struct Detr {
     class_count: usize,
@@ -33,8 +36,8 @@ pub(super) struct Detr {
     scores: Vec<f32>,
 }
 
-pub(super) enum Plan {
-    Chosen(Chosen),
+pub(super) enum OutputLayout {
+    EndToEnd(EndToEndOutputs),
     Logits { boxes: usize, scores: usize, width: usize },
     Joint { output: usize, width: usize },
 }
@@ -115,13 +118,13 @@ impl Detr {
 }
 
 impl Decoder for Detr {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Detr;
     const READS: &'static str = "boxes [1, Q, 4] and logits [1, Q, classes], or labels [1, Q], boxes [1, Q, 4] and scores [1, Q], or one output [1, Q, 4 + classes]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
-        let names = ChosenNames {
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
+        let names = EndToEndNames {
             boxes: self.spec.boxes.as_deref(),
             labels: self.spec.labels.as_deref(),
             scores: self.spec.scores.as_deref(),
@@ -130,11 +133,11 @@ impl Decoder for Detr {
         if outputs.count() == 1 {
             return outputs.table(|output, [_, width]| {
                 classes_in(width, 4, self.class_count, "rows")?;
-                Ok(Plan::Joint { output, width: width.unwrap_or(0) })
+                Ok(OutputLayout::Joint { output, width: width.unwrap_or(0) })
             });
         }
-        if let Some(chosen) = find_chosen(outputs, &names)? {
-            return Ok(Plan::Chosen(chosen));
+        if let Some(found) = find_end_to_end(outputs, &names)? {
+            return Ok(OutputLayout::EndToEnd(found));
         }
         let mut roles = Roles::new(outputs);
         let boxes =
@@ -148,21 +151,21 @@ impl Decoder for Detr {
         let background = self.background(self.spec.activation.unwrap_or(Activation::Sigmoid));
         classes_with_background(width, background, self.class_count)
             .map_err(|problem| format!("`{}` {problem}", outputs.name(scores)))?;
-        Ok(Plan::Logits { boxes, scores, width: width.unwrap_or(0) })
+        Ok(OutputLayout::Logits { boxes, scores, width: width.unwrap_or(0) })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        match plan {
-            Plan::Chosen(chosen) => {
-                let meaning = Meaning {
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        match layout {
+            OutputLayout::EndToEnd(found) => {
+                let encoding = OutputEncoding {
                     format: self.spec.format.unwrap_or(BoxFormat::Xyxy),
                     unit: self.spec.unit.unwrap_or(BoxUnit::Pixels),
                     background: self.spec.background.unwrap_or_default(),
                     class_count: self.class_count,
                 };
-                chosen::decode(chosen, meaning, input, out);
+                end_to_end::decode(found, encoding, input, out);
             }
-            &Plan::Logits { boxes, scores, width } => {
+            &OutputLayout::Logits { boxes, scores, width } => {
                 let (boxes, scores) = (input.outputs[boxes].tensor.to_f32(), input.outputs[scores].tensor.to_f32());
                 let activation = self.spec.activation.unwrap_or(Activation::Sigmoid);
                 let queries = Queries {
@@ -177,7 +180,7 @@ impl Decoder for Detr {
                 };
                 self.queries(&queries, input, out);
             }
-            &Plan::Joint { output, width } => {
+            &OutputLayout::Joint { output, width } => {
                 let values = input.outputs[output].tensor.to_f32();
                 let activation = self.spec.activation.unwrap_or(Activation::None);
                 let queries = Queries {
@@ -197,14 +200,14 @@ impl Decoder for Detr {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
         let spec = &self.spec;
         let boxes = |format: BoxFormat, unit: BoxUnit| {
-            filtered::plain_box(spec.format.unwrap_or(format), spec.unit.unwrap_or(unit), input_size)
+            gpu_filter::plain_box(spec.format.unwrap_or(format), spec.unit.unwrap_or(unit), input_size)
         };
         let queries =
             |table: Table, width: usize, activation: Activation, background: Background, multi_label: bool| {
@@ -214,40 +217,40 @@ impl Decoder for Detr {
                 let every = Choice::Every { peaks: false, row_step: 0 };
                 FilterSpec {
                     score_columns: width,
-                    scores: filtered::score_code(activation, score_threshold),
+                    scores: gpu_filter::score_code(activation, score_threshold),
                     choice: if multi_label { every } else { Choice::BestScore },
                     keep_best: Some(rows),
-                    ..filtered::best_of(vec![table], classes, boxes, input_size, score_threshold)
+                    ..gpu_filter::best_of(vec![table], classes, boxes, input_size, score_threshold)
                 }
             };
-        match plan {
-            Plan::Chosen(chosen) => {
-                let table = filtered::chosen_table(outputs, chosen)?;
+        match layout {
+            OutputLayout::EndToEnd(found) => {
+                let table = gpu_filter::end_to_end_table(outputs, found)?;
                 let boxes = boxes(BoxFormat::Xyxy, BoxUnit::Pixels);
                 Some(FilterSpec {
-                    labels: filtered::label_code(spec.background.unwrap_or_default(), self.class_count),
-                    ..filtered::best_of(vec![table], 0..1, boxes, input_size, score_threshold)
+                    labels: gpu_filter::label_code(spec.background.unwrap_or_default(), self.class_count),
+                    ..gpu_filter::best_of(vec![table], 0..1, boxes, input_size, score_threshold)
                 })
             }
-            &Plan::Logits { boxes, scores, .. } => {
-                let (scores, rows, width) = filtered::rows_of(outputs, scores)?;
-                let (boxes, ..) = filtered::rows_of(outputs, boxes)?;
+            &OutputLayout::Logits { boxes, scores, .. } => {
+                let (scores, rows, width) = gpu_filter::rows_of(outputs, scores)?;
+                let (boxes, ..) = gpu_filter::rows_of(outputs, boxes)?;
                 let activation = spec.activation.unwrap_or(Activation::Sigmoid);
                 let multi_label = spec.multi_label.unwrap_or(activation != Activation::Softmax);
-                let table = filtered::table(rows, scores, boxes);
+                let table = gpu_filter::table(rows, scores, boxes);
                 Some(queries(table, width, activation, self.background(activation), multi_label))
             }
-            &Plan::Joint { output, .. } => {
-                let (values, rows, width) = filtered::rows_of(outputs, output)?;
+            &OutputLayout::Joint { output, .. } => {
+                let (values, rows, width) = gpu_filter::rows_of(outputs, output)?;
                 let activation = spec.activation.unwrap_or(Activation::None);
                 let multi_label = spec.multi_label.unwrap_or(false);
-                let table = filtered::table(rows, values.from_column(4), values);
+                let table = gpu_filter::table(rows, values.from_column(4), values);
                 Some(queries(table, width.checked_sub(4)?, activation, Background::None, multi_label))
             }
         }
     }
 
-    fn needs_nms(_plan: &Plan) -> bool {
+    fn needs_nms(_plan: &OutputLayout) -> bool {
         false
     }
 }

@@ -11,7 +11,8 @@ use visiond_kernels::tensor::{DType, TensorRef};
 use super::spec::*;
 use super::tests::{right_outputs, shapes_of, specs, tensor, thresholds, values};
 use super::*;
-use crate::engine::Dim;
+use crate::backend::Dim;
+use crate::backend::TensorInfo;
 
 /// A network's outputs, made up.
 struct Network {

@@ -17,19 +17,22 @@
 
 use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
 
-use super::filtered;
+use super::classes::classes_text;
+use super::decoded::{Decoded, InputKeypoint};
+use super::decoder::Decoder;
+use super::gpu_filter;
+use super::head::HeadInput;
 use super::roles::Roles;
 use super::rows::{logit_floor, sigmoid};
 use super::shapes::{Outputs, Shape, may_agree, may_be};
-use super::spec::{Activation, HeatmapSpec, HeatmapStyle};
-use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_text};
+use super::spec::{Activation, Family, HeatmapSpec, HeatmapStyle};
 
 pub(super) struct Heatmap {
     pub(super) class_count: usize,
     pub(super) spec: HeatmapSpec,
 }
 
-pub(super) struct Plan {
+pub(super) struct OutputLayout {
     style: HeatmapStyle,
     heat: usize,
     size: usize,
@@ -52,12 +55,12 @@ fn is_peak(plane: &[f32], width: usize, height: usize, x: usize, y: usize) -> bo
 }
 
 impl Heatmap {
-    fn centre_face(&self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        let heat = input.outputs[plan.heat].tensor.to_f32();
-        let size = input.outputs[plan.size].tensor.to_f32();
-        let offset = plan.offset.map(|index| input.outputs[index].tensor.to_f32());
-        let landmarks = plan.landmarks.map(|index| input.outputs[index].tensor.to_f32());
-        let cells = plan.width * plan.height;
+    fn centre_face(&self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let heat = input.outputs[layout.heat].tensor.to_f32();
+        let size = input.outputs[layout.size].tensor.to_f32();
+        let offset = layout.offset.map(|index| input.outputs[index].tensor.to_f32());
+        let landmarks = layout.landmarks.map(|index| input.outputs[index].tensor.to_f32());
+        let cells = layout.width * layout.height;
         let stride = self.spec.stride as f32;
         let (input_w, input_h) = (input.input_size.0 as f32, input.input_size.1 as f32);
         let threshold = if self.spec.sigmoid { logit_floor(input.score_threshold) } else { input.score_threshold };
@@ -72,7 +75,7 @@ impl Heatmap {
             }
             let (h, w) = (size[cell].exp() * stride, size[cells + cell].exp() * stride);
             let (dy, dx) = offset.as_ref().map_or((0.0, 0.0), |o| (o[cell], o[cells + cell]));
-            let (column, line) = ((cell % plan.width) as f32, (cell / plan.width) as f32);
+            let (column, line) = ((cell % layout.width) as f32, (cell / layout.width) as f32);
             let x1 = ((column + dx + 0.5) * stride - w / 2.0).max(0.0).min(input_w);
             let y1 = ((line + dy + 0.5) * stride - h / 2.0).max(0.0).min(input_h);
             let added = out.push(cell, 0, score, [x1, y1, (x1 + w).min(input_w), (y1 + h).min(input_h)]);
@@ -89,21 +92,21 @@ impl Heatmap {
         }
     }
 
-    fn centre_net(&self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        let heat = input.outputs[plan.heat].tensor.to_f32();
-        let size = input.outputs[plan.size].tensor.to_f32();
-        let offset = plan.offset.map(|index| input.outputs[index].tensor.to_f32());
-        let cells = plan.width * plan.height;
+    fn centre_net(&self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let heat = input.outputs[layout.heat].tensor.to_f32();
+        let size = input.outputs[layout.size].tensor.to_f32();
+        let offset = layout.offset.map(|index| input.outputs[index].tensor.to_f32());
+        let cells = layout.width * layout.height;
         let stride = self.spec.stride as f32;
         let threshold = if self.spec.sigmoid { logit_floor(input.score_threshold) } else { input.score_threshold };
-        for (class, plane) in heat.chunks_exact(cells.max(1)).take(plan.classes).enumerate() {
+        for (class, plane) in heat.chunks_exact(cells.max(1)).take(layout.classes).enumerate() {
             for (cell, &raw) in plane.iter().enumerate() {
                 if raw.is_nan() || raw < threshold {
                     continue;
                 }
-                let (column, line) = (cell % plan.width, cell / plan.width);
+                let (column, line) = (cell % layout.width, cell / layout.width);
                 let score = if self.spec.sigmoid { sigmoid(raw) } else { raw };
-                if score < input.score_threshold || !is_peak(plane, plan.width, plan.height, column, line) {
+                if score < input.score_threshold || !is_peak(plane, layout.width, layout.height, column, line) {
                     continue;
                 }
                 let (dx, dy) = offset.as_ref().map_or((0.5, 0.5), |o| (o[cell], o[cells + cell]));
@@ -117,12 +120,12 @@ impl Heatmap {
 }
 
 impl Decoder for Heatmap {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Heatmap;
     const READS: &'static str = "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
         let style = self.spec.style;
         let face = style == HeatmapStyle::CenterFace;
         let mut roles = Roles::new(outputs);
@@ -153,7 +156,7 @@ impl Decoder for Heatmap {
         } else {
             None
         };
-        Ok(Plan {
+        Ok(OutputLayout {
             style,
             heat,
             size,
@@ -165,43 +168,43 @@ impl Decoder for Heatmap {
         })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        match plan.style {
-            HeatmapStyle::CenterFace => self.centre_face(plan, input, out),
-            HeatmapStyle::CenterNet => self.centre_net(plan, input, out),
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        match layout.style {
+            HeatmapStyle::CenterFace => self.centre_face(layout, input, out),
+            HeatmapStyle::CenterNet => self.centre_net(layout, input, out),
         }
     }
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
-        let [classes, lines, columns] = filtered::known(outputs.shape(plan.heat))?;
+        let [classes, lines, columns] = gpu_filter::known(outputs.shape(layout.heat))?;
         let cells = lines.checked_mul(columns)?;
         let planes = |output: usize, planes: usize| Values::planes(output, planes, cells);
-        let face = plan.style == HeatmapStyle::CenterFace;
+        let face = layout.style == HeatmapStyle::CenterFace;
         let table = Table {
-            offsets: plan.offset.map(|output| planes(output, 2)),
-            points: plan.landmarks.map(|output| planes(output, 2 * FACE_POINTS)),
+            offsets: layout.offset.map(|output| planes(output, 2)),
+            points: layout.landmarks.map(|output| planes(output, 2 * FACE_POINTS)),
             grid: Grid { columns, lines, stride: self.spec.stride as f32, ..Grid::default() },
-            ..filtered::table(cells, planes(plan.heat, classes), planes(plan.size, 2))
+            ..gpu_filter::table(cells, planes(layout.heat, classes), planes(layout.size, 2))
         };
         let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
         let boxes = if face { BoxCode::Face } else { BoxCode::Peak };
         let classes = if face { 0..1 } else { 0..classes };
         let every = Choice::Every { peaks: true, row_step: cells };
         Some(FilterSpec {
-            scores: filtered::score_code(activation, score_threshold),
+            scores: gpu_filter::score_code(activation, score_threshold),
             choice: if face { Choice::BestRaw } else { every },
-            points: plan.landmarks.map(|_| Points { count: FACE_POINTS, code: PointCode::Face }),
-            ..filtered::best_of(vec![table], classes, boxes, input_size, score_threshold)
+            points: layout.landmarks.map(|_| Points { count: FACE_POINTS, code: PointCode::Face }),
+            ..gpu_filter::best_of(vec![table], classes, boxes, input_size, score_threshold)
         })
     }
 
-    fn needs_nms(plan: &Plan) -> bool {
-        plan.style == HeatmapStyle::CenterFace
+    fn needs_nms(layout: &OutputLayout) -> bool {
+        layout.style == HeatmapStyle::CenterFace
     }
 }

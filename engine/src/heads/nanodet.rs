@@ -15,18 +15,21 @@ use std::borrow::Cow;
 
 use visiond_kernels::filter::{self, BoxCode, FilterSpec, Table, Values};
 
-use super::filtered;
+use super::classes::{check_cells, classes_in};
+use super::decoded::Decoded;
+use super::decoder::Decoder;
+use super::gpu_filter;
+use super::head::HeadInput;
 use super::rows::{best_class, expected_bin, logit_floor, sigmoid};
 use super::shapes::{Outputs, may_be};
-use super::spec::{Activation, NanodetSpec};
-use super::{Decoded, Decoder, Family, HeadInput, check_cells, classes_in};
+use super::spec::{Activation, Family, NanodetSpec};
 
 pub(super) struct Nanodet {
     pub(super) class_count: usize,
     pub(super) spec: NanodetSpec,
 }
 
-pub(super) enum Plan {
+pub(super) enum OutputLayout {
     /// One output for all.
     Joint { output: usize, width: usize, classes: usize },
     /// Scores and distances of each stride.
@@ -57,7 +60,7 @@ impl Nanodet {
         self.spec.reg_max + 1
     }
 
-    fn split(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Option<Plan> {
+    fn split(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Option<OutputLayout> {
         let mut used = Vec::new();
         let mut take = |width: usize, rows: usize| {
             let found = (0..outputs.count()).find(|index| {
@@ -72,7 +75,7 @@ impl Nanodet {
             let (w, h) = cells(input_size, stride);
             pairs.push((take(self.class_count, w * h)?, take(4 * self.bins(), w * h)?));
         }
-        Some(Plan::Split { outputs: pairs, classes: self.class_count })
+        Some(OutputLayout::Split { outputs: pairs, classes: self.class_count })
     }
 
     fn grid(&self, grid: &Grid<'_>, threshold: f32, input: &HeadInput<'_>, out: &mut Decoded) {
@@ -98,32 +101,32 @@ impl Nanodet {
 }
 
 impl Decoder for Nanodet {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Nanodet;
     const READS: &'static str = "one output [1, cells of all grids, classes + 4 * (reg_max + 1)], or two a stride, [1, cells, classes] and [1, cells, 4 * (reg_max + 1)]";
 
-    fn plan(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Plan, String> {
+    fn layout(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<OutputLayout, String> {
         if outputs.count() >= 2 * self.spec.strides.len()
             && self.class_count > 0
-            && let Some(plan) = self.split(outputs, input_size)
+            && let Some(layout) = self.split(outputs, input_size)
         {
-            return Ok(plan);
+            return Ok(layout);
         }
         let wanted: usize = self.spec.strides.iter().map(|&s| cells(input_size, s)).map(|(w, h)| w * h).sum();
         outputs.table(|output, [rows, width]| {
             let classes = classes_in(width, 4 * self.bins(), self.class_count, "rows")
                 .map_err(|problem| format!("{problem} (reg_max = {})", self.spec.reg_max))?;
             check_cells(rows, wanted, &self.spec.strides, input_size)?;
-            Ok(Plan::Joint { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
+            Ok(OutputLayout::Joint { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
         })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let threshold = if self.spec.sigmoid { logit_floor(input.score_threshold) } else { input.score_threshold };
-        let joint: Cow<'_, [f32]> = match plan {
-            Plan::Joint { output, .. } => input.outputs[*output].tensor.to_f32(),
-            Plan::Split { .. } => Cow::Borrowed(&[]),
+        let joint: Cow<'_, [f32]> = match layout {
+            OutputLayout::Joint { output, .. } => input.outputs[*output].tensor.to_f32(),
+            OutputLayout::Split { .. } => Cow::Borrowed(&[]),
         };
         let mut first_row = 0;
         for (level, &stride) in self.spec.strides.iter().enumerate() {
@@ -140,15 +143,15 @@ impl Decoder for Nanodet {
                 stride,
                 first_row,
             };
-            match plan {
-                &Plan::Joint { width, classes, .. } => {
+            match layout {
+                &OutputLayout::Joint { width, classes, .. } => {
                     let rows = joint.get(first_row * width..).unwrap_or(&[]);
                     let distances = rows.get(classes..).unwrap_or(&[]);
                     let step = width.max(1);
                     let grid = Grid { scores: rows, distances, score_step: step, distance_step: step, classes, ..base };
                     self.grid(&grid, threshold, input, out);
                 }
-                Plan::Split { outputs, classes } => {
+                OutputLayout::Split { outputs, classes } => {
                     let (scores, distances) = outputs[level];
                     let scores = input.outputs[scores].tensor.to_f32();
                     let distances = input.outputs[distances].tensor.to_f32();
@@ -169,7 +172,7 @@ impl Decoder for Nanodet {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
@@ -182,13 +185,13 @@ impl Decoder for Nanodet {
         let mut tables = Vec::with_capacity(self.spec.strides.len());
         let mut first_row = 0;
         let mut add = |rows: usize, grid: filter::Grid, scores: Values, boxes: Values| {
-            tables.push(Table { first_row, grid, ..filtered::table(rows, scores, boxes) });
+            tables.push(Table { first_row, grid, ..gpu_filter::table(rows, scores, boxes) });
             first_row += rows;
             first_row
         };
-        let classes = match plan {
-            &Plan::Joint { output, classes, .. } => {
-                let (mut values, ..) = filtered::rows_of(outputs, output)?;
+        let classes = match layout {
+            &OutputLayout::Joint { output, classes, .. } => {
+                let (mut values, ..) = gpu_filter::rows_of(outputs, output)?;
                 for grid in self.spec.strides.iter().map(|&stride| grid(stride)) {
                     let rows = grid.columns * grid.lines;
                     add(rows, grid, values, values.from_column(classes));
@@ -196,10 +199,10 @@ impl Decoder for Nanodet {
                 }
                 classes
             }
-            Plan::Split { outputs: pairs, classes } => {
+            OutputLayout::Split { outputs: pairs, classes } => {
                 for (&stride, &(scores, boxes)) in self.spec.strides.iter().zip(pairs) {
-                    let (scores, rows, _) = filtered::rows_of(outputs, scores)?;
-                    let (boxes, ..) = filtered::rows_of(outputs, boxes)?;
+                    let (scores, rows, _) = gpu_filter::rows_of(outputs, scores)?;
+                    let (boxes, ..) = gpu_filter::rows_of(outputs, boxes)?;
                     add(rows, grid(stride), scores, boxes);
                 }
                 *classes
@@ -207,8 +210,8 @@ impl Decoder for Nanodet {
         };
         let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
         Some(FilterSpec {
-            scores: filtered::score_code(activation, score_threshold),
-            ..filtered::best_of(
+            scores: gpu_filter::score_code(activation, score_threshold),
+            ..gpu_filter::best_of(
                 tables,
                 0..classes,
                 BoxCode::Distances { bins: self.bins() },

@@ -66,7 +66,7 @@ impl<'a, O: Outputs> Roles<'a, O> {
 }
 
 /// Boxes, classes and scores of networks that have chosen already, and how many of them are valid.
-pub(super) struct Chosen {
+pub(super) struct EndToEndOutputs {
     pub(super) boxes: usize,
     pub(super) labels: usize,
     pub(super) scores: usize,
@@ -75,7 +75,7 @@ pub(super) struct Chosen {
 
 /// The names that a card gives to such outputs.
 #[derive(Default)]
-pub(super) struct ChosenNames<'a> {
+pub(super) struct EndToEndNames<'a> {
     pub(super) boxes: Option<&'a str>,
     pub(super) labels: Option<&'a str>,
     pub(super) scores: Option<&'a str>,
@@ -93,7 +93,10 @@ pub(super) fn one_number_a_row(shape: Shape) -> bool {
 }
 
 /// The outputs of a network that gives boxes, classes and scores, or `None` where they do not look like that.
-pub(super) fn chosen<O: Outputs>(outputs: &O, names: &ChosenNames<'_>) -> Result<Option<Chosen>, String> {
+pub(super) fn find_end_to_end<O: Outputs>(
+    outputs: &O,
+    names: &EndToEndNames<'_>,
+) -> Result<Option<EndToEndOutputs>, String> {
     if outputs.count() < 3 && names.labels.is_none() {
         return Ok(None);
     }
@@ -121,5 +124,5 @@ pub(super) fn chosen<O: Outputs>(outputs: &O, names: &ChosenNames<'_>) -> Result
     if !may_agree(label_rows, rows) {
         return Err(format!("`{}` and `{}` have different numbers of rows", outputs.name(boxes), outputs.name(labels)));
     }
-    Ok(Some(Chosen { boxes, labels, scores, count }))
+    Ok(Some(EndToEndOutputs { boxes, labels, scores, count }))
 }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use visiond_kernels::tensor::{DType, ShapeText};
 
-use super::NamedOutput;
-use crate::engine::{TensorInfo, dims_text};
+use super::head::NamedOutput;
+use crate::backend::{TensorInfo, dims_text};
 
 /// More dimensions than any head reads.
 const MAX_RANK: usize = 6;
@@ -165,4 +165,10 @@ impl Outputs for &[NamedOutput<'_>] {
     fn describe(&self) -> String {
         list(self.iter().map(|o| (o.name.to_owned(), o.tensor.dtype(), ShapeText(o.tensor.shape()).to_string())))
     }
+}
+
+/// The rows and columns of an output that looks like a table; `None` within for what is not known.
+pub(crate) fn two_dimensions(output: &TensorInfo) -> Option<(Option<usize>, Option<usize>)> {
+    let outputs = std::slice::from_ref(output);
+    Outputs::shape(&outputs, 0).last::<2>().map(|[a, b]| (a, b))
 }

@@ -1,6 +1,6 @@
 //! What a card says of a head: the family, and the options of its members.
 
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::ChannelOrder;
 
 /// A family of networks whose outputs are read alike.

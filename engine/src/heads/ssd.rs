@@ -16,13 +16,16 @@
 
 use visiond_kernels::filter::{Choice, FilterSpec};
 
-use super::chosen::{self, Meaning, class_of};
-use super::filtered;
-use super::roles::{Chosen, ChosenNames, Roles, chosen as find_chosen, four_columns};
+use super::classes::{class_columns, classes_with_background};
+use super::decoded::Decoded;
+use super::decoder::Decoder;
+use super::end_to_end::{self, OutputEncoding, class_of};
+use super::gpu_filter;
+use super::head::HeadInput;
+use super::roles::{EndToEndNames, EndToEndOutputs, Roles, find_end_to_end, four_columns};
 use super::rows::{corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::shapes::{Outputs, may_agree};
-use super::spec::{Activation, BoxUnit, SsdSpec};
-use super::{Decoded, Decoder, Family, HeadInput, classes_with_background};
+use super::spec::{Activation, BoxUnit, Family, SsdSpec};
 
 pub(super) struct Ssd {
     class_count: usize,
@@ -31,9 +34,9 @@ pub(super) struct Ssd {
     scores: Vec<f32>,
 }
 
-pub(super) enum Plan {
+pub(super) enum OutputLayout {
     Raw { boxes: usize, scores: usize, width: usize },
-    Chosen(Chosen),
+    EndToEnd(EndToEndOutputs),
 }
 
 impl Ssd {
@@ -43,21 +46,21 @@ impl Ssd {
 }
 
 impl Decoder for Ssd {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Ssd;
     const READS: &'static str =
         "boxes [1, N, 4] and scores [1, N, classes], or boxes [N, 4], labels [N] and scores [N]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
-        let names = ChosenNames {
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
+        let names = EndToEndNames {
             boxes: self.spec.boxes.as_deref(),
             labels: self.spec.labels.as_deref(),
             scores: self.spec.scores.as_deref(),
             count: self.spec.count.as_deref(),
         };
-        if let Some(chosen) = find_chosen(outputs, &names)? {
-            return Ok(Plan::Chosen(chosen));
+        if let Some(found) = find_end_to_end(outputs, &names)? {
+            return Ok(OutputLayout::EndToEnd(found));
         }
         let mut roles = Roles::new(outputs);
         let boxes = roles.find("boxes", names.boxes, &["box", "loc"], four_columns)?.ok_or("no output is [1, N, 4]")?;
@@ -69,25 +72,25 @@ impl Decoder for Ssd {
         let width = outputs.shape(scores).last::<2>().and_then(|[_, width]| width);
         classes_with_background(width, self.spec.background, self.class_count)
             .map_err(|problem| format!("`{}` {problem}", outputs.name(scores)))?;
-        Ok(Plan::Raw { boxes, scores, width: width.unwrap_or(0) })
+        Ok(OutputLayout::Raw { boxes, scores, width: width.unwrap_or(0) })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let spec = &self.spec;
-        let (boxes, scores, width) = match plan {
-            Plan::Chosen(chosen) => {
-                let meaning = Meaning {
+        let (boxes, scores, width) = match layout {
+            OutputLayout::EndToEnd(found) => {
+                let encoding = OutputEncoding {
                     format: spec.format,
                     unit: spec.unit.unwrap_or(BoxUnit::Pixels),
                     background: spec.background,
                     class_count: self.class_count,
                 };
-                return chosen::decode(chosen, meaning, input, out);
+                return end_to_end::decode(found, encoding, input, out);
             }
-            &Plan::Raw { boxes, scores, width } => (boxes, scores, width.max(1)),
+            &OutputLayout::Raw { boxes, scores, width } => (boxes, scores, width.max(1)),
         };
         let unit = spec.unit.unwrap_or(BoxUnit::Normalized);
-        let classes = super::class_columns(spec.background, width);
+        let classes = class_columns(spec.background, width);
         let (boxes, scores) = (input.outputs[boxes].tensor.to_f32(), input.outputs[scores].tensor.to_f32());
         let threshold = input.score_threshold;
         let floor = logit_floor(threshold);
@@ -120,39 +123,39 @@ impl Decoder for Ssd {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
         let spec = &self.spec;
-        let boxes = |unit: BoxUnit| filtered::plain_box(spec.format, unit, input_size);
-        match plan {
-            Plan::Chosen(chosen) => {
-                let table = filtered::chosen_table(outputs, chosen)?;
+        let boxes = |unit: BoxUnit| gpu_filter::plain_box(spec.format, unit, input_size);
+        match layout {
+            OutputLayout::EndToEnd(found) => {
+                let table = gpu_filter::end_to_end_table(outputs, found)?;
                 let boxes = boxes(spec.unit.unwrap_or(BoxUnit::Pixels));
                 Some(FilterSpec {
-                    labels: filtered::label_code(spec.background, self.class_count),
-                    ..filtered::best_of(vec![table], 0..1, boxes, input_size, score_threshold)
+                    labels: gpu_filter::label_code(spec.background, self.class_count),
+                    ..gpu_filter::best_of(vec![table], 0..1, boxes, input_size, score_threshold)
                 })
             }
-            &Plan::Raw { boxes: box_output, scores, .. } => {
-                let (scores, rows, width) = filtered::rows_of(outputs, scores)?;
-                let (numbers, ..) = filtered::rows_of(outputs, box_output)?;
-                let classes = super::class_columns(spec.background, width);
+            &OutputLayout::Raw { boxes: box_output, scores, .. } => {
+                let (scores, rows, width) = gpu_filter::rows_of(outputs, scores)?;
+                let (numbers, ..) = gpu_filter::rows_of(outputs, box_output)?;
+                let classes = class_columns(spec.background, width);
                 let boxes = boxes(spec.unit.unwrap_or(BoxUnit::Normalized));
-                let tables = vec![filtered::table(rows, scores, numbers)];
+                let tables = vec![gpu_filter::table(rows, scores, numbers)];
                 Some(FilterSpec {
                     score_columns: width,
-                    scores: filtered::score_code(spec.activation, score_threshold),
+                    scores: gpu_filter::score_code(spec.activation, score_threshold),
                     choice: Choice::Every { peaks: false, row_step: 0 },
-                    ..filtered::best_of(tables, classes, boxes, input_size, score_threshold)
+                    ..gpu_filter::best_of(tables, classes, boxes, input_size, score_threshold)
                 })
             }
         }
     }
 
-    fn needs_nms(plan: &Plan) -> bool {
-        matches!(plan, Plan::Raw { .. })
+    fn needs_nms(layout: &OutputLayout) -> bool {
+        matches!(layout, OutputLayout::Raw { .. })
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use visiond_kernels::tensor::DType;
+use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::spec::*;
 use super::*;
-use crate::engine::Dim;
+use crate::backend::{Dim, TensorInfo};
 
 pub(super) fn tensor(name: &str, shape: &[usize]) -> TensorInfo {
     let shape = shape.iter().map(|&n| Dim::Fixed(n)).collect();
@@ -100,7 +100,7 @@ fn a_blazeface_whose_anchors_do_not_fit_is_told_the_strides() {
 }
 
 fn first_guess(outputs: &[TensorInfo], side: usize) -> (Family, Option<usize>) {
-    let guesses = fitting(outputs, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new());
+    let guesses = guess_heads(outputs, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new());
     guesses.first().map(|guess| (guess.family, guess.class_count)).unwrap()
 }
 
@@ -135,8 +135,8 @@ fn the_likeliest_head_is_the_right_one_for_what_people_export() {
     assert_eq!(first_guess(&efficient, 640), (Family::YoloNms, None));
     let deployed = [integers("labels", &[1, 300]), tensor("boxes", &[1, 300, 4]), tensor("scores", &[1, 300])];
     let inputs = [tensor("images", &[1, 3, 640, 640]), integers("orig_target_sizes", &[1, 2])];
-    assert_eq!(fitting(&deployed, &inputs, &BTreeMap::new())[0].family, Family::Detr);
-    assert_eq!(fitting(&[tensor("depth", &[1, 640, 640, 1])], &inputs, &BTreeMap::new()), []);
+    assert_eq!(guess_heads(&deployed, &inputs, &BTreeMap::new())[0].family, Family::Detr);
+    assert_eq!(guess_heads(&[tensor("depth", &[1, 640, 640, 1])], &inputs, &BTreeMap::new()), []);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn every_guess_comes_with_a_card_that_builds_its_head() {
     for shape in shapes {
         for side in [416, 640] {
             let output = [tensor("output", shape)];
-            for guess in fitting(&output, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new()) {
+            for guess in guess_heads(&output, &[tensor("images", &[1, 3, side, side])], &BTreeMap::new()) {
                 let text = guess.card.replace("file = \"names.txt\"", "names = []");
                 let card = crate::card::Card::from_toml(&text, std::path::Path::new("net.toml"));
                 let card = card.unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -392,6 +392,6 @@ proptest! {
     fn no_shapes_make_the_guess_panic(outputs in outputs(), sides in prop::collection::vec(0..700_usize, 0..5)) {
         let infos: Vec<TensorInfo> =
             outputs.iter().map(|(name, dtype, shape, _)| TensorInfo { dtype: *dtype, ..tensor(name, shape) }).collect();
-        fitting(&infos, &[tensor("images", &sides)], &BTreeMap::new());
+        guess_heads(&infos, &[tensor("images", &sides)], &BTreeMap::new());
     }
 }

@@ -14,20 +14,22 @@
 
 use visiond_kernels::filter::{FilterSpec, Table};
 
-use super::chosen::{self, Meaning};
-use super::filtered;
-use super::roles::{Chosen, ChosenNames, chosen as find_chosen};
+use super::decoded::{Decoded, InputKeypoint};
+use super::decoder::Decoder;
+use super::end_to_end::{self, OutputEncoding};
+use super::gpu_filter;
+use super::head::HeadInput;
+use super::roles::{EndToEndNames, EndToEndOutputs, find_end_to_end};
 use super::rows::{class_number, corners, four};
 use super::shapes::Outputs;
-use super::spec::{Background, BoxFormat, BoxUnit, Keypoints};
-use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint};
+use super::spec::{Background, BoxFormat, BoxUnit, Family, Keypoints};
 
 pub(super) struct YoloNms {
     pub(super) keypoints: Option<Keypoints>,
     pub(super) unit: BoxUnit,
 }
 
-pub(super) enum Plan {
+pub(super) enum OutputLayout {
     Rows {
         output: usize,
         width: usize,
@@ -36,36 +38,40 @@ pub(super) enum Plan {
     BatchRows {
         output: usize,
     },
-    Chosen(Chosen),
+    EndToEnd(EndToEndOutputs),
 }
 
 impl Decoder for YoloNms {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::YoloNms;
     const READS: &'static str = "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
-        if let Some(chosen) = find_chosen(outputs, &ChosenNames::default())? {
-            return Ok(Plan::Chosen(chosen));
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
+        if let Some(found) = find_end_to_end(outputs, &EndToEndNames::default())? {
+            return Ok(OutputLayout::EndToEnd(found));
         }
         let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
         outputs.table(|output, [_, width]| match width {
-            Some(7) if self.keypoints.is_none() => Ok(Plan::BatchRows { output }),
+            Some(7) if self.keypoints.is_none() => Ok(OutputLayout::BatchRows { output }),
             Some(width) if width < wanted => Err(format!("has rows of {width} numbers, not {wanted} or more")),
-            width => Ok(Plan::Rows { output, width: width.unwrap_or(0) }),
+            width => Ok(OutputLayout::Rows { output, width: width.unwrap_or(0) }),
         })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        let (output, width, box_at, score_at, class_at) = match plan {
-            Plan::Chosen(chosen) => {
-                let meaning =
-                    Meaning { format: BoxFormat::Xyxy, unit: self.unit, background: Background::None, class_count: 0 };
-                return chosen::decode(chosen, meaning, input, out);
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let (output, width, box_at, score_at, class_at) = match layout {
+            OutputLayout::EndToEnd(found) => {
+                let encoding = OutputEncoding {
+                    format: BoxFormat::Xyxy,
+                    unit: self.unit,
+                    background: Background::None,
+                    class_count: 0,
+                };
+                return end_to_end::decode(found, encoding, input, out);
             }
-            &Plan::Rows { output, width } => (output, width.max(6), 0, 4, 5),
-            &Plan::BatchRows { output } => (output, 7, 1, 6, 5),
+            &OutputLayout::Rows { output, width } => (output, width.max(6), 0, 4, 5),
+            &OutputLayout::BatchRows { output } => (output, 7, 1, 6, 5),
         };
         let values = input.outputs[output].tensor.to_f32();
         let (unit, size) = (self.unit, input.input_size);
@@ -92,29 +98,29 @@ impl Decoder for YoloNms {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
-        let boxes = filtered::plain_box(BoxFormat::Xyxy, self.unit, input_size);
-        let best = |table: Table| filtered::best_of(vec![table], 0..1, boxes, input_size, score_threshold);
-        let (output, box_at, score_at, class_at) = match plan {
-            Plan::Chosen(chosen) => return Some(best(filtered::chosen_table(outputs, chosen)?)),
-            &Plan::Rows { output, .. } => (output, 0, 4, 5),
-            &Plan::BatchRows { output } => (output, 1, 6, 5),
+        let boxes = gpu_filter::plain_box(BoxFormat::Xyxy, self.unit, input_size);
+        let best = |table: Table| gpu_filter::best_of(vec![table], 0..1, boxes, input_size, score_threshold);
+        let (output, box_at, score_at, class_at) = match layout {
+            OutputLayout::EndToEnd(found) => return Some(best(gpu_filter::end_to_end_table(outputs, found)?)),
+            &OutputLayout::Rows { output, .. } => (output, 0, 4, 5),
+            &OutputLayout::BatchRows { output } => (output, 1, 6, 5),
         };
-        let (values, rows, _) = filtered::rows_of(outputs, output)?;
+        let (values, rows, _) = gpu_filter::rows_of(outputs, output)?;
         let labels = Some(values.from_column(class_at));
         let points = self.keypoints.map(|_| values.from_column(6));
         let scores = values.from_column(score_at);
         Some(FilterSpec {
-            points: self.keypoints.map(|k| filtered::plain_points(k, self.unit, input_size)),
-            ..best(Table { labels, points, ..filtered::table(rows, scores, values.from_column(box_at)) })
+            points: self.keypoints.map(|k| gpu_filter::plain_points(k, self.unit, input_size)),
+            ..best(Table { labels, points, ..gpu_filter::table(rows, scores, values.from_column(box_at)) })
         })
     }
 
-    fn needs_nms(_plan: &Plan) -> bool {
+    fn needs_nms(_plan: &OutputLayout) -> bool {
         false
     }
 }

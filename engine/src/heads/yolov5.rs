@@ -8,43 +8,46 @@
 
 use visiond_kernels::filter::{FilterSpec, Table};
 
-use super::filtered;
+use super::classes::classes_in;
+use super::decoded::Decoded;
+use super::decoder::Decoder;
+use super::gpu_filter;
+use super::head::HeadInput;
 use super::rows::{best_class, corners, four};
 use super::shapes::Outputs;
-use super::spec::{BoxFormat, BoxUnit};
-use super::{Decoded, Decoder, Family, HeadInput, classes_in};
+use super::spec::{BoxFormat, BoxUnit, Family};
 
 pub(super) struct Yolov5 {
     pub(super) class_count: usize,
     pub(super) masks: usize,
 }
 
-pub(super) struct Plan {
+pub(super) struct OutputLayout {
     output: usize,
     width: usize,
     classes: usize,
 }
 
 impl Decoder for Yolov5 {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Yolov5;
     const READS: &'static str = "one output [1, N, 5 + classes]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
         outputs.table(|output, [_, width]| {
             let classes = classes_in(width, 5 + self.masks, self.class_count, "rows")?;
-            Ok(Plan { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
+            Ok(OutputLayout { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
         })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        let values = input.outputs[plan.output].tensor.to_f32();
-        for (index, row) in values.chunks_exact(plan.width.max(1)).enumerate() {
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[layout.output].tensor.to_f32();
+        for (index, row) in values.chunks_exact(layout.width.max(1)).enumerate() {
             // The published code drops rows by objectness alone first: a score cannot be more.
             let objectness = row[4];
             if objectness >= input.score_threshold {
-                let Some((class, best)) = best_class(&row[5..5 + plan.classes], 0.0) else { continue };
+                let Some((class, best)) = best_class(&row[5..5 + layout.classes], 0.0) else { continue };
                 let score = objectness * best;
                 if score >= input.score_threshold {
                     let Some(numbers) = four(row, 0) else { continue };
@@ -61,15 +64,15 @@ impl Decoder for Yolov5 {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
-        let (values, rows, _) = filtered::rows_of(outputs, plan.output)?;
+        let (values, rows, _) = gpu_filter::rows_of(outputs, layout.output)?;
         let objectness = Some(values.from_column(4));
-        let table = Table { objectness, ..filtered::table(rows, values.from_column(5), values) };
-        let boxes = filtered::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
-        Some(filtered::best_of(vec![table], 0..plan.classes, boxes, input_size, score_threshold))
+        let table = Table { objectness, ..gpu_filter::table(rows, values.from_column(5), values) };
+        let boxes = gpu_filter::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+        Some(gpu_filter::best_of(vec![table], 0..layout.classes, boxes, input_size, score_threshold))
     }
 }

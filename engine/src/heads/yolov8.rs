@@ -12,11 +12,14 @@
 
 use visiond_kernels::filter::{FilterSpec, Table, Values};
 
-use super::filtered;
+use super::classes::classes_in;
+use super::decoded::{Decoded, InputKeypoint};
+use super::decoder::Decoder;
+use super::gpu_filter;
+use super::head::HeadInput;
 use super::rows::{best_class, corners};
 use super::shapes::{Outputs, may_be};
-use super::spec::{BoxFormat, BoxUnit, Keypoints};
-use super::{Decoded, Decoder, Family, HeadInput, InputKeypoint, classes_in};
+use super::spec::{BoxFormat, BoxUnit, Family, Keypoints};
 
 pub(super) struct Yolov8 {
     pub(super) class_count: usize,
@@ -24,7 +27,7 @@ pub(super) struct Yolov8 {
     pub(super) masks: usize,
 }
 
-pub(super) struct Plan {
+pub(super) struct OutputLayout {
     output: usize,
     /// Number of candidates.
     rows: usize,
@@ -45,19 +48,19 @@ impl Yolov8 {
 
     fn add(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         values: &[f32],
         row: usize,
         (class, score): (u32, f32),
         input: &HeadInput<'_>,
         out: &mut Decoded,
     ) {
-        let (start, step) = if plan.planes { (row, plan.rows) } else { (row * plan.width, 1) };
+        let (start, step) = if layout.planes { (row, layout.rows) } else { (row * layout.width, 1) };
         let number = |column: usize| values[start + column * step];
         let numbers = [number(0), number(1), number(2), number(3)];
         let added = out.push(row, class, score, corners(numbers, BoxFormat::Cxcywh, BoxUnit::Pixels, input.input_size));
         if let (true, Some(points)) = (added, self.keypoints) {
-            let first = 4 + plan.classes;
+            let first = 4 + layout.classes;
             let each = points.values() / points.count;
             out.push_keypoints(
                 row,
@@ -72,13 +75,13 @@ impl Yolov8 {
 }
 
 impl Decoder for Yolov8 {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Yolov8;
     const READS: &'static str =
         "one output [1, 4 + classes + 2 or 3 a keypoint, N] or the same turned, [1, N, 4 + ...]";
 
-    fn plan(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<Plan, String> {
+    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
         let besides = self.besides_classes();
         let wanted = besides + self.class_count;
         outputs.table(|output, [a, b]| {
@@ -91,7 +94,7 @@ impl Decoder for Yolov8 {
             let (width, rows) = if planes { (a, b) } else { (b, a) };
             let what = if planes { "columns" } else { "rows" };
             let classes = classes_in(width, besides, self.class_count, what)?;
-            Ok(Plan {
+            Ok(OutputLayout {
                 output,
                 rows: rows.unwrap_or(0),
                 width: width.unwrap_or(0),
@@ -101,24 +104,24 @@ impl Decoder for Yolov8 {
         })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        let values = input.outputs[plan.output].tensor.to_f32();
-        if !plan.planes {
-            for (row, numbers) in values.chunks_exact(plan.width.max(1)).enumerate() {
-                if let Some(best) = best_class(&numbers[4..4 + plan.classes], input.score_threshold) {
-                    self.add(plan, &values, row, best, input, out);
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[layout.output].tensor.to_f32();
+        if !layout.planes {
+            for (row, numbers) in values.chunks_exact(layout.width.max(1)).enumerate() {
+                if let Some(best) = best_class(&numbers[4..4 + layout.classes], input.score_threshold) {
+                    self.add(layout, &values, row, best, input, out);
                 }
             }
             return;
         }
         let (mut scores, mut classes) = ([0.0_f32; BLOCK], [0_u32; BLOCK]);
-        for start in (0..plan.rows).step_by(BLOCK) {
-            let length = BLOCK.min(plan.rows - start);
+        for start in (0..layout.rows).step_by(BLOCK) {
+            let length = BLOCK.min(layout.rows - start);
             let (scores, classes) = (&mut scores[..length], &mut classes[..length]);
             scores.fill(f32::NEG_INFINITY);
             classes.fill(0);
-            for class in 0..plan.classes {
-                let at = (4 + class) * plan.rows + start;
+            for class in 0..layout.classes {
+                let at = (4 + class) * layout.rows + start;
                 let plane = &values[at..at + length];
                 for ((best, best_class), &score) in scores.iter_mut().zip(classes.iter_mut()).zip(plane) {
                     let better = score > *best;
@@ -128,7 +131,7 @@ impl Decoder for Yolov8 {
             }
             for (offset, (&score, &class)) in scores.iter().zip(classes.iter()).enumerate() {
                 if score >= input.score_threshold {
-                    self.add(plan, &values, start + offset, (class, score), input, out);
+                    self.add(layout, &values, start + offset, (class, score), input, out);
                 }
             }
         }
@@ -136,20 +139,23 @@ impl Decoder for Yolov8 {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
-        let [a, b] = filtered::known(outputs.shape(plan.output))?;
-        let (values, rows) =
-            if plan.planes { (Values::planes(plan.output, a, b), b) } else { (Values::rows(plan.output, a, b), a) };
-        let points = self.keypoints.map(|_| values.from_column(4 + plan.classes));
-        let table = Table { points, ..filtered::table(rows, values.from_column(4), values) };
-        let boxes = filtered::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+        let [a, b] = gpu_filter::known(outputs.shape(layout.output))?;
+        let (values, rows) = if layout.planes {
+            (Values::planes(layout.output, a, b), b)
+        } else {
+            (Values::rows(layout.output, a, b), a)
+        };
+        let points = self.keypoints.map(|_| values.from_column(4 + layout.classes));
+        let table = Table { points, ..gpu_filter::table(rows, values.from_column(4), values) };
+        let boxes = gpu_filter::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
         Some(FilterSpec {
-            points: self.keypoints.map(|k| filtered::plain_points(k, BoxUnit::Pixels, input_size)),
-            ..filtered::best_of(vec![table], 0..plan.classes, boxes, input_size, score_threshold)
+            points: self.keypoints.map(|k| gpu_filter::plain_points(k, BoxUnit::Pixels, input_size)),
+            ..gpu_filter::best_of(vec![table], 0..layout.classes, boxes, input_size, score_threshold)
         })
     }
 }

@@ -9,18 +9,21 @@
 
 use visiond_kernels::filter::{BoxCode, FilterSpec, Grid, Table};
 
-use super::filtered;
+use super::classes::{check_cells, classes_in};
+use super::decoded::Decoded;
+use super::decoder::Decoder;
+use super::gpu_filter;
+use super::head::HeadInput;
 use super::rows::{best_class, corners, four};
 use super::shapes::Outputs;
-use super::spec::{BoxFormat, BoxUnit, YoloxSpec};
-use super::{Decoded, Decoder, Family, HeadInput, check_cells, classes_in};
+use super::spec::{BoxFormat, BoxUnit, Family, YoloxSpec};
 
 pub(super) struct Yolox {
     pub(super) class_count: usize,
     pub(super) spec: YoloxSpec,
 }
 
-pub(super) struct Plan {
+pub(super) struct OutputLayout {
     output: usize,
     width: usize,
     classes: usize,
@@ -33,31 +36,31 @@ fn cells(input_size: (u32, u32), stride: u32) -> (usize, usize) {
 }
 
 impl Decoder for Yolox {
-    type Plan = Plan;
+    type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Yolox;
     const READS: &'static str = "one output [1, cells of all grids, 5 + classes]";
 
-    fn plan(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Plan, String> {
+    fn layout(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<OutputLayout, String> {
         let wanted: usize = self.spec.strides.iter().map(|&s| cells(input_size, s)).map(|(w, h)| w * h).sum();
         outputs.table(|output, [rows, width]| {
             let classes = classes_in(width, 5, self.class_count, "rows")?;
             if !self.spec.decoded {
                 check_cells(rows, wanted, &self.spec.strides, input_size)?;
             }
-            Ok(Plan { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
+            Ok(OutputLayout { output, width: width.unwrap_or(0), classes: classes.unwrap_or(0) })
         })
     }
 
-    fn decode(&mut self, plan: &Plan, input: &HeadInput<'_>, out: &mut Decoded) {
-        let values = input.outputs[plan.output].tensor.to_f32();
-        let width = plan.width.max(1);
+    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let values = input.outputs[layout.output].tensor.to_f32();
+        let width = layout.width.max(1);
         let mut add = |index: usize, row: &[f32], cell: Option<(usize, usize, u32)>| {
             let objectness = row[4];
             if objectness < input.score_threshold {
                 return;
             }
-            let Some((class, best)) = best_class(&row[5..5 + plan.classes], 0.0) else { return };
+            let Some((class, best)) = best_class(&row[5..5 + layout.classes], 0.0) else { return };
             let score = objectness * best;
             let Some([x, y, w, h]) = four(row, 0) else { return };
             if score >= input.score_threshold {
@@ -88,19 +91,19 @@ impl Decoder for Yolox {
 
     fn filter(
         &self,
-        plan: &Plan,
+        layout: &OutputLayout,
         outputs: &impl Outputs,
         input_size: (u32, u32),
         score_threshold: f32,
     ) -> Option<FilterSpec> {
-        let (values, rows, _) = filtered::rows_of(outputs, plan.output)?;
+        let (values, rows, _) = gpu_filter::rows_of(outputs, layout.output)?;
         let part = |first_row: usize, rows: usize, grid: Grid| {
             let values = values.from_row(first_row);
             let objectness = Some(values.from_column(4));
-            Table { first_row, objectness, grid, ..filtered::table(rows, values.from_column(5), values) }
+            Table { first_row, objectness, grid, ..gpu_filter::table(rows, values.from_column(5), values) }
         };
         let (tables, boxes) = if self.spec.decoded {
-            let boxes = filtered::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+            let boxes = gpu_filter::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
             (vec![part(0, rows, Grid::default())], boxes)
         } else {
             let mut first_row = 0;
@@ -113,6 +116,6 @@ impl Decoder for Yolox {
             };
             (self.spec.strides.iter().map(&mut of_stride).collect(), BoxCode::CellExp)
         };
-        Some(filtered::best_of(tables, 0..plan.classes, boxes, input_size, score_threshold))
+        Some(gpu_filter::best_of(tables, 0..layout.classes, boxes, input_size, score_threshold))
     }
 }

@@ -14,7 +14,7 @@ use visiond_kernels::tensor::DType;
 use super::schema::{dtype, element_name, number};
 use super::sniff::foreign_format;
 use super::wire::{Field, WireError, fields};
-use crate::engine::{Dim, EngineError, ModelFile, TensorInfo};
+use crate::backend::{Dim, EngineError, ModelFile, TensorInfo};
 
 /// Graphs inside nodes (`If`, `Loop`) inside graphs: no exporter goes near this, and a parser that recurses must stop.
 const MAX_DEPTH: usize = 32;
@@ -126,9 +126,11 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
         match error {
             // Every writer puts the format's version first.
             _ if first.number != number::MODEL_IR_VERSION => not_onnx(),
-            Fault::Wire(WireError::Truncated) => EngineError::Truncated { path: path.clone(), size_bytes },
-            Fault::Wire(WireError::Malformed) => malformed(&path, "its fields make no sense, copy or export it again"),
-            Fault::Depth => malformed(&path, "its graphs are nested too deeply to be read safely"),
+            ParseError::Wire(WireError::Truncated) => EngineError::Truncated { path: path.clone(), size_bytes },
+            ParseError::Wire(WireError::Malformed) => {
+                malformed(&path, "its fields make no sense, copy or export it again")
+            }
+            ParseError::Depth => malformed(&path, "its graphs are nested too deeply to be read safely"),
         }
     })?;
     if !found_graph && model.opsets.is_empty() {
@@ -149,19 +151,19 @@ fn malformed(path: &Path, reason: &str) -> EngineError {
 }
 
 /// Why a walk through the file stopped.
-enum Fault {
+enum ParseError {
     Wire(WireError),
     Depth,
 }
 
-impl From<WireError> for Fault {
+impl From<WireError> for ParseError {
     fn from(error: WireError) -> Self {
         Self::Wire(error)
     }
 }
 
 impl OnnxFile {
-    fn model(&mut self, bytes: &[u8], found_graph: &mut bool) -> Result<(), Fault> {
+    fn model(&mut self, bytes: &[u8], found_graph: &mut bool) -> Result<(), ParseError> {
         let mut producer = [String::new(), String::new()];
         for field in fields(bytes) {
             let field = field?;
@@ -197,7 +199,7 @@ impl OnnxFile {
         Ok(())
     }
 
-    fn outer_graph(&mut self, graph: &[u8]) -> Result<(), Fault> {
+    fn outer_graph(&mut self, graph: &[u8]) -> Result<(), ParseError> {
         let mut weights = BTreeSet::new();
         self.graph(graph, 0, Some(&mut weights))?;
         for field in fields(graph) {
@@ -222,9 +224,14 @@ impl OnnxFile {
     }
 
     /// Counts operators and notes external files; collects the names of weights where asked to.
-    fn graph(&mut self, graph: &[u8], depth: usize, mut weights: Option<&mut BTreeSet<String>>) -> Result<(), Fault> {
+    fn graph(
+        &mut self,
+        graph: &[u8],
+        depth: usize,
+        mut weights: Option<&mut BTreeSet<String>>,
+    ) -> Result<(), ParseError> {
         if depth > MAX_DEPTH {
-            return Err(Fault::Depth);
+            return Err(ParseError::Depth);
         }
         for field in fields(graph) {
             let field = field?;
@@ -249,7 +256,7 @@ impl OnnxFile {
         Ok(())
     }
 
-    fn node(&mut self, node: &[u8], depth: usize) -> Result<(), Fault> {
+    fn node(&mut self, node: &[u8], depth: usize) -> Result<(), ParseError> {
         let (mut operator, mut domain) = (String::new(), String::new());
         for field in fields(node) {
             let field = field?;
@@ -276,7 +283,7 @@ impl OnnxFile {
     }
 
     /// Notes where the tensor's bytes are; gives its name.
-    fn tensor(&mut self, tensor: &[u8]) -> Result<String, Fault> {
+    fn tensor(&mut self, tensor: &[u8]) -> Result<String, ParseError> {
         let mut name = String::new();
         for field in fields(tensor) {
             let field = field?;
@@ -316,7 +323,7 @@ pub(super) fn node_using(bytes: &[u8], operator: &str) -> Option<String> {
 }
 
 /// Name and operator of a node of the main graph, by its place in the file.
-pub(crate) fn node_at(bytes: &[u8], index: usize) -> Option<(String, String)> {
+pub fn node_at(bytes: &[u8], index: usize) -> Option<(String, String)> {
     let nodes = fields(bytes)
         .map_while(Result::ok)
         .filter(|field| field.number == number::MODEL_GRAPH)

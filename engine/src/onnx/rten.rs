@@ -9,11 +9,11 @@ use std::sync::Arc;
 use half::f16;
 use rten::{Model as Graph, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueType, ValueView};
 use rten_tensor::{AsView, Layout};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::{Model, guarded};
-use crate::engine::{Backend, Context, EngineError, EngineOptions, InputTensor, Program, TensorInfo};
+use super::model::OnnxModel;
+use super::panic_guard::guarded;
+use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Program, TensorInfo};
 
 /// What [`crate::engine::Engine::backend_description`] says.
 pub const DESCRIPTION: &str = "rten 0.27 (built in)";
@@ -33,7 +33,7 @@ struct Shared {
 }
 
 /// Makes `model` ready.
-pub(super) fn load(model: Model<'_>, options: &EngineOptions) -> Result<RtenProgram, EngineError> {
+pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<RtenProgram, EngineError> {
     let path = model.path;
     let mut loader = ModelOptions::with_all_ops();
     // A second copy of the weights of matrix products alone, which would otherwise be packed on each run: nothing for a
@@ -103,7 +103,7 @@ struct RtenContext {
 }
 
 impl Context for RtenContext {
-    fn run(&mut self, inputs: &[InputTensor], _stream: Stream) -> Result<(), EngineError> {
+    fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         self.outputs.clear();
         for (input, converted) in inputs.iter().zip(&mut self.converted) {
             convert(input, converted);

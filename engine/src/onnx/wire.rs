@@ -5,7 +5,7 @@
 
 /// The bytes are not the message they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WireError {
+pub enum WireError {
     /// A field goes on behind the end.
     Truncated,
     /// A tag or number that no writer makes.
@@ -14,7 +14,7 @@ pub(crate) enum WireError {
 
 /// A field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
     /// A number of up to 64 bits.
     Number(u64),
     /// Text, bytes, a message, or packed numbers.
@@ -25,16 +25,18 @@ pub(crate) enum Value<'a> {
 
 /// One field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Field<'a> {
-    pub(crate) number: u64,
-    pub(crate) value: Value<'a>,
+pub struct Field<'a> {
+    /// The field's number in onnx.proto.
+    pub number: u64,
+    /// The field's value.
+    pub value: Value<'a>,
     /// Tag and value as they stand in the message.
-    pub(crate) raw: &'a [u8],
+    pub raw: &'a [u8],
 }
 
 impl<'a> Field<'a> {
     /// The bytes of a text, message or bytes field; empty for any other.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         match self.value {
             Value::Bytes(bytes) => bytes,
             Value::Number(_) | Value::Fixed(_) => &[],
@@ -42,12 +44,12 @@ impl<'a> Field<'a> {
     }
 
     /// The text; characters that are not UTF-8 are replaced.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
     /// The number of an integer field, 0 for any other.
-    pub(crate) fn number_value(&self) -> i64 {
+    pub fn number_value(&self) -> i64 {
         match self.value {
             Value::Number(number) => number as i64,
             Value::Bytes(_) | Value::Fixed(_) => 0,
@@ -56,12 +58,12 @@ impl<'a> Field<'a> {
 }
 
 /// The fields of a message, in order. Ends after the first error.
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 /// The fields of `message`.
-pub(crate) fn fields(message: &[u8]) -> Fields<'_> {
+pub fn fields(message: &[u8]) -> Fields<'_> {
     Fields { rest: message }
 }
 
@@ -121,7 +123,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The numbers of a packed field; ends after the first that is cut off.
-pub(crate) fn packed(bytes: &[u8]) -> impl Iterator<Item = Result<u64, WireError>> {
+pub fn packed(bytes: &[u8]) -> impl Iterator<Item = Result<u64, WireError>> {
     let mut rest = Fields { rest: bytes };
     std::iter::from_fn(move || {
         if rest.rest.is_empty() {
@@ -136,13 +138,13 @@ pub(crate) fn packed(bytes: &[u8]) -> impl Iterator<Item = Result<u64, WireError
 }
 
 /// Appends an integer field to `out`.
-pub(crate) fn write_number(out: &mut Vec<u8>, field: u64, value: u64) {
+pub fn write_number(out: &mut Vec<u8>, field: u64, value: u64) {
     write_varint(out, field << 3);
     write_varint(out, value);
 }
 
 /// Appends a text, bytes or message field to `out`.
-pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+pub fn write_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     write_varint(out, field << 3 | 2);
     write_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

@@ -4,10 +4,13 @@ use std::ffi::{c_char, c_void};
 
 /// A table of virtuals as a C++ object points into it: the offset to the whole object and its type come before the entries.
 #[repr(C)]
-pub(crate) struct VTable<const N: usize> {
-    pub(crate) offset_to_top: isize,
-    pub(crate) type_info: *const c_void,
-    pub(crate) entries: [*const c_void; N],
+pub struct VTable<const N: usize> {
+    /// Bytes from this table's object to the whole object.
+    pub offset_to_top: isize,
+    /// Run-time type information.
+    pub type_info: *const c_void,
+    /// The virtual methods.
+    pub entries: [*const c_void; N],
 }
 
 // SAFETY: the table holds addresses of functions and constants, and nobody writes to it.
@@ -15,36 +18,40 @@ unsafe impl<const N: usize> Sync for VTable<N> {}
 
 impl<const N: usize> VTable<N> {
     /// What an object's first word is.
-    pub(crate) const fn start(&'static self) -> *const *const c_void {
+    pub const fn start(&'static self) -> *const *const c_void {
         self.entries.as_ptr()
     }
 }
 
-/// A table of these functions. TensorRT asks no object of ours for its type, so that there is none.
-macro_rules! vtable {
+/// Makes a [`VTable`] of these functions; the caller imports that type. TensorRT asks no object of ours for its type, so that there is none.
+#[macro_export]
+macro_rules! tensorrt_vtable {
     ($($function:expr),* $(,)?) => {
-        $crate::tensorrt::callback::VTable {
+        VTable {
             offset_to_top: 0,
             type_info: std::ptr::null(),
             entries: [$($function as *const std::ffi::c_void),*],
         }
     };
 }
-pub(crate) use vtable;
+pub use crate::tensorrt_vtable as vtable;
 
 /// `nvinfer1::InterfaceInfo`.
 #[repr(C)]
-pub(crate) struct InterfaceInfo {
-    pub(crate) kind: *const c_char,
-    pub(crate) major: i32,
-    pub(crate) minor: i32,
+pub struct InterfaceInfo {
+    /// The name of the interface.
+    pub kind: *const c_char,
+    /// Its major version.
+    pub major: i32,
+    /// Its minor version.
+    pub minor: i32,
 }
 
 /// Destructors: our objects are deleted by us, never by TensorRT.
-pub(crate) unsafe extern "C" fn no_destructor(_this: *mut c_void) {}
+pub extern "C" fn no_destructor(_this: *mut c_void) {}
 
 /// `IVersionedInterface::getAPILanguage`: C++.
-pub(crate) unsafe extern "C" fn language_is_cpp(_this: *const c_void) -> i32 {
+pub extern "C" fn language_is_cpp(_this: *const c_void) -> i32 {
     0
 }
 
@@ -52,7 +59,7 @@ pub(crate) unsafe extern "C" fn language_is_cpp(_this: *const c_void) -> i32 {
 ///
 /// # Safety
 /// `text` is null or ends in zero and lives during the call.
-pub(crate) unsafe fn text(text: *const c_char) -> String {
+pub unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
@@ -61,14 +68,14 @@ pub(crate) unsafe fn text(text: *const c_char) -> String {
 }
 
 /// `text` without control characters, which TensorRT for RTX writes into its messages, and without the ends of lines.
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     printable.trim().to_owned()
 }
 
 /// A message without the place in TensorRT's source and the full stop:
 /// `Cuda Runtime (In ScopedCudaStream at /_src/cudaResources.cpp:25 (cudaError 35: too old))` is `Cuda Runtime (cudaError 35: too old)`.
-pub(crate) fn plain(message: &str) -> String {
+pub fn plain(message: &str) -> String {
     // `[checkMacros.cpp::catchCudaError::247] Error Code 1: ...`
     let message = match message.split_once("] ") {
         Some((place, rest)) if place.starts_with('[') && place.contains(".cpp::") => rest,

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use visiond_kernels::cuda::{CudaStream, DeviceAddress};
 
 use super::abi::runtime::{Context as ContextClass, Engine as EngineClass};
-use super::abi::{Layout, Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
-use super::engine::{Direction, Scratch, TrtEngine, TrtTensor};
+use super::abi::{Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
+use super::engine::{Scratch, TrtEngine};
 use super::error::TensorRtError;
+use super::error_recorder::ErrorRecorder;
 use super::profiler::{LayerTime, Profiler};
-use super::recorder::Recorder;
-use crate::engine::EngineError;
+use super::tensor::{Direction, TrtTensor};
+use super::version::Layout;
+use crate::backend::EngineError;
 
 /// `ExecutionContextAllocationStrategy`: memory of its own, or the caller's.
 const OWN_MEMORY: i32 = 0;
@@ -23,13 +25,20 @@ const CALLERS_MEMORY: i32 = 2;
 pub struct TrtContext {
     // In the order in which they must go.
     context: Owned<ContextClass>,
-    recorder: Arc<Recorder>,
+    recorder: Arc<ErrorRecorder>,
     _scratch: Scratch,
     engine: Arc<TrtEngine>,
 }
 
+impl TrtEngine {
+    /// A new context.
+    pub fn context(self: &Arc<Self>, scratch: Scratch) -> Result<TrtContext, EngineError> {
+        TrtContext::new(self.clone(), scratch)
+    }
+}
+
 impl TrtContext {
-    pub(super) fn new(engine: Arc<TrtEngine>, scratch: Scratch) -> Result<Self, EngineError> {
+    fn new(engine: Arc<TrtEngine>, scratch: Scratch) -> Result<Self, EngineError> {
         let abi = engine.abi();
         let own = matches!(scratch, Scratch::Own);
         // SAFETY: the engine lives and makes nothing else meanwhile; the numbers are strategies that these layouts have.
@@ -43,7 +52,7 @@ impl TrtContext {
             // What it needs to live, the engine, is kept beside it and goes after it.
             Owned::from_raw(raw, abi).ok_or_else(|| engine.refused("make a context of the engine"))
         })?;
-        let recorder = Recorder::new(abi.layout);
+        let recorder = ErrorRecorder::new(abi.layout);
         // SAFETY: the recorder has the layout's virtuals and goes after the context.
         unsafe { call!(context.get(), ContextClass::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
         if let Scratch::Shared(shared) = &scratch {

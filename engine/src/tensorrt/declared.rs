@@ -6,10 +6,10 @@ use std::sync::Arc;
 use visiond_kernels::cuda::CudaStream;
 use visiond_kernels::tensor::ShapeText;
 
-use super::engine::{Direction, Scratch, ShapeLimits, TrtEngine, TrtTensor};
+use super::engine::{Scratch, TrtEngine};
 use super::plan::rebuild_command;
-use crate::engine::{Dim, EngineError, EngineOptions, TensorInfo};
-use crate::onnx;
+use super::tensor::{Direction, ShapeLimits, TrtTensor};
+use crate::backend::{Dim, EngineError, EngineOptions, TensorInfo};
 
 /// The engine's tensors as a session declares them: what the shapes asked for or the profile fix is fixed, and of what
 /// stays open only the number of frames is left so; other open sizes are those that the engine was tuned for.
@@ -41,7 +41,7 @@ pub(super) fn declared(
     }
     for name in options.input_shapes.keys() {
         if !inputs.iter().any(|info| info.name == *name) {
-            return Err(onnx::no_such_input(path, name, &inputs));
+            return Err(EngineError::no_such_input(path, name, &inputs));
         }
     }
     let outputs: Vec<TensorInfo> = of(Direction::Output).map(open).collect();

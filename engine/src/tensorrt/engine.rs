@@ -10,58 +10,11 @@ use visiond_kernels::tensor::DType;
 use super::abi::runtime::{Engine as EngineClass, Runtime};
 use super::abi::{Abi, Owned, call, sizes_of_32, sizes_of_64};
 use super::callback::text;
-use super::context::TrtContext;
 use super::error::TensorRtError;
+use super::error_recorder::ErrorRecorder;
 use super::library::Library;
-use super::recorder::Recorder;
-use crate::engine::EngineError;
-
-/// Which way a tensor goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// Fed by the caller.
-    Input,
-    /// Written by the run.
-    Output,
-}
-
-/// A tensor that goes into an engine or comes out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrtTensor {
-    /// Name.
-    pub name: String,
-    /// Which way it goes.
-    pub direction: Direction,
-    /// Element type.
-    pub dtype: DType,
-    /// Shape; `None` is a size chosen at run time.
-    pub shape: Vec<Option<usize>>,
-    /// Whether its elements are in host memory: numbers that shapes are computed from.
-    pub on_host: bool,
-    /// How its elements lie, in TensorRT's words.
-    pub format: String,
-    /// For inputs: the shapes that each profile allows.
-    pub limits: Vec<ShapeLimits>,
-}
-
-/// The shapes of an input that a profile allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShapeLimits {
-    /// The least of each size.
-    pub min: Vec<usize>,
-    /// The sizes that the engine was tuned for.
-    pub opt: Vec<usize>,
-    /// The most of each size.
-    pub max: Vec<usize>,
-}
-
-impl ShapeLimits {
-    /// Whether a shape is within them.
-    pub fn allow(&self, shape: &[usize]) -> bool {
-        let mut sizes = shape.iter().zip(self.min.iter().zip(&self.max));
-        sizes.all(|(size, (min, max))| (min..=max).contains(&size))
-    }
-}
+use super::tensor::{Direction, ShapeLimits, TrtTensor};
+use crate::backend::EngineError;
 
 /// Where a context keeps what it computes on the way.
 #[derive(Debug, Clone)]
@@ -83,7 +36,7 @@ pub struct TrtEngine {
     // In the order in which they must go: an engine before its runtime, both before the recorder that they call.
     engine: Owned<EngineClass>,
     _runtime: Owned<Runtime>,
-    recorder: Arc<Recorder>,
+    recorder: Arc<ErrorRecorder>,
     library: &'static Library,
     device: Arc<Device>,
     tensors: Vec<TrtTensor>,
@@ -105,7 +58,7 @@ impl TrtEngine {
     pub fn load(library: &'static Library, device: &Arc<Device>, plan: &[u8]) -> Result<Arc<Self>, EngineError> {
         device.bind()?;
         let runtime = library.create_runtime()?;
-        let recorder = Recorder::new(library.abi().layout);
+        let recorder = ErrorRecorder::new(library.abi().layout);
         let engine = deserialize(library, &runtime, &recorder, plan)?;
         let mut loaded = Self {
             engine,
@@ -246,11 +199,6 @@ impl TrtEngine {
         Ok(sizes.and_then(|sizes| sizes.into_iter().map(|size| usize::try_from(size).ok()).collect()))
     }
 
-    /// A new context.
-    pub fn context(self: &Arc<Self>, scratch: Scratch) -> Result<TrtContext, EngineError> {
-        TrtContext::new(self.clone(), scratch)
-    }
-
     /// Memory for contexts that never run at the same time.
     pub fn shared_scratch(&self) -> Result<Scratch, EngineError> {
         let buffer = DeviceBuffer::new(&self.device, self.scratch_bytes)?;
@@ -352,7 +300,7 @@ impl fmt::Debug for TrtEngine {
 pub(super) fn deserialize(
     library: &Library,
     runtime: &Owned<Runtime>,
-    recorder: &Recorder,
+    recorder: &ErrorRecorder,
     plan: &[u8],
 ) -> Result<Owned<EngineClass>, TensorRtError> {
     let abi = library.abi();

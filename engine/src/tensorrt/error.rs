@@ -3,8 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::abi::Version;
-use super::recorder::Reported;
+use super::error_recorder::Reported;
+use super::version::Version;
+use crate::backend::EngineError;
 
 /// TensorRT is not there, does not serve, or refuses.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +124,12 @@ pub enum TensorRtError {
         /// What it reported.
         reported: Vec<Reported>,
     },
+}
+
+impl From<TensorRtError> for EngineError {
+    fn from(error: TensorRtError) -> Self {
+        Self::Backend(Box::new(error))
+    }
 }
 
 /// `IRuntime::setMaxThreads` for `VRuntime::setMaxThreads`: the name that NVIDIA's documents have.

@@ -5,7 +5,7 @@ use super::abi::{Owned, call};
 use super::callback::text;
 use super::context::TrtContext;
 use super::engine::TrtEngine;
-use crate::engine::EngineError;
+use crate::backend::EngineError;
 
 /// `LayerInformationFormat::kJSON`.
 const JSON: i32 = 1;

@@ -4,26 +4,29 @@
 //! threads and memory of CUDA's behind. Before a runtime is made of one that needs a GPU, CUDA must be open (a
 //! [`Device`](visiond_kernels::cuda::Device)): without it TensorRT 10 and 11 give back rubbish for an object.
 
-use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::ffi::c_void;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 
-use super::abi::{Abi, Class, Layout, Owned, RawObject, Version, builder, runtime};
-use super::callback::plain;
+use super::abi::{Abi, Class, Owned, RawObject, builder, runtime};
 use super::error::TensorRtError;
-use super::logger::{self, Logger};
-use super::plugins::{MissingPlugin, Plugins};
-use crate::engine::EngineError;
+use super::logger::{self, Logger, first_message};
+use super::plugins::{GetVersion, MissingPlugin, Plugins};
+use super::version::{Layout, Version};
+use crate::backend::EngineError;
+use crate::dynamic_library::{file_of, loader_error, search_directories};
 
 /// The variable that names the library.
 pub const VARIABLE: &str = "VISIOND_TENSORRT_LIBRARY";
 
 /// Names that the library goes by, in the order tried.
 const NAMES: [&str; 4] = ["libnvinfer.so.11", "libnvinfer.so.10", "libnvinfer.so.8", "libtensorrt_rtx.so.1"];
+
+/// Directories searched after the loader's own and the architecture's.
+const DIRECTORIES: [&str; 4] = ["/usr/lib64", "/usr/local/lib", "/usr/local/tensorrt/lib", "/usr/local/cuda/lib64"];
 
 /// What makes a builder; lean and dispatch runtimes have none.
 const BUILDER: &[u8] = b"createInferBuilder_INTERNAL\0";
@@ -33,7 +36,6 @@ static OPEN: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
 
 type CreateObject = unsafe extern "C" fn(*mut c_void, i32) -> *mut RawObject;
 type CreateParser = unsafe extern "C" fn(*mut RawObject, *mut c_void, i32) -> *mut RawObject;
-pub(super) type Number = unsafe extern "C" fn() -> i32;
 
 /// A TensorRT library that serves.
 pub struct Library {
@@ -77,7 +79,7 @@ impl Library {
         if let Some(version) = built_by {
             names.sort_by_key(|name| *name != soname(version));
         }
-        let searched = directories();
+        let searched = search_directories(&DIRECTORIES);
         let mut unusable = None;
         for name in names {
             let in_directories = searched.iter().map(|directory| directory.join(name)).filter(|path| path.exists());
@@ -100,10 +102,10 @@ impl Library {
         let unusable = |reason: String| TensorRtError::Unusable { path: path.to_owned(), reason };
         // SAFETY: opening a library runs its initialisers. The path is one that the user named or a place where only the
         // system's owner or the user can put a library; that it is what its name says is all that can be known before.
-        let handle =
-            unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| unusable(words(&error)))?;
+        let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
+            .map_err(|error| unusable(loader_error(&error)))?;
         // SAFETY: `getInferLibVersion` has had this signature in every release of TensorRT (NvInferRuntime.h).
-        let number = unsafe { handle.get::<Number>(b"getInferLibVersion\0") }
+        let number = unsafe { handle.get::<GetVersion>(b"getInferLibVersion\0") }
             .map(|function| *function)
             .map_err(|_| unusable("it is a library, but not TensorRT's (it has no getInferLibVersion)".to_owned()))?;
         let file = file_of(number as *const c_void).unwrap_or_else(|| path.to_owned());
@@ -155,11 +157,12 @@ impl Library {
     }
 
     /// The plugin that TensorRT's `messages` tell to be missing; `None` where they are about something else.
-    pub(crate) fn missing_plugin<'a>(&self, messages: impl Iterator<Item = &'a str> + Clone) -> Option<MissingPlugin> {
+    pub fn missing_plugin<'a>(&self, messages: impl Iterator<Item = &'a str> + Clone) -> Option<MissingPlugin> {
         MissingPlugin::of(messages, self.plugins())
     }
 
-    pub(crate) fn abi(&self) -> Abi {
+    /// Returns its version together with the layout of its objects.
+    pub fn abi(&self) -> Abi {
         self.abi
     }
 
@@ -169,12 +172,12 @@ impl Library {
     }
 
     /// A new runtime. Open the GPU first.
-    pub(crate) fn create_runtime(&'static self) -> Result<Owned<runtime::Runtime>, TensorRtError> {
+    pub fn create_runtime(&'static self) -> Result<Owned<runtime::Runtime>, TensorRtError> {
         self.create(b"createInferRuntime_INTERNAL\0", "runtime")
     }
 
     /// A new builder. Open the GPU first, but for TensorRT for RTX, which builds without one.
-    pub(crate) fn create_builder(&'static self) -> Result<Owned<builder::Builder>, TensorRtError> {
+    pub fn create_builder(&'static self) -> Result<Owned<builder::Builder>, TensorRtError> {
         self.create(BUILDER, "builder")
     }
 
@@ -195,7 +198,7 @@ impl Library {
             let said = logger::take_errors();
             not_started(match said.is_empty() {
                 true => "it found no CUDA GPU that works; `visiond probe` tells what is there".to_owned(),
-                false => sentences(&said),
+                false => first_message(&said),
             })
         })
     }
@@ -204,7 +207,7 @@ impl Library {
     ///
     /// # Safety
     /// `network` is a living network definition of this library's, and outlives the result.
-    pub(crate) unsafe fn create_parser(
+    pub unsafe fn create_parser(
         &'static self,
         network: *mut RawObject,
     ) -> Result<Owned<builder::Parser>, TensorRtError> {
@@ -221,7 +224,7 @@ impl Library {
             what: "ONNX parser",
             reason: match logger::take_errors() {
                 said if said.is_empty() => format!("{} gives no reason", parser.path.display()),
-                said => sentences(&said),
+                said => first_message(&said),
             },
         })
     }
@@ -238,12 +241,12 @@ impl Library {
         let path = if beside.exists() { beside } else { PathBuf::from(name) };
         // SAFETY: as in `open`.
         let handle = unsafe { Handle::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
-        let handle = handle.map_err(|error| (path.clone(), words(&error)))?;
+        let handle = handle.map_err(|error| (path.clone(), loader_error(&error)))?;
         let foreign = |_| (path.clone(), "it is a library, but not TensorRT's ONNX parser".to_owned());
         // SAFETY: the signatures are those of NvOnnxParser.h since TensorRT 8.
         let (create, number) = unsafe {
             let create = *handle.get::<CreateParser>(b"createNvOnnxParser_INTERNAL\0").map_err(foreign)?;
-            let number = *handle.get::<Number>(b"getNvOnnxParserVersion\0").map_err(foreign)?;
+            let number = *handle.get::<GetVersion>(b"getNvOnnxParserVersion\0").map_err(foreign)?;
             (create, number())
         };
         std::mem::forget(handle);
@@ -283,21 +286,6 @@ fn abi(path: &Path, version: Version) -> Result<Abi, TensorRtError> {
     }))
 }
 
-/// The directories looked into, behind the loader's own.
-fn directories() -> Vec<PathBuf> {
-    let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    let system = [triple.as_str(), "/usr/lib64", "/usr/local/lib", "/usr/local/tensorrt/lib", "/usr/local/cuda/lib64"];
-    let mut directories: Vec<PathBuf> = system.iter().map(PathBuf::from).collect();
-    if let Some(beside) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
-        directories.push(beside.to_owned());
-        directories.extend(beside.parent().map(|prefix| prefix.join("lib")));
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    directories.extend(cache.map(|cache| cache.join("visiond/lib")));
-    directories
-}
-
 /// TensorRT's libraries in `directories` by names that are not tried.
 fn others(directories: &[PathBuf]) -> Vec<PathBuf> {
     let entries = directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
@@ -306,29 +294,4 @@ fn others(directories: &[PathBuf]) -> Vec<PathBuf> {
         entries.filter(|entry| entry.file_name().to_str().is_some_and(other)).map(|e| e.path()).collect();
     found.sort();
     found
-}
-
-/// The first of some messages: those behind it follow from it.
-pub(super) fn sentences(said: &[String]) -> String {
-    said.first().map(|text| plain(text)).unwrap_or_default()
-}
-
-/// The loader's words, without what `libloading` puts around them.
-pub(super) fn words(error: &libloading::Error) -> String {
-    let text = error.to_string();
-    std::error::Error::source(error).map_or(text, ToString::to_string)
-}
-
-/// The file that the loader took a function from.
-pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
-    // SAFETY: an all-zero `Dl_info` is valid: it holds pointers only.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `dladdr` takes any address and fills `info` when it returns non-zero.
-    let found = unsafe { libc::dladdr(function, &mut info) };
-    if found == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: `dli_fname` ends in zero and lives as long as the library, which is open here.
-    let name: &CStr = unsafe { CStr::from_ptr(info.dli_fname.cast::<c_char>()) };
-    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

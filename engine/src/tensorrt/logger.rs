@@ -9,8 +9,8 @@ use std::ffi::{c_char, c_void};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::abi::Layout;
-use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
+use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, plain, text, vtable};
+use super::version::Layout;
 
 /// What the messages are logged under.
 pub(crate) const TARGET: &str = "tensorrt";
@@ -95,6 +95,11 @@ thread_local! {
 /// The errors that were logged on this thread since this was last asked.
 pub(crate) fn take_errors() -> Vec<String> {
     ERRORS.take()
+}
+
+/// Returns the first of some messages in plain words: those after it follow from it.
+pub(crate) fn first_message(messages: &[String]) -> String {
+    messages.first().map(|text| plain(text)).unwrap_or_default()
 }
 
 static REPETITIONS: LazyLock<Mutex<Repetitions>> = LazyLock::new(Mutex::default);

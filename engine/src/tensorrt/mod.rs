@@ -5,39 +5,38 @@
 //! everything unsafe about TensorRT is in this folder.
 
 pub(crate) mod abi;
-mod bare;
-pub mod build;
+mod benchmark;
 pub(crate) mod callback;
 mod context;
 mod declared;
 mod engine;
 pub mod error;
-mod file;
+pub(crate) mod error_recorder;
 mod inspector;
 mod layers;
 pub mod library;
 pub(crate) mod logger;
 pub mod plan;
-mod plan_file;
 pub mod plugins;
 mod profiler;
 mod program;
-pub(crate) mod recorder;
 pub mod sidecar;
-pub mod store;
+mod tensor;
+pub mod version;
 
-pub use abi::{Layout, Version};
-pub use bare::{BareEngine, Launch, RunTime};
+pub use benchmark::{EngineBenchmark, Launch, RunTime};
 pub use context::TrtContext;
-pub use engine::{Direction, Scratch, ShapeLimits, SharedScratch, TrtEngine, TrtTensor};
+pub use engine::{Scratch, SharedScratch, TrtEngine};
 pub use error::TensorRtError;
+pub use error_recorder::{ErrorCode, Reported};
 pub use layers::{LayerFacts, layers};
 pub use library::Library;
-pub use plan_file::PlanFile;
+pub use plan::PlanFile;
 pub use plugins::{MissingPlugin, Plugins};
 pub use profiler::LayerTime;
-pub(crate) use program::load;
-pub use recorder::{ErrorCode, Reported};
+pub(crate) use program::{TensorRtProgram, load};
+pub use tensor::{Direction, ShapeLimits, TrtTensor};
+pub use version::{Layout, Version};
 
 #[cfg(test)]
 mod tests;

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 
-use super::abi::{Layout, Version};
-use super::library::{Number, file_of, sentences, words};
-use super::logger::{self, Logger};
+use super::logger::{self, Logger, first_message};
+use super::version::{Layout, Version};
+use crate::dynamic_library::{file_of, loader_error};
 
+/// `getInferLibVersion`.
+pub(super) type GetVersion = unsafe extern "C" fn() -> i32;
 type Register = unsafe extern "C" fn(*mut c_void, *const c_char) -> bool;
 
 /// What became of TensorRT's library of plugins.
@@ -80,14 +82,14 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static Logger) -> Result<(), Str
     // already, whose soname that is, from whatever folder it came (`_dl_map_object` in glibc's elf/dl-load.c compares sonames
     // before it searches). RTLD_LOCAL hides neither from the other: a library's symbols are looked up in what it is linked
     // against, too. RTLD_NOW: what it lacks is an error here, not the end of the process later.
-    let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| words(&error))?;
+    let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| loader_error(&error))?;
     // SAFETY: the signature is that of NvInferPlugin.h since TensorRT 5.
     let register = unsafe { handle.get::<Register>(b"initLibNvInferPlugins\0") }
         .map(|function| *function)
         .map_err(|_| format!("{} is a library, but not TensorRT's plugins", path.display()))?;
     // Two libraries of one soname may be open, in different folders; the plugins belong to the first.
     // SAFETY: the signature is that of NvInferRuntime.h; nothing is called, only its place is asked for.
-    let theirs = unsafe { handle.get::<Number>(b"getInferLibVersion\0") };
+    let theirs = unsafe { handle.get::<GetVersion>(b"getInferLibVersion\0") };
     let theirs = theirs.ok().and_then(|function| file_of(*function as *const c_void));
     let theirs = theirs.map(|file| file.canonicalize().unwrap_or(file));
     if let Some(theirs) = theirs.filter(|theirs| theirs != tensorrt) {
@@ -103,7 +105,7 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static Logger) -> Result<(), Str
     match (registered, logger::take_errors()) {
         (true, _) => Ok(()),
         (false, said) if said.is_empty() => Err(format!("{} gives no reason", path.display())),
-        (false, said) => Err(sentences(&said)),
+        (false, said) => Err(first_message(&said)),
     }
 }
 

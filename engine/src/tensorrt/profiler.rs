@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use super::abi::Layout;
 use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
+use super::version::Layout;
 
 /// What a layer took in one run.
 #[derive(Debug, Clone, PartialEq)]

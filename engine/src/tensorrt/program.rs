@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::TensorRef;
 
 use super::context::TrtContext;
 use super::declared::{check_shape, declared};
-use super::engine::{Direction, Scratch, TrtEngine};
-use super::file::PlanBytes;
+use super::engine::{Scratch, TrtEngine};
+use super::error::TensorRtError;
+use super::error_recorder::Reported;
 use super::library::Library;
-use super::plan::{self, Plan, PlanError, PlanHeader, rebuild_command};
-use super::recorder::Reported;
+use super::plan::{self, Plan, PlanBytes, PlanError, PlanHeader, rebuild_command};
 use super::sidecar::Sidecar;
-use super::{TensorRtError, Version};
-use crate::engine::{Backend, Context, EngineError, EngineOptions, InputTensor, Loaded, Program};
+use super::tensor::Direction;
+use super::version::Version;
+use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Loaded, Program};
 
 /// Loads the engine at `path`.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
@@ -28,7 +28,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
         return Err(PlanError::NotAPlan { path: path.to_owned(), command }.into());
     };
     options.check_sha256(&file)?;
-    let (library, device) = place(path, &header, options)?;
+    let (library, device) = library_and_gpu(path, &header, options)?;
     let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
     if !plan::has_plan_name(path) {
         log::info!("{} is a TensorRT engine, whatever its name", path.display());
@@ -56,7 +56,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
 }
 
 /// The library and the GPU for an engine; whatever of the header speaks against them, before anything is loaded.
-fn place(
+fn library_and_gpu(
     path: &Path,
     header: &PlanHeader,
     options: &EngineOptions,
@@ -115,7 +115,8 @@ fn explained(
     sidecar: Option<&Sidecar>,
     error: EngineError,
 ) -> EngineError {
-    let EngineError::TensorRt(TensorRtError::Refused { reported, .. }) = error else { return error };
+    let EngineError::Backend(inner) = &error else { return error };
+    let Some(TensorRtError::Refused { reported, .. }) = inner.downcast_ref() else { return error };
     let (built, installed) = (header.to_string(), library.version());
     if let Some(plugin) = library.missing_plugin(reported.iter().map(|reported| reported.text.as_str())) {
         return PlanError::Plugin { path: path.to_owned(), installed, plugin }.into();
@@ -144,16 +145,19 @@ fn explained(
 }
 
 /// An engine as sessions see it.
-struct TensorRtProgram {
+pub(crate) struct TensorRtProgram {
     engine: Arc<TrtEngine>,
     path: PathBuf,
 }
 
-impl Program for TensorRtProgram {
-    fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
-        Some(&self.engine)
+impl TensorRtProgram {
+    /// Returns the engine on the GPU.
+    pub(crate) fn engine(&self) -> &Arc<TrtEngine> {
+        &self.engine
     }
+}
 
+impl Program for TensorRtProgram {
     fn context(&self) -> Result<Box<dyn Context>, EngineError> {
         let context = self.engine.context(Scratch::Own)?;
         let stream = CudaStream::new(self.engine.device())?;
@@ -162,8 +166,8 @@ impl Program for TensorRtProgram {
             tensors.map(|tensor| tensor.name.clone())
         };
         Ok(Box::new(TensorRtContext {
-            inputs: names(Direction::Input).map(Place::new).collect(),
-            outputs: names(Direction::Output).map(Place::new).collect(),
+            inputs: names(Direction::Input).map(BoundTensor::new).collect(),
+            outputs: names(Direction::Output).map(BoundTensor::new).collect(),
             profile: 0,
             has_run: false,
             path: self.path.clone(),
@@ -177,8 +181,8 @@ impl Program for TensorRtProgram {
 struct TensorRtContext {
     // The context goes before the memory that it knows addresses of.
     context: TrtContext,
-    inputs: Vec<Place>,
-    outputs: Vec<Place>,
+    inputs: Vec<BoundTensor>,
+    outputs: Vec<BoundTensor>,
     profile: usize,
     has_run: bool,
     /// The engine's file, for messages.
@@ -187,7 +191,7 @@ struct TensorRtContext {
 }
 
 /// Where one tensor is.
-struct Place {
+struct BoundTensor {
     name: String,
     shape: Vec<usize>,
     len_bytes: usize,
@@ -196,7 +200,7 @@ struct Place {
     host: Vec<u8>,
 }
 
-impl Place {
+impl BoundTensor {
     fn new(name: String) -> Self {
         Self { name, shape: Vec::new(), len_bytes: 0, buffer: None, host: Vec::new() }
     }
@@ -205,7 +209,7 @@ impl Place {
 impl TensorRtContext {
     /// Shapes of the inputs and places for everything; done again only when a shape changed.
     fn prepare(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
-        let unchanged = |(place, input): (&Place, &InputTensor)| place.shape == input.shape();
+        let unchanged = |(bound, input): (&BoundTensor, &InputTensor)| bound.shape == input.shape();
         let on_host = self.context.engine().tensors().iter().any(|tensor| tensor.on_host);
         if self.has_run && !on_host && self.inputs.iter().zip(inputs).all(unchanged) {
             return Ok(());
@@ -213,21 +217,21 @@ impl TensorRtContext {
         self.has_run = false;
         self.choose_profile(inputs)?;
         for (index, input) in inputs.iter().enumerate() {
-            let place = &mut self.inputs[index];
-            place.shape.clear();
-            place.shape.extend_from_slice(input.shape());
-            place.len_bytes = input.bytes().len();
-            self.context.set_input_shape(&place.name, input.shape())?;
-            give_place(&mut self.context, place, input.bytes())?;
+            let bound = &mut self.inputs[index];
+            bound.shape.clear();
+            bound.shape.extend_from_slice(input.shape());
+            bound.len_bytes = input.bytes().len();
+            self.context.set_input_shape(&bound.name, input.shape())?;
+            bind_memory(&mut self.context, bound, input.bytes())?;
         }
         self.context.infer_shapes()?;
-        for place in &mut self.outputs {
-            place.shape = self.context.output_shape(&place.name)?;
-            let tensor = self.context.engine().tensor(&place.name);
+        for bound in &mut self.outputs {
+            bound.shape = self.context.output_shape(&bound.name)?;
+            let tensor = self.context.engine().tensor(&bound.name);
             let each = tensor.map_or(1, |tensor| tensor.dtype.size_bytes());
-            place.len_bytes = place.shape.iter().product::<usize>() * each;
-            place.host.resize(place.len_bytes, 0);
-            give_place(&mut self.context, place, &[])?;
+            bound.len_bytes = bound.shape.iter().product::<usize>() * each;
+            bound.host.resize(bound.len_bytes, 0);
+            bind_memory(&mut self.context, bound, &[])?;
         }
         Ok(())
     }
@@ -235,7 +239,7 @@ impl TensorRtContext {
     /// Changes to the first profile that allows the inputs' shapes.
     fn choose_profile(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         let engine = self.context.engine().clone();
-        let of = |(place, input): (&Place, &InputTensor)| (place.name.clone(), input.shape().to_vec());
+        let of = |(bound, input): (&BoundTensor, &InputTensor)| (bound.name.clone(), input.shape().to_vec());
         let shapes: Vec<_> = self.inputs.iter().zip(inputs).map(of).collect();
         let shapes: Vec<_> = shapes.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
         if let Some(profile) = engine.profile_for(&shapes) {
@@ -245,8 +249,8 @@ impl TensorRtContext {
             }
             return Ok(());
         }
-        for (place, input) in self.inputs.iter().zip(inputs) {
-            if let Some(tensor) = engine.tensor(&place.name) {
+        for (bound, input) in self.inputs.iter().zip(inputs) {
+            if let Some(tensor) = engine.tensor(&bound.name) {
                 check_shape(&self.path, tensor, input.shape())?;
             }
         }
@@ -256,31 +260,31 @@ impl TensorRtContext {
 }
 
 /// Memory for a tensor of `place.len_bytes`, which the context is told of.
-fn give_place(context: &mut TrtContext, place: &mut Place, numbers: &[u8]) -> Result<(), EngineError> {
+fn bind_memory(context: &mut TrtContext, bound: &mut BoundTensor, numbers: &[u8]) -> Result<(), EngineError> {
     let engine = context.engine().clone();
-    if engine.tensor(&place.name).is_some_and(|tensor| tensor.on_host) {
-        place.host.resize(place.len_bytes.max(8), 0);
-        place.host[..numbers.len()].copy_from_slice(numbers);
+    if engine.tensor(&bound.name).is_some_and(|tensor| tensor.on_host) {
+        bound.host.resize(bound.len_bytes.max(8), 0);
+        bound.host[..numbers.len()].copy_from_slice(numbers);
         // SAFETY: the numbers' memory is as large as the tensor; it belongs to the context's owner and is dropped after it,
         // and moves only when this runs again.
-        return unsafe { context.set_host_address(&place.name, place.host.as_mut_ptr()) };
+        return unsafe { context.set_host_address(&bound.name, bound.host.as_mut_ptr()) };
     }
-    if place.buffer.as_ref().is_none_or(|buffer| buffer.len() < place.len_bytes) {
-        place.buffer = Some(DeviceBuffer::new(engine.device(), place.len_bytes)?);
+    if bound.buffer.as_ref().is_none_or(|buffer| buffer.len() < bound.len_bytes) {
+        bound.buffer = Some(DeviceBuffer::new(engine.device(), bound.len_bytes)?);
     }
-    match &place.buffer {
-        Some(buffer) => context.set_address(&place.name, buffer.address()),
+    match &bound.buffer {
+        Some(buffer) => context.set_address(&bound.name, buffer.address()),
         None => Ok(()),
     }
 }
 
 impl Context for TensorRtContext {
-    fn run(&mut self, inputs: &[InputTensor], _stream: Stream) -> Result<(), EngineError> {
+    fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         self.prepare(inputs)?;
         self.has_run = false;
-        let Self { context, inputs: places, outputs, stream, .. } = self;
-        for (place, input) in places.iter().zip(inputs) {
-            if let Some(buffer) = &place.buffer {
+        let Self { context, inputs: bound_inputs, outputs, stream, .. } = self;
+        for (bound, input) in bound_inputs.iter().zip(inputs) {
+            if let Some(buffer) = &bound.buffer {
                 // SAFETY: the buffer was made for the input's bytes; both outlive the synchronisation below, which is reached
                 // whatever fails in between, or by the stream's destruction.
                 unsafe { stream.copy_to_device(input.bytes(), buffer.address()) }?;
@@ -290,9 +294,9 @@ impl Context for TensorRtContext {
         let queued = unsafe { context.enqueue(stream) };
         let mut copied = Ok(());
         if queued.is_ok() {
-            for place in outputs.iter_mut() {
-                if let Some(buffer) = &place.buffer {
-                    let host = &mut place.host[..place.len_bytes];
+            for bound in outputs.iter_mut() {
+                if let Some(buffer) = &bound.buffer {
+                    let host = &mut bound.host[..bound.len_bytes];
                     // SAFETY: the buffer holds the output's bytes; both outlive the synchronisation below.
                     copied = copied.and_then(|()| unsafe { stream.copy_to_host(buffer.address(), host) });
                 }
@@ -307,11 +311,11 @@ impl Context for TensorRtContext {
 
     fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
         let outputs = self.outputs.len();
-        let place = self.outputs.get(index).filter(|_| self.has_run);
-        let place = place.ok_or(EngineError::NoOutput { index, outputs })?;
-        let tensor = self.context.engine().tensor(&place.name);
+        let bound = self.outputs.get(index).filter(|_| self.has_run);
+        let bound = bound.ok_or(EngineError::NoOutput { index, outputs })?;
+        let tensor = self.context.engine().tensor(&bound.name);
         let dtype = tensor.map_or(visiond_kernels::tensor::DType::F32, |tensor| tensor.dtype);
-        TensorRef::new(dtype, &place.shape, &place.host[..place.len_bytes])
+        TensorRef::new(dtype, &bound.shape, &bound.host[..bound.len_bytes])
             .map_err(|error| EngineError::Run { backend: Backend::TensorRt, reason: error.to_string() })
     }
 }

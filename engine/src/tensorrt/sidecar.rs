@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::store::store_whole;
+use crate::atomic_write::write_atomically;
 
 /// The version of this file's layout.
 const LAYOUT: u64 = 1;
@@ -79,7 +79,7 @@ impl Sidecar {
     /// Writes it beside an engine.
     pub fn write(&self, engine: &Path) -> io::Result<()> {
         let text = format!("{:#}\n", self.to_json());
-        store_whole(&Self::path_of(engine), text.as_bytes())
+        write_atomically(&Self::path_of(engine), text.as_bytes())
     }
 
     /// As it stands in the file.

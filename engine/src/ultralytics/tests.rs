@@ -1,8 +1,15 @@
 //! Metadata as exports carry it, and as they should not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeMap;
+
+use visiond_kernels::letterbox::Fit;
+use visiond_kernels::preprocess::ChannelOrder;
+
 use super::*;
-use crate::engine::Dim;
+use crate::backend::{Dim, TensorInfo};
+use crate::card::Card;
+use crate::heads::spec::{BoxUnit, DetrSpec, HeadSpec, Keypoints};
 use visiond_kernels::tensor::DType;
 
 fn tensor(name: &str, shape: &[i32]) -> TensorInfo {

@@ -13,7 +13,6 @@ use rten_onnx::onnx::{
 use rten_onnx::protobuf::{EncodeMessage, ValueWriter};
 use visiond_engine::engine::{Backend, Engine, EngineOptions, Session};
 use visiond_engine::onnx::{onnxruntime, silence_telemetry};
-use visiond_kernels::stream::Stream;
 
 /// The backends on this machine: rten always, ONNX Runtime where its library is found.
 pub fn backends() -> Vec<Backend> {
@@ -152,7 +151,7 @@ pub fn set_f32(session: &mut Session, index: usize, numbers: &[f32]) {
 }
 
 pub fn run(session: &mut Session) -> (Vec<usize>, Vec<f32>) {
-    session.run(Stream::Host).unwrap();
+    session.run().unwrap();
     let output = session.output(0).unwrap();
     (output.shape().to_vec(), output.to_f32().into_owned())
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use cudarc::driver::sys::CUevent;
 
+use super::device::Device;
 use super::driver::flags;
-use super::error::code;
-use super::{CudaError, CudaStream, Device};
+use super::error::{CudaError, code};
+use super::stream::CudaStream;
 
 /// A mark in a stream's work, to wait for (asleep) and to measure by.
 pub struct Event {
@@ -103,6 +104,25 @@ impl Event {
 
     pub(super) fn handle(&self) -> CUevent {
         self.handle
+    }
+}
+
+impl CudaStream {
+    /// Lets what is queued from now on wait for what `event` last recorded.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        self.device().bind()?;
+        // SAFETY: both are alive; the driver keeps what it needs of the event.
+        unsafe { self.device().driver.stream_wait_event(self.handle(), event.handle(), 0) }
+    }
+
+    /// As [`wait`](Self::wait), within a capture: every launch of the graph waits for what `event` last recorded outside it, or in
+    /// another graph by [`Event::record_external`].
+    ///
+    /// The event must outlive the graph; [`Graph::launch`](super::Graph::launch) makes that the caller's promise.
+    pub fn wait_external(&self, event: &Event) -> Result<(), CudaError> {
+        self.device().bind()?;
+        // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
+        unsafe { self.device().driver.stream_wait_event(self.handle(), event.handle(), flags::EVENT_WAIT_EXTERNAL) }
     }
 }
 

@@ -8,6 +8,7 @@
 //! gets [`DeviceError::NoDriver`] from [`Device::open`]; nothing here panics. Waiting sleeps: events and the context are
 //! made with blocking synchronisation.
 
+mod address;
 mod device;
 mod driver;
 mod error;
@@ -18,6 +19,7 @@ mod module;
 mod stream;
 mod tegra;
 
+pub use address::DeviceAddress;
 pub use device::{Device, DeviceFacts};
 pub use error::{CudaError, DeviceError, ModuleError};
 pub use event::Event;
@@ -28,20 +30,3 @@ pub use stream::CudaStream;
 pub use tegra::is_jetson;
 
 pub(crate) use memory::SharedPages;
-
-/// A byte's address as the GPU sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(transparent)]
-pub struct DeviceAddress(pub u64);
-
-impl DeviceAddress {
-    /// The address `bytes` further on.
-    pub const fn offset(self, bytes: usize) -> Self {
-        Self(self.0 + bytes as u64)
-    }
-
-    /// The address as a pointer that only the GPU may follow, as TensorRT takes it.
-    pub const fn as_ptr(self) -> *mut std::ffi::c_void {
-        self.0 as usize as *mut std::ffi::c_void
-    }
-}

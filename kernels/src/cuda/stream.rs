@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUstream;
 
+use super::address::DeviceAddress;
+use super::device::Device;
 use super::driver::flags;
-use super::{CudaError, Device, DeviceAddress, Event};
+use super::error::CudaError;
 
 /// A queue of work: what is put on it runs in order, beside other streams. It does not wait for the legacy default stream.
 pub struct CudaStream {
@@ -50,23 +52,6 @@ impl CudaStream {
         self.device.bind()?;
         // SAFETY: the stream is alive; the context is current.
         unsafe { self.device.driver.stream_synchronize(self.handle) }
-    }
-
-    /// Lets what is queued from now on wait for what `event` last recorded.
-    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
-        self.device.bind()?;
-        // SAFETY: both are alive; the driver keeps what it needs of the event.
-        unsafe { self.device.driver.stream_wait_event(self.handle, event.handle(), 0) }
-    }
-
-    /// As [`wait`](Self::wait), within a capture: every launch of the graph waits for what `event` last recorded outside it, or in
-    /// another graph by [`Event::record_external`].
-    ///
-    /// The event must outlive the graph; [`Graph::launch`](super::Graph::launch) makes that the caller's promise.
-    pub fn wait_external(&self, event: &Event) -> Result<(), CudaError> {
-        self.device.bind()?;
-        // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
-        unsafe { self.device.driver.stream_wait_event(self.handle, event.handle(), flags::EVENT_WAIT_EXTERNAL) }
     }
 
     /// Queues a copy from the host; returns without waiting where `from` is pinned memory.

@@ -1,8 +1,8 @@
 //! Which source pixels make a destination pixel: tables for one frame size, made once.
 
-use super::PreprocessSpec;
 use super::number::{Along, Number};
-use crate::geometry::Mapping;
+use super::spec::PreprocessSpec;
+use crate::letterbox::Mapping;
 
 /// Row buffers are a multiple of this long, so that loops over them have no tail.
 pub(super) const LANES: usize = 8;
@@ -51,7 +51,7 @@ impl<N: Number> Axis<N> {
 }
 
 /// All that depends on the frame's size.
-pub(super) struct Plan<N> {
+pub(super) struct PreprocessPlan<N> {
     /// Where the frame lands.
     pub(super) mapping: Mapping,
     /// Columns, filled up to a multiple of [`LANES`].
@@ -60,7 +60,7 @@ pub(super) struct Plan<N> {
     pub(super) rows: Axis<N>,
 }
 
-impl<N: Number> Plan<N> {
+impl<N: Number> PreprocessPlan<N> {
     pub(super) fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
         let mapping = Mapping::new(spec.fit, source, (spec.width, spec.height));
         let [x, y, seen_width, seen_height] = mapping.seen();
@@ -82,7 +82,7 @@ impl<N: Number> Plan<N> {
 /// The plans of the last frame sizes.
 pub(super) struct PlanCache<N> {
     /// Most recently used last.
-    plans: Vec<Plan<N>>,
+    plans: Vec<PreprocessPlan<N>>,
 }
 
 impl<N: Number> PlanCache<N> {
@@ -91,14 +91,14 @@ impl<N: Number> PlanCache<N> {
     }
 
     /// The plan of a frame size, made when it is not there. Allocates only then.
-    pub(super) fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> &Plan<N> {
+    pub(super) fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> &PreprocessPlan<N> {
         match self.plans.iter().position(|plan| plan.mapping.source() == source) {
             Some(found) => self.plans[found..].rotate_left(1),
             None => {
                 if self.plans.len() == KEPT_PLANS {
                     self.plans.remove(0);
                 }
-                self.plans.push(Plan::new(spec, source));
+                self.plans.push(PreprocessPlan::new(spec, source));
             }
         }
         &self.plans[self.plans.len() - 1]

@@ -3,7 +3,7 @@
 use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
 use super::fetch::{fetch, fetch_pairs};
-use super::plan::Plan;
+use super::plan::PreprocessPlan;
 use super::simd::Isa;
 use super::store::RowPair;
 use super::yuv::ToRgb;
@@ -50,7 +50,7 @@ pub(super) struct Rows<N> {
 
 impl<N: ToRgb> Rows<N> {
     /// Forgets the last frame and makes room for the next. Allocates only for a frame larger than any before.
-    pub(super) fn start(&mut self, plan: &Plan<N>, source: &Source<'_, N>) {
+    pub(super) fn start(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>) {
         self.held = [None; 2];
         let width = plan.padded_width();
         for plane in self.slots.as_flattened_mut() {
@@ -67,7 +67,7 @@ impl<N: ToRgb> Rows<N> {
     }
 
     /// What row `i` of the placed picture is made of.
-    pub(super) fn pair(&mut self, plan: &Plan<N>, source: &Source<'_, N>, i: usize) -> RowPair<'_, N> {
+    pub(super) fn pair(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, i: usize) -> RowPair<'_, N> {
         let (low, high) = (plan.rows.low[i], plan.rows.high[i]);
         let weights = plan.rows.weights.each_ref().map(|weights| weights[i]);
         let low_slot = self.slot_of(plan, source, low, high);
@@ -80,7 +80,7 @@ impl<N: ToRgb> Rows<N> {
     }
 
     /// The slot that holds `row`, filled when none does; the slot of `kept` is left alone.
-    fn slot_of(&mut self, plan: &Plan<N>, source: &Source<'_, N>, row: u32, kept: u32) -> usize {
+    fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, row: u32, kept: u32) -> usize {
         if let Some(slot) = self.held.iter().position(|&held| held == Some(row)) {
             return slot;
         }

@@ -5,7 +5,7 @@ use half::slice::HalfFloatSliceExt;
 
 use super::number::{Number, rounded};
 use super::simd::{Isa, Kernel, multiply_add};
-use super::{ChannelOrder, PreprocessSpec, TensorLayout};
+use super::spec::{ChannelOrder, PreprocessSpec, TensorLayout};
 use crate::tensor::DType;
 
 /// Pads are copied from a pattern of at most so many bytes, which stays in the first-level cache.

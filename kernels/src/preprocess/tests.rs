@@ -5,9 +5,14 @@
 
 use proptest::prelude::*;
 
+use super::simd::Isa;
 use super::*;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
+use crate::frame::{FrameView, MAX_SIDE};
+use crate::letterbox::Fit;
+use crate::tensor::DType;
+use crate::tensor::TensorMut;
 
 /// A network that takes pixels as they are.
 fn plain(width: u32, height: u32) -> PreprocessSpec {
@@ -32,7 +37,7 @@ fn tensor_of(preprocessor: &mut Preprocessor, frame: &FrameView<'_>) -> Vec<f32>
     // One byte too far on, so that nothing may rely on alignment; not zero, so that nothing may be left out.
     let mut bytes = vec![0xa5; shape.iter().product::<usize>() * dtype.size_bytes() + 1];
     let mut out = TensorMut::new(dtype, &shape, &mut bytes[1..]).unwrap();
-    preprocessor.run(frame, &mut out, Stream::Host).unwrap();
+    preprocessor.run(frame, &mut out).unwrap();
     crate::tensor::TensorRef::new(dtype, &shape, &bytes[1..]).unwrap().to_f32().into_owned()
 }
 
@@ -230,7 +235,7 @@ fn a_tensor_of_a_batch_may_keep_its_leading_ones() {
     let frame = layout.view(&[7]).unwrap();
     let mut bytes = [0; 12];
     let mut out = TensorMut::new(DType::U8, &[1, 3, 2, 2], &mut bytes).unwrap();
-    let mapping = preprocessor.run(&frame, &mut out, Stream::Host).unwrap();
+    let mapping = preprocessor.run(&frame, &mut out).unwrap();
     assert_eq!(mapping.placed(), [0, 0, 2, 2]);
     assert_eq!(bytes, [7; 12]);
 }
@@ -242,14 +247,14 @@ fn a_wrong_tensor_is_an_error_that_shows_both() {
     let frame = layout.view(&[7]).unwrap();
     let mut bytes = [0; 96];
     let mut wrong = TensorMut::new(DType::F32, &[2, 4, 3], &mut bytes).unwrap();
-    let error = preprocessor.run(&frame, &mut wrong, Stream::Host).unwrap_err().to_string();
+    let error = preprocessor.run(&frame, &mut wrong).unwrap_err().to_string();
     assert!(error.contains("[2, 4, 3]") && error.contains("[3, 2, 4]"), "{error}");
     let mut wrong = TensorMut::new(DType::U8, &[3, 2, 4], &mut bytes[..24]).unwrap();
-    let error = preprocessor.run(&frame, &mut wrong, Stream::Host).unwrap_err().to_string();
+    let error = preprocessor.run(&frame, &mut wrong).unwrap_err().to_string();
     assert!(error.contains("u8") && error.contains("f32"), "{error}");
     let mut two = [0; 192];
     let mut wrong = TensorMut::new(DType::F32, &[2, 3, 2, 4], &mut two).unwrap();
-    assert!(preprocessor.run(&frame, &mut wrong, Stream::Host).is_err());
+    assert!(preprocessor.run(&frame, &mut wrong).is_err());
 }
 
 #[test]

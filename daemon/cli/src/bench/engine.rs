@@ -10,7 +10,7 @@ use serde::Serialize;
 use visiond_capture::Buffers;
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::EngineError;
-use visiond_engine::tensorrt::{BareEngine, Launch, RunTime, TrtEngine};
+use visiond_engine::tensorrt::{EngineBenchmark, Launch, RunTime, TrtEngine};
 use visiond_flow::frame::Frame;
 use visiond_service::network::{Network, run_exit};
 use visiond_system::exit::{Exit, ExitError};
@@ -68,7 +68,7 @@ impl WholeFrames {
         buffers: &Buffers,
     ) -> Result<Self, ExitError> {
         let amount = amount.part(SHARE_OF_TIME);
-        let flights = 1..=detector.flights();
+        let flights = 1..=detector.max_in_flight();
         let rate = |flights| throughput(detector, Writer::new(frames, buffers)?, flights, &amount);
         let rates = flights.map(rate).collect::<Result<_, _>>()?;
         let counts = detector.counts();
@@ -121,7 +121,7 @@ impl EngineReport {
         };
         let shapes = Detector::input_shapes(&network.engine, &network.card, 1)
             .map_err(|error| ExitError::new(Exit::Model, error))?;
-        let mut bare = BareEngine::new(engine, &shapes).map_err(fail)?;
+        let mut bare = EngineBenchmark::new(engine, &shapes).map_err(fail)?;
         let amount = amount.part(SHARE_OF_TIME);
         let mut progress = Progress::new();
         let by_calls = way(&mut bare, Launch::Calls, &amount, &mut progress).map_err(fail)?;
@@ -137,7 +137,7 @@ impl EngineReport {
 }
 
 fn way(
-    bare: &mut BareEngine,
+    bare: &mut EngineBenchmark,
     launch: Launch,
     amount: &Amount,
     progress: &mut Progress,
@@ -169,7 +169,7 @@ fn way(
 }
 
 /// Means over several runs; a layer is told by its place, since names may come twice.
-fn layers(bare: &mut BareEngine) -> Result<Vec<LayerReport>, EngineError> {
+fn layers(bare: &mut EngineBenchmark) -> Result<Vec<LayerReport>, EngineError> {
     let mut sums: Vec<(String, f64)> = Vec::new();
     for run in 0..LAYER_RUNS {
         let times = bare.layers()?;

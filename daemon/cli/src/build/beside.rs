@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::engine::Dim;
-use visiond_engine::tensorrt::build::{BuildError, Built};
 use visiond_engine::tensorrt::sidecar::Sidecar;
-use visiond_engine::tensorrt::store::store_whole;
+use visiond_engine_builder::{BuildError, Built};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::{Args, failure, precision_text};
@@ -53,7 +53,7 @@ impl Beside {
             // An engine that --force would have replaced has its sidecar again; what has no engine goes. Neither can be
             // helped where it fails: the disk that would not take the engine says so above.
             let _ = match before {
-                Some(before) => store_whole(&path, &before),
+                Some(before) => write_atomically(&path, &before),
                 None => fs::remove_file(&path),
             };
             made.iter().for_each(|file| drop(fs::remove_file(file)));
@@ -80,7 +80,7 @@ impl Beside {
         if let Some((source, target)) = &self.card {
             copy_card(source, target, made)?;
         }
-        store_whole(&self.engine, plan).map_err(|error| failed(&self.engine, error))
+        write_atomically(&self.engine, plan).map_err(|error| failed(&self.engine, error))
     }
 }
 
@@ -116,7 +116,7 @@ fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<()
         }
     }
     made.push(target.to_owned());
-    store_whole(target, text.as_bytes()).map_err(|error| failed(target, error))?;
+    write_atomically(target, text.as_bytes()).map_err(|error| failed(target, error))?;
     log::info!("the card {} is copied to {}", source.display(), target.display());
     Ok(())
 }

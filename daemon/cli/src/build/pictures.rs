@@ -8,11 +8,10 @@ use visiond_capture::images::pictures_in;
 use visiond_capture::picture;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::onnx::file::OnnxFile;
-use visiond_engine::tensorrt::build::ShapeProfile;
-use visiond_engine::tensorrt::build::calibration::CalibrationFeed;
+use visiond_engine_builder::ShapeProfile;
+use visiond_engine_builder::calibration::CalibrationFeed;
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::preprocess::Preprocessor;
-use visiond_kernels::stream::Stream;
 use visiond_kernels::tensor::{DType, TensorMut};
 use visiond_service::network::Network;
 use visiond_system::cache;
@@ -82,7 +81,7 @@ impl Pictures {
         let view = frame.view().map_err(|error| failed(&error))?;
         let shape = self.preprocessor.spec().shape();
         let mut tensor = TensorMut::new(DType::F32, &shape, out).map_err(|error| failed(&error))?;
-        self.preprocessor.run(&view, &mut tensor, Stream::Host).map(drop).map_err(|error| failed(&error))
+        self.preprocessor.run(&view, &mut tensor).map(drop).map_err(|error| failed(&error))
     }
 }
 

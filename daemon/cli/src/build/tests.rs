@@ -74,7 +74,7 @@ fn the_card_gives_the_size_that_the_network_leaves_open() {
 
 #[test]
 fn calibration_feeds_pictures_as_the_card_says() {
-    use visiond_engine::tensorrt::build::calibration::CalibrationFeed;
+    use visiond_engine_builder::calibration::CalibrationFeed;
 
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let model = root.join("config/models/nanodet-g-416.onnx");

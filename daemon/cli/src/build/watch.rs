@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use visiond_engine::tensorrt::build::{BuildError, BuildOptions, Built, Monitor, Phase};
+use visiond_engine_builder::{BuildError, BuildOptions, Built, Monitor, Phase};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging;
 
@@ -36,7 +36,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     let (path, theirs) = (onnx.to_owned(), Arc::clone(&monitor));
     let work = move || {
         // Nobody listens any more when the process is ending.
-        let _ = done.send(visiond_engine::tensorrt::build::build(&path, options, &theirs));
+        let _ = done.send(visiond_engine_builder::build(&path, options, &theirs));
     };
     let thread = std::thread::Builder::new().name("build".to_owned()).spawn(work);
     thread.map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;

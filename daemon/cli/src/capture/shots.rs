@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use serde::Serialize;
-use visiond_annotate::album::{encode, store_whole};
+use visiond_annotate::album::{encode, write_atomically};
 use visiond_annotate::picture::PictureMaker;
 use visiond_capture::source::Next;
 use visiond_config::report::count;
@@ -248,7 +248,7 @@ impl Shots {
         let view = layout.view(bytes).map_err(|error| unmade(&error))?;
         let picture = self.maker.make(&view).map_err(|error| unmade(&error))?;
         let file = self.folder.join(format!("{}-{sequence:08}.png", self.camera));
-        encode(&picture, PictureFormat::Png).and_then(|png| store_whole(&file, &png)).map_err(|error| {
+        encode(&picture, PictureFormat::Png).and_then(|png| write_atomically(&file, &png)).map_err(|error| {
             ExitError::new(Exit::Output, format!("{} cannot be written: {}", file.display(), explain(&error)))
         })?;
         Ok(file)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use visiond_annotate::album::{encode, extension, store_whole};
+use visiond_annotate::album::{encode, extension, write_atomically};
 use visiond_annotate::draw::draw;
 use visiond_annotate::picture::PictureMaker;
 use visiond_config::types::PictureFormat;
@@ -54,7 +54,7 @@ impl Pictures {
             self.maker.make(frame).map_err(|error| format!("{} cannot be drawn: {error}", path.display()))?;
         draw(&mut picture, &message.detections);
         encode(&picture, FORMAT)
-            .and_then(|bytes| store_whole(&path, &bytes))
+            .and_then(|bytes| write_atomically(&path, &bytes))
             .map_err(|error| format!("{} cannot be written: {}", path.display(), explain(&error)))
     }
 

@@ -99,7 +99,7 @@ pub fn run(args: &Args, file: &PlanFile) -> Result<Exit, ExitError> {
     if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
         metadata.clone_from(&sidecar.metadata);
     }
-    let guesses = heads::fitting(outputs, inputs, &metadata);
+    let guesses = heads::guess_heads(outputs, inputs, &metadata);
     let has_file = args.card.is_some() || args.model.with_extension("toml").exists();
     let card = if engine.is_ok() || has_file {
         CardFacts::of(Card::for_model(&args.model, args.card.as_deref(), &metadata, inputs, outputs))

@@ -14,10 +14,9 @@ use visiond_kernels::cuda::{
     CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, DeviceError, Event, is_jetson,
 };
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
-use visiond_kernels::geometry::Fit;
+use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
-use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
-use visiond_kernels::stream::Stream;
+use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 use visiond_system::child_process::die_with_parent;
 
@@ -241,19 +240,7 @@ impl Block {
 
 /// A network's usual input.
 fn spec() -> PreprocessSpec {
-    PreprocessSpec {
-        width: SIDE,
-        height: SIDE,
-        fit: Fit::Letterbox,
-        sampling: Sampling::Opencv,
-        pad: 114.0,
-        order: ChannelOrder::Rgb,
-        layout: TensorLayout::Nchw,
-        dtype: DType::F16,
-        scale: 1.0 / 255.0,
-        mean: [0.0; 3],
-        std: [1.0; 3],
-    }
+    PreprocessSpec::yolo(SIDE, SIDE, DType::F16)
 }
 
 /// Bytes in, the same bytes out: what the GPU read is what the tensor holds.
@@ -434,17 +421,13 @@ fn picture(layout: &FrameLayout) -> Vec<u8> {
     frame
 }
 
-/// The tensor by the CPU twin.
+/// The tensor by the CPU reference.
 fn on_the_cpu(layout: &FrameLayout, frame: &[u8]) -> Result<Vec<u8>, Failed> {
     let spec = spec();
     let shape = spec.shape();
     let mut bytes = vec![0; shape.iter().product::<usize>() * spec.dtype.size_bytes()];
     let dtype = spec.dtype;
-    Preprocessor::new(spec)?.run(
-        &layout.view(frame)?,
-        &mut TensorMut::new(dtype, &shape, &mut bytes)?,
-        Stream::Host,
-    )?;
+    Preprocessor::new(spec)?.run(&layout.view(frame)?, &mut TensorMut::new(dtype, &shape, &mut bytes)?)?;
     Ok(bytes)
 }
 
@@ -684,7 +667,7 @@ mod tests {
         for round in [1, 2, ROUNDS] {
             pattern(round, &mut frame);
             let mut tensor = TensorMut::new(DType::U8, &shape, &mut out).unwrap();
-            preprocessor.run(&layout.view(&frame).unwrap(), &mut tensor, Stream::Host).unwrap();
+            preprocessor.run(&layout.view(&frame).unwrap(), &mut tensor).unwrap();
             assert!(frame == out, "round {round}");
         }
     }

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use visiond_engine::engine::{Backend, Engine, EngineOptions, Session};
-use visiond_engine::tensorrt::build::{self, BuildOptions, Monitor};
 use visiond_engine::tensorrt::{Library, Scratch, TrtEngine};
+use visiond_engine_builder::{self as build, BuildOptions, Monitor};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
-use visiond_kernels::stream::Stream;
 
 use super::Teller;
 use super::report::Section;
@@ -124,7 +123,7 @@ fn against_cpu(onnx: &Path, engine: &Engine) -> Result<(f32, Backend), Failed> {
     let (mut here, mut there) = (engine.session()?, cpu.session()?);
     for session in [&mut here, &mut there] {
         fill(session);
-        session.run(Stream::Host)?;
+        session.run()?;
     }
     let mut worst = 0.0_f32;
     for (index, info) in cpu.outputs().iter().enumerate() {
@@ -185,7 +184,7 @@ fn plugin(folder: &Path, section: &mut Section, tell: &mut Teller) {
                 bytes.copy_from_slice(&value.to_ne_bytes());
             }
         }
-        session.run(Stream::Host)?;
+        session.run()?;
         let of = |name: &str| {
             let index = engine.outputs().iter().position(|output| output.name == name);
             index.ok_or_else(|| format!("the engine has no output {name}"))
@@ -227,7 +226,7 @@ mod tests {
         assert!(worst <= ALLOWED, "{worst}");
         let mut session = engine.session().unwrap();
         fill(&mut session);
-        session.run(Stream::Host).unwrap();
+        session.run().unwrap();
         let shares = session.output(1).unwrap().to_f32().into_owned();
         assert!(
             (shares.iter().sum::<f32>() - 1.0).abs() < 1e-4 && shares.iter().all(|share| *share > 0.01),

@@ -68,7 +68,7 @@ impl Network for Fake {
         format!("class {class_id}").into()
     }
 
-    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<Flight, NetworkError> {
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, NetworkError> {
         assert!((1..=self.batch).contains(&frames.len()), "a run has 1 to {} frames", self.batch);
         let pixels: Vec<u8> = frames.iter().map(|frame| frame.planes()[0].bytes[0]).collect();
         if let Some(slot) = pixels.iter().position(|&pixel| matches!((self.act)(pixel), Act::FailLoad)) {
@@ -80,10 +80,10 @@ impl Network for Fake {
         let free = self.flights.iter().position(Option::is_none).expect("a flight is free");
         self.flights[free] = Some(pixels);
         self.order.push(free);
-        Ok(Flight::new(free))
+        Ok(RunId::new(free))
     }
 
-    fn finish(&mut self, flight: Flight) -> Result<RunTimings, NetworkError> {
+    fn finish(&mut self, flight: RunId) -> Result<RunTimings, NetworkError> {
         assert_eq!(self.order.remove(0), flight.index(), "runs end in their order");
         let pixels = self.flights[flight.index()].take().expect("the flight is under way");
         for &pixel in &pixels {
@@ -98,7 +98,7 @@ impl Network for Fake {
         Ok(RunTimings { preprocess_us: 1, infer_us: 1, ..RunTimings::default() })
     }
 
-    fn detections(&mut self, flight: Flight, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
         out.clear();
         let pixel = self.finished[flight.index()][slot];
         if let Act::FailHead = (self.act)(pixel) {

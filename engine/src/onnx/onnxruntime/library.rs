@@ -3,19 +3,22 @@
 //! The library is opened and asked for its version here, with the system's words for what is wrong, before `ort` opens it:
 //! `ort` panics where no library answers.
 
-use std::ffi::{CStr, OsStr, c_char};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-use crate::engine::EngineError;
+use crate::backend::EngineError;
+use crate::dynamic_library::{file_of, loader_error, search_directories};
 
 /// The oldest library that serves is 1.17: the C API is asked for in this version, and newer libraries keep it.
 pub const MINIMUM_MINOR_VERSION: u32 = ort::MINOR_VERSION;
 
 /// Names that the library goes by, in the order tried.
 const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
+
+/// Directories searched after the loader's own and the architecture's.
+const DIRECTORIES: [&str; 3] = ["/usr/lib", "/usr/local/lib", "/opt/onnxruntime/lib"];
 
 /// The variable that names the library, as in everything else that uses `ort`.
 const VARIABLE: &str = "ORT_DYLIB_PATH";
@@ -49,7 +52,7 @@ pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
             return Ok(found);
         }
     }
-    let searched = directories();
+    let searched = search_directories(&DIRECTORIES);
     for candidate in searched.iter().flat_map(|directory| candidates(directory)) {
         match check(&candidate) {
             Ok(found) => return Ok(found),
@@ -60,21 +63,6 @@ pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
         }
     }
     Err(unusable.unwrap_or(EngineError::LibraryNotFound { searched }))
-}
-
-/// The directories looked into, behind the loader's own.
-fn directories() -> Vec<PathBuf> {
-    let triple = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    let mut directories: Vec<PathBuf> =
-        [triple.as_str(), "/usr/lib", "/usr/local/lib", "/opt/onnxruntime/lib"].iter().map(PathBuf::from).collect();
-    if let Some(beside) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
-        directories.push(beside.to_owned());
-        directories.extend(beside.parent().map(|prefix| prefix.join("lib")));
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    directories.extend(cache.map(|cache| cache.join("visiond/lib")));
-    directories
 }
 
 /// The library's files in `directory`: the plain names, then those with a full version, the highest first.
@@ -94,7 +82,7 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
 /// The part of `OrtApiBase` that every version has.
 #[repr(C)]
 struct ApiBase {
-    get_api: unsafe extern "C" fn(u32) -> *const std::ffi::c_void,
+    get_api: unsafe extern "C" fn(u32) -> *const c_void,
     get_version_string: unsafe extern "C" fn() -> *const c_char,
 }
 
@@ -106,7 +94,7 @@ fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     let unusable = |reason: String| EngineError::LibraryUnusable { path: path.to_owned(), reason };
     // SAFETY: opening a library runs its initialisers. The path is one that the user named or a place where only the system's
     // owner or the user can put a library; that it is what its name says is all that can be known before.
-    let library = unsafe { Library::new(path) }.map_err(|error| unusable(words(&error)))?;
+    let library = unsafe { Library::new(path) }.map_err(|error| unusable(loader_error(&error)))?;
     // SAFETY: `OrtGetApiBase` has had this signature in every release of ONNX Runtime (onnxruntime_c_api.h).
     let get_api_base = unsafe { library.get::<GetApiBase>(b"OrtGetApiBase\0") }
         .map_err(|_| unusable("it is a library, but not ONNX Runtime's (it has no OrtGetApiBase)".to_owned()))?;
@@ -123,29 +111,9 @@ fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     if minor.is_none_or(|minor| minor < MINIMUM_MINOR_VERSION) || !has_api {
         return Err(unusable(format!("it is version {version}, and 1.{MINIMUM_MINOR_VERSION} or later is needed")));
     }
-    let opened = file_of(get_api_base).unwrap_or_else(|| path.to_owned());
+    let opened = file_of(get_api_base as *const c_void).unwrap_or_else(|| path.to_owned());
     std::mem::forget(library);
     Ok(FoundLibrary { path: opened.canonicalize().unwrap_or(opened), version })
-}
-
-/// The loader's words, without what `libloading` puts around them.
-fn words(error: &libloading::Error) -> String {
-    let text = error.to_string();
-    std::error::Error::source(error).map_or(text, ToString::to_string)
-}
-
-/// The file that the loader took `function` from.
-fn file_of(function: GetApiBase) -> Option<PathBuf> {
-    // SAFETY: an all-zero `Dl_info` is valid: it holds pointers only.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `dladdr` takes any address and fills `info` when it returns non-zero.
-    let found = unsafe { libc::dladdr(function as *const libc::c_void, &mut info) };
-    if found == 0 || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: `dli_fname` ends in zero and lives as long as the library, which is open here.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 #[cfg(test)]

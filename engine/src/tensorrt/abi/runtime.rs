@@ -2,7 +2,8 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::{Dims32, Dims64, RawObject, methods};
+use super::{Abi, Dims32, Dims64, Owned, RawObject, call, methods};
+use crate::tensorrt::error::TensorRtError;
 
 type Name = *const c_char;
 type Stream = *mut c_void;
@@ -102,4 +103,20 @@ methods! {
         DATA "VHostMemory::data" fn() -> *mut c_void = [2, 2, 2, 2];
         SIZE "VHostMemory::size" fn() -> usize = [3, 3, 3, 3];
     }
+}
+
+/// The bytes of an `IHostMemory`, which is deleted; `None` where there is none.
+///
+/// # Safety
+/// `raw` is what a method of a library of this `abi` gave as an `IHostMemory`, and ours; what it needs lives.
+pub unsafe fn host_bytes(raw: *mut RawObject, abi: Abi) -> Result<Option<Vec<u8>>, TensorRtError> {
+    // SAFETY: the caller's promise.
+    let Some(memory) = (unsafe { Owned::<HostMemory>::from_raw(raw, abi) }) else { return Ok(None) };
+    // SAFETY: the memory lives; the methods take nothing.
+    let (start, len) = unsafe { (call!(memory.get(), HostMemory::DATA())?, call!(memory.get(), HostMemory::SIZE())?) };
+    if start.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: so many bytes are there as long as the memory lives.
+    Ok(Some(unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec()))
 }

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::path::Path;
+
 use super::*;
 
 fn ftrt(major: u8, minor: u8, patch: u8) -> Vec<u8> {

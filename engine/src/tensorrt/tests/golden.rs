@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::super::abi::Abi;
 use super::super::abi::builder::{
     Builder, Config, Network, Parser, ParserError, Profile as BuildProfile, Tensor, TimingCache,
 };
 use super::super::abi::runtime::{Context, Engine, HostMemory, Inspector, Runtime};
-use super::super::abi::{Abi, Version};
+use super::super::version::Version;
 
 const GOLDEN: &str = include_str!("slots.md");
 

@@ -10,12 +10,13 @@ use libloading::os::unix::Library as Handle;
 
 use super::super::abi::builder::{Builder, Config, Network, Parser, Profile as BuildProfile, Tensor, TimingCache};
 use super::super::abi::runtime::{Context, Engine, HostMemory, Inspector, Runtime};
-use super::super::abi::{Abi, Object, Owned, RawObject, Version, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
+use super::super::abi::{Abi, Object, Owned, RawObject, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
 use super::super::error::TensorRtError;
+use super::super::error_recorder::{ErrorCode, ErrorRecorder};
 use super::super::library::Library;
 use super::super::plugins::Plugins;
 use super::super::profiler::Profiler;
-use super::super::recorder::{ErrorCode, Recorder};
+use super::super::version::Version;
 use super::super::{engine, logger};
 use super::golden;
 
@@ -293,7 +294,7 @@ fn unsafe_open(path: &Path) -> Handle {
 /// From the library to a context's shapes, with logger, recorder and profiler called back on the way.
 fn flow(library: &'static Library, mock: &Mock) {
     let layout = mock.abi.layout;
-    let recorder = Recorder::new(layout);
+    let recorder = ErrorRecorder::new(layout);
     let runtime = library.create_runtime().unwrap();
     assert_eq!(logger::take_errors(), ["mock   logs"]);
 
@@ -348,7 +349,7 @@ fn flow(library: &'static Library, mock: &Mock) {
 /// Loads an engine that needs a plugin: `Ok`, or which one is missing.
 fn engine_with_plugin(library: &'static Library) -> Result<(), String> {
     logger::take_errors();
-    let recorder = Recorder::new(library.abi().layout);
+    let recorder = ErrorRecorder::new(library.abi().layout);
     let runtime = library.create_runtime().unwrap();
     recorder.take();
     let Err(error) = engine::deserialize(library, &runtime, &recorder, b"nms!") else { return Ok(()) };

@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use super::super::abi::runtime::Runtime;
 use super::super::abi::{Owned, call};
-use super::super::build::{self, BuildOptions, Monitor};
 use super::super::error::TensorRtError;
+use super::super::error_recorder::{ErrorRecorder, Reported};
 use super::super::library::Library;
-use super::super::plan::PlanHeader;
-use super::super::recorder::{Recorder, Reported};
 use super::super::{engine, logger};
 
 /// A library in the folder of those for tests.
@@ -42,7 +40,7 @@ fn a_runtime_answers_through_our_table() {
         assert!(library.is_rtx());
         let runtime = library.create_runtime().unwrap();
         let object = runtime.get();
-        let recorder = Recorder::new(library.abi().layout);
+        let recorder = ErrorRecorder::new(library.abi().layout);
         // SAFETY: the runtime lives and takes these arguments; the recorder goes after it.
         unsafe {
             assert_eq!(call!(object, Runtime::LOGGER()).unwrap(), library.logger().as_ptr());
@@ -63,7 +61,7 @@ fn a_runtime_answers_through_our_table() {
 
 /// What deserializing `plan` reports.
 fn reported(library: &'static Library, plan: &[u8]) -> Vec<Reported> {
-    let recorder: Arc<Recorder> = Recorder::new(library.abi().layout);
+    let recorder: Arc<ErrorRecorder> = ErrorRecorder::new(library.abi().layout);
     let runtime: Owned<Runtime> = library.create_runtime().unwrap();
     match engine::deserialize(library, &runtime, &recorder, plan) {
         Err(TensorRtError::Refused { reported, .. }) => reported,
@@ -85,37 +83,6 @@ fn files_that_are_no_engines_are_refused_with_reasons() {
         }
         let first = reported(library, &garbage)[0].plain();
         assert!(first.contains("incompatible serialization version"), "{first}");
-    }
-}
-
-#[test]
-fn an_engine_is_built_without_a_gpu_and_refused_for_want_of_one() {
-    let onnx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/gpu/dynamic.onnx");
-    for library in rtx() {
-        let profiles = ["images=1x3x32x32,2x3x64x64,4x3x96x96", "images=8x3x32x32"];
-        let options = BuildOptions {
-            library: Some(library.path().to_owned()),
-            profiles: profiles.iter().map(|text| build::parse_profile(text).unwrap()).collect(),
-            ..BuildOptions::default()
-        };
-        let plan = build::build(&onnx, options, &Monitor::new()).unwrap().plan;
-        let header = PlanHeader::parse(&plan).unwrap();
-        assert_eq!(header.version(), library.version());
-        assert!(matches!(header, PlanHeader::Rtx { size_bytes, .. } if size_bytes == plan.len() as u64));
-        if has_gpu() {
-            continue;
-        }
-        // Built for no GPU in particular, which leaves Turing out.
-        assert_eq!(
-            (header.is_for((7, 5)), header.is_for((8, 9)), header.is_for((9, 0))),
-            (Some(false), Some(true), None)
-        );
-        let said = reported(library, &plan)[0].plain();
-        assert_eq!(
-            said,
-            "IRuntime::deserializeCudaEngine: Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient for \
-             CUDA runtime version)"
-        );
     }
 }
 

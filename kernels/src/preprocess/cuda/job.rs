@@ -1,12 +1,12 @@
 //! What the kernel is told: the structs of kernels/cuda/preprocess_job.cuh, field by field.
 
-use super::super::fetch::{Words, words};
-use super::super::store::Normalisation;
-use super::super::yuv::ToRgb;
-use super::super::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use crate::cuda::DeviceAddress;
 use crate::frame::{BayerOrder, FrameView, PixelFormat};
-use crate::geometry::Mapping;
+use crate::letterbox::Mapping;
+use crate::preprocess::fetch::{Words, words};
+use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
+use crate::preprocess::store::Normalisation;
+use crate::preprocess::yuv::ToRgb;
 use crate::tensor::DType;
 
 /// Adjacent pixels that a thread makes: `PIXELS` of the kernel.

@@ -1,13 +1,13 @@
 //! Which source pixels make which pixel of the tensor, as tables that the kernel reads.
 //!
-//! They are the CPU twin's own ([`super::super::plan`]), so that both sample alike to the last bit, and no GPU has to
+//! They are the CPU reference's own ([`super::super::plan`]), so that both sample alike to the last bit, and no GPU has to
 //! compute positions in double precision, at which small ones are slow. A few KB for each frame size.
 
-use super::super::PreprocessSpec;
-use super::super::number::Number;
-use super::super::plan::{self, Plan};
 use super::job::{Axis, PIXELS};
-use crate::geometry::Mapping;
+use crate::letterbox::Mapping;
+use crate::preprocess::number::Number;
+use crate::preprocess::plan::{self, PreprocessPlan};
+use crate::preprocess::spec::PreprocessSpec;
 
 /// A number as the tables hold it.
 pub(super) trait Entry: Number {
@@ -67,7 +67,7 @@ pub(super) fn size_bytes<N: Entry>(spec: &PreprocessSpec) -> usize {
 /// The tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights where
 /// these stand apart. An entry a column or row of the tensor; those beside the picture repeat its nearest.
 pub(super) fn make<N: Entry>(spec: &PreprocessSpec, source: (u32, u32)) -> (Shape, Vec<u8>) {
-    let plan = Plan::<N>::new(spec, source);
+    let plan = PreprocessPlan::<N>::new(spec, source);
     let [x, y, width, height] = plan.mapping.placed().map(|pixels| pixels as usize);
     let [columns, rows] = strides(spec);
     let mut bytes = Vec::with_capacity(size_bytes::<N>(spec));

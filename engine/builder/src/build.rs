@@ -1,0 +1,244 @@
+//! Builds an engine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use visiond_engine::builder_api::tensorrt::builder::{Builder, Config, Network, Parser};
+use visiond_engine::builder_api::tensorrt::{ErrorRecorder, Owned, call, host_bytes};
+use visiond_engine::onnx;
+use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::{Library, TensorRtError, Version};
+use visiond_kernels::cuda::{Device, DeviceFacts};
+
+use super::calibrator::Calibrator;
+use super::error::BuildError;
+use super::flags::Typing;
+use super::input_shapes::{self, InputShapes};
+use super::monitor::{self, Monitor};
+use super::options::{BuildOptions, ShapeProfile};
+use super::precision::{PrecisionOptions, Rewritten, quantises_convolutions, rewrite};
+use super::upload::Upload;
+use super::{config, parser, refusals, timing_cache};
+
+/// An engine, and how it came to be.
+#[derive(Debug)]
+pub struct Built {
+    /// The engine file's bytes.
+    pub plan: Vec<u8>,
+    /// SHA-256 of them, in lower-case hexadecimal.
+    pub sha256: String,
+    /// What built it.
+    pub version: Version,
+    /// TensorRT's library.
+    pub library: PathBuf,
+    /// The GPU that it was built on; `None` where there was none.
+    pub device: Option<DeviceFacts>,
+    /// What the network's file says of itself.
+    pub onnx: OnnxFile,
+    /// What became of its numbers, where it was rewritten in half precision.
+    pub rewritten: Option<Rewritten>,
+    /// Ranges of the inputs' shapes, by profile; empty where all are fixed.
+    pub profiles: Vec<ShapeProfile>,
+    /// Shapes that were fixed and that the file leaves open or has otherwise.
+    pub fixed_shapes: BTreeMap<String, Vec<usize>>,
+    /// Compute capabilities that it was built for; empty where TensorRT has no such choice or it runs on any.
+    pub compute_capabilities: Vec<u32>,
+}
+
+/// Builds the network at `onnx`. Takes seconds to an hour; `monitor` tells how far it is, and can end it.
+pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> Result<Built, BuildError> {
+    monitor.say("reading the network");
+    let (file, bytes) = onnx::read_usable(onnx)?;
+    // CUDA comes first: without it TensorRT 10 and 11 give back rubbish.
+    let device = Device::open(options.device);
+    let library = Library::get(options.library.as_deref())?;
+    let abi = library.abi();
+    let device = match device {
+        Ok(device) => Some(device),
+        Err(error) if library.is_rtx() => {
+            log::info!("no GPU is used for building: {error}");
+            None
+        }
+        Err(error) => return Err(BuildError::NoDevice { version: library.version(), error }),
+    };
+    let typing = refusals::check(abi, &file, &options)?;
+    if library.is_rtx() && quantises_convolutions(&bytes) {
+        let (version, option) = (library.version(), "convolutions of 8-bit integers");
+        let reason =
+            "it has them in floating point alone; build the network as it was before it was quantised, with --fp16";
+        return Err(BuildError::Unavailable { version, option, reason: reason.to_owned() });
+    }
+    let plan = input_shapes::plan(onnx, &file.inputs, &options.profiles)?;
+    let (fixed_shapes, profiles) = match plan {
+        InputShapes::AsDeclared => Default::default(),
+        InputShapes::Fixed(shapes) => (shapes, Vec::new()),
+        InputShapes::Ranges(profiles) => (BTreeMap::new(), profiles),
+    };
+    let resizes = is_resized(&file, &fixed_shapes);
+    let (file, bytes) = onnx::reshaped(onnx, file, bytes, &fixed_shapes)?;
+    let rewritten = match options.half {
+        Some(half) if typing == Typing::Strong => {
+            monitor.say("rewriting the network in half precision");
+            let precision = PrecisionOptions { half, rules: options.rules.clone(), half_io: options.half_io };
+            let directory = onnx.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let rewritten = rewrite(&bytes, directory, &precision);
+            Some(rewritten.map_err(|error| BuildError::Precision { path: onnx.to_owned(), error })?)
+        }
+        _ => None,
+    };
+    let bytes = rewritten.as_ref().map_or(&bytes, |rewritten| &rewritten.bytes);
+    let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
+    let work = BuildJob { library, device: device.as_ref(), typing, monitor, onnx };
+    let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities).map_err(|error| match error {
+        BuildError::Parser { version, path, faults, plugin, .. } => {
+            BuildError::Parser { version, path, faults, resized: resizes, plugin }
+        }
+        other => other,
+    })?;
+    Ok(Built {
+        sha256: Sha256::digest(&plan).iter().map(|byte| format!("{byte:02x}")).collect(),
+        plan,
+        version: library.version(),
+        library: library.path().to_owned(),
+        device: device.map(|device| device.facts().clone()),
+        onnx: file,
+        rewritten,
+        profiles,
+        fixed_shapes,
+        compute_capabilities: capabilities,
+    })
+}
+
+/// Whether a shape contradicts what the file fixes.
+fn is_resized(file: &OnnxFile, shapes: &BTreeMap<String, Vec<usize>>) -> bool {
+    file.inputs.iter().any(|input| {
+        let (Some(dims), Some(shape)) = (&input.shape, shapes.get(&input.name)) else { return false };
+        dims.iter().zip(shape).any(|(dim, size)| dim.fixed().is_some_and(|fixed| fixed != *size))
+    })
+}
+
+/// What stays the same during TensorRT's part.
+struct BuildJob<'a> {
+    library: &'static Library,
+    device: Option<&'a Arc<Device>>,
+    typing: Typing,
+    monitor: &'a Arc<Monitor>,
+    onnx: &'a Path,
+}
+
+impl BuildJob<'_> {
+    /// TensorRT's part: parser, configuration, builder.
+    fn run(
+        &self,
+        bytes: &[u8],
+        file: &OnnxFile,
+        options: &mut BuildOptions,
+        profiles: &[ShapeProfile],
+        capabilities: &[u32],
+    ) -> Result<Vec<u8>, BuildError> {
+        let abi = self.library.abi();
+        // Dropped in the other order: what is declared later refers to what was before.
+        let recorder = ErrorRecorder::new(abi.layout);
+        let progress = monitor::Callback::new(self.monitor);
+        let calibrator = self.calibrator(options, file, profiles)?;
+        let builder = self.library.create_builder()?;
+        // SAFETY: the builder lives; the recorder outlives it.
+        unsafe { call!(builder.get(), Builder::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
+        let refused = |doing: &str| {
+            let (version, doing) = (abi.version, doing.to_owned());
+            BuildError::TensorRt(TensorRtError::Refused { version, doing, reported: recorder.take() })
+        };
+        config::check_accelerator(builder.get(), options)?;
+        let kept: Option<timing_cache::LoadedTimingCache>;
+        // SAFETY: the builder lives; the flags are those of this layout. The result is ours, and the builder outlives it.
+        let network = unsafe {
+            let raw = call!(builder.get(), Builder::CREATE_NETWORK(self.typing.network_flags(abi.layout)))?;
+            Owned::<Network>::from_raw(raw, abi)
+        };
+        let network = network.ok_or_else(|| refused("make a network"))?;
+        // SAFETY: as above.
+        let config = unsafe {
+            let raw = call!(builder.get(), Builder::CREATE_CONFIG())?;
+            Owned::<Config>::from_raw(raw, abi)
+        };
+        let config = config.ok_or_else(|| refused("make a configuration"))?;
+        self.monitor.say("reading the network");
+        // SAFETY: the network lives and is dropped behind the parser.
+        let parser: Owned<Parser> = unsafe { self.library.create_parser(network.get().as_ptr()) }?;
+        // SAFETY: the bytes are the caller's and outlive the network.
+        unsafe { parser::parse(&parser, self.library, self.onnx, bytes, &recorder) }?;
+        let settings = config::Settings {
+            options,
+            typing: self.typing,
+            profiles,
+            capabilities,
+            is_quantised: refusals::is_quantised(file),
+        };
+        config::apply(builder.get(), config.get(), &settings).map_err(|error| match error {
+            config::ConfigError::Call(error) => error.into(),
+            config::ConfigError::Refused(doing) => refused(&doing),
+        })?;
+        if Config::SET_PROGRESS_MONITOR.is_in(abi) {
+            // SAFETY: the configuration lives; the monitor outlives it.
+            unsafe { call!(config.get(), Config::SET_PROGRESS_MONITOR(progress.as_ptr())) }?;
+        }
+        if let Some(calibrator) = &calibrator {
+            // SAFETY: as above.
+            unsafe { call!(config.get(), Config::SET_CALIBRATOR(calibrator.as_ptr())) }?;
+        }
+        kept = self.timing_cache(&config, options)?;
+        if self.monitor.is_cancelled() {
+            return Err(BuildError::Cancelled);
+        }
+        self.monitor.say("building the engine");
+        // SAFETY: all three live; the result is ours.
+        let raw = unsafe { call!(builder.get(), Builder::BUILD(network.get().as_ptr(), config.get().as_ptr())) }?;
+        // SAFETY: `raw` is what the method gave.
+        let plan = unsafe { host_bytes(raw, abi) }?;
+        if let Some(reason) = calibrator.as_ref().and_then(|calibrator| calibrator.failure()) {
+            return Err(BuildError::Calibration { reason });
+        }
+        if self.monitor.is_cancelled() {
+            return Err(BuildError::Cancelled);
+        }
+        let plan = plan.ok_or_else(|| refused(&format!("build an engine of {}", self.onnx.display())))?;
+        if let Some(kept) = &kept {
+            kept.save(config.get())?;
+        }
+        Ok(plan)
+    }
+
+    fn calibrator(
+        &self,
+        options: &mut BuildOptions,
+        file: &OnnxFile,
+        profiles: &[ShapeProfile],
+    ) -> Result<Option<Box<Calibrator>>, BuildError> {
+        let (Some(calibration), Some(device)) = (options.calibration.take(), self.device) else { return Ok(None) };
+        // Several pictures a run are a matter of speed alone, and TensorRT calibrates with the usual shape.
+        let batch = file.inputs.first().and_then(|input| {
+            let ranged =
+                profiles.first().and_then(|profile| profile.get(&input.name)).and_then(|range| range.opt.first());
+            ranged.copied().or_else(|| input.shape.as_ref()?.first()?.fixed())
+        });
+        let batch = i32::try_from(batch.unwrap_or(1)).unwrap_or(1);
+        let upload = Upload::new(calibration.feed, device, batch, self.monitor)?;
+        let layout = self.library.abi().layout;
+        Ok(Some(Calibrator::new(layout, calibration.algorithm, Box::new(upload), calibration.cache.as_deref())))
+    }
+
+    fn timing_cache(
+        &self,
+        config: &Owned<Config>,
+        options: &BuildOptions,
+    ) -> Result<Option<timing_cache::LoadedTimingCache>, BuildError> {
+        let Some(device) = self.device.filter(|_| !self.library.is_rtx()) else { return Ok(None) };
+        let path = options.timing_cache.path(self.library.version(), device.facts());
+        Ok(match path {
+            Some(path) => timing_cache::LoadedTimingCache::open(config.get(), path)?,
+            None => None,
+        })
+    }
+}

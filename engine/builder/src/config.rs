@@ -1,0 +1,179 @@
+//! A builder's configuration out of our options.
+
+use std::ffi::CString;
+
+use super::error::BuildError;
+use super::flags::{DETAILED, DLA, Flag, Typing, WORKSPACE};
+use super::options::{BuildOptions, HardwareCompatibility, ShapeProfile};
+use super::refusals;
+use crate::precision::Half;
+use visiond_engine::builder_api::tensorrt::builder::{Builder, Config, Profile};
+use visiond_engine::builder_api::tensorrt::{Object, call, dims_32, dims_64};
+use visiond_engine::tensorrt::Layout;
+use visiond_engine::tensorrt::TensorRtError;
+
+/// What is applied.
+pub(super) struct Settings<'a> {
+    pub(super) options: &'a BuildOptions,
+    pub(super) typing: Typing,
+    pub(super) profiles: &'a [ShapeProfile],
+    /// Numbers of compute capabilities.
+    pub(super) capabilities: &'a [u32],
+    pub(super) is_quantised: bool,
+}
+
+/// Something did not work.
+pub(super) enum ConfigError {
+    /// A method is missing.
+    Call(TensorRtError),
+    /// TensorRT refused, to read behind "could not".
+    Refused(String),
+}
+
+impl From<TensorRtError> for ConfigError {
+    fn from(error: TensorRtError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// Refuses an accelerator that is not there.
+pub(super) fn check_accelerator(builder: Object<Builder>, options: &BuildOptions) -> Result<(), BuildError> {
+    let Some(core) = options.dla_core else { return Ok(()) };
+    // SAFETY: the builder lives; the method takes nothing.
+    let cores = unsafe { call!(builder, Builder::DLA_CORES()) }?;
+    if i64::from(core) < i64::from(cores) {
+        return Ok(());
+    }
+    let reason = match cores {
+        ..=0 => refusals::no_accelerator(builder.abi().version).to_owned(),
+        1 => "this device has one DLA, --dla 0".to_owned(),
+        _ => format!("this device has {cores} DLAs, --dla 0 to {}", cores - 1),
+    };
+    Err(BuildError::Unavailable { version: builder.abi().version, option: "--dla", reason })
+}
+
+/// Applies everything.
+pub(super) fn apply(
+    builder: Object<Builder>,
+    config: Object<Config>,
+    settings: &Settings<'_>,
+) -> Result<(), ConfigError> {
+    let options = settings.options;
+    for flag in flags(config.abi().layout, settings) {
+        // A flag that the version lacks was refused before.
+        if let Some(number) = flag.number(config.abi().layout) {
+            // SAFETY: the configuration lives; the flag is one of this layout.
+            unsafe { call!(config, Config::SET_FLAG(number)) }?;
+        }
+    }
+    if !options.tf32
+        && let Some(number) = Flag::Tf32.number(config.abi().layout)
+    {
+        // SAFETY: the configuration lives; the flag is one of this layout.
+        unsafe { call!(config, Config::CLEAR_FLAG(number)) }?;
+    }
+    // SAFETY: the configuration lives; the numbers of both enumerations are the same in every version.
+    unsafe { call!(config, Config::SET_PROFILING_VERBOSITY(DETAILED)) }?;
+    if let Some(bytes) = options.workspace_bytes {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: as above.
+        unsafe { call!(config, Config::SET_MEMORY_POOL_LIMIT(WORKSPACE, bytes)) }?;
+    }
+    if let Some(level) = options.optimization_level {
+        // SAFETY: the configuration lives; levels go from 0 to 5.
+        unsafe { call!(config, Config::SET_OPTIMIZATION_LEVEL(i32::try_from(level).unwrap_or(5))) }?;
+    }
+    let level = match options.hardware_compatibility {
+        HardwareCompatibility::None => 0,
+        HardwareCompatibility::AmperePlus => 1,
+        HardwareCompatibility::SameComputeCapability => 2,
+    };
+    if level != 0 {
+        // SAFETY: the configuration lives; the level is one that the version has (`refusals`).
+        unsafe { call!(config, Config::SET_HARDWARE_COMPATIBILITY(level)) }?;
+    }
+    if let Some(core) = options.dla_core {
+        // SAFETY: the configuration lives; the core is there (`check_accelerator`).
+        unsafe {
+            call!(config, Config::SET_DEFAULT_DEVICE_TYPE(DLA))?;
+            call!(config, Config::SET_DLA_CORE(i32::try_from(core).unwrap_or(0)))?;
+        }
+    }
+    compute_capabilities(config, settings.capabilities)?;
+    settings.profiles.iter().try_for_each(|profile| add_profile(builder, config, profile))
+}
+
+fn flags(layout: Layout, settings: &Settings<'_>) -> Vec<Flag> {
+    let options = settings.options;
+    let is_weak = settings.typing == Typing::Weak;
+    let has_dla = options.dla_core.is_some();
+    let wanted = [
+        (Flag::Fp16, is_weak && options.half == Some(Half::F16)),
+        (Flag::Bf16, is_weak && options.half == Some(Half::Bf16)),
+        (Flag::Int8, is_weak && (options.int8 || settings.is_quantised)),
+        (Flag::GpuFallback, has_dla && options.gpu_fallback),
+        // Reformatting would run on the GPU.
+        (Flag::DirectIo, has_dla && !options.gpu_fallback),
+        (Flag::PreferPrecisionConstraints, has_dla && is_weak),
+        (Flag::VersionCompatible, options.version_compatible),
+    ];
+    let wanted = wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag);
+    wanted.filter(|flag| flag.number(layout).is_some()).collect()
+}
+
+fn compute_capabilities(config: Object<Config>, capabilities: &[u32]) -> Result<(), ConfigError> {
+    if capabilities.is_empty() {
+        return Ok(());
+    }
+    let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    // SAFETY: the configuration lives; so many are set right after.
+    let taken = unsafe { call!(config, Config::SET_COMPUTE_CAPABILITIES(number(capabilities.len()))) }?;
+    if !taken {
+        return Err(ConfigError::Refused(format!("take {} compute capabilities", capabilities.len())));
+    }
+    for (index, &capability) in capabilities.iter().enumerate() {
+        // SAFETY: the configuration lives; the index is below the number just set.
+        let taken =
+            unsafe { call!(config, Config::SET_COMPUTE_CAPABILITY(number(capability as usize), number(index))) }?;
+        if !taken {
+            return Err(ConfigError::Refused(format!("build for compute capability {capability}")));
+        }
+    }
+    Ok(())
+}
+
+fn add_profile(builder: Object<Builder>, config: Object<Config>, profile: &ShapeProfile) -> Result<(), ConfigError> {
+    let abi = builder.abi();
+    // SAFETY: the builder lives; what it gives is its own and lives as long.
+    let object = unsafe {
+        let raw = call!(builder, Builder::CREATE_PROFILE())?;
+        Object::<Profile>::from_raw(raw, abi)
+    };
+    let object = object.ok_or_else(|| ConfigError::Refused("make a profile".to_owned()))?;
+    for (name, range) in profile {
+        let refused = || ConfigError::Refused(format!("give `{name}` the shapes {range}"));
+        let text = CString::new(name.as_str()).map_err(|_| refused())?;
+        // kMIN, kOPT, kMAX
+        for (selector, shape) in (0..).zip([&range.min, &range.opt, &range.max]) {
+            let sizes: Vec<i64> = shape.iter().filter_map(|&size| i64::try_from(size).ok()).collect();
+            // SAFETY: the profile lives; name and dimensions are read during the call.
+            let taken = unsafe {
+                if abi.layout == Layout::V8 {
+                    let dims = dims_32(&sizes).ok_or_else(refused)?;
+                    call!(object, Profile::SET_DIMENSIONS_8(text.as_ptr(), selector, dims))?
+                } else {
+                    let dims = dims_64(&sizes).ok_or_else(refused)?;
+                    call!(object, Profile::SET_DIMENSIONS(text.as_ptr(), selector, &dims))?
+                }
+            };
+            if !taken {
+                return Err(refused());
+            }
+        }
+    }
+    // SAFETY: both live; the profile is the builder's.
+    match unsafe { call!(config, Config::ADD_PROFILE(object.as_ptr())) }? {
+        0.. => Ok(()),
+        _ => Err(ConfigError::Refused("use the profile, whose shapes do not go with the network".to_owned())),
+    }
+}

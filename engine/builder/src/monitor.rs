@@ -1,0 +1,166 @@
+//! How far a build is: an `IProgressMonitor` for the versions that have one, and a flag that ends it.
+
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use visiond_engine::builder_api::tensorrt::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
+
+/// Phases inside phases that are kept; TensorRT has four or so.
+const MOST_PHASES: usize = 32;
+
+/// Where a build is. Shared between the thread that builds and the one that tells.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    phases: Mutex<Vec<Phase>>,
+    cancelled: AtomicBool,
+}
+
+/// A part of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phase {
+    /// What is done, in TensorRT's words or ours.
+    pub name: String,
+    /// Steps of it that are done.
+    pub done: u32,
+    /// Steps that it has; 0 where nobody knows.
+    pub steps: u32,
+}
+
+impl Monitor {
+    /// A monitor that has seen nothing.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// What is being done, the outermost first.
+    pub fn phases(&self) -> Vec<Phase> {
+        self.lock().clone()
+    }
+
+    /// Asks the build to end; it does at its next step.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Says what is done from now on, outside of TensorRT.
+    pub(super) fn say(&self, name: &str) {
+        *self.lock() = vec![Phase { name: name.to_owned(), done: 0, steps: 0 }];
+    }
+
+    /// Says how many of the current phase's steps are done.
+    pub(super) fn step(&self, done: usize, steps: usize) {
+        if let Some(phase) = self.lock().last_mut() {
+            let number = |n| u32::try_from(n).unwrap_or(u32::MAX);
+            (phase.done, phase.steps) = (number(done), number(steps));
+        }
+    }
+
+    fn start(&self, name: String, steps: i32) {
+        let mut phases = self.lock();
+        if phases.len() < MOST_PHASES {
+            phases.push(Phase { name, done: 0, steps: u32::try_from(steps).unwrap_or(0) });
+        }
+    }
+
+    fn complete(&self, name: &str, step: i32) {
+        if let Some(phase) = self.lock().iter_mut().rev().find(|phase| phase.name == name) {
+            phase.done = u32::try_from(step).map_or(0, |step| step.saturating_add(1));
+        }
+    }
+
+    fn finish(&self, name: &str) {
+        let mut phases = self.lock();
+        if let Some(index) = phases.iter().rposition(|phase| phase.name == name) {
+            phases.remove(index);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Phase>> {
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The `IProgressMonitor` in front of a monitor. Whoever hands it to a builder's configuration keeps it until after that.
+#[repr(C)]
+pub(super) struct Callback {
+    vtable: *const *const c_void,
+    monitor: Arc<Monitor>,
+}
+
+impl Callback {
+    pub(super) fn new(monitor: &Arc<Monitor>) -> Box<Self> {
+        Box::new(Self { vtable: TABLE.start(), monitor: Arc::clone(monitor) })
+    }
+
+    /// The object, to hand to the library.
+    pub(super) fn as_ptr(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// `v_1_0::IProgressMonitor` of TensorRT 10, 11 and for RTX: the versioned interface, then the three methods in the order of
+/// NvInfer.h.
+static TABLE: VTable<7> =
+    vtable![language_is_cpp, interface_info, no_destructor, no_destructor, phase_start, step_complete, phase_finish];
+
+unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
+    InterfaceInfo { kind: c"IProgressMonitor".as_ptr(), major: 1, minor: 0 }
+}
+
+/// The monitor behind a callback's `this`.
+///
+/// # Safety
+/// `this` is what `Callback::as_ptr` gave, of one that lives.
+unsafe fn monitor<'a>(this: *mut c_void) -> &'a Monitor {
+    // SAFETY: the caller's promise; the callback is shared and never changed.
+    unsafe { &(*this.cast::<Callback>()).monitor }
+}
+
+unsafe extern "C" fn phase_start(this: *mut c_void, name: *const c_char, _parent: *const c_char, steps: i32) {
+    // SAFETY: TensorRT calls with the object that it was given, while its owner keeps it, and with texts that end in zero.
+    unsafe { monitor(this).start(text(name), steps) }
+}
+
+/// Returns whether the build goes on.
+unsafe extern "C" fn step_complete(this: *mut c_void, name: *const c_char, step: i32) -> bool {
+    // SAFETY: as in `phase_start`.
+    let monitor = unsafe { monitor(this) };
+    // SAFETY: as in `phase_start`.
+    monitor.complete(&unsafe { text(name) }, step);
+    !monitor.is_cancelled()
+}
+
+unsafe extern "C" fn phase_finish(this: *mut c_void, name: *const c_char) {
+    // SAFETY: as in `phase_start`.
+    unsafe { monitor(this).finish(&text(name)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_nest_and_a_cancelled_build_is_told_at_its_next_step() {
+        let monitor = Monitor::new();
+        let callback = Callback::new(&monitor);
+        let this = callback.as_ptr();
+        // SAFETY: the callback lives, and the texts are static.
+        unsafe {
+            phase_start(this, c"Building Engine".as_ptr(), std::ptr::null(), 5);
+            phase_start(this, c"Timing".as_ptr(), c"Building Engine".as_ptr(), 100);
+            assert!(step_complete(this, c"Timing".as_ptr(), 41));
+            let phases = monitor.phases();
+            assert_eq!((phases[1].name.as_str(), phases[1].done, phases[1].steps), ("Timing", 42, 100));
+            phase_finish(this, c"Timing".as_ptr());
+            assert_eq!(monitor.phases().len(), 1);
+            monitor.cancel();
+            assert!(!step_complete(this, c"Building Engine".as_ptr(), 0));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! TensorRT's ONNX parser: a network out of an `.onnx` file's bytes, or what it does not take, by node.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::error::{BuildError, ParserFault};
+use visiond_engine::builder_api::onnx::node_at;
+use visiond_engine::builder_api::tensorrt::ErrorRecorder;
+use visiond_engine::builder_api::tensorrt::builder::{Parser, ParserError};
+use visiond_engine::builder_api::tensorrt::text;
+use visiond_engine::builder_api::tensorrt::{Object, Owned, call};
+use visiond_engine::tensorrt::Library;
+use visiond_engine::tensorrt::TensorRtError;
+
+/// Faults told; what follows mostly comes of the first.
+const MOST_FAULTS: i32 = 5;
+
+/// Reads `bytes`, which came from `path`, into the network of `parser`.
+///
+/// # Safety
+/// `bytes` outlive the network: the parser may keep weights where they lie.
+pub(super) unsafe fn parse(
+    parser: &Owned<Parser>,
+    library: &Library,
+    path: &Path,
+    bytes: &[u8],
+    recorder: &ErrorRecorder,
+) -> Result<(), BuildError> {
+    // Files with weights are looked for beside it. A path with a zero cannot have been read.
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    let parser = parser.get();
+    // SAFETY: the parser lives; it reads `bytes` of this length, which outlive the network (the caller's promise), and the
+    // name during the call.
+    let taken = unsafe { call!(parser, Parser::PARSE(bytes.as_ptr().cast(), bytes.len(), name.as_ptr())) }?;
+    if taken {
+        return Ok(());
+    }
+    // SAFETY: the parser lives; the method takes nothing.
+    let count = unsafe { call!(parser, Parser::ERRORS()) }?;
+    let faults =
+        (0..count.clamp(0, MOST_FAULTS)).map(|index| fault(parser, index, bytes)).collect::<Result<Vec<_>, _>>()?;
+    // The registry of plugins names what it did not find; the parser does not.
+    let reported = recorder.take();
+    let told = faults.iter().map(|fault| &fault.text).chain(reported.iter().map(|reported| &reported.text));
+    let plugin = library.missing_plugin(told.map(String::as_str));
+    Err(BuildError::Parser { version: library.version(), path: path.to_owned(), faults, resized: false, plugin })
+}
+
+fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<ParserFault, TensorRtError> {
+    // SAFETY: the parser lives, and `index` is below its number of errors.
+    let raw = unsafe { call!(parser, Parser::ERROR(index)) }?;
+    // SAFETY: the error is the parser's own and lives until its errors are cleared, which nobody does.
+    let Some(error) = (unsafe { Object::<ParserError>::from_raw(raw, parser.abi()) }) else {
+        return Ok(ParserFault { node: None, text: String::new() });
+    };
+    // SAFETY: the error lives; the methods take nothing, and texts of its end in zero and live as long.
+    let (words, number) = unsafe { (text(call!(error, ParserError::TEXT())?), call!(error, ParserError::NODE())?) };
+    let told = if ParserError::NODE_NAME.is_in(parser.abi()) {
+        // SAFETY: as above.
+        unsafe { (text(call!(error, ParserError::NODE_NAME())?), text(call!(error, ParserError::NODE_OPERATOR())?)) }
+    } else {
+        (String::new(), String::new())
+    };
+    let told = if told == Default::default() {
+        usize::try_from(number).ok().and_then(|number| node_at(bytes, number)).unwrap_or_default()
+    } else {
+        told
+    };
+    let node = match (told.0.is_empty(), told.1.is_empty()) {
+        (false, false) => Some(format!("`{}` ({})", told.0, told.1)),
+        (false, true) => Some(format!("`{}`", told.0)),
+        (true, false) => Some(format!("{number} ({})", told.1)),
+        (true, true) => None,
+    };
+    Ok(ParserFault { node, text: words.trim_end_matches('.').to_owned() })
+}

@@ -1,0 +1,275 @@
+//! Puts Casts where the type changes, and weights into half precision where half-precision nodes use them.
+//!
+//! A value keeps its name in FP32; in half precision it goes by another. Each exists only where a node asks for it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::error::PrecisionError;
+use super::graph::{Declared, Graph, Node, Weights};
+use super::half_type::Half;
+use super::operators::input_follows;
+use super::tensor::{self, Losses, floats, header};
+use visiond_engine::builder_api::onnx::element;
+
+/// What weaving cost.
+#[derive(Default)]
+pub(super) struct CastReport {
+    pub(super) losses: Losses,
+    /// A tensor with clamped numbers.
+    pub(super) clamped_in: Option<String>,
+}
+
+/// Declares inputs and outputs of FP32 as half precision, and casts them at once.
+pub(super) fn half_io(graph: &mut Graph<'_>, half: Half) -> Result<(), PrecisionError> {
+    let is_full = |declared: &&mut Declared<'_>| declared.element == element::FLOAT;
+    let mut inside = HashMap::new();
+    let mut casts = Vec::new();
+    for input in graph.inputs.iter_mut().filter(is_full) {
+        let full = format!("{} in fp32", input.name);
+        casts.push(Node::cast(&input.name, &full, element::FLOAT));
+        inside.insert(input.name.clone(), full);
+        input.set_element(half.element())?;
+    }
+    // Graphs inside nodes know values by their names outside.
+    let captured: HashSet<&String> = graph.nodes.iter().flat_map(|node| &node.captures).collect();
+    if let Some(name) = inside.keys().find(|name| captured.contains(name)) {
+        return Err(PrecisionError::HalfInput { name: name.clone() });
+    }
+    let mut made = HashMap::new();
+    for output in graph.outputs.iter_mut().filter(is_full) {
+        made.insert(output.name.clone(), format!("{} in fp32", output.name));
+        output.set_element(half.element())?;
+    }
+    for node in &mut graph.nodes {
+        for input in &mut node.inputs {
+            if let Some(name) = inside.get(input).or_else(|| made.get(input)) {
+                *input = name.clone();
+            }
+        }
+        for output in &mut node.outputs {
+            if let Some(name) = made.get(output) {
+                *output = name.clone();
+            }
+        }
+    }
+    graph.values.retain(|value| !inside.contains_key(&value.name) && !made.contains_key(&value.name));
+    casts.append(&mut graph.nodes);
+    for output in &graph.outputs {
+        if let Some(full) = made.get(&output.name) {
+            casts.push(Node::cast(full, &output.name, half.element()));
+        }
+    }
+    graph.nodes = casts;
+    Ok(())
+}
+
+/// Where a constant's numbers are.
+enum Constant {
+    /// In a weight, by its index.
+    Weight(usize),
+    /// In the attribute of the node with this index among those already written.
+    Node(usize),
+}
+
+/// A constant's shape and its numbers.
+type Numbers = (Vec<u64>, Vec<f32>);
+
+/// The graph while it is written anew.
+struct Inserter<'g, 'a> {
+    graph: &'g mut Graph<'a>,
+    half: Half,
+    directory: &'g Path,
+    written: Vec<Node<'a>>,
+    /// Values of which FP32 (or their own other type) exists.
+    full: HashSet<String>,
+    /// Half-precision names of values of FP32.
+    halves: HashMap<String, String>,
+    constants: HashMap<String, Constant>,
+    /// What a Cast to FP32 was made of.
+    cast_from: HashMap<String, String>,
+    taken: HashSet<String>,
+    report: CastReport,
+}
+
+/// Rewrites the graph's nodes, of which those marked in `chosen` compute in half precision.
+pub(super) fn insert_casts(
+    graph: &mut Graph<'_>,
+    elements: &HashMap<String, i64>,
+    chosen: &[bool],
+    half: Half,
+    directory: &Path,
+) -> Result<CastReport, PrecisionError> {
+    let nodes = std::mem::take(&mut graph.nodes);
+    let weights = graph.weights.iter().enumerate();
+    let constants = weights.map(|(index, weights)| (weights.name.clone(), Constant::Weight(index))).collect();
+    let inputs = graph.inputs.iter().map(|input| input.name.clone());
+    let full = inputs.chain(graph.weights.iter().map(|weights| weights.name.clone())).collect();
+    let mut inserter = Inserter {
+        half,
+        directory,
+        written: Vec::with_capacity(nodes.len() * 2),
+        full,
+        halves: HashMap::new(),
+        constants,
+        cast_from: HashMap::new(),
+        taken: elements.keys().cloned().collect(),
+        report: CastReport::default(),
+        graph,
+    };
+    for (node, &in_half) in nodes.into_iter().zip(chosen) {
+        if in_half { inserter.half_node(node, elements)? } else { inserter.full_node(node, elements) }
+    }
+    let outputs: Vec<String> = inserter.graph.outputs.iter().map(|output| output.name.clone()).collect();
+    for output in outputs {
+        inserter.need_full(&output);
+    }
+    inserter.graph.nodes = inserter.written;
+    Ok(inserter.report)
+}
+
+impl<'a> Inserter<'_, 'a> {
+    /// Makes sure that a value exists under its own name.
+    fn need_full(&mut self, name: &str) {
+        if !self.full.contains(name)
+            && let Some(half) = self.halves.get(name)
+        {
+            self.written.push(Node::cast(half, name, element::FLOAT));
+            self.full.insert(name.to_owned());
+        }
+    }
+
+    /// The half-precision name of a value of FP32.
+    fn need_half(&mut self, name: &str, elements: &HashMap<String, i64>) -> Result<String, PrecisionError> {
+        if let Some(half) = self.halves.get(name) {
+            return Ok(half.clone());
+        }
+        let mut source = name.to_owned();
+        while let Some(from) = self.cast_from.get(&source).cloned() {
+            if elements.get(&from) == Some(&self.half.element()) {
+                self.halves.insert(name.to_owned(), from.clone());
+                return Ok(from);
+            }
+            source = from;
+        }
+        let fresh = self.fresh(name);
+        match self.numbers(&source)? {
+            Some((dims, numbers)) => {
+                let (message, losses) = tensor::write(&fresh, &dims, &numbers, self.half);
+                self.report.losses.clamped += losses.clamped;
+                self.report.losses.vanished += losses.vanished;
+                if losses.clamped > 0 {
+                    self.report.clamped_in.get_or_insert(source);
+                }
+                let (name, element) = (fresh.clone(), self.half.element());
+                self.graph.weights.push(Weights { name, element, message: message.into() });
+            }
+            None => self.written.push(Node::cast(name, &fresh, self.half.element())),
+        }
+        self.halves.insert(name.to_owned(), fresh.clone());
+        Ok(fresh)
+    }
+
+    /// Shape and numbers of a constant of floating point.
+    fn numbers(&self, name: &str) -> Result<Option<Numbers>, PrecisionError> {
+        let message = match self.constants.get(name) {
+            Some(Constant::Weight(index)) => Some(&*self.graph.weights[*index].message),
+            Some(Constant::Node(index)) => self.written[*index].tensor("value"),
+            None => None,
+        };
+        let Some(message) = message else { return Ok(None) };
+        Ok(floats(message, self.directory)?.zip(Some(header(message)?.dims)).map(|(numbers, dims)| (dims, numbers)))
+    }
+
+    fn fresh(&mut self, name: &str) -> String {
+        let mut fresh = format!("{name} in {}", self.half.name());
+        while !self.taken.insert(fresh.clone()) {
+            fresh.push('\'');
+        }
+        fresh
+    }
+
+    /// Writes a node as it is.
+    fn full_node(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) {
+        let is_cast = node.is_standard() && node.op == "Cast";
+        for input in &mut node.inputs {
+            match self.halves.get(input) {
+                // A Cast takes any type.
+                Some(half) if is_cast && !self.full.contains(input) => *input = half.clone(),
+                _ => self.need_full(input),
+            }
+        }
+        for captured in &node.captures {
+            self.need_full(captured);
+        }
+        self.full.extend(node.outputs.iter().cloned());
+        if let (true, [input], [output]) = (node.is_standard(), &node.inputs[..], &node.outputs[..])
+            && is_cast
+            && elements.get(output) == Some(&element::FLOAT)
+        {
+            self.cast_from.insert(output.clone(), input.clone());
+        }
+        if node.is_standard()
+            && node.op == "Constant"
+            && let [output] = &node.outputs[..]
+        {
+            self.constants.insert(output.clone(), Constant::Node(self.written.len()));
+        }
+        self.written.push(node);
+    }
+
+    /// Writes a node that computes in half precision.
+    fn half_node(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
+        let is_full = |name: &String| elements.get(name) == Some(&element::FLOAT);
+        if node.op == "Cast" && node.outputs.iter().all(is_full) {
+            return self.half_cast(node, elements);
+        }
+        let operator = node.op.clone();
+        for (index, input) in node.inputs.iter_mut().enumerate() {
+            if is_full(input) && input_follows(&operator, index) {
+                *input = self.need_half(input, elements)?;
+            } else {
+                self.need_full(input);
+            }
+        }
+        for output in &mut node.outputs {
+            if is_full(output) {
+                let half = self.fresh(output);
+                self.halves.insert(output.clone(), half.clone());
+                *output = half;
+            } else {
+                self.full.insert(output.clone());
+            }
+        }
+        // The type that results are given in where an operator can choose.
+        if node.op == "DequantizeLinear" && node.int("output_dtype") == Some(element::FLOAT) {
+            node.set_int("output_dtype", self.half.element());
+        }
+        self.written.push(node);
+        Ok(())
+    }
+
+    /// A Cast to FP32 that is to give half precision instead: nothing, where that is there already.
+    fn half_cast(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
+        let (Some(input), Some(output)) = (node.inputs.first().cloned(), node.outputs.first().cloned()) else {
+            return Err(PrecisionError::Malformed);
+        };
+        let there = match elements.get(&input) {
+            Some(&element::FLOAT) => Some(self.need_half(&input, elements)?),
+            Some(&element) if element == self.half.element() => Some(input),
+            _ => None,
+        };
+        let half = match there {
+            Some(there) => there,
+            None => {
+                let half = self.fresh(&output);
+                node.outputs = vec![half.clone()];
+                node.set_int("to", self.half.element());
+                self.written.push(node);
+                half
+            }
+        };
+        self.halves.insert(output, half);
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! A network in half precision: an `.onnx` file whose layers compute in FP16 or BF16.
+//!
+//! TensorRT 11 and TensorRT for RTX take every layer's type from the network and have no switch for it, so the network says
+//! it: weights become half precision, Casts stand where the type changes, inputs and outputs stay FP32 unless asked for.
+//! The older ones get the same network, so that one way is tested for all.
+//!
+//! What stays in FP32:
+//! - operators that do not exist in half precision, and whole graphs inside `If`, `Loop` and `Scan`;
+//! - sizes and indices: what is computed from integers and constants alone, `Resize`'s scales;
+//! - what overflows or loses its use in half precision: powers, sums and means, norms, `TopK`, `GridSample`;
+//! - the last convolutions or matrix products and the tail behind them, which decodes boxes: FP16 has steps of half a pixel
+//!   above 512.
+//!
+//! Rules by layer or operator override all but the first two.
+
+mod choose;
+mod error;
+mod graph;
+mod half_type;
+mod insert_casts;
+mod operators;
+mod rewrite;
+mod rule;
+mod tensor;
+mod types;
+
+pub use error::PrecisionError;
+pub use half_type::Half;
+pub(crate) use rewrite::quantises_convolutions;
+pub use rewrite::{PrecisionOptions, Rewritten, rewrite};
+pub use rule::{LayerPrecision, Rule, RuleError};

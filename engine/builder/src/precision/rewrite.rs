@@ -1,0 +1,81 @@
+//! Rewrites a model in half precision.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::choose::choose;
+use super::error::PrecisionError;
+use super::graph::{Model, Node};
+use super::half_type::Half;
+use super::rule::{LayerPrecision, Rule};
+use super::{insert_casts, types};
+
+/// How to rewrite a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrecisionOptions {
+    /// The type of what is not kept in FP32.
+    pub half: Half,
+    /// Layers that differ; of several that mean one layer, the last holds.
+    pub rules: Vec<Rule>,
+    /// Whether inputs and outputs of FP32 become half precision too.
+    pub half_io: bool,
+}
+
+/// A network in half precision, and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rewritten {
+    /// The file's bytes.
+    pub bytes: Vec<u8>,
+    /// Layers that compute in half precision.
+    pub half_layers: usize,
+    /// Layers that could, and stay in FP32.
+    pub full_layers: usize,
+    /// Finite weights beyond the range, which became its end; and a tensor that has some.
+    pub clamped: usize,
+    /// A tensor with clamped weights.
+    pub clamped_in: Option<String>,
+    /// Weights so small that they became zero.
+    pub vanished: usize,
+}
+
+/// Whether a convolution of the model gets its numbers from 8-bit integers. A model that cannot be read has none.
+pub(crate) fn quantises_convolutions(bytes: &[u8]) -> bool {
+    let Ok(model) = Model::read(bytes) else { return false };
+    let nodes = &model.graph.nodes;
+    let floats_again: HashSet<&String> =
+        nodes.iter().filter(|node| node.op == "DequantizeLinear").flat_map(|node| &node.outputs).collect();
+    let convolves = |node: &&Node<'_>| matches!(node.op.as_str(), "Conv" | "ConvTranspose");
+    nodes.iter().filter(convolves).any(|node| node.inputs.iter().take(2).any(|input| floats_again.contains(input)))
+}
+
+/// The model `bytes` in half precision; `directory` is where its files with weights lie.
+pub fn rewrite(bytes: &[u8], directory: &Path, options: &PrecisionOptions) -> Result<Rewritten, PrecisionError> {
+    let mut model = Model::read(bytes)?;
+    for rule in &options.rules {
+        match rule.precision {
+            LayerPrecision::Half(Some(asked)) if asked != options.half => {
+                let (asked, whole) = (asked.name(), options.half.name());
+                return Err(PrecisionError::OtherHalf { layers: rule.layers.clone(), asked, whole });
+            }
+            _ if !model.graph.nodes.iter().any(|node| rule.matches(node)) => {
+                return Err(rule.unknown(&model.graph.nodes));
+            }
+            _ => {}
+        }
+    }
+    if options.half_io {
+        insert_casts::half_io(&mut model.graph, options.half)?;
+    }
+    let elements = types::elements(&model.graph)?;
+    let choice = choose(&model.graph, &elements, &options.rules, options.half, directory)?;
+    let report = insert_casts::insert_casts(&mut model.graph, &elements, &choice.half, options.half, directory)?;
+    model.graph.sweep();
+    Ok(Rewritten {
+        bytes: model.write(),
+        half_layers: choice.half.iter().filter(|&&half| half).count(),
+        full_layers: choice.kept,
+        clamped: report.losses.clamped,
+        clamped_in: report.clamped_in,
+        vanished: report.losses.vanished,
+    })
+}

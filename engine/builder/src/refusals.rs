@@ -1,0 +1,338 @@
+//! What cannot be had, told before the long work; and who decides types.
+
+use visiond_kernels::cuda::Device;
+
+use super::error::BuildError;
+use super::flags::{Flag, Typing};
+use super::options::{BuildOptions, HardwareCompatibility};
+use super::timing_cache::TimingCacheChoice;
+use crate::precision::Half;
+use visiond_engine::builder_api::tensorrt::Abi;
+use visiond_engine::builder_api::tensorrt::builder::Config;
+use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::{Layout, Version};
+
+/// Compute capabilities that TensorRT for RTX builds for.
+const RTX_CAPABILITIES: [u32; 6] = [75, 80, 86, 89, 120, 121];
+
+/// From this minor version of 10 on there are engines for every GPU of one compute capability.
+const SAME_CAPABILITY_SINCE: u32 = 9;
+
+/// Whether the network says itself where its numbers become 8-bit integers.
+pub(super) fn is_quantised(file: &OnnxFile) -> bool {
+    ["QuantizeLinear", "DequantizeLinear"].iter().any(|operator| file.operators.contains_key(*operator))
+}
+
+/// Checks the options against the version; who decides types.
+pub(super) fn check(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<Typing, BuildError> {
+    let refuse = |option: &'static str, reason: &str| {
+        Err(BuildError::Unavailable { version: abi.version, option, reason: reason.to_owned() })
+    };
+    let typing = typing(abi.layout, options);
+    let is_old = abi.layout == Layout::V8;
+    if options.half == Some(Half::Bf16) && is_old {
+        return refuse("--bf16", "BF16 came with TensorRT 10: use --fp16");
+    }
+    if typing == Typing::Weak {
+        let who = match (is_old, options.dla_core) {
+            (true, _) => "this version chooses every layer's type itself, within --fp16 and --int8",
+            (false, Some(_)) => "for a DLA, TensorRT 10 chooses every layer's type itself",
+            (false, None) => "with calibration, TensorRT 10 chooses every layer's type itself",
+        };
+        if !options.rules.is_empty() {
+            return refuse("--precision", &format!("{who}; leave --precision out"));
+        }
+        if options.half_io {
+            return refuse("--half-io", &format!("{who}, and inputs and outputs stay FP32; leave --half-io out"));
+        }
+    }
+    integers(abi, file, options)?;
+    accelerator(abi, options)?;
+    if options.version_compatible && (Flag::VersionCompatible.number(abi.layout).is_none() || is_before(abi, 6)) {
+        let reason = match abi.layout {
+            Layout::Rtx => "TensorRT for RTX has no such engines; build again after an update",
+            _ => "such engines came with TensorRT 8.6; build again after an update",
+        };
+        return refuse("--version-compatible", reason);
+    }
+    match (options.hardware_compatibility, abi.layout) {
+        (HardwareCompatibility::None, _) => {}
+        (_, Layout::Rtx) => {
+            return refuse("--hardware-compatible", "TensorRT for RTX takes the GPUs by number: use --sm 86,89");
+        }
+        (_, Layout::V8) if is_before(abi, 6) => {
+            return refuse("--hardware-compatible", "such engines came with TensorRT 8.6; build on each kind of GPU");
+        }
+        (HardwareCompatibility::SameComputeCapability, Layout::V8 | Layout::V10)
+            if is_old || abi.version.minor < SAME_CAPABILITY_SINCE =>
+        {
+            return refuse("--hardware-compatible same-sm", "it came with TensorRT 10.9: build on each kind of GPU");
+        }
+        _ => {}
+    }
+    if options.optimization_level.is_some() && !Config::SET_OPTIMIZATION_LEVEL.is_in(abi) {
+        return refuse("--optimization-level", "levels came with TensorRT 8.6; leave it out");
+    }
+    if abi.layout == Layout::Rtx && matches!(options.timing_cache, TimingCacheChoice::File(_)) {
+        return refuse("--timing-cache", "TensorRT for RTX times no kernels while it builds; leave it out");
+    }
+    for capability in &options.compute_capabilities {
+        if abi.layout != Layout::Rtx {
+            return refuse(
+                "--sm",
+                "only TensorRT for RTX builds for other GPUs than the one that is here; leave it out",
+            );
+        }
+        if !RTX_CAPABILITIES.contains(&capability.number()) {
+            let reason = format!(
+                "it builds for 75, 80, 86, 89, 120 and 121, not for {capability}: leave --sm out for an engine that any GPU runs"
+            );
+            return refuse("--sm", &reason);
+        }
+    }
+    Ok(typing)
+}
+
+fn is_before(abi: Abi, minor: u32) -> bool {
+    abi.layout == Layout::V8 && abi.version.minor < minor
+}
+
+fn typing(layout: Layout, options: &BuildOptions) -> Typing {
+    match layout {
+        Layout::V8 => Typing::Weak,
+        // Ranges found by calibration, and the DLA's own types, are TensorRT's to place.
+        Layout::V10 if options.calibration.is_some() || options.dla_core.is_some() => Typing::Weak,
+        Layout::V10 | Layout::V11 | Layout::Rtx => Typing::Strong,
+    }
+}
+
+fn integers(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<(), BuildError> {
+    const EXPORT: &str = "quantise the network while it is exported (NVIDIA's modelopt writes QuantizeLinear and \
+        DequantizeLinear into the .onnx), then build that with --int8";
+    let quantised = is_quantised(file);
+    let calibrates = matches!(abi.layout, Layout::V8 | Layout::V10);
+    let refuse = |option, reason: String| Err(BuildError::Unavailable { version: abi.version, option, reason });
+    match &options.calibration {
+        Some(_) if !calibrates => refuse("--calibrate", format!("calibration ended with TensorRT 10: {EXPORT}")),
+        Some(_) if quantised => {
+            refuse("--calibrate", "the network holds its ranges itself; leave --calibrate out".to_owned())
+        }
+        Some(_) if file.inputs.len() != 1 => refuse(
+            "--calibrate",
+            format!("pictures fill one input, and the network has {}: {EXPORT}", file.inputs.len()),
+        ),
+        None if options.int8 && !quantised => {
+            let remedy = match calibrates {
+                true => format!("name a folder of pictures with --calibrate, or {EXPORT}"),
+                false => EXPORT.to_owned(),
+            };
+            refuse("--int8", format!("the network holds no ranges for its numbers: {remedy}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn accelerator(abi: Abi, options: &BuildOptions) -> Result<(), BuildError> {
+    let Some(_) = options.dla_core else { return Ok(()) };
+    let refuse = |reason: &str| {
+        Err(BuildError::Unavailable { version: abi.version, option: "--dla", reason: reason.to_owned() })
+    };
+    match (abi.layout, options.half) {
+        (Layout::Rtx, _) => refuse("TensorRT for RTX knows no DLA; leave --dla out"),
+        (_, Some(Half::Bf16)) => refuse("a DLA computes in FP16 and INT8: use --fp16"),
+        (_, None) if !options.int8 => refuse("a DLA computes in FP16 and INT8: add --fp16"),
+        _ => Ok(()),
+    }
+}
+
+/// Why a builder finds no DLA, and what to do, by its version.
+///
+/// NVIDIA's "Working with DLA" of TensorRT 11.4.1: 10.7 was the last 10.x with DLA, 11.0 to 11.3 had none, 11.4.0 had it on Windows
+/// alone, 11.4.1 has it on AGX Orin with JetPack 7.2.2 or later and nowhere else on Linux.
+pub(super) fn no_accelerator(version: Version) -> &'static str {
+    match (version.major, version.minor, version.patch) {
+        (..10, ..) | (10, ..=7, _) => {
+            "this device has no DLA (AGX Orin, Orin NX and Xavier have some, Orin Nano has none); leave --dla out"
+        }
+        (10, ..) | (11, ..4, _) | (11, 4, 0) => {
+            "this version has none: DLAs are in TensorRT up to 10.7 (JetPack 5 and 6), and from 11.4.1 on for AGX Orin with \
+             JetPack 7.2.2 or newer; install one of these, or leave --dla out"
+        }
+        _ => "it has DLAs on AGX Orin with JetPack 7.2.2 or newer alone; leave --dla out",
+    }
+}
+
+/// The compute capabilities to build for; empty for an engine that any GPU runs.
+pub(super) fn capabilities(layout: Layout, options: &BuildOptions, device: Option<&Device>) -> Vec<u32> {
+    if layout != Layout::Rtx {
+        return Vec::new();
+    }
+    if !options.compute_capabilities.is_empty() {
+        return options.compute_capabilities.iter().map(|capability| capability.number()).collect();
+    }
+    let here = device.map(|device| device.facts().sm).map(|(major, minor)| major * 10 + minor);
+    here.into_iter().filter(|number| RTX_CAPABILITIES.contains(number)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::calibration::CalibrationOptions;
+    use visiond_engine::engine::ModelFile;
+
+    fn abi(number: u32) -> Abi {
+        let version = Version::decode(number);
+        Abi { version, layout: version.layout().unwrap() }
+    }
+
+    fn file(operators: &[&str]) -> OnnxFile {
+        OnnxFile {
+            file: ModelFile { path: PathBuf::from("net.onnx"), size_bytes: 1, sha256: String::new() },
+            inputs: vec![visiond_engine::engine::TensorInfo {
+                name: "images".to_owned(),
+                dtype: visiond_kernels::tensor::DType::F32,
+                shape: None,
+            }],
+            outputs: Vec::new(),
+            foreign: Vec::new(),
+            metadata: Default::default(),
+            opsets: Default::default(),
+            ir_version: 8,
+            producer: String::new(),
+            operators: operators.iter().map(|&name| (name.to_owned(), 1)).collect(),
+            external_files: Default::default(),
+        }
+    }
+
+    const V85: u32 = 8_502;
+    const V86: u32 = 8_602;
+    const V103: u32 = 100_300;
+    const V1013: u32 = 101_300;
+    const V114: u32 = 110_400;
+    const RTX: u32 = 10_601;
+
+    fn refused(number: u32, operators: &[&str], options: BuildOptions) -> String {
+        check(abi(number), &file(operators), &options).unwrap_err().to_string()
+    }
+
+    fn calibrated() -> BuildOptions {
+        BuildOptions { int8: true, calibration: Some(CalibrationOptions::untested()), ..BuildOptions::default() }
+    }
+
+    #[test]
+    fn what_a_version_lacks_is_refused_with_what_to_do_instead() {
+        let rule = || vec!["type:Softmax=fp32".parse().unwrap()];
+        let half = || Some(Half::F16);
+        for (number, options, expected) in [
+            (
+                V86,
+                BuildOptions { half: Some(Half::Bf16), ..Default::default() },
+                "TensorRT 8.6.2 cannot build with --bf16: BF16 came with TensorRT 10: use --fp16",
+            ),
+            (
+                V86,
+                BuildOptions { half: half(), rules: rule(), ..Default::default() },
+                "chooses every layer's type itself",
+            ),
+            (V86, BuildOptions { half: half(), half_io: true, ..Default::default() }, "leave --half-io out"),
+            (V85, BuildOptions { version_compatible: true, ..Default::default() }, "came with TensorRT 8.6"),
+            (
+                RTX,
+                BuildOptions { version_compatible: true, ..Default::default() },
+                "TensorRT for RTX has no such engines",
+            ),
+            (
+                V85,
+                BuildOptions { hardware_compatibility: HardwareCompatibility::AmperePlus, ..Default::default() },
+                "8.6",
+            ),
+            (
+                V103,
+                BuildOptions {
+                    hardware_compatibility: HardwareCompatibility::SameComputeCapability,
+                    ..Default::default()
+                },
+                "10.9",
+            ),
+            (
+                RTX,
+                BuildOptions { hardware_compatibility: HardwareCompatibility::AmperePlus, ..Default::default() },
+                "use --sm 86,89",
+            ),
+            (V85, BuildOptions { optimization_level: Some(3), ..Default::default() }, "--optimization-level"),
+            (
+                RTX,
+                BuildOptions { timing_cache: TimingCacheChoice::File("c".into()), ..Default::default() },
+                "times no kernels",
+            ),
+            (
+                V103,
+                BuildOptions { compute_capabilities: vec!["86".parse().unwrap()], ..Default::default() },
+                "leave it out",
+            ),
+            (
+                RTX,
+                BuildOptions { compute_capabilities: vec!["9.0".parse().unwrap()], ..Default::default() },
+                "not for 9.0",
+            ),
+            (RTX, BuildOptions { dla_core: Some(0), half: half(), ..Default::default() }, "knows no DLA"),
+            (V103, BuildOptions { dla_core: Some(0), ..Default::default() }, "add --fp16"),
+            (V103, BuildOptions { dla_core: Some(0), half: Some(Half::Bf16), ..Default::default() }, "use --fp16"),
+            (V114, BuildOptions { int8: true, ..Default::default() }, "holds no ranges"),
+            (V103, BuildOptions { int8: true, ..Default::default() }, "--calibrate"),
+            (RTX, calibrated(), "calibration ended with TensorRT 10"),
+        ] {
+            let error = refused(number, &["Conv"], options);
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(refused(V103, &["QuantizeLinear"], calibrated()).contains("holds its ranges itself"));
+    }
+
+    #[test]
+    fn a_version_without_dlas_says_which_have_them() {
+        for (number, expected) in [
+            (V85, "this device has no DLA"),
+            (V103, "this device has no DLA"),
+            (100_700, "this device has no DLA"),
+            (100_800, "this version has none: DLAs are in TensorRT up to 10.7"),
+            (101_602, "from 11.4.1 on for AGX Orin with JetPack 7.2.2 or newer"),
+            (110_000, "this version has none"),
+            (V114, "this version has none"),
+            (110_401, "on AGX Orin with JetPack 7.2.2 or newer alone"),
+            (110_500, "on AGX Orin with JetPack 7.2.2 or newer alone"),
+        ] {
+            let said = no_accelerator(Version::decode(number));
+            assert!(said.contains(expected) && said.ends_with("leave --dla out"), "{number}: {said}");
+        }
+        // From 11 on the network says its types on a DLA as well.
+        let dla = BuildOptions { dla_core: Some(0), gpu_fallback: true, half: Some(Half::F16), ..Default::default() };
+        assert_eq!(check(abi(110_401), &file(&["Conv"]), &dla).unwrap(), Typing::Strong);
+    }
+
+    #[test]
+    fn what_a_version_has_is_taken_and_types_are_the_network_s_where_they_can_be() {
+        let plain = |half| BuildOptions { half, ..BuildOptions::default() };
+        let conv = file(&["Conv"]);
+        assert_eq!(check(abi(V86), &conv, &plain(Some(Half::F16))).unwrap(), Typing::Weak);
+        for number in [V103, V1013, V114, RTX] {
+            assert_eq!(check(abi(number), &conv, &plain(Some(Half::Bf16))).unwrap(), Typing::Strong);
+        }
+        assert_eq!(check(abi(V103), &conv, &calibrated()).unwrap(), Typing::Weak);
+        let dla = BuildOptions { dla_core: Some(0), gpu_fallback: true, half: Some(Half::F16), ..Default::default() };
+        assert_eq!(check(abi(V103), &conv, &dla).unwrap(), Typing::Weak);
+        let explicit = BuildOptions { int8: true, ..BuildOptions::default() };
+        for number in [V85, V103, V114, RTX] {
+            check(abi(number), &file(&["QuantizeLinear", "DequantizeLinear"]), &explicit).unwrap();
+        }
+        let same = BuildOptions {
+            hardware_compatibility: HardwareCompatibility::SameComputeCapability,
+            version_compatible: true,
+            ..BuildOptions::default()
+        };
+        check(abi(V1013), &conv, &same).unwrap();
+    }
+}

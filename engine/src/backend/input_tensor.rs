@@ -1,0 +1,90 @@
+//! The memory of a session's input.
+
+use visiond_kernels::buffer::UnifiedBuffer;
+use visiond_kernels::tensor::{DType, TensorMut};
+
+use super::error::EngineError;
+use super::tensor_info::TensorInfo;
+
+/// An input's shape and bytes.
+pub(crate) struct InputTensor {
+    dtype: DType,
+    /// Empty, or with zeros, where not chosen yet.
+    shape: Vec<usize>,
+    /// Whether the shape is final enough to run.
+    chosen: bool,
+    len_bytes: usize,
+    buffer: UnifiedBuffer,
+}
+
+impl InputTensor {
+    pub(crate) fn new(info: &TensorInfo) -> Result<Self, EngineError> {
+        let dims = info.shape.as_deref();
+        let shape: Vec<usize> = dims.unwrap_or_default().iter().map(|dim| dim.fixed().unwrap_or(0)).collect();
+        let chosen = dims.is_some_and(|dims| dims.iter().all(|dim| dim.fixed().is_some()));
+        let mut tensor =
+            Self { dtype: info.dtype, shape: Vec::new(), chosen: false, len_bytes: 0, buffer: UnifiedBuffer::host(0)? };
+        if chosen {
+            tensor.reshape(info, &shape)?;
+        } else {
+            tensor.shape = shape;
+        }
+        Ok(tensor)
+    }
+
+    pub(crate) fn reshape(&mut self, info: &TensorInfo, shape: &[usize]) -> Result<(), EngineError> {
+        let len_bytes = shape
+            .iter()
+            .try_fold(self.dtype.size_bytes(), |n, &dim| n.checked_mul(dim))
+            .ok_or_else(|| EngineError::shape(info, shape, "so large a tensor cannot be addressed"))?;
+        if len_bytes > self.buffer.len() {
+            self.buffer = UnifiedBuffer::host(len_bytes)?;
+        }
+        self.buffer.as_mut_slice()[..len_bytes].fill(0);
+        self.len_bytes = len_bytes;
+        self.shape.clear();
+        self.shape.extend_from_slice(shape);
+        self.chosen = true;
+        Ok(())
+    }
+
+    pub(crate) fn set_batch(&mut self, frames: usize) {
+        if let Some((batch, rest)) = self.shape.split_first_mut() {
+            let len_bytes = rest.iter().product::<usize>() * self.dtype.size_bytes() * frames;
+            // The buffer was made for the shape that was set, and no more than that is ever taken back.
+            debug_assert!(len_bytes <= self.buffer.len(), "a batch grows no further than its buffer");
+            if len_bytes <= self.buffer.len() {
+                *batch = frames;
+                self.len_bytes = len_bytes;
+            }
+        }
+    }
+
+    /// Whether the shape is final, so that a run can use it.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.chosen
+    }
+
+    /// Returns the tensor to fill. It is empty while its shape is open.
+    pub(crate) fn view_mut(&mut self) -> TensorMut<'_> {
+        let shape: &[usize] = if self.chosen { &self.shape } else { &[0] };
+        let bytes = &mut self.buffer.as_mut_slice()[..self.len_bytes];
+        #[expect(
+            clippy::expect_used,
+            reason = "`reshape` keeps `len_bytes` and `shape` together; an open shape has no bytes"
+        )]
+        TensorMut::new(self.dtype, shape, bytes).expect("an input's bytes are its shape's")
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer.as_slice()[..self.len_bytes]
+    }
+}

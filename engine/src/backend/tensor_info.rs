@@ -1,0 +1,74 @@
+//! Inputs and outputs as a model declares them.
+
+use std::fmt;
+
+use visiond_kernels::tensor::DType;
+
+/// What a network declares of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape; `None` where the file does not tell even the number of dimensions.
+    pub shape: Option<Vec<Dim>>,
+}
+
+/// One dimension of a tensor's declared shape.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Dim {
+    /// A number.
+    Fixed(usize),
+    /// Chosen at run time; the name that the file gives it, or empty.
+    Dynamic(String),
+}
+
+impl Dim {
+    /// The number, where it is one.
+    pub fn fixed(&self) -> Option<usize> {
+        match self {
+            Self::Fixed(size) => Some(*size),
+            Self::Dynamic(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(size) => write!(f, "{size}"),
+            Self::Dynamic(name) if name.is_empty() => f.write_str("?"),
+            Self::Dynamic(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A declared shape as people write it: `[batch, 3, 416, 416]`.
+pub fn dims_text(shape: &Option<Vec<Dim>>) -> String {
+    match shape {
+        None => "of unknown shape".to_owned(),
+        Some(dims) => format!("[{}]", dims.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// `images f32 [1, 3, 416, 416]`.
+impl fmt::Display for TensorInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.name, self.dtype, dims_text(&self.shape))
+    }
+}
+
+/// Returns width and height of the first input that looks like a picture, where the model fixes them.
+pub(crate) fn picture_size(inputs: &[TensorInfo]) -> Option<(u32, u32)> {
+    inputs.iter().find_map(|input| {
+        let shape = input.shape.as_deref()?;
+        let fixed: Vec<Option<usize>> = shape.iter().map(Dim::fixed).collect();
+        let (h, w) = match fixed[..] {
+            [_, Some(1 | 3), h, w] => (h?, w?),
+            [_, h, w, Some(1 | 3)] => (h?, w?),
+            _ => return None,
+        };
+        Some((u32::try_from(w).ok()?, u32::try_from(h).ok()?))
+    })
+}

@@ -1,0 +1,282 @@
+//! An engine's execution contexts and the GPU memory of its tensors.
+
+use std::sync::Arc;
+
+use visiond_kernels::cuda::{CudaError, CudaStream, DeviceAddress, DeviceBuffer};
+use visiond_kernels::tensor::{DType, ShapeText, TensorMut};
+
+use crate::backend::{Dim, TensorInfo};
+use crate::card::Card;
+use crate::detector::error::DetectorError;
+use crate::detector::model_inputs::{self, ModelInputs};
+use crate::engine::Engine;
+use crate::tensorrt::{Layout, Scratch, TrtContext, TrtEngine};
+
+/// The network: a context for each number of frames that its shapes tell apart, and one buffer for each tensor.
+pub(super) struct GpuModel {
+    /// By the number of frames, from 1 on; one where the number does not change its shapes, or cannot be told apart. They
+    /// go before the buffers, which they know.
+    contexts: Vec<Option<TrtContext>>,
+    /// Frames that a sole context has shapes for.
+    chosen: usize,
+    program: Arc<TrtEngine>,
+    scratch: Scratch,
+    /// In the engine's order; the picture's are `pictures`.
+    extra_inputs: Vec<Option<DeviceBuffer>>,
+    /// One a flight.
+    pictures: Vec<DeviceBuffer>,
+    outputs: Vec<Output>,
+    /// By flight: where each output is, and its type, as the filter takes them.
+    addresses: Vec<Vec<(DeviceAddress, DType)>>,
+    declared: Vec<TensorInfo>,
+    /// Names, shapes for the whole batch, and whether the first dimension follows the number of frames.
+    shapes: Vec<(String, Vec<usize>, bool)>,
+    picture: usize,
+    batch: usize,
+    /// Bytes of one frame's picture where the batch is fixed and larger than 1: slots without a frame are emptied.
+    fixed_picture_bytes: Option<usize>,
+}
+
+/// An output in the GPU's memory.
+pub(super) struct Output {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    /// Of one frame.
+    pub(super) shape: Vec<usize>,
+    /// Of one frame.
+    pub(super) len_bytes: usize,
+    /// One a flight.
+    buffers: Vec<DeviceBuffer>,
+}
+
+impl Output {
+    pub(super) fn address(&self, run: usize) -> DeviceAddress {
+        self.buffers[run].address()
+    }
+}
+
+impl GpuModel {
+    /// Makes the context of the whole batch, allocates every tensor, and fills the inputs besides the picture.
+    pub(super) fn new(
+        engine: &Engine,
+        program: &Arc<TrtEngine>,
+        inputs: &ModelInputs,
+        card: &Card,
+        max_in_flight: usize,
+        stream: &CudaStream,
+    ) -> Result<Self, DetectorError> {
+        let device = program.device();
+        let mut shapes = Vec::with_capacity(engine.inputs().len());
+        let mut extra_inputs = Vec::with_capacity(engine.inputs().len());
+        let mut pictures = Vec::with_capacity(max_in_flight);
+        for (index, info) in engine.inputs().iter().enumerate() {
+            let shape = inputs.shapes.get(&info.name).cloned().unwrap_or_default();
+            let bytes = bytes_of(&shape, info.dtype);
+            shapes.push((info.name.clone(), shape.clone(), inputs.open_batch.contains(&index)));
+            if index == inputs.picture {
+                for _ in 0..max_in_flight {
+                    pictures.push(DeviceBuffer::new(device, bytes)?);
+                }
+                extra_inputs.push(None);
+                continue;
+            }
+            let buffer = DeviceBuffer::new(device, bytes)?;
+            let mut host = vec![0; bytes];
+            if let Some(extra) = card.extra_inputs.get(&info.name)
+                && let Ok(mut tensor) = TensorMut::new(info.dtype, &shape, &mut host)
+            {
+                model_inputs::fill(&mut tensor, extra, (inputs.spec.width, inputs.spec.height));
+            }
+            // SAFETY: the buffer is as long as `host`, which stays until the stream was waited for.
+            unsafe { stream.copy_to_device(&host, buffer.address()) }?;
+            stream.synchronize()?;
+            extra_inputs.push(Some(buffer));
+        }
+        let open = inputs.batch > 1 && !inputs.open_batch.is_empty();
+        // TensorRT 8 lets one context use a profile.
+        let contexts = if open && program.library().version().layout() != Some(Layout::V8) { inputs.batch } else { 1 };
+        let fixed_picture_bytes =
+            (inputs.batch > 1 && !open).then(|| bytes_of(&inputs.spec.shape(), inputs.spec.dtype));
+        let mut network = Self {
+            contexts: (0..contexts).map(|_| None).collect(),
+            chosen: inputs.batch,
+            program: Arc::clone(program),
+            scratch: if contexts > 1 { program.shared_scratch()? } else { Scratch::Own },
+            extra_inputs,
+            pictures,
+            outputs: Vec::new(),
+            addresses: vec![Vec::new(); max_in_flight],
+            declared: engine.outputs().to_vec(),
+            shapes,
+            picture: inputs.picture,
+            batch: inputs.batch,
+            fixed_picture_bytes,
+        };
+        let mut context = network.program.context(network.scratch.clone())?;
+        network.shape(&mut context, inputs.batch, stream)?;
+        for info in engine.outputs() {
+            let whole = context.output_shape(&info.name)?;
+            let (mut shape, frames) = (whole.clone(), if inputs.has_batch_dim { inputs.batch } else { 1 });
+            if frames > 1 {
+                if shape.first() != Some(&frames) {
+                    let (name, shape) = (info.name.clone(), ShapeText(&whole).to_string());
+                    return Err(DetectorError::NotByFrame { name, shape, frames });
+                }
+                shape[0] = 1;
+            }
+            let len_bytes = bytes_of(&shape, info.dtype);
+            let (name, dtype) = (info.name.clone(), info.dtype);
+            let mut buffers = Vec::with_capacity(max_in_flight);
+            for addresses in &mut network.addresses {
+                let buffer = DeviceBuffer::new(device, len_bytes * frames)?;
+                addresses.push((buffer.address(), dtype));
+                buffers.push(buffer);
+            }
+            network.outputs.push(Output { name, dtype, shape, len_bytes, buffers });
+        }
+        network.keep(context, inputs.batch);
+        Ok(network)
+    }
+
+    /// Frames of one run at most.
+    pub(super) fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The outputs, as declared.
+    pub(super) fn outputs(&self) -> &[TensorInfo] {
+        &self.declared
+    }
+
+    /// What the outputs are of one frame.
+    pub(super) fn of_one_frame(&self) -> Vec<TensorInfo> {
+        let one = |output: &Output| TensorInfo {
+            name: output.name.clone(),
+            dtype: output.dtype,
+            shape: Some(output.shape.iter().map(|&size| Dim::Fixed(size)).collect()),
+        };
+        self.outputs.iter().map(one).collect()
+    }
+
+    /// The outputs in the GPU's memory.
+    pub(super) fn tensors(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// Where each output of a flight is, and its type.
+    pub(super) fn addresses(&self, run: usize) -> &[(DeviceAddress, DType)] {
+        &self.addresses[run]
+    }
+
+    /// Where a flight's picture goes.
+    pub(super) fn picture(&self, run: usize) -> DeviceAddress {
+        self.pictures[run].address()
+    }
+
+    /// Queues the emptying of the slots behind the first `frames`, where the batch is fixed.
+    ///
+    /// # Safety
+    /// No run of the flight is under way; `self` outlives the work, and in a recording every launch.
+    pub(super) unsafe fn clear_from(&self, run: usize, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
+        let Some(each) = self.fixed_picture_bytes else { return Ok(()) };
+        let empty = self.picture(run).offset(each * frames);
+        // SAFETY: the buffer holds `batch` pictures of `each` bytes.
+        unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }
+    }
+
+    /// Whether a context keeps its shapes for good, so that its runs can be recorded.
+    pub(super) fn keeps_shapes(&self) -> bool {
+        self.contexts.len() > 1 || !self.follows_frames()
+    }
+
+    /// Sees to it that a context has the shapes for so many frames.
+    pub(super) fn choose(&mut self, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
+        let context_index = self.context_index(frames);
+        match self.contexts[context_index].take() {
+            None => {
+                let mut context = self.program.context(self.scratch.clone())?;
+                self.shape(&mut context, frames, stream)?;
+                self.keep(context, frames);
+            }
+            Some(mut context) if !self.keeps_shapes() && self.chosen != frames => {
+                self.shape(&mut context, frames, stream)?;
+                self.keep(context, frames);
+            }
+            context => self.contexts[context_index] = context,
+        }
+        Ok(())
+    }
+
+    fn follows_frames(&self) -> bool {
+        self.batch > 1 && self.shapes.iter().any(|(_, _, open)| *open)
+    }
+
+    /// Queues the network over the first `frames` slots of a flight's picture.
+    ///
+    /// # Safety
+    /// The slots are written by then; `self` outlives the run, and in a recording every launch; `stream` is the same always.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        run: usize,
+        frames: usize,
+        stream: &CudaStream,
+    ) -> Result<(), DetectorError> {
+        let address = self.picture(run);
+        let context_index = self.context_index(frames);
+        let context = self.contexts[context_index].as_mut().ok_or(DetectorError::NotInFlight)?;
+        context.set_address(&self.shapes[self.picture].0, address)?;
+        for output in &self.outputs {
+            context.set_address(&output.name, output.address(run))?;
+        }
+        // SAFETY: shapes and addresses of every tensor were set by `shape` and here, with buffers for the whole batch.
+        Ok(unsafe { context.enqueue(stream) }?)
+    }
+
+    fn context_index(&self, frames: usize) -> usize {
+        (frames - 1).min(self.contexts.len() - 1)
+    }
+
+    /// Gives a context the shapes and addresses of its inputs for so many frames, within a profile that allows them.
+    fn shape(&self, context: &mut TrtContext, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
+        let of = |shape: &[usize], open: bool| {
+            let mut shape = shape.to_vec();
+            if open && let Some(first) = shape.first_mut() {
+                *first = frames;
+            }
+            shape
+        };
+        let shapes: Vec<_> = self.shapes.iter().map(|(name, shape, open)| (name, of(shape, *open))).collect();
+        let allows = |profile: &usize| {
+            shapes.iter().all(|(name, shape)| {
+                let limits = self.program.tensor(name).and_then(|tensor| tensor.limits.get(*profile));
+                limits.is_none_or(|limits| {
+                    let mut sides = shape.iter().zip(limits.min.iter().zip(&limits.max));
+                    sides.all(|(size, (min, max))| (min..=max).contains(&size))
+                })
+            })
+        };
+        // Where none allows them, TensorRT says so below.
+        let profiles = self.program.profiles();
+        if let Some(profile) = (0..profiles).find(allows).filter(|_| profiles > 1) {
+            context.set_profile(profile, stream)?;
+        }
+        for ((name, shape), buffer) in shapes.iter().zip(&self.extra_inputs) {
+            context.set_input_shape(name, shape)?;
+            if let Some(buffer) = buffer {
+                context.set_address(name, buffer.address())?;
+            }
+        }
+        Ok(context.infer_shapes()?)
+    }
+
+    /// Keeps a context that has the shapes for so many frames.
+    fn keep(&mut self, context: TrtContext, frames: usize) {
+        self.chosen = frames;
+        let context_index = self.context_index(frames);
+        self.contexts[context_index] = Some(context);
+    }
+}
+
+fn bytes_of(shape: &[usize], dtype: DType) -> usize {
+    shape.iter().product::<usize>() * dtype.size_bytes()
+}

@@ -1,0 +1,94 @@
+//! How a flight's results come to the CPU: candidates from the filter, or the outputs whole.
+
+use std::sync::Arc;
+
+use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
+use visiond_kernels::cuda::{CudaStream, Device};
+use visiond_kernels::filter::{CudaFilter, FilterSpec};
+use visiond_kernels::tensor::TensorRef;
+
+use super::gpu_model::GpuModel;
+use crate::detector::error::DetectorError;
+use crate::detector::runner::slot_error;
+use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
+
+/// What of a run the CPU reads, in memory that both see.
+pub(super) enum Readback {
+    /// A few kilobytes of candidates.
+    Candidates(CudaFilter),
+    /// Every output, for heads that have no filter because their outputs are small, or for shapes that it cannot read.
+    Outputs(Vec<UnifiedBuffer>),
+}
+
+impl Readback {
+    /// A filter where there is a spec for one, else copies.
+    pub(super) fn new(
+        filter: Option<&FilterSpec>,
+        model: &GpuModel,
+        device: &Arc<Device>,
+        batch: usize,
+    ) -> Result<Self, DetectorError> {
+        if let Some(spec) = filter {
+            return Ok(Self::Candidates(CudaFilter::new(spec, device, batch)?));
+        }
+        let pinned = Memory::on(device, MemoryKind::Mapped)?;
+        let copies = model.tensors().iter().map(|output| pinned.allocate(output.len_bytes * batch));
+        Ok(Self::Outputs(copies.collect::<Result<_, _>>()?))
+    }
+
+    /// Queues what brings the results of so many frames of a flight to the CPU.
+    ///
+    /// # Safety
+    /// What is queued before has written the outputs of `frames` frames. `self` and the network outlive the run, and in a
+    /// recording every launch; the results are not read before the run is done.
+    pub(super) unsafe fn enqueue(
+        &mut self,
+        model: &GpuModel,
+        run: usize,
+        frames: usize,
+        stream: &CudaStream,
+    ) -> Result<(), DetectorError> {
+        match self {
+            Self::Candidates(filter) => {
+                // SAFETY: the caller's promise; the spec was made of these outputs' shapes and types.
+                unsafe { filter.enqueue(model.addresses(run), frames, stream) }?;
+            }
+            Self::Outputs(copies) => {
+                for (output, copy) in model.tensors().iter().zip(copies) {
+                    let bytes = &mut copy.as_mut_slice()[..output.len_bytes * frames];
+                    // SAFETY: output and copy both hold the whole batch; the rest is the caller's promise.
+                    unsafe { stream.copy_to_host(output.address(run), bytes) }?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes one slot of a run that is done.
+    pub(super) fn decode(
+        &self,
+        slot: usize,
+        model: &GpuModel,
+        input_size: (u32, u32),
+        score_threshold: f32,
+        head: &mut dyn Head,
+        decoded: &mut Decoded,
+    ) -> Result<(), DetectorError> {
+        let copies = match self {
+            Self::Candidates(filter) => {
+                let found = filter.candidates(slot).ok_or_else(|| slot_error(slot, "the filter has no such slot"))?;
+                head.decode_filtered(&found, decoded);
+                return Ok(());
+            }
+            Self::Outputs(copies) => copies,
+        };
+        let mut outputs = Vec::with_capacity(copies.len());
+        for (output, copy) in model.tensors().iter().zip(copies) {
+            let bytes = &copy.as_slice()[slot * output.len_bytes..(slot + 1) * output.len_bytes];
+            let tensor = TensorRef::new(output.dtype, &output.shape, bytes)
+                .map_err(|_| slot_error(slot, "an output is not of its shape"))?;
+            outputs.push(NamedOutput { name: &output.name, tensor });
+        }
+        Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)
+    }
+}

@@ -1,0 +1,296 @@
+//! Runs on the GPU.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use visiond_kernels::cuda::{CudaStream, Event};
+use visiond_kernels::filter::FilterSpec;
+use visiond_kernels::frame::FrameView;
+use visiond_kernels::letterbox::Mapping;
+use visiond_kernels::preprocess::PreprocessSpec;
+use visiond_kernels::tensor::TensorRef;
+
+use super::gpu_model::GpuModel;
+use super::readback::Readback;
+use super::run_state::{RunState, enqueue_preprocess, enqueue_readback, enqueue_run};
+use crate::backend::TensorInfo;
+use crate::card::Card;
+use crate::detector::error::DetectorError;
+use crate::detector::model_inputs::ModelInputs;
+use crate::detector::run::{RunCounts, RunId, RunTimings};
+use crate::detector::runner::{Runner, RunnerAndHead, micros};
+use crate::engine::Engine;
+use crate::heads::{Decoded, Head, HeadError};
+use crate::tensorrt::TrtEngine;
+
+/// Runs that may be under way at once: while the GPU works on one, the host reads the other.
+pub(crate) const MAX_IN_FLIGHT: usize = 2;
+
+/// A network on the GPU and everything that feeds and reads it there.
+pub(crate) struct CudaRunner {
+    // Graphs go before the contexts and buffers that they were recorded with; `drop` has waited for the streams by then.
+    /// The first flight's from the start on, the others' when they are needed.
+    runs: Vec<RunState>,
+    model: GpuModel,
+    /// Of the networks.
+    stream: CudaStream,
+    /// Of a preprocess beside another run's network.
+    preprocess_stream: CudaStream,
+    /// Of a filter beside another run's network.
+    readback_stream: CudaStream,
+    spec: PreprocessSpec,
+    /// How candidates are found; `None` where the outputs are copied whole.
+    filter: Option<FilterSpec>,
+    /// Places of the runs under way, the oldest first.
+    in_flight: VecDeque<usize>,
+    /// Whether a run was finished.
+    warm: bool,
+    /// What the last run took.
+    last: RunTimings,
+    /// Whether recording works.
+    recording: bool,
+    counts: RunCounts,
+}
+
+impl CudaRunner {
+    /// Makes all that a first run needs. `head` says how to read the outputs.
+    pub(crate) fn new(
+        engine: &Engine,
+        program: &Arc<TrtEngine>,
+        inputs: &ModelInputs,
+        card: &Card,
+        head: impl FnOnce(&[TensorInfo]) -> Result<Box<dyn Head>, HeadError>,
+        score_threshold: f32,
+    ) -> Result<RunnerAndHead<Self>, DetectorError> {
+        let device = program.device();
+        let stream = CudaStream::new(device)?;
+        let model = GpuModel::new(engine, program, inputs, card, MAX_IN_FLIGHT, &stream)?;
+        let outputs = model.of_one_frame();
+        let head = head(&outputs)?;
+        let input_size = (inputs.spec.width, inputs.spec.height);
+        let filter = head.filter(&outputs, input_size, score_threshold);
+        if filter.is_none() {
+            log::debug!("the outputs are copied whole: no candidate filter for this head and these shapes");
+        }
+        let readback = Readback::new(filter.as_ref(), &model, device, inputs.batch)?;
+        let mut runs = Vec::with_capacity(MAX_IN_FLIGHT);
+        runs.push(RunState::new(&inputs.spec, device, inputs.batch, readback)?);
+        let runner = Self {
+            runs,
+            model,
+            stream,
+            preprocess_stream: CudaStream::new(device)?,
+            readback_stream: CudaStream::new(device)?,
+            spec: inputs.spec.clone(),
+            filter,
+            in_flight: VecDeque::with_capacity(MAX_IN_FLIGHT),
+            warm: false,
+            last: RunTimings::default(),
+            recording: true,
+            counts: RunCounts::default(),
+        };
+        Ok((runner, head))
+    }
+
+    /// A place without a run under way; made if there are fewer than flights.
+    fn free_run(&mut self) -> Result<usize, DetectorError> {
+        if let Some(free) = (0..self.runs.len()).find(|index| !self.in_flight.contains(index)) {
+            return Ok(free);
+        }
+        if self.runs.len() == MAX_IN_FLIGHT {
+            return Err(DetectorError::Busy { max_in_flight: MAX_IN_FLIGHT });
+        }
+        let (device, batch) = (self.stream.device(), self.model.batch());
+        let readback = Readback::new(self.filter.as_ref(), &self.model, device, batch)?;
+        self.runs.push(RunState::new(&self.spec, device, batch, readback)?);
+        Ok(self.runs.len() - 1)
+    }
+
+    /// Queues a run whose frames the place's preprocessor has prepared.
+    fn launch(&mut self, index: usize, frames: &[FrameView<'_>]) -> Result<(), DetectorError> {
+        let (run, stream, count) = (&mut self.runs[index], &self.stream, frames.len());
+        // Frames are not lent to a stream within a graph. Apart, they are back as soon as they were read.
+        let lent = frames.iter().any(FrameView::needs_attaching);
+        let overlapped = !self.in_flight.is_empty() || lent;
+        run.overlapped = overlapped;
+        if overlapped {
+            run.preprocess_start.record(&self.preprocess_stream)?;
+            for frame in frames {
+                // SAFETY: `begin` holds the frames until the stream has come past their `detach`.
+                unsafe { frame.attach(&self.preprocess_stream) }?;
+            }
+            // SAFETY: the place's last run is done, so the picture is free; this run's frames were prepared, and stay until
+            // `begin` has waited for the mark; `drop` waits for the streams before anything goes.
+            unsafe { enqueue_preprocess(run, &self.model, index, count, &self.preprocess_stream, Event::record) }?;
+            if lent {
+                frames.iter().try_for_each(|frame| frame.detach(&self.preprocess_stream))?;
+                run.preprocess_end.record(&self.preprocess_stream)?;
+            }
+            stream.wait(&run.preprocess_end)?;
+        }
+        let recorded = match run.graphs[count - 1].of(overlapped) {
+            Some(graph) => {
+                // SAFETY: the graph was recorded by `record` with what this place, the network and the stream own, and
+                // `drop` waits for the streams before any of it goes; for the frames, as above.
+                unsafe { graph.launch(stream) }?;
+                self.counts.graph_runs += 1;
+                true
+            }
+            None => {
+                self.model.choose(count, stream)?;
+                // SAFETY: as above.
+                unsafe { enqueue_run(run, &mut self.model, index, count, stream, Event::record) }?;
+                self.counts.single_runs += 1;
+                false
+            }
+        };
+        if overlapped {
+            run.network_end.record(stream)?;
+            self.readback_stream.wait(&run.network_end)?;
+            // SAFETY: as above; the stream waits for the outputs, which are this place's own.
+            unsafe { enqueue_readback(run, &self.model, index, count, &self.readback_stream, Event::record) }?;
+        }
+        if !recorded && self.recording && self.warm && self.model.keeps_shapes() {
+            self.record(index, count)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back the frames of a run that failed: nothing that was queued reads them, or writes to the place, behind this. What
+    /// fails here as well is logged; the first error is the one to return.
+    fn take_back(&self, frames: &[FrameView<'_>]) {
+        let detached = frames.iter().map(|frame| frame.detach(&self.preprocess_stream));
+        let ended = [&self.preprocess_stream, &self.stream, &self.readback_stream].map(CudaStream::synchronize);
+        for error in detached.chain(ended).filter_map(Result::err) {
+            log::debug!("after a run that failed: {error}");
+        }
+    }
+
+    /// Records the graph of a place, a number of frames and a kind, just after the same was queued call by call.
+    fn record(&mut self, index: usize, count: usize) -> Result<(), DetectorError> {
+        let (run, model) = (&mut self.runs[index], &mut self.model);
+        // SAFETY: this only records; `launch` answers for each launch.
+        let record =
+            |stream: &CudaStream| unsafe { enqueue_run(run, model, index, count, stream, Event::record_external) };
+        let recorded = self.stream.capture(record);
+        let run = &mut self.runs[index];
+        let overlapped = run.overlapped;
+        match recorded {
+            Ok((graph, ())) => *run.graphs[count - 1].of(overlapped) = Some(graph),
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => {
+                log::warn!("this network is not run as one CUDA graph, which costs the CPU some time: {error}");
+                self.recording = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Runner for CudaRunner {
+    fn spec(&self) -> &PreprocessSpec {
+        &self.spec
+    }
+
+    fn outputs(&self) -> &[TensorInfo] {
+        self.model.outputs()
+    }
+
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError> {
+        let began = Instant::now();
+        let index = self.free_run()?;
+        let run = &mut self.runs[index];
+        (run.frames, run.done) = (frames.len(), false);
+        // The place's last run is done, so its descriptions and staged frames are free.
+        run.preprocessor.prepare(frames)?;
+        let preprocess_end = self.launch(index, frames).and_then(|()| {
+            let run = &mut self.runs[index];
+            run.launch_us = micros(began.elapsed());
+            Ok(run.wait_for_preprocess(&self.last)?)
+        });
+        if let Err(error) = preprocess_end {
+            self.take_back(frames);
+            return Err(error);
+        }
+        self.counts.overlapped_runs += u64::from(!self.in_flight.is_empty());
+        self.in_flight.push_back(index);
+        Ok(RunId::new(index))
+    }
+
+    fn finish(&mut self, run: RunId) -> Result<RunTimings, DetectorError> {
+        if self.in_flight.front() != Some(&run.index()) {
+            return Err(DetectorError::NotInFlight);
+        }
+        self.in_flight.pop_front();
+        let run = &mut self.runs[run.index()];
+        run.end.wait()?;
+        self.warm = true;
+        run.done = true;
+        // A run apart has its filter beside another's network, which says nothing of what it takes.
+        let network_us = match run.overlapped {
+            true => run.network_end.elapsed_us(&run.network_start)?,
+            false => run.end.elapsed_us(&run.preprocess_end)?,
+        };
+        self.last = RunTimings {
+            launch_us: run.launch_us,
+            preprocess_us: run.preprocess_end.elapsed_us(&run.preprocess_start)? as u64,
+            infer_us: network_us as u64,
+        };
+        Ok(self.last)
+    }
+
+    fn mapping(&self, run: RunId, slot: usize) -> Option<Mapping> {
+        let run = self.runs.get(run.index())?;
+        (run.done && slot < run.frames).then(|| run.preprocessor.mapping(slot))
+    }
+
+    fn decode(
+        &mut self,
+        run: RunId,
+        slot: usize,
+        head: &mut dyn Head,
+        score_threshold: f32,
+        decoded: &mut Decoded,
+    ) -> Result<(), DetectorError> {
+        let run = self.runs.get(run.index()).ok_or(DetectorError::NotInFlight)?;
+        let input_size = (self.spec.width, self.spec.height);
+        run.readback.decode(slot, &self.model, input_size, score_threshold, head, decoded)?;
+        if decoded.lost > 0 && self.counts.lost_candidates == 0 {
+            log::warn!(
+                "a frame had {} candidates more than the GPU's filter has room for; any of them may be missing: raise \
+                 score_threshold (told once, then counted as lost candidates)",
+                decoded.lost
+            );
+        }
+        self.counts.lost_candidates += decoded.lost as u64;
+        Ok(())
+    }
+
+    fn counts(&self) -> RunCounts {
+        let copied_bytes = self.runs.iter().map(|run| run.preprocessor.copied_bytes()).sum();
+        RunCounts { copied_bytes, ..self.counts }
+    }
+
+    fn max_in_flight(&self) -> usize {
+        MAX_IN_FLIGHT
+    }
+
+    fn raw_output(&self, _index: usize) -> Result<TensorRef<'_>, DetectorError> {
+        Err(DetectorError::NoRawOutputs)
+    }
+
+    fn frames_run(&self) -> usize {
+        0
+    }
+}
+
+impl Drop for CudaRunner {
+    fn drop(&mut self) {
+        for stream in [&self.preprocess_stream, &self.stream, &self.readback_stream] {
+            if let Err(error) = stream.synchronize() {
+                log::debug!("{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Frames in, detections out: preprocess, network, head, NMS and the way back to the frame.
+//!
+//! [`Detector::begin`] takes the frames of a run and returns as soon as they are no longer needed, [`Detector::finish`] waits
+//! for the run, [`Detector::detections`] reads a slot of it. So many runs as [`Detector::flights`] says may be under way at
+//! once. Nothing is allocated once the busiest frame has been seen, but for what the network's backend allocates.
+
+mod classes;
+mod cuda;
+mod detection;
+mod error;
+mod host;
+mod limits;
+mod model_inputs;
+mod run;
+mod runner;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use visiond_kernels::frame::FrameView;
+use visiond_kernels::nms::{Nms, NmsOptions};
+use visiond_kernels::preprocess::PreprocessSpec;
+use visiond_kernels::tensor::TensorRef;
+
+use self::cuda::CudaRunner;
+use self::host::HostRunner;
+use self::model_inputs::ModelInputs;
+use self::runner::{Runner, RunnerAndHead, slot_error};
+use crate::backend::{Dim, TensorInfo};
+use crate::card::Card;
+use crate::engine::Engine;
+use crate::heads::{self, Decoded, Head};
+
+pub use detection::{Detection, Keypoint};
+pub use error::DetectorError;
+pub use limits::Limits;
+pub use run::{RunCounts, RunId, RunTimings};
+
+/// A network that detects, with its card's way to feed and to read it.
+pub struct Detector {
+    runner: Box<dyn Runner>,
+    head: Box<dyn Head>,
+    batch: usize,
+    input_size: (u32, u32),
+    options: NmsOptions,
+    labels: Vec<Arc<str>>,
+    /// Whether each class is looked for; `None` for all.
+    wanted: Option<Vec<u32>>,
+    decoded: Decoded,
+    nms: Nms,
+}
+
+impl Detector {
+    /// A detector with a context of its own: on the GPU where the engine is, else on a session.
+    pub fn new(engine: &Engine, card: &Card, limits: &Limits) -> Result<Self, DetectorError> {
+        let overridden = |name: &str| engine.overrides(name);
+        let max_batch = engine.most_frames().map_or(limits.max_batch, |most| limits.max_batch.min(most));
+        if max_batch < limits.max_batch {
+            log::info!("{} takes at most {max_batch} frames a run", engine.file().path.display());
+        }
+        let inputs = model_inputs::plan(engine.inputs(), card, max_batch, &overridden)?;
+        let (input_size, batch) = ((inputs.spec.width, inputs.spec.height), inputs.batch);
+        let options = NmsOptions {
+            iou_threshold: limits.iou_threshold.unwrap_or(card.iou_threshold),
+            score_threshold: limits.score_threshold.unwrap_or(card.score_threshold),
+            max_detections: limits.max_detections.unwrap_or(card.max_detections),
+            class_agnostic: card.class_agnostic,
+        };
+        let (runner, head) = runner(engine, inputs, card, limits, options.score_threshold)?;
+        Ok(Self {
+            runner,
+            head,
+            batch,
+            input_size,
+            options,
+            labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
+            wanted: classes::wanted(&limits.classes, &card.classes)?,
+            decoded: Decoded::default(),
+            nms: Nms::default(),
+        })
+    }
+
+    /// The shape of every input for runs of `max_batch` frames, by name: for what measures a network by itself.
+    pub fn input_shapes(
+        engine: &Engine,
+        card: &Card,
+        max_batch: usize,
+    ) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
+        Ok(model_inputs::plan(engine.inputs(), card, max_batch, &|name: &str| engine.overrides(name))?.shapes)
+    }
+
+    /// Runs that may be under way at once.
+    pub fn max_in_flight(&self) -> usize {
+        self.runner.max_in_flight()
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> RunCounts {
+        self.runner.counts()
+    }
+
+    /// Frames of one run at most.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Width and height of the network's input.
+    pub fn input_size(&self) -> (u32, u32) {
+        self.input_size
+    }
+
+    /// How frames become the network's picture.
+    pub fn preprocess_spec(&self) -> &PreprocessSpec {
+        self.runner.spec()
+    }
+
+    /// The network's outputs, as declared.
+    pub fn outputs(&self) -> &[TensorInfo] {
+        self.runner.outputs()
+    }
+
+    /// A raw output of the last run, with every frame that the network ran. For detectors made with
+    /// [`Limits::raw_outputs`].
+    pub fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
+        self.runner.raw_output(index)
+    }
+
+    /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
+    pub fn frames_run(&self) -> usize {
+        self.runner.frames_run()
+    }
+
+    /// Names of the classes, from class 0 on; may be fewer than the network has.
+    pub fn labels(&self) -> &[Arc<str>] {
+        &self.labels
+    }
+
+    /// The name of a class, or its number as text.
+    pub fn label(&self, class_id: u32) -> Arc<str> {
+        let named = self.labels.get(class_id as usize).cloned();
+        named.unwrap_or_else(|| class_id.to_string().into())
+    }
+
+    /// Begins a run: `frames[i]` becomes the picture of slot `i`. Returns when the frames are no longer needed.
+    ///
+    /// A network with a fixed batch sees nothing (zeros) in the slots without a frame. On [`DetectorError::Frame`] nothing
+    /// was begun, and the run can be begun without that frame.
+    pub fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError> {
+        if frames.is_empty() || frames.len() > self.batch {
+            return Err(DetectorError::Frames { found: frames.len(), most: self.batch });
+        }
+        self.runner.begin(frames)
+    }
+
+    /// Waits for a run to end. Runs end in the order in which they were begun.
+    pub fn finish(&mut self, run: RunId) -> Result<RunTimings, DetectorError> {
+        self.runner.finish(run)
+    }
+
+    /// What a finished run saw in `slot`, best first; `out` is cleared first.
+    pub fn detections(&mut self, run: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
+        out.clear();
+        let mapping = self.runner.mapping(run, slot);
+        let mapping = mapping.ok_or_else(|| slot_error(slot, "the last run had no frame there"))?;
+        self.runner.decode(run, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
+        let Self { decoded, nms, options, wanted, .. } = self;
+        if let Some(wanted) = wanted {
+            decoded.candidates.retain(|candidate| wanted.contains(&candidate.class_id));
+        }
+        if self.head.needs_nms() && !decoded.boxless {
+            nms.run(&mut decoded.candidates, options);
+        } else {
+            nms.best(&mut decoded.candidates, options.score_threshold, options.max_detections);
+        }
+        for candidate in &decoded.candidates {
+            let box_in_source = mapping.box_to_source(candidate.box_in_input);
+            let [x1, y1, x2, y2] = box_in_source;
+            // What lies in the padding alone has no part in the frame.
+            let has_area = x2 > x1 && y2 > y1;
+            if !decoded.boxless && !has_area {
+                continue;
+            }
+            let keypoint = |point: &heads::InputKeypoint| {
+                let (x, y) = mapping.to_source(f64::from(point.x), f64::from(point.y));
+                Keypoint { x: x as f32, y: y as f32, score: point.score }
+            };
+            out.push(Detection {
+                class_id: candidate.class_id,
+                score: candidate.score,
+                box_in_source: (!decoded.boxless).then_some(box_in_source),
+                keypoints: decoded.keypoints_of(candidate.row).iter().map(keypoint).collect(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The way and the head for a network: on the GPU if that can be.
+fn runner(
+    engine: &Engine,
+    inputs: ModelInputs,
+    card: &Card,
+    limits: &Limits,
+    score_threshold: f32,
+) -> Result<RunnerAndHead<Box<dyn Runner>>, DetectorError> {
+    let input_size = (inputs.spec.width, inputs.spec.height);
+    let head = |outputs: &[TensorInfo]| heads::build(&card.head, outputs, input_size, card.classes.len());
+    let mut refused = None;
+    if let Some(program) = engine.tensorrt().filter(|_| !limits.raw_outputs) {
+        match CudaRunner::new(engine, program, &inputs, card, head, score_threshold) {
+            Ok((runner, head)) => return Ok((Box::new(runner), head)),
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => refused = Some(error),
+        }
+    }
+    let session = engine.session_with_shapes(&inputs.shapes)?;
+    let head = head(&of_one_frame(session.outputs(), inputs.batch))?;
+    let runner = HostRunner::new(session, inputs, card)?;
+    if let Some(error) = refused {
+        log::warn!("frames and outputs of this network go by way of the host, which is slower: {error}");
+    }
+    Ok((Box::new(runner), head))
+}
+
+/// What the outputs declare of one frame: heads read a batch of 1.
+fn of_one_frame(outputs: &[TensorInfo], batch: usize) -> Vec<TensorInfo> {
+    let mut outputs = outputs.to_vec();
+    for first in outputs.iter_mut().filter_map(|info| info.shape.as_mut()?.first_mut()) {
+        if *first == Dim::Fixed(batch) {
+            *first = Dim::Fixed(1);
+        }
+    }
+    outputs
+}

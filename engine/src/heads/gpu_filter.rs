@@ -1,0 +1,176 @@
+//! Heads on the GPU: what the candidate filter is told of a network's outputs, and its list as [`Decoded`].
+//!
+//! The families say with `Decoder::filter` what their `decode` does, number by number; a test holds the two against each
+//! other.
+
+use std::ops::Range;
+
+use visiond_kernels::filter::{
+    BoxCode, Choice, Corners, FilterSpec, Filtered, Grid, LabelCode, PointCode, Points, Record, ScoreCode, Table,
+    Values,
+};
+
+use super::decoded::{Decoded, InputKeypoint};
+use super::roles::EndToEndOutputs;
+use super::rows::logit_floor;
+use super::shapes::{Outputs, Shape};
+use super::spec::{Activation, Background, BoxFormat, BoxUnit, Keypoints};
+use visiond_kernels::nms::Candidate;
+
+/// The rows and columns of an output, where both are known.
+pub(super) fn known<const N: usize>(shape: Shape) -> Option<[usize; N]> {
+    let dims = shape.last::<N>()?;
+    let mut known = [0; N];
+    for (known, dim) in known.iter_mut().zip(dims) {
+        *known = dim?;
+    }
+    Some(known)
+}
+
+/// An output's rows and columns as the filter reads them, and how many there are.
+pub(super) fn rows_of(outputs: &impl Outputs, output: usize) -> Option<(Values, usize, usize)> {
+    let [rows, width] = known(outputs.shape(output))?;
+    Some((Values::rows(output, rows, width), rows, width))
+}
+
+/// A table of scores and boxes, with nothing else.
+pub(super) fn table(rows: usize, scores: Values, boxes: Values) -> Table {
+    Table {
+        first_row: 0,
+        rows,
+        scores,
+        objectness: None,
+        labels: None,
+        valid_rows: None,
+        boxes,
+        offsets: None,
+        points: None,
+        grid: Grid::default(),
+    }
+}
+
+/// How scores come about, for a threshold.
+pub(super) fn score_code(activation: Activation, score_threshold: f32) -> ScoreCode {
+    match activation {
+        Activation::None => ScoreCode::Plain,
+        Activation::Sigmoid => ScoreCode::Sigmoid { floor: logit_floor(score_threshold) },
+        Activation::Softmax => ScoreCode::Softmax,
+    }
+}
+
+/// What numbers of a unit are multiplied with.
+pub(super) fn scale_of(unit: BoxUnit, input_size: (u32, u32)) -> [f32; 2] {
+    match unit {
+        BoxUnit::Pixels => [1.0, 1.0],
+        BoxUnit::Normalized => [input_size.0 as f32, input_size.1 as f32],
+    }
+}
+
+/// As `corners` of rows.rs.
+pub(super) fn plain_box(format: BoxFormat, unit: BoxUnit, input_size: (u32, u32)) -> BoxCode {
+    let corners = match format {
+        BoxFormat::Xyxy => Corners::Xyxy,
+        BoxFormat::Yxyx => Corners::Yxyx,
+        BoxFormat::Cxcywh => Corners::Cxcywh,
+        BoxFormat::Xywh => Corners::Xywh,
+    };
+    BoxCode::Plain { corners, scale: scale_of(unit, input_size) }
+}
+
+/// Points that are given as they are.
+pub(super) fn plain_points(keypoints: Keypoints, unit: BoxUnit, input_size: (u32, u32)) -> Points {
+    let code = PointCode::Plain { scale: scale_of(unit, input_size), scored: keypoints.scored };
+    Points { count: keypoints.count, code }
+}
+
+/// A spec of boxes and the best class of each, their scores as they come; the families change what they do otherwise.
+pub(super) fn best_of(
+    tables: Vec<Table>,
+    classes: Range<usize>,
+    boxes: BoxCode,
+    input_size: (u32, u32),
+    score_threshold: f32,
+) -> FilterSpec {
+    FilterSpec {
+        input_size,
+        score_threshold,
+        tables,
+        score_columns: classes.end,
+        classes,
+        scores: ScoreCode::Plain,
+        choice: Choice::BestRaw,
+        labels: LabelCode::Plain,
+        boxes,
+        points: None,
+        keep_best: None,
+    }
+}
+
+/// What the class numbers of a network mean that has chosen itself.
+pub(super) fn label_code(background: Background, class_count: usize) -> LabelCode {
+    match background {
+        Background::None => LabelCode::Plain,
+        Background::First => LabelCode::FromOne,
+        Background::Last => match u32::try_from(class_count) {
+            Ok(0) | Err(_) => LabelCode::Plain,
+            Ok(count) => LabelCode::Below(count),
+        },
+    }
+}
+
+/// As `decode` of end_to_end.rs, but for what boxes and labels mean.
+pub(super) fn end_to_end_table(outputs: &impl Outputs, found: &EndToEndOutputs) -> Option<Table> {
+    let column = |output: usize| {
+        let [rows] = known(outputs.shape(output))?;
+        Some((Values::rows(output, rows, 1), rows))
+    };
+    let (boxes, box_rows, _) = rows_of(outputs, found.boxes)?;
+    let (scores, score_rows) = column(found.scores)?;
+    let (labels, label_rows) = column(found.labels)?;
+    let valid_rows = match found.count {
+        Some(output) => {
+            outputs.shape(output).vector()??;
+            Some(Values::rows(output, 1, 1))
+        }
+        None => None,
+    };
+    let rows = box_rows.min(score_rows).min(label_rows);
+    Some(Table { labels: Some(labels), valid_rows, ..table(rows, scores, boxes) })
+}
+
+impl Decoded {
+    /// Takes over what the filter found, in the order in which `decode` finds it.
+    pub(super) fn take(&mut self, found: &Filtered<'_>) {
+        self.clear();
+        self.lost = found.lost;
+        let Filtered { records, points, values_per_record, points_scored, keep_best, .. } = *found;
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        // The filter's blocks write as they finish.
+        let place = |(index, record): (usize, &Record)| (record.row, record.class_id, index as u32);
+        order.extend(records.iter().enumerate().map(place));
+        order.sort_unstable();
+        for &(_, _, index) in &order {
+            let index = index as usize;
+            let record = &records[index];
+            let candidate = Candidate {
+                box_in_input: record.box_in_input,
+                score: record.score,
+                class_id: record.class_id,
+                row: record.row,
+            };
+            self.candidates.push(candidate);
+            if values_per_record > 0 {
+                let numbers = &points[index * values_per_record..(index + 1) * values_per_record];
+                let each = numbers.chunks_exact(if points_scored { 3 } else { 2 });
+                let point = |p: &[f32]| InputKeypoint { x: p[0], y: p[1], score: p.get(2).copied() };
+                self.push_keypoints(record.row as usize, each.map(point));
+            }
+        }
+        self.order = order;
+        if let Some(best) = keep_best.filter(|&best| self.candidates.len() > best) {
+            self.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+            self.candidates.truncate(best);
+        }
+    }
+}

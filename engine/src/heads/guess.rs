@@ -1,0 +1,252 @@
+//! Which heads fit a network's outputs, judged by their shapes: what `inspect` tells and what a missing card is told.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use visiond_kernels::tensor::DType;
+
+use super::build::build;
+use super::roles::{EndToEndNames, find_end_to_end};
+use super::shapes::Outputs;
+use super::spec::{
+    Background, BlazefaceSpec, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle, NanodetSpec, SsdSpec,
+    YoloxSpec,
+};
+use crate::backend::{TensorInfo, picture_size};
+
+/// A head that reads outputs of such shapes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeadGuess {
+    /// The family.
+    pub family: Family,
+    /// Number of classes that the shape leaves room for, where it is known.
+    pub class_count: Option<usize>,
+    /// Why it fits, in words.
+    pub reason: String,
+    /// A card to start from, in TOML.
+    pub card: String,
+}
+
+/// A guess before it is tried.
+struct HeadProposal {
+    /// Smaller is likelier.
+    rank: u8,
+    spec: HeadSpec,
+    options: String,
+    classes: Option<usize>,
+    reason: String,
+}
+
+fn cells(size: (u32, u32), strides: &[u32]) -> usize {
+    strides.iter().map(|&s| (size.0.div_ceil(s) as usize) * (size.1.div_ceil(s) as usize)).sum()
+}
+
+/// A rank for shapes that leave room for a usual number of classes, and one for those that do not.
+fn rank_of(classes: usize, usual: u8, unusual: u8) -> u8 {
+    if matches!(classes, 1 | 20 | 80 | 90 | 91 | 365) { usual } else { unusual }
+}
+
+fn propose_from_table(a: usize, b: usize, size: Option<(u32, u32)>, several: bool, proposals: &mut Vec<HeadProposal>) {
+    let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: String| {
+        proposals.push(HeadProposal { rank, spec, options: options.to_owned(), classes, reason });
+    };
+    let grids: [&[u32]; 2] = [&[8, 16, 32], &[8, 16, 32, 64]];
+    if let Some(size) = size {
+        for strides in grids {
+            let count = cells(size, strides);
+            for reg_max in [7, 10, 16] {
+                let distances = 4 * (reg_max + 1);
+                if a == count && b > distances {
+                    let classes = b - distances;
+                    let plus = strides.len() == 4;
+                    let spec = NanodetSpec { strides: strides.to_vec(), reg_max, sigmoid: false, cell_centre: !plus };
+                    let options = format!("strides = {strides:?}\nreg_max = {reg_max}\ncell_centre = {}\n", !plus);
+                    let reason = format!("a row for each of {count} cells, {classes} scores and {distances} distances");
+                    add(rank_of(classes, 1, 6), HeadSpec::Nanodet(spec), &options, Some(classes), reason);
+                }
+            }
+            if a == count && b > 5 {
+                let spec = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: strides.to_vec() });
+                let options = if strides.len() == 4 { "strides = [8, 16, 32, 64]\n" } else { "" };
+                let reason = format!("a row for each of {count} cells, objectness and {} scores", b - 5);
+                add(rank_of(b - 5, 1, 4), spec, options, Some(b - 5), reason);
+            }
+            if a == 3 * count && b > 5 {
+                let reason = format!("a row for each of {a} anchors, objectness and {} scores", b - 5);
+                add(1, HeadSpec::Yolov5 { masks: 0 }, "", Some(b - 5), reason);
+            }
+            if b == count && a > 4 {
+                let reason = format!("a column for each of {count} cells, {} scores", a - 4);
+                add(1, HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(a - 4), reason);
+            }
+            if a == count && b > 4 {
+                let reason = format!("a row for each of {count} cells, {} scores", b - 4);
+                add(rank_of(b - 4, 2, 5), HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(b - 4), reason);
+            }
+        }
+    }
+    if (b == 6 || b == 7) && a <= 1000 {
+        let reason = format!("{a} rows of box, score and class");
+        add(1, HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "", None, reason);
+    }
+    if !several && a <= 1000 && b > 5 {
+        let reason = format!("{a} queries of a box and {} scores", b - 4);
+        add(rank_of(b - 4, 2, 5), HeadSpec::Detr(DetrSpec::default()), "", Some(b - 4), reason);
+    }
+    if size.is_none() && a > b && b > 5 {
+        let reason = format!("rows of box, objectness and {} scores", b - 5);
+        add(rank_of(b - 5, 3, 6), HeadSpec::Yolov5 { masks: 0 }, "", Some(b - 5), reason);
+    }
+    if size.is_none() && b > a && a > 4 {
+        let reason = format!("columns of box and {} scores", a - 4);
+        add(3, HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(a - 4), reason);
+    }
+}
+
+/// Strides of MediaPipe's detectors besides BlazeFace's: faces at full range, palms, bodies.
+const MEDIAPIPE_STRIDES: [&[u32]; 3] = [&[4], &[8, 16, 16, 16], &[8, 16, 32, 32, 32]];
+
+/// Ideas for networks with several outputs.
+fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals: &mut Vec<HeadProposal>) {
+    let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: &str| {
+        proposals.push(HeadProposal { rank, spec, options: options.to_owned(), classes, reason: reason.to_owned() });
+    };
+    if let Ok(Some(found)) = find_end_to_end(&outputs, &EndToEndNames::default()) {
+        let reason = "boxes, scores and classes, chosen by the network";
+        let counted = found.count.is_some();
+        let deployed = inputs.iter().any(|i| i.name.contains("target_size"));
+        if counted {
+            add(1, HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "", None, reason);
+        }
+        if deployed {
+            add(1, HeadSpec::Detr(DetrSpec::default()), "", None, reason);
+        }
+        let integers = outputs[found.labels].dtype == DType::I64;
+        add(if counted || deployed { 3 } else { 1 }, HeadSpec::Ssd(SsdSpec::default()), "", None, reason);
+        if !deployed && integers {
+            add(2, HeadSpec::Detr(DetrSpec::default()), "", None, reason);
+        }
+        return;
+    }
+    let tables: Vec<[Option<usize>; 2]> =
+        (0..outputs.len()).filter_map(|i| Outputs::shape(&outputs, i).last::<2>()).collect();
+    let boxes = tables.iter().find(|[_, width]| *width == Some(4));
+    let scores = tables.iter().find(|[rows, width]| *width != Some(4) && boxes.is_some_and(|b| b[0] == *rows));
+    if let (Some([rows, _]), Some([_, classes])) = (boxes, scores) {
+        let few = rows.is_some_and(|rows| rows <= 1000);
+        let reason = "boxes, and scores for each of them";
+        add(if few { 1 } else { 3 }, HeadSpec::Detr(DetrSpec::default()), "", *classes, reason);
+        let spec = SsdSpec { background: Background::First, ..SsdSpec::default() };
+        let real = classes.map(|n| n.saturating_sub(1));
+        add(if few { 2 } else { 1 }, HeadSpec::Ssd(spec), "background = \"first\"\n", real, reason);
+    }
+    let pointed = tables.iter().any(|[_, width]| width.is_some_and(|w| w > 4 && w % 2 == 0));
+    if pointed && tables.iter().any(|[_, width]| *width == Some(1)) {
+        let reason = "one score a row, and boxes with keypoints";
+        add(1, HeadSpec::Blazeface(BlazefaceSpec::default()), "", Some(1), reason);
+        for strides in MEDIAPIPE_STRIDES {
+            let spec = BlazefaceSpec { strides: Some(strides.to_vec()) };
+            add(1, HeadSpec::Blazeface(spec), &format!("strides = {strides:?}\n"), Some(1), reason);
+        }
+    }
+    let heat = |style, sigmoid| HeatmapSpec {
+        style,
+        stride: 4,
+        sigmoid,
+        heat: None,
+        size: None,
+        offset: None,
+        landmarks: None,
+    };
+    let planes: Vec<Option<usize>> =
+        (0..outputs.len()).filter_map(|i| Outputs::shape(&outputs, i).last::<3>()).map(|[c, ..]| c).collect();
+    if planes.len() >= 3 && planes.contains(&Some(2)) {
+        if planes.contains(&Some(1)) && planes.contains(&Some(10)) {
+            let reason = "a heat map, sizes, offsets and ten planes of landmarks";
+            add(
+                1,
+                HeadSpec::Heatmap(heat(HeatmapStyle::CenterFace, false)),
+                "style = \"centerface\"\n",
+                Some(1),
+                reason,
+            );
+        }
+        let classes = planes.iter().copied().find(|c| *c != Some(2)).flatten();
+        let reason = "a heat map, sizes and offsets";
+        add(3, HeadSpec::Heatmap(heat(HeatmapStyle::CenterNet, true)), "style = \"centernet\"\n", classes, reason);
+    }
+}
+
+/// A card to start from.
+fn card_text(family: Family, options: &str, classes: Option<usize>, size: Option<(u32, u32)>) -> String {
+    let mut text = String::new();
+    if size.is_none() {
+        text.push_str("[input]\nsize = [640, 640]  # width, height: the network does not tell\n\n");
+    }
+    // Writing into a String cannot fail.
+    let _ = write!(text, "[head]\nfamily = \"{}\"\n{options}\n[classes]\n", family.name());
+    text.push_str(&match classes {
+        Some(80) => "preset = \"coco80\"  # or names = [...], or file = \"names.txt\"\n".to_owned(),
+        Some(91) => "preset = \"coco91\"  # or names = [...], or file = \"names.txt\"\n".to_owned(),
+        Some(1) => "names = [\"object\"]  # the name of its one class\n".to_owned(),
+        Some(count) => {
+            format!("file = \"names.txt\"  # the names of its {count} classes, one a line; or names = [...]\n")
+        }
+        None => "file = \"names.txt\"  # the names of its classes, one a line; or names = [...]\n".to_owned(),
+    });
+    text
+}
+
+/// Heads that read outputs of such shapes, the likeliest first.
+///
+/// A guess: several families write the same shapes, and no shape tells how the picture wants to be scaled.
+pub fn guess_heads(
+    outputs: &[TensorInfo],
+    inputs: &[TensorInfo],
+    metadata: &BTreeMap<String, String>,
+) -> Vec<HeadGuess> {
+    let size = picture_size(inputs);
+    let mut guesses = Vec::new();
+    if let Some(Ok(card)) = crate::ultralytics::card(metadata, inputs, outputs) {
+        let family = card.head.family();
+        guesses.push(HeadGuess {
+            family,
+            class_count: (!card.classes.is_empty()).then_some(card.classes.len()),
+            reason: "its Ultralytics metadata says so: it needs no card".to_owned(),
+            card: card_text(family, "", Some(card.classes.len()), Some((0, 0))),
+        });
+    }
+    let mut proposals = Vec::new();
+    for index in 0..outputs.len() {
+        // One row is no table: it is a classifier's.
+        if let Some([Some(a @ 2..), Some(b)]) = Outputs::shape(&outputs, index).last::<2>() {
+            propose_from_table(a, b, size, outputs.len() > 1, &mut proposals);
+            break;
+        }
+    }
+    if outputs.len() > 1 {
+        propose_from_several(outputs, inputs, &mut proposals);
+    }
+    if proposals.is_empty()
+        && let [output] = outputs
+        && let Some(Some(classes @ 2..)) = Outputs::shape(&std::slice::from_ref(output), 0).vector()
+    {
+        proposals.push(HeadProposal {
+            rank: 1,
+            spec: HeadSpec::Classifier { activation: None, background: Background::None },
+            options: String::new(),
+            classes: Some(classes),
+            reason: format!("one row of {classes} scores"),
+        });
+    }
+    proposals.sort_by_key(|proposal| proposal.rank);
+    for proposal in proposals {
+        let family = proposal.spec.family();
+        let fits = build(&proposal.spec, outputs, size.unwrap_or((640, 640)), proposal.classes.unwrap_or(0)).is_ok();
+        if fits && guesses.iter().all(|g: &HeadGuess| g.family != family) {
+            let card = card_text(family, &proposal.options, proposal.classes, size);
+            guesses.push(HeadGuess { family, class_count: proposal.classes, reason: proposal.reason, card });
+        }
+    }
+    guesses
+}

@@ -1,0 +1,140 @@
+//! Reads a model and hands it to a backend.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+use super::file::{OnnxFile, parse, read_with_bytes};
+use super::model::OnnxModel;
+use super::onnxruntime::program;
+use super::onnxruntime::runtime::Runtime;
+use super::panic_guard::guarded;
+use super::{reshape, rten};
+use crate::backend::{Backend, Dim, EngineError, EngineOptions, Loaded, Program};
+use crate::tensorrt::plan::build_command;
+
+/// Reads the model at `path`, and hands it to the backend of `options` or the best that is there.
+pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+    let (read, bytes) = read_usable(path)?;
+    options.check_sha256(&read.file)?;
+    let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
+    let runtime = choose(path, options)?;
+    let external_files = read.external_files.into_iter().collect();
+    let model = OnnxModel { path, bytes, inputs: &read.inputs, outputs: &read.outputs, external_files };
+    let (program, backend, description): (Box<dyn Program>, _, _) = match runtime {
+        Some(runtime) => {
+            let program = guarded(Backend::OnnxRuntime, "loaded the model", || program::load(runtime, model, options))?;
+            (Box::new(program), Backend::OnnxRuntime, runtime.description())
+        }
+        None => {
+            let program = guarded(Backend::Rten, "loaded the model", || rten::load(model, options))?;
+            (Box::new(program), Backend::Rten, rten::DESCRIPTION.to_owned())
+        }
+    };
+    let (inputs, outputs) = (read.inputs, read.outputs);
+    Ok(Loaded { program, backend, description, file: read.file, metadata: read.metadata, inputs, outputs })
+}
+
+/// ONNX Runtime, or `None` for rten.
+fn choose(path: &Path, options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
+    match options.backend {
+        Some(Backend::Rten) => Ok(None),
+        Some(backend @ Backend::TensorRt) => Err(EngineError::Load {
+            path: path.to_owned(),
+            backend,
+            reason: format!("it is an ONNX model, build an engine of it with `{}`", build_command(path)),
+        }),
+        Some(Backend::OnnxRuntime) => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
+        // A library that was named must serve; one that was only looked for need not.
+        None if options.onnxruntime_library.is_some() => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
+        None => match Runtime::get(None) {
+            Ok(runtime) => Ok(Some(runtime)),
+            Err(EngineError::LibraryNotFound { .. }) => Ok(None),
+            Err(error) => {
+                log::warn!("{error}; going on with rten");
+                Ok(None)
+            }
+        },
+    }
+}
+
+/// Reads the model at `path`, and refuses what no backend can feed or read.
+pub fn read_usable(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
+    let (read, bytes) = read_with_bytes(path)?;
+    refuse_foreign(path, &read)?;
+    check_external(path, &read)?;
+    Ok((read, bytes))
+}
+
+fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
+    let Some(value) = read.foreign.first() else { return Ok(()) };
+    let (direction, verb) = if value.is_output { ("output", "read") } else { ("input", "fed") };
+    let (name, found) = (value.name.clone(), value.found.clone());
+    Err(EngineError::ValueType { path: path.to_owned(), direction, verb, name, found })
+}
+
+/// Fails where a file with weights is missing, before a backend says so in its own words, or is none of the model's: what a
+/// model makes us read can come out of its outputs again.
+fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for name in &read.external_files {
+        let outside = || {
+            let reason = format!("it wants its weights from `{}`, outside of its own directory", name.display());
+            EngineError::Malformed { path: path.to_owned(), reason }
+        };
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if name.as_os_str().is_empty() || !name.components().all(inside) {
+            return Err(outside());
+        }
+        let file = directory.join(name);
+        let external = |error| EngineError::ExternalData { path: path.to_owned(), file: file.clone(), error };
+        std::fs::File::open(&file).map_err(external)?;
+        // A link leads outside only where the model itself is one: a cache that keeps both as links to its store.
+        let real = |path: &Path| path.canonicalize().map_err(external);
+        let (home, store) = (real(directory)?, real(path)?);
+        let found = real(&file)?;
+        if !found.starts_with(home) && !store.parent().is_some_and(|store| found.starts_with(store)) {
+            return Err(outside());
+        }
+    }
+    Ok(())
+}
+
+/// The model with the shapes asked for, and what it declares then.
+pub fn reshaped(
+    path: &Path,
+    mut read: OnnxFile,
+    bytes: Vec<u8>,
+    shapes: &BTreeMap<String, Vec<usize>>,
+) -> Result<(OnnxFile, Vec<u8>), EngineError> {
+    if shapes.is_empty() {
+        return Ok((read, bytes));
+    }
+    let (mut params, mut sizes_changed) = (BTreeMap::new(), false);
+    for (name, shape) in shapes {
+        let info = read.inputs.iter().find(|info| info.name == *name);
+        let info = info.ok_or_else(|| EngineError::no_such_input(path, name, &read.inputs))?;
+        if shape.contains(&0) {
+            return Err(EngineError::shape(info, shape, "every dimension must be at least 1"));
+        }
+        let Some(dims) = &info.shape else { continue };
+        if dims.len() != shape.len() {
+            return Err(EngineError::shape(info, shape, "the number of dimensions differs"));
+        }
+        for (dim, &size) in dims.iter().zip(shape) {
+            match dim {
+                Dim::Fixed(fixed) => sizes_changed |= *fixed != size,
+                Dim::Dynamic(param) if param.is_empty() => {}
+                Dim::Dynamic(param) => drop(params.insert(param.clone(), size)),
+            }
+        }
+    }
+    // The walk that read the file has already been over all of this, so that an error here is a contradiction.
+    let broken = |_| EngineError::Malformed {
+        path: path.to_owned(),
+        reason: "its inputs cannot be rewritten, export it at the size you need".to_owned(),
+    };
+    let bytes = reshape::with_input_shapes(&bytes, shapes, &params, sizes_changed).map_err(broken)?;
+    let declared = parse(read.file.clone(), &bytes)?;
+    (read.inputs, read.outputs) = (declared.inputs, declared.outputs);
+    Ok((read, bytes))
+}

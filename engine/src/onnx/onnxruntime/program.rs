@@ -1,0 +1,208 @@
+//! A model that ONNX Runtime runs.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use ort::logging::LogLevel;
+use ort::session::Session;
+use visiond_kernels::tensor::{DType, TensorRef};
+
+use super::runtime::Runtime;
+use super::values::{self, CpuMemory, Value};
+use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Program};
+use crate::onnx::file::node_using;
+use crate::onnx::model::OnnxModel;
+use crate::onnx::panic_guard::guarded;
+use crate::onnx::schema;
+
+/// A session that ONNX Runtime has made ready, and what its contexts share.
+pub(in crate::onnx) struct OnnxRuntimeProgram {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    session: Session,
+    memory: CpuMemory,
+    input_names: Vec<CString>,
+    output_names: Vec<CString>,
+}
+
+impl Program for OnnxRuntimeProgram {
+    fn context(&self) -> Result<Box<dyn Context>, EngineError> {
+        Ok(Box::new(OnnxRuntimeContext::new(self.shared.clone())))
+    }
+}
+
+/// Makes `model` ready.
+pub(in crate::onnx) fn load(
+    runtime: &Runtime,
+    model: OnnxModel<'_>,
+    options: &EngineOptions,
+) -> Result<OnnxRuntimeProgram, EngineError> {
+    let session = build(runtime, &model, options).map_err(|error| load_error(&model, &error.to_string()))?;
+    let names = |names: Vec<&str>| {
+        let name =
+            |name: &str| CString::new(name).map_err(|_| load_error(&model, "a tensor's name has a zero byte in it"));
+        names.into_iter().map(name).collect::<Result<Vec<_>, _>>()
+    };
+    let input_names = names(model.inputs.iter().map(|info| info.name.as_str()).collect())?;
+    let output_names = names(model.outputs.iter().map(|info| info.name.as_str()).collect())?;
+    let memory = CpuMemory::new().map_err(|error| load_error(&model, &error.to_string()))?;
+    Ok(OnnxRuntimeProgram { shared: Arc::new(Shared { session, memory, input_names, output_names }) })
+}
+
+fn build(runtime: &Runtime, model: &OnnxModel<'_>, options: &EngineOptions) -> ort::Result<Session> {
+    let mut builder = Session::builder(&runtime.environment)?
+        .with_log_level(log_level())?
+        .with_intra_threads(options.thread_count())?
+        .with_inter_threads(1)?
+        // A lane waits between frames; threads that spin there would burn a core each.
+        .with_intra_op_spinning(false)?
+        .with_inter_op_spinning(false)?
+        // The model comes from memory, its weights in other files from beside the file that it was read from.
+        .with_config_entry(
+            "session.model_external_initializers_file_folder_path",
+            model.directory().to_string_lossy(),
+        )?;
+    builder.commit_from_memory(&model.bytes)
+}
+
+/// How much ONNX Runtime should say, so that it does not format what nobody reads.
+fn log_level() -> LogLevel {
+    match log::max_level() {
+        log::LevelFilter::Trace => LogLevel::Verbose,
+        log::LevelFilter::Debug => LogLevel::Info,
+        _ => LogLevel::Fatal,
+    }
+}
+
+fn load_error(model: &OnnxModel<'_>, text: &str) -> EngineError {
+    let path = model.path.to_owned();
+    match unknown_operator(text) {
+        Some((operator, node)) => {
+            let operator = operator.to_owned();
+            let node = node.map(str::to_owned).or_else(|| node_using(&model.bytes, &operator));
+            EngineError::UnknownOperator { path, operator, node, backend: Backend::OnnxRuntime }
+        }
+        None => EngineError::Load { path, backend: Backend::OnnxRuntime, reason: text.to_owned() },
+    }
+}
+
+/// The operator that ONNX Runtime's message names as unknown, and the node where it says it: the status carries neither.
+fn unknown_operator(text: &str) -> Option<(&str, Option<&str>)> {
+    let word_after = |phrase: &str| {
+        let rest = text.split_once(phrase)?.1;
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(rest.len());
+        Some(&rest[..end])
+    };
+    if let Some(operator) = word_after("No Op registered for ") {
+        return Some((operator, None));
+    }
+    if let Some(operator) = word_after("Could not find an implementation for ") {
+        let node = text.split_once("with name '").and_then(|(_, rest)| rest.split('\'').next());
+        return Some((operator, node.filter(|node| !node.is_empty())));
+    }
+    // "Fatal error: domain:Operator(-1) is not a registered function/op"
+    let before = text.split_once(" is not a registered function/op")?.0;
+    let operator = before.rsplit(' ').next()?;
+    let operator = operator.split('(').next().unwrap_or(operator);
+    Some((operator.rsplit(':').next().unwrap_or(operator), None))
+}
+
+struct OnnxRuntimeContext {
+    outputs: Vec<Output>,
+    /// What the outputs point into. Declared before `shared`, so that values go before the session that made them.
+    values: Vec<Value<'static>>,
+    shared: Arc<Shared>,
+}
+
+/// An output of the last run.
+struct Output {
+    dtype: DType,
+    shape: Vec<usize>,
+    data: *const u8,
+    len_bytes: usize,
+}
+
+// SAFETY: `data` points into a value of `OnnxRuntimeContext::values`, which is owned beside it and goes wherever it goes.
+unsafe impl Send for Output {}
+
+impl OnnxRuntimeContext {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { outputs: Vec::new(), values: Vec::new(), shared }
+    }
+
+    fn read_outputs(&mut self) -> Result<(), EngineError> {
+        for (index, value) in self.values.iter().enumerate() {
+            let mut shape = Vec::new();
+            let name = || self.shared.output_names[index].to_string_lossy().into_owned();
+            let not_tensor = |found: String| EngineError::OutputNotTensor { name: name(), found };
+            let tensor = value.tensor(&mut shape, schema::dtype).map_err(|error| run_error(&error))?;
+            let (element, data, len_bytes) = tensor.ok_or_else(|| not_tensor("a sequence or map".to_owned()))?;
+            let dtype = schema::dtype(element);
+            let dtype = dtype.ok_or_else(|| not_tensor(format!("a tensor of {}", schema::element_name(element))))?;
+            self.outputs.push(Output { dtype, shape, data, len_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// The input as a value that borrows its bytes.
+fn borrowed<'a>(memory: &CpuMemory, input: &'a InputTensor) -> ort::Result<Value<'a>> {
+    let mut dims = [0_i64; 16];
+    let dims = dims.get_mut(..input.shape().len());
+    let dims = dims.ok_or_else(|| ort::Error::new("an input has more than 16 dimensions"))?;
+    for (dim, &size) in dims.iter_mut().zip(input.shape()) {
+        *dim = size as i64;
+    }
+    Value::input(memory, input.dtype(), dims, input.bytes())
+}
+
+fn run_error(error: &ort::Error) -> EngineError {
+    EngineError::Run { backend: Backend::OnnxRuntime, reason: error.to_string() }
+}
+
+impl Context for OnnxRuntimeContext {
+    fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
+        self.outputs.clear();
+        let Self { shared, values, .. } = self;
+        guarded(Backend::OnnxRuntime, "ran the network", || {
+            let value = |input| borrowed(&shared.memory, input);
+            let inputs = inputs.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(|error| run_error(&error))?;
+            values::run(&shared.session, &shared.input_names, &inputs, &shared.output_names, values)
+                .map_err(|error| run_error(&error))
+        })?;
+        self.read_outputs()
+    }
+
+    fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
+        let outputs = self.shared.output_names.len();
+        let output = self.outputs.get(index).ok_or(EngineError::NoOutput { index, outputs })?;
+        let bytes: &[u8] = if output.len_bytes == 0 {
+            &[]
+        } else {
+            // SAFETY: `data` is the address that the library gave for this value's elements, initialised by the run, `len_bytes`
+            // their number times their size; the value lives in `self.values` until the next run, which needs `&mut self`.
+            unsafe { std::slice::from_raw_parts(output.data, output.len_bytes) }
+        };
+        TensorRef::new(output.dtype, &output.shape, bytes)
+            .map_err(|error| EngineError::Run { backend: Backend::OnnxRuntime, reason: error.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unknown_operator;
+
+    #[test]
+    fn the_operator_is_read_out_of_each_way_to_say_it() {
+        let said = "Load model failed:This is an invalid model. In Node, (\"n\", Odd, \"\", -1) : (\"x\") -> (\"y\") , Error No Op \
+                    registered for Odd with domain_version of 17";
+        assert_eq!(unknown_operator(said), Some(("Odd", None)));
+        let said = "Load model failed:Fatal error: com.acme:Odd(-1) is not a registered function/op";
+        assert_eq!(unknown_operator(said), Some(("Odd", None)));
+        let said = "Could not find an implementation for Odd(17) node with name 'n7'";
+        assert_eq!(unknown_operator(said), Some(("Odd", Some("n7"))));
+        assert_eq!(unknown_operator("Protobuf parsing failed."), None);
+    }
+}

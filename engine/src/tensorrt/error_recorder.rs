@@ -1,0 +1,272 @@
+//! TensorRT's errors as values: an `IErrorRecorder` that keeps codes and texts until they are asked for.
+
+use std::ffi::{CString, c_char, c_void};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::callback::{self, InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
+use super::logger;
+use super::version::Layout;
+
+/// Errors kept until somebody asks; further ones are only counted.
+const MOST_ERRORS: usize = 32;
+
+/// Which kind of error, in TensorRT's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names are TensorRT's own and say all there is")]
+pub enum ErrorCode {
+    Success,
+    Unspecified,
+    Internal,
+    InvalidArgument,
+    InvalidConfig,
+    FailedAllocation,
+    FailedInitialization,
+    FailedExecution,
+    FailedComputation,
+    InvalidState,
+    UnsupportedState,
+    /// A code that came after these.
+    Other(i32),
+}
+
+impl ErrorCode {
+    fn from_number(code: i32) -> Self {
+        match code {
+            0 => Self::Success,
+            1 => Self::Unspecified,
+            2 => Self::Internal,
+            3 => Self::InvalidArgument,
+            4 => Self::InvalidConfig,
+            5 => Self::FailedAllocation,
+            6 => Self::FailedInitialization,
+            7 => Self::FailedExecution,
+            8 => Self::FailedComputation,
+            9 => Self::InvalidState,
+            10 => Self::UnsupportedState,
+            other => Self::Other(other),
+        }
+    }
+
+    fn number(self) -> i32 {
+        match self {
+            Self::Success => 0,
+            Self::Unspecified => 1,
+            Self::Internal => 2,
+            Self::InvalidArgument => 3,
+            Self::InvalidConfig => 4,
+            Self::FailedAllocation => 5,
+            Self::FailedInitialization => 6,
+            Self::FailedExecution => 7,
+            Self::FailedComputation => 8,
+            Self::InvalidState => 9,
+            Self::UnsupportedState => 10,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+/// One error that TensorRT reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reported {
+    /// Its kind.
+    pub code: ErrorCode,
+    /// TensorRT's words, without control characters.
+    pub text: String,
+}
+
+impl Reported {
+    /// TensorRT's words without the place in its source and the full stop.
+    pub fn plain(&self) -> String {
+        callback::plain(&self.text)
+    }
+}
+
+impl fmt::Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.plain())
+    }
+}
+
+/// An `IErrorRecorder`. Whoever owns the object that it was given to keeps it alive until that object is deleted.
+#[repr(C)]
+pub struct ErrorRecorder {
+    vtable: *const *const c_void,
+    kept: Mutex<RecordedErrors>,
+}
+
+#[derive(Default)]
+struct RecordedErrors {
+    errors: Vec<(i32, CString)>,
+    overflowed: bool,
+}
+
+// SAFETY: the table is constant; everything else is behind the lock.
+unsafe impl Send for ErrorRecorder {}
+// SAFETY: as above.
+unsafe impl Sync for ErrorRecorder {}
+
+impl ErrorRecorder {
+    /// Makes a recorder whose virtual methods have this layout.
+    pub fn new(layout: Layout) -> Arc<Self> {
+        let vtable = match layout {
+            Layout::V8 => PLAIN_TABLE.start(),
+            Layout::V10 | Layout::V11 | Layout::Rtx => VERSIONED_TABLE.start(),
+        };
+        Arc::new(Self { vtable, kept: Mutex::default() })
+    }
+
+    /// The object, to hand to the library.
+    pub fn as_ptr(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// What was reported since this was last asked, on whatever thread, and what this thread's logger got instead.
+    pub fn take(&self) -> Vec<Reported> {
+        let errors = std::mem::take(&mut *self.kept()).errors;
+        let recorded = errors.into_iter().map(|(code, text)| Reported {
+            code: ErrorCode::from_number(code),
+            text: text.to_string_lossy().into_owned(),
+        });
+        let logged = logger::take_errors().into_iter().map(|text| Reported { code: ErrorCode::Unspecified, text });
+        recorded.chain(logged).collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, RecordedErrors> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+static PLAIN_TABLE: VTable<10> = vtable![
+    no_destructor,
+    no_destructor,
+    count,
+    code,
+    description,
+    has_overflowed,
+    clear,
+    report,
+    reference,
+    reference
+];
+static VERSIONED_TABLE: VTable<12> = vtable![
+    language_is_cpp,
+    interface_info,
+    no_destructor,
+    no_destructor,
+    count,
+    code,
+    description,
+    has_overflowed,
+    clear,
+    report,
+    reference,
+    reference
+];
+
+/// The recorder behind a callback's `this`.
+///
+/// # Safety
+/// `this` is a pointer that `ErrorRecorder::as_ptr` gave, to a recorder that lives.
+unsafe fn recorder<'a>(this: *const c_void) -> &'a ErrorRecorder {
+    // SAFETY: the caller's promise; recorders are shared, and changed behind their lock alone.
+    unsafe { &*this.cast::<ErrorRecorder>() }
+}
+
+unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
+    InterfaceInfo { kind: c"IErrorRecorder".as_ptr(), major: 1, minor: 0 }
+}
+
+unsafe extern "C" fn count(this: *const c_void) -> i32 {
+    // SAFETY: TensorRT calls with the recorder that it was given, while it may (`ErrorRecorder`).
+    unsafe { recorder(this) }.kept().errors.len() as i32
+}
+
+unsafe extern "C" fn code(this: *const c_void, index: i32) -> i32 {
+    // SAFETY: as in `count`.
+    let kept = unsafe { recorder(this) }.kept();
+    let found = usize::try_from(index).ok().and_then(|index| kept.errors.get(index));
+    found.map_or(ErrorCode::InvalidArgument.number(), |(code, _)| *code)
+}
+
+/// The text lives until the errors are cleared or taken, as the interface has it.
+unsafe extern "C" fn description(this: *const c_void, index: i32) -> *const c_char {
+    // SAFETY: as in `count`.
+    let kept = unsafe { recorder(this) }.kept();
+    let found = usize::try_from(index).ok().and_then(|index| kept.errors.get(index));
+    found.map_or(c"".as_ptr(), |(_, text)| text.as_ptr())
+}
+
+unsafe extern "C" fn has_overflowed(this: *const c_void) -> bool {
+    // SAFETY: as in `count`.
+    unsafe { recorder(this) }.kept().overflowed
+}
+
+unsafe extern "C" fn clear(this: *mut c_void) {
+    // SAFETY: as in `count`.
+    *unsafe { recorder(this) }.kept() = RecordedErrors::default();
+}
+
+/// Returns whether the error is fatal to the caller; TensorRT itself decides that.
+unsafe extern "C" fn report(this: *mut c_void, code: i32, description: *const c_char) -> bool {
+    // SAFETY: TensorRT hands over a text that ends in zero.
+    let text = unsafe { text(description) };
+    log::debug!(target: logger::TARGET, "reported ({code}): {text}");
+    // SAFETY: as in `count`.
+    let mut kept = unsafe { recorder(this) }.kept();
+    if kept.errors.len() < MOST_ERRORS {
+        // Cleaned text has no zeros.
+        kept.errors.push((code, CString::new(text).unwrap_or_default()));
+    } else {
+        kept.overflowed = true;
+    }
+    false
+}
+
+/// Counting of references: the object lives as its owner says.
+unsafe extern "C" fn reference(_this: *mut c_void) -> i32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_keep_their_code_and_text_until_they_are_taken() {
+        let recorder = ErrorRecorder::new(Layout::V10);
+        let this = recorder.as_ptr();
+        logger::take_errors();
+        // SAFETY: `this` is the living recorder's; the texts are static.
+        unsafe {
+            report(this, 6, c"Error Code 6: no\x02 such driver.\n".as_ptr());
+            report(this, 99, c"of the future".as_ptr());
+            assert_eq!(count(this), 2);
+            assert_eq!(code(this, 0), 6);
+            assert_eq!(text(description(this, 1)), "of the future");
+            assert_eq!((code(this, 2), text(description(this, -1))), (3, String::new()));
+        }
+        let taken = recorder.take();
+        assert_eq!(taken[0].code, ErrorCode::FailedInitialization);
+        assert_eq!(taken[0].to_string(), "Error Code 6: no  such driver");
+        assert_eq!(taken[1].code, ErrorCode::Other(99));
+        assert!(recorder.take().is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_errors_is_cut_and_told() {
+        let recorder = ErrorRecorder::new(Layout::V8);
+        let this = recorder.as_ptr();
+        // SAFETY: as above.
+        unsafe {
+            for _ in 0..1000 {
+                report(this, 1, c"again".as_ptr());
+            }
+            assert!(has_overflowed(this));
+            assert_eq!(count(this), MOST_ERRORS as i32);
+            clear(this);
+            assert!(!has_overflowed(this));
+        }
+    }
+}

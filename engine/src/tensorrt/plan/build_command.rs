@@ -1,0 +1,30 @@
+//! The `visiond build` commands that error messages suggest, and the names that engine files have.
+
+use std::path::{Path, PathBuf};
+
+use crate::tensorrt::sidecar::Sidecar;
+
+/// The command that builds the engine at `path` anew: from the model and with the options of its sidecar, where it has one.
+pub fn rebuild_command(path: &Path) -> String {
+    let sidecar = Sidecar::of(path).ok().flatten();
+    let by_name = || match path.extension() {
+        // An engine by an ONNX model's name: where the model is, nobody knows.
+        Some(extension) if extension == "onnx" => PathBuf::from("MODEL.onnx"),
+        _ => path.with_extension("onnx"),
+    };
+    let (onnx, options) = sidecar.map_or_else(|| (by_name(), Vec::new()), |sidecar| (sidecar.onnx, sidecar.options));
+    let engine = if has_plan_name(path) { path.to_owned() } else { path.with_extension("engine") };
+    let options: String = options.iter().map(|option| format!(" {option}")).collect();
+    format!("visiond build {} -o {}{options}", onnx.display(), engine.display())
+}
+
+/// The command that builds an engine of the model at `onnx`.
+pub fn build_command(onnx: &Path) -> String {
+    format!("visiond build {} -o {}", onnx.display(), onnx.with_extension("engine").display())
+}
+
+/// Whether a file's name is one that engines have.
+pub fn has_plan_name(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["engine", "plan", "trt"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}

@@ -1,0 +1,247 @@
+//! The card that an Ultralytics export's metadata makes.
+
+use std::collections::BTreeMap;
+
+use visiond_kernels::letterbox::Fit;
+use visiond_kernels::preprocess::{ChannelOrder, Sampling};
+
+use super::python::{self, Value};
+use crate::backend::{TensorInfo, picture_size};
+use crate::card::{Card, InputCard};
+use crate::heads::spec::{BoxUnit, DetrSpec, HeadSpec, Keypoints};
+use crate::heads::{Family, two_dimensions};
+
+/// An export's metadata cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UltralyticsError {
+    /// A value cannot be read.
+    #[error("its Ultralytics metadata is damaged: `{key}` is {shown}, {problem}: write a model card")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The beginning of its value.
+        shown: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Oriented boxes and tasks that are not known.
+    #[error(
+        "its Ultralytics task is `{task}`, which visiond does not read: \
+         it reads detect, pose, classify, and the boxes of segment"
+    )]
+    Task {
+        /// The task.
+        task: String,
+    },
+    /// The outputs are not what the task gives.
+    #[error(
+        "its Ultralytics metadata says task `{task}` and {classes} classes, which its outputs do not fit: \
+         write a model card (`visiond inspect` tells which heads fit)"
+    )]
+    Shape {
+        /// The task.
+        task: String,
+        /// Number of classes.
+        classes: usize,
+    },
+}
+
+/// Numbers that a mask's coefficients take in YOLOv5's segmenting networks, whose metadata does not name the task.
+const YOLOV5_MASKS: usize = 32;
+
+/// The most classes that names are read for.
+const MOST_CLASSES: usize = 100_000;
+
+fn damaged(key: &'static str, text: &str, problem: impl Into<String>) -> UltralyticsError {
+    let mut shown: String = text.chars().take(40).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    UltralyticsError::Value { key, shown: format!("{shown:?}"), problem: problem.into() }
+}
+
+fn read(metadata: &BTreeMap<String, String>, key: &'static str) -> Option<Result<Value, UltralyticsError>> {
+    let text = metadata.get(key)?;
+    Some(python::parse(text).map_err(|problem| damaged(key, text, problem)))
+}
+
+fn names(metadata: &BTreeMap<String, String>) -> Result<Vec<String>, UltralyticsError> {
+    let text = metadata.get("names").map_or("", String::as_str);
+    let wrong = |problem: &str| damaged("names", text, problem);
+    let numbered: Vec<(i64, Value)> = match python::parse(text).map_err(|problem| wrong(&problem))? {
+        Value::List(values) => (0..).zip(values).collect(),
+        Value::Dict(pairs) => pairs
+            .into_iter()
+            .map(|(key, value)| match key {
+                Value::Int(number) => Ok((number, value)),
+                Value::Text(text) => Ok((text.parse().map_err(|_| wrong("whose keys are not numbers"))?, value)),
+                _ => Err(wrong("whose keys are not numbers")),
+            })
+            .collect::<Result<_, _>>()?,
+        _ => return Err(wrong("not a dict of names")),
+    };
+    let mut names = Vec::new();
+    for (number, value) in numbered {
+        let index = usize::try_from(number).ok().filter(|&n| n < MOST_CLASSES);
+        let index = index.ok_or_else(|| wrong("which numbers a class as no network does"))?;
+        let name = match value {
+            Value::Text(name) => name,
+            Value::Int(number) => number.to_string(),
+            _ => return Err(wrong("which names a class with something else than text")),
+        };
+        while names.len() <= index {
+            names.push(names.len().to_string());
+        }
+        names[index] = name;
+    }
+    if names.is_empty() {
+        return Err(wrong("which names no class"));
+    }
+    Ok(names)
+}
+
+fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Keypoints, UltralyticsError> {
+    let text = metadata.get("kpt_shape").map_or("", String::as_str);
+    let wrong = || damaged("kpt_shape", text, "not a number of points and 2 or 3, as in [17, 3]");
+    match python::parse(text).map_err(|problem| damaged("kpt_shape", text, problem))? {
+        Value::List(values) => match values[..] {
+            [Value::Int(count @ 1..=1000), Value::Int(each @ 2..=3)] => {
+                Ok(Keypoints { count: count as usize, scored: each == 3 })
+            }
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+/// Width and height.
+fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>, UltralyticsError> {
+    let Some(value) = read(metadata, "imgsz") else { return Ok(None) };
+    let text = metadata.get("imgsz").map_or("", String::as_str);
+    let side = |number: i64| u32::try_from(number).ok().filter(|n| (1..=16_384).contains(n));
+    let size = match value? {
+        Value::Int(both) => side(both).map(|s| (s, s)),
+        Value::List(values) => match values[..] {
+            [Value::Int(both)] => side(both).map(|s| (s, s)),
+            [Value::Int(height), Value::Int(width)] => side(width).zip(side(height)),
+            _ => None,
+        },
+        _ => None,
+    };
+    size.map(Some).ok_or_else(|| damaged("imgsz", text, "not a height and a width in pixels, as in [640, 640]"))
+}
+
+/// Whether the export has the suppression inside, as far as the metadata tells.
+fn suppresses(metadata: &BTreeMap<String, String>) -> bool {
+    let says = |value: &Value| matches!(value, Value::Bool(true) | Value::Int(1));
+    let own = read(metadata, "end2end").is_some_and(|v| v.as_ref().is_ok_and(says));
+    let asked = match read(metadata, "args") {
+        Some(Ok(Value::Dict(pairs))) => pairs
+            .iter()
+            .any(|(key, value)| matches!(key, Value::Text(key) if key == "nms" || key == "end2end") && says(value)),
+        _ => false,
+    };
+    own || asked
+}
+
+/// The head of a network that finds boxes.
+fn boxes_head(
+    metadata: &BTreeMap<String, String>,
+    outputs: &[TensorInfo],
+    classes: usize,
+    task: &str,
+) -> Result<HeadSpec, UltralyticsError> {
+    let refused = || UltralyticsError::Shape { task: task.to_owned(), classes };
+    let points = if task == "pose" { Some(keypoints(metadata)?) } else { None };
+    let extra = points.map_or(0, |k| k.values());
+    let segment = task == "segment";
+    let described = metadata.get("description").map_or("", String::as_str).to_ascii_lowercase();
+    let (a, b) = outputs.iter().find_map(two_dimensions).ok_or_else(refused)?;
+    let few = a.is_none_or(|rows| rows <= 1000);
+    let suppressed = HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels };
+    let rows_of_choice = b.is_some_and(|b| b == 6 + extra || (segment && b > 6));
+    if suppresses(metadata) && (b.is_none() || rows_of_choice) {
+        return Ok(suppressed);
+    }
+    if described.contains("rt-detr") || described.contains("rtdetr") {
+        return Ok(HeadSpec::Detr(DetrSpec::default()));
+    }
+    let v8_width = 4 + classes + extra;
+    match (a, b) {
+        // The masks of segmenting networks come after the classes, as many as there is room for.
+        (Some(width), _) if segment && width > v8_width && b.is_none_or(|rows| rows > width) => {
+            Ok(HeadSpec::Yolov8 { keypoints: None, masks: width - v8_width })
+        }
+        (Some(width), _) if width == v8_width && b.is_none_or(|rows| rows > 6) => {
+            Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0 })
+        }
+        (_, Some(b)) if few && b == 6 + extra => Ok(suppressed),
+        (_, Some(b)) if points.is_none() && b == 5 + classes => Ok(HeadSpec::Yolov5 { masks: 0 }),
+        (_, Some(b)) if points.is_none() && b == 5 + classes + YOLOV5_MASKS => {
+            Ok(HeadSpec::Yolov5 { masks: YOLOV5_MASKS })
+        }
+        (_, Some(b)) if few && segment && b > 6 => Ok(suppressed),
+        (_, Some(b)) if few && points.is_none() && b == 4 + classes => Ok(HeadSpec::Detr(DetrSpec::default())),
+        (None, None) => Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0 }),
+        _ => Err(refused()),
+    }
+}
+
+/// The card that the metadata of an Ultralytics export makes; `None` where there is no such metadata.
+pub fn card(
+    metadata: &BTreeMap<String, String>,
+    inputs: &[TensorInfo],
+    outputs: &[TensorInfo],
+) -> Option<Result<Card, UltralyticsError>> {
+    let by_them = metadata.get("author").is_some_and(|author| author == "Ultralytics");
+    let has = |key| metadata.contains_key(key);
+    (has("names") && (by_them || has("stride") || has("task"))).then(|| make(metadata, inputs, outputs))
+}
+
+fn make(
+    metadata: &BTreeMap<String, String>,
+    inputs: &[TensorInfo],
+    outputs: &[TensorInfo],
+) -> Result<Card, UltralyticsError> {
+    let task = metadata.get("task").map_or("detect", |task| task.trim());
+    let classes = names(metadata)?;
+    let head = match task {
+        "detect" | "pose" | "segment" => boxes_head(metadata, outputs, classes.len(), task)?,
+        "classify" => HeadSpec::Classifier { activation: None, background: Default::default() },
+        other => return Err(UltralyticsError::Task { task: other.to_owned() }),
+    };
+    let defaults = head.family().defaults();
+    let fit = match head.family() {
+        // Their classifiers resize the shorter side to the input and crop the centre.
+        Family::Classifier => Fit::Crop { fraction: 1.0 },
+        Family::Detr => Fit::Stretch,
+        _ => Fit::Letterbox,
+    };
+    let grey = metadata.get("channels").is_some_and(|channels| channels.trim() == "1");
+    let size = if picture_size(inputs).is_some() { None } else { image_size(metadata)? };
+    let description = metadata.get("description").map_or("", |d| d.trim());
+    let name = description.strip_prefix("Ultralytics ").unwrap_or(description).split(" model").next().unwrap_or("");
+    Ok(Card {
+        name: if name.is_empty() { "ultralytics".to_owned() } else { name.to_owned() },
+        origin: "its Ultralytics metadata".to_owned(),
+        input: InputCard {
+            name: None,
+            size,
+            fit,
+            sampling: Sampling::default(),
+            pad: 114.0,
+            order: if grey { ChannelOrder::Grey } else { ChannelOrder::Rgb },
+            layout: None,
+            scale: 1.0 / 255.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+        },
+        extra_inputs: BTreeMap::new(),
+        head,
+        classes,
+        score_threshold: defaults.score_threshold,
+        iou_threshold: defaults.iou_threshold,
+        max_detections: defaults.max_detections,
+        class_agnostic: false,
+    })
+}

@@ -1,0 +1,341 @@
+//! The kernel, compiled as C++ for the processor, against the CPU reference: every format, fit, order, layout, type and sampling,
+//! with random frames, odd sizes and padded pitches. No GPU; what only a GPU can show, `visiond-gpu pixels` shows.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::ffi::CStr;
+use std::path::Path;
+use std::process::Command;
+
+use libloading::Library;
+
+use super::job::{Frame, Job, Planes};
+use super::preprocessor::{BLOCK_THREADS, STAGED_ALIGNMENT, stage, staged_size};
+use super::tables::{self, Shape};
+use crate::buffer::UnifiedBuffer;
+use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+use crate::cuda::DeviceAddress;
+use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
+use crate::letterbox::{Fit, Mapping};
+use crate::preprocess::simd::Isa;
+use crate::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
+use crate::tensor::{DType, TensorMut, TensorRef};
+
+/// The kernel as a library of this process. Its memory table is global: one test uses it.
+struct HostKernel(Library);
+
+type Run = unsafe extern "C" fn(*const Job, u32, u32, bool);
+
+impl HostKernel {
+    fn compile() -> Self {
+        let folder = std::env::temp_dir().join(format!("visiond-kernel-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let library = folder.join("preprocess.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda/host/preprocess.cpp");
+        // Contracted multiplications would be fused where the kernel's are not.
+        let flags =
+            ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas"];
+        let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+        let output = Command::new(compiler).args(flags).arg("-o").arg(&library).arg(source).output();
+        let output = output.expect("a C++ compiler is there: tests/setup installs one");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // SAFETY: just compiled from our own source; it has no initialisers but those of its global variables.
+        let loaded = unsafe { Library::new(&library) }.unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+        Self(loaded)
+    }
+
+    fn symbol<T: Copy>(&self, name: &CStr) -> T {
+        // SAFETY: every caller names the type that host/device.hpp and host/preprocess.cpp give `name`.
+        *unsafe { self.0.get::<T>(name.to_bytes_with_nul()) }.unwrap()
+    }
+
+    /// Lets the kernel see `bytes`; where `writes` is given it may write them, and each write is counted there.
+    fn allow(&self, bytes: &[u8], writes: Option<&mut [u8]>) -> u64 {
+        let allow: unsafe extern "C" fn(u64, u64, *mut u8) = self.symbol(c"allow");
+        let address = bytes.as_ptr() as u64;
+        // SAFETY: only recorded; the test keeps both alive until the kernel has run.
+        unsafe { allow(address, bytes.len() as u64, writes.map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr)) };
+        address
+    }
+
+    /// Runs the kernel over all that was allowed since the last run, its threads first to last or last to first; returns how
+    /// many accesses were out of it.
+    fn run(&self, job: &Job, frames: u32, last_first: bool) -> u64 {
+        let run: Run = self.symbol(c"preprocess_on_host");
+        let faults: unsafe extern "C" fn() -> u64 = self.symbol(c"fault_count");
+        let forget: unsafe extern "C" fn() = self.symbol(c"forget_memory");
+        // SAFETY: `job` outlives the call; every access of the kernel is checked against what was allowed, which lives.
+        unsafe {
+            run(job, job.threads().div_ceil(BLOCK_THREADS), frames, last_first);
+            let count = faults();
+            forget();
+            count
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % limit
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.below(256) as u8).collect()
+    }
+
+    fn color(&mut self) -> ColorDescription {
+        ColorDescription {
+            matrix: self.one(&[ColorMatrix::Bt601, ColorMatrix::Bt709, ColorMatrix::Bt2020]),
+            range: self.one(&[ColorRange::Limited, ColorRange::Full]),
+        }
+    }
+}
+
+/// A frame whose planes stand in blocks of their own, at random offsets, with random pitches.
+struct Picture {
+    format: PixelFormat,
+    size: (u32, u32),
+    color: ColorDescription,
+    planes: Vec<(Vec<u8>, usize, usize)>,
+}
+
+impl Picture {
+    fn new(random: &mut Random, format: PixelFormat, size: (u32, u32)) -> Self {
+        // Half of them aligned, as drivers make them.
+        let step = random.one(&[1, 16]);
+        let planes = (0..format.plane_count())
+            .map(|plane| {
+                let (row, rows) = (format.row_bytes(plane, size.0), format.plane_rows(plane, size.1));
+                let (offset, pitch) = (random.below(3) * step, row.next_multiple_of(step) + random.below(3) * step);
+                // The last row has no padding.
+                (random.bytes(offset + pitch * (rows - 1) + row), offset, pitch)
+            })
+            .collect();
+        Self { format, size, color: random.color(), planes }
+    }
+
+    fn view(&self) -> FrameView<'_> {
+        let planes: Vec<Plane<'_>> = self
+            .planes
+            .iter()
+            .map(|(bytes, offset, pitch)| Plane { bytes: &bytes[*offset..], pitch_bytes: *pitch, device: None })
+            .collect();
+        FrameView::new(self.format, self.size.0, self.size.1, &planes, self.color).unwrap()
+    }
+}
+
+fn spec(random: &mut Random, fit: Fit, dtype: DType, layout: TensorLayout, sampling: Sampling) -> PreprocessSpec {
+    let plain = random.below(2) == 0;
+    // Some stored in whole groups, some wide enough for several warps.
+    let width = match random.below(8) {
+        0 => 16 * (1 + random.below(20)),
+        1..4 => 4 * (1 + random.below(12)),
+        _ => 1 + random.below(50),
+    };
+    PreprocessSpec {
+        width: width as u32,
+        height: 1 + random.below(if width > 50 { 8 } else { 40 }) as u32,
+        fit,
+        sampling,
+        pad: random.below(256) as f32,
+        order: random.one(&[ChannelOrder::Rgb, ChannelOrder::Bgr, ChannelOrder::Grey]),
+        layout,
+        dtype,
+        scale: match dtype {
+            DType::U8 => 1.0,
+            DType::I8 => 0.5,
+            _ if plain => 1.0 / 255.0,
+            _ => 1.0,
+        },
+        mean: if plain { [0.0; 3] } else { [0.485, 11.0, 3.5] },
+        std: if plain { [1.0; 3] } else { [0.229, 1.5, 2.0] },
+    }
+}
+
+/// Sizes with whole scales (one tap), odd and even, upscales, slivers.
+fn size(random: &mut Random, spec: &PreprocessSpec) -> (u32, u32) {
+    let any = |random: &mut Random| 1 + random.below(90) as u32;
+    match random.below(5) {
+        0 => (spec.width * 3, spec.height * 3),
+        1 => (spec.width * random.one(&[1, 2]), any(random)),
+        2 => (spec.width * random.one(&[5, 17]), any(random)),
+        3 => (any(random), 1 + random.below(3) as u32),
+        _ => (any(random), any(random)),
+    }
+}
+
+fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture], misaligned: bool) -> Vec<u8> {
+    let views: Vec<_> = pictures.iter().map(Picture::view).collect();
+    let mut tables = Vec::new();
+    for view in &views {
+        let source = (view.width(), view.height());
+        tables.push(match spec.sampling {
+            Sampling::Opencv => tables::make::<u16>(spec, source),
+            Sampling::Exact => tables::make::<f32>(spec, source),
+        });
+    }
+    // As aligned as the GPU's memory is.
+    let aligned: Vec<(Shape, Vec<u128>)> = tables
+        .into_iter()
+        .map(|(shape, bytes)| {
+            let mut padded = bytes.clone();
+            padded.resize(bytes.len().next_multiple_of(16), 0);
+            (shape, padded.as_chunks::<16>().0.iter().map(|&chunk| u128::from_ne_bytes(chunk)).collect())
+        })
+        .collect();
+    let mut described = Vec::new();
+    for (view, (shape, table)) in views.iter().zip(&aligned) {
+        // SAFETY: plain integers, seen as their bytes.
+        let table = unsafe { table.align_to::<u8>().1 };
+        let address = kernel.allow(table, None);
+        let axes = match spec.sampling {
+            Sampling::Opencv => shape.axes::<u16>(spec, address),
+            Sampling::Exact => shape.axes::<f32>(spec, address),
+        };
+        let mut planes = Planes::default();
+        for (i, (plane, seen)) in view.planes().iter().zip(&mut planes).enumerate() {
+            // Nothing beyond the last row's last pixel.
+            let row = view.format().row_bytes(i, view.width());
+            let end = plane.pitch_bytes * (view.format().plane_rows(i, view.height()) - 1) + row;
+            *seen = (DeviceAddress(kernel.allow(&plane.bytes[..end], None)), plane.pitch_bytes);
+        }
+        described.push(Frame::new(spec.sampling, view, &planes, &shape.mapping, axes));
+    }
+    let each = spec.shape().iter().product::<usize>() * spec.dtype.size_bytes();
+    let size = each * pictures.len();
+    let mut out = vec![0xa5_a5_a5_a5_u128; size / 16 + 2];
+    // SAFETY: plain integers, seen as their bytes.
+    let out = unsafe { out.align_to_mut::<u8>().1 };
+    let out = &mut out[if misaligned { spec.dtype.size_bytes() } else { 0 }..][..size];
+    let mut writes = vec![0; size];
+    let address = DeviceAddress(kernel.allow(out, Some(&mut writes)));
+    let job = Job::new(spec).at(address, DeviceAddress(described.as_ptr() as u64));
+    let faults = kernel.run(&job, pictures.len() as u32, spec.height.is_multiple_of(2));
+    assert_eq!(faults, 0, "accesses outside of the frame, the tables or the tensor: {spec:?}");
+    assert!(writes.iter().all(|&count| count == 1), "every byte is written once: {spec:?}");
+    out.to_vec()
+}
+
+fn compare(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture], misaligned: bool, fused: bool) {
+    let found = kernel_tensor(kernel, spec, pictures, misaligned);
+    let shape = spec.shape();
+    let each = shape.iter().product::<usize>() * spec.dtype.size_bytes();
+    let mut reference = Preprocessor::new(spec.clone()).unwrap();
+    for (picture, found) in pictures.iter().zip(found.chunks_exact(each)) {
+        let mut expected = vec![0x5a; each];
+        let mut tensor = TensorMut::new(spec.dtype, &shape, &mut expected).unwrap();
+        reference.run(&picture.view(), &mut tensor).unwrap();
+        // A processor without fused multiply-add rounds once more.
+        if fused {
+            assert!(found == expected, "{} {:?}: not bit for bit {spec:?}", picture.format, picture.size);
+            continue;
+        }
+        let values = |bytes| TensorRef::new(spec.dtype, &shape, bytes).unwrap().to_f32().into_owned();
+        let std = spec.std.iter().fold(f32::INFINITY, |least, &std| least.min(std));
+        let full_scale = 255.0 * spec.scale / std;
+        let allowed = match spec.dtype {
+            DType::F32 => 1e-5 * full_scale,
+            DType::F16 => 2e-3 * full_scale,
+            _ => 1.0,
+        };
+        for (found, expected) in values(found).iter().zip(values(&expected)) {
+            assert!(
+                (found - expected).abs() <= allowed,
+                "{} {:?}: {found} {expected} {spec:?}",
+                picture.format,
+                picture.size
+            );
+        }
+    }
+}
+
+#[test]
+fn the_kernel_computes_what_the_cpu_reference_does() {
+    let kernel = HostKernel::compile();
+    let fused = Isa::detect().fuses();
+    let mut random = Random(1);
+    let fits =
+        [Fit::Letterbox, Fit::LetterboxTopLeft, Fit::Stretch, Fit::Crop { fraction: 1.0 }, Fit::Crop { fraction: 0.4 }];
+    let mut cases = 0;
+    for format in PixelFormat::all() {
+        for fit in fits {
+            for dtype in [DType::F32, DType::F16, DType::U8, DType::I8] {
+                for layout in [TensorLayout::Nchw, TensorLayout::Nhwc] {
+                    for sampling in [Sampling::Opencv, Sampling::Exact] {
+                        let spec = spec(&mut random, fit, dtype, layout, sampling);
+                        let size = size(&mut random, &spec);
+                        let picture = Picture::new(&mut random, format, size);
+                        compare(&kernel, &spec, &[picture], random.below(4) == 0, fused);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    // Whatever comes, in one launch.
+    for sampling in [Sampling::Opencv, Sampling::Exact] {
+        let spec = spec(&mut random, Fit::Letterbox, DType::F16, TensorLayout::Nchw, sampling);
+        let formats = PixelFormat::all();
+        let pictures: Vec<_> = formats.map(|format| (format, size(&mut random, &spec))).collect();
+        let pictures: Vec<_> =
+            pictures.into_iter().map(|(format, size)| Picture::new(&mut random, format, size)).collect();
+        compare(&kernel, &spec, &pictures, false, fused);
+    }
+    assert_eq!(cases, 30 * 5 * 4 * 2 * 2);
+}
+
+#[test]
+fn layouts_of_drivers_are_read_by_words() {
+    // 1080p as drivers give it takes the fast ways.
+    let described = |format| {
+        let layout = FrameLayout::packed(format, 1920, 1080, ColorDescription::default()).unwrap();
+        let bytes = vec![0; layout.size_bytes()];
+        let view = layout.view(&bytes).unwrap();
+        let mut planes = Planes::default();
+        for (plane, seen) in layout.planes().iter().zip(&mut planes) {
+            *seen = (DeviceAddress(4096 + plane.offset_bytes as u64), plane.pitch_bytes);
+        }
+        let mapping = Mapping::new(Fit::Letterbox, (1920, 1080), (640, 640));
+        Frame::new(Sampling::Opencv, &view, &planes, &mapping, Default::default()).source()
+    };
+    for format in [PixelFormat::Yuyv, PixelFormat::Uyvy, PixelFormat::Yvyu, PixelFormat::Vyuy, PixelFormat::Rgba] {
+        assert_eq!(described(format), 0, "{format}");
+    }
+    for format in [PixelFormat::Nv12, PixelFormat::Nv21, PixelFormat::Nv16, PixelFormat::Nv61] {
+        assert_eq!(described(format), 1, "{format}");
+    }
+    assert_eq!(described(PixelFormat::I420), 2);
+}
+
+#[test]
+fn a_staged_frame_is_the_same_frame() {
+    let mut random = Random(5);
+    let mut staging = UnifiedBuffer::host(1 << 16).unwrap();
+    let mut used = 0;
+    for format in PixelFormat::all() {
+        let picture = Picture::new(&mut random, format, (33, 7));
+        let view = picture.view();
+        let (planes, copied) = stage(&view, &mut staging, &mut used);
+        let mut expected = 0;
+        for (i, (plane, (address, pitch))) in view.planes().iter().zip(planes).enumerate() {
+            let row_bytes = format.row_bytes(i, 33);
+            assert_eq!(address.0 % STAGED_ALIGNMENT as u64, 0);
+            for y in 0..format.plane_rows(i, 7) {
+                // Host memory has no address on a GPU: what is given counts from 0.
+                let staged = &staging.as_slice()[address.0 as usize + y * pitch..][..row_bytes];
+                assert_eq!(staged, &plane.row(y)[..row_bytes], "{format}");
+                expected += row_bytes;
+            }
+        }
+        assert_eq!(copied, expected);
+        assert!(staged_size(&view) <= used);
+    }
+}
