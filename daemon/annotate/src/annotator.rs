@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use visiond_config::types::AnnotateConfig;
 use visiond_flow::frame::Frame;
@@ -15,6 +15,7 @@ use visiond_flow::message::Message;
 use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
 use visiond_system::priority::{Rank, give_way};
+use visiond_system::threads::finished_by;
 
 use super::album::{Album, encode};
 use super::draw::draw;
@@ -140,10 +141,7 @@ impl Annotator {
         self.shared.changed.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            while !thread.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            if !thread.is_finished() {
+            if !finished_by([&thread], deadline) {
                 log::warn!("annotated pictures of camera {}: the last is not stored in time, left out", self.camera);
             } else if thread.join().is_err() {
                 log::error!("annotated pictures of camera {}: a fault of visiond: please report it", self.camera);

@@ -291,6 +291,7 @@ impl Source for CommandSource {
         if self.config.max_frames.is_some_and(|max| self.sequence >= max) {
             return Ok(Next::End);
         }
+        stop.mark_progress();
         if stop.is_raised() {
             return Ok(Next::Stopped);
         }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use visiond_config::types::VideoConfig;
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_system::child_process::{Child, Filled};
+use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
 use super::source::SourceError;
@@ -90,9 +91,9 @@ pub fn input(url: &str) -> String {
     if Path::new(url).exists() { format!("file:{url}") } else { url.to_owned() }
 }
 
-/// A URL as it may stand in the log and in messages: without user and password.
+/// A URL as it may stand in the log and in messages: without secrets, as the lines of ffmpeg are.
 pub fn shown(url: &str) -> String {
-    secret(url).map_or_else(|| url.to_owned(), |secret| url.replacen(secret, "***", 1))
+    redact_line(url)
 }
 
 /// User and password of a URL.
@@ -315,8 +316,8 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        assert_eq!(shown("rtsp://me:p@ss@camera:554/1?x=@"), "rtsp://***@camera:554/1?x=@");
-        assert_eq!(shown("http://camera/a@b.mp4"), "http://camera/a@b.mp4");
+        assert_eq!(shown("rtsp://me:p@ss@camera:554/1"), "rtsp://***@camera:554/1");
+        assert_eq!(shown("http://camera/a.mp4?apikey=hush&x=1"), "http://camera/a.mp4?apikey=***&x=1");
         assert_eq!(shown("film@home.mp4"), "film@home.mp4");
     }
 

@@ -161,6 +161,7 @@ impl ImagesSource {
 impl Source for ImagesSource {
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
         let path = loop {
+            stop.mark_progress();
             if stop.is_raised() {
                 return Ok(Next::Stopped);
             }

@@ -164,6 +164,7 @@ impl V4l2Source {
         loop {
             if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
                 // Every buffer is with the lane, which is not the camera's fault.
+                stop.mark_progress();
                 if stop.is_raised() {
                     return Ok(Came::Stopped);
                 }

@@ -3,14 +3,13 @@
 //! - [`types`]: the structs; every key is declared there, once.
 //! - `declare`, `schema`, `kinds`, [`units`]: how a declaration becomes a reader and a writer.
 //! - `references`: what must go together across the file's tables.
-//! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once; `hidden`: without secrets.
+//! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once;
 //! - [`changes`]: what differs between two.
 //! - [`annotated`]: the file with every key, printed from the declarations; [`page`]: the manual page, likewise.
 
 pub mod annotated;
 pub mod changes;
 mod declare;
-mod hidden;
 mod kinds;
 pub mod page;
 mod references;

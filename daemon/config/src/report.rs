@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::hidden;
+use visiond_system::redact::{redact_in_place, redact_urls};
 
 /// Whether the daemon refuses the file for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -147,9 +147,9 @@ impl Finding {
             line: Some(text[..line_start].matches('\n').count() + 1),
             column: Some(text[line_start..start].chars().count() + 1),
             severity: problem.severity,
-            message: hidden::urls(&problem.message),
+            message: redact_urls(&problem.message),
             note: problem.note,
-            source: hidden::line(source).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            source: redact_in_place(source).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
             marked: marked.max(1),
         }
     }

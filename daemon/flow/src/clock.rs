@@ -2,9 +2,9 @@
 //!
 //! Sources that wait (pattern, files at their own pace) take a [`Clock`], so that a test can move time.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use visiond_system::stop::Stop;
 
 use crate::timestamp::{Instant, Timestamp};
@@ -44,6 +44,7 @@ impl Clock for SystemClock {
 
     fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool {
         let left = monotonic_ns.saturating_sub(self.monotonic_ns());
+        stop.mark_progress();
         if left == 0 { stop.is_raised() } else { stop.sleep(Duration::from_nanos(left)) }
     }
 }
@@ -107,7 +108,7 @@ impl WallWatch {
     pub fn step(&self, clock: &dyn Clock) -> Option<f64> {
         /// What NTP does to the clock from one frame to the next is far less.
         const LEAST_NS: u128 = 100_000_000;
-        let mut last = self.offset_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.offset_ns.lock();
         let before_ns = clock.monotonic_ns();
         let realtime_ns = clock.realtime_ns();
         if clock.monotonic_ns() - before_ns > 10_000_000 {

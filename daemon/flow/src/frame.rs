@@ -155,6 +155,7 @@ impl FramePool {
     /// A buffer, waiting until one comes back; `None` when stop came first.
     pub fn take_wait(&self, stop: &Stop) -> Option<PooledBuffer> {
         while !stop.is_raised() {
+            stop.mark_progress();
             match self.free.recv_timeout(STOP_CHECK) {
                 Ok(buffer) => return Some(self.lend(buffer)),
                 Err(RecvTimeoutError::Timeout) => {}

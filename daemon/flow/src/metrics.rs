@@ -7,9 +7,10 @@
 mod lane;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use visiond_system::heartbeat::Beat;
 
 use super::histogram::{Histogram, HistogramSnapshot};
@@ -242,12 +243,12 @@ impl CameraMetrics {
 
     /// How frames come out of a driver from now on.
     pub fn set_io(&self, io: Option<&'static str>) {
-        *self.io.lock().unwrap_or_else(PoisonError::into_inner) = io;
+        *self.io.lock() = io;
     }
 
     /// Why it is away; `None`: it is not.
     pub fn set_reason(&self, reason: Option<Arc<str>>) {
-        *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *self.reason.lock() = reason;
     }
 
     /// A frame came.
@@ -286,7 +287,7 @@ impl CameraMetrics {
             self.stages[stage as usize].record_us(stage.of(&message.timings_us));
         }
         self.detections.fetch_add(message.detections.len() as u64, Ordering::Relaxed);
-        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut labels = self.labels.lock();
         labels.values_mut().for_each(|count| count.newest = 0);
         for detection in &message.detections {
             let count = match labels.get_mut(&detection.label) {
@@ -298,7 +299,7 @@ impl CameraMetrics {
         }
         drop(labels);
         let FrameFacts { width, height, format, .. } = message.frame;
-        *self.frame.lock().unwrap_or_else(PoisonError::into_inner) = Some(FrameShape { width, height, format });
+        *self.frame.lock() = Some(FrameShape { width, height, format });
         self.rate.count();
         // Last, and released, so that who sees this frame counted sees all the rest of it.
         self.published.fetch_add(1, Ordering::Release);
@@ -332,10 +333,10 @@ impl CameraMetrics {
             errors: get(&self.errors),
             dropped: std::array::from_fn(|cause| get(&self.dropped[cause])),
             stages: std::array::from_fn(|stage| self.stages[stage].snapshot()),
-            labels: self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            io: *self.io.lock().unwrap_or_else(PoisonError::into_inner),
-            frame: *self.frame.lock().unwrap_or_else(PoisonError::into_inner),
-            reason: self.reason.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(str::to_owned),
+            labels: self.labels.lock().clone(),
+            io: *self.io.lock(),
+            frame: *self.frame.lock(),
+            reason: self.reason.lock().as_deref().map(str::to_owned),
         }
     }
 }

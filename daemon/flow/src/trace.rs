@@ -9,9 +9,10 @@
 mod json;
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use visiond_system::logging::{self, Subject};
 
 use crate::clock::{Clock, SystemClock};
@@ -175,7 +176,7 @@ fn now_ns() -> u64 {
 
 fn lock() -> MutexGuard<'static, Option<Trace>> {
     // A panic elsewhere leaves a list of whole events behind.
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 fn record(event: Event) {

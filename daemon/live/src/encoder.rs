@@ -22,6 +22,7 @@ use visiond_kernels::jpeg::JpegEncoder;
 use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
+use visiond_system::threads::finished_by;
 
 use super::room::{self, Room};
 use super::view::{CameraView, OwnedFrame, Picture, Taken};
@@ -155,11 +156,7 @@ impl Encoder {
         };
         self.nice.notify_one();
         self.idle.notify_one();
-        let run_on = || threads.iter().any(|thread| !thread.is_finished());
-        while run_on() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        if run_on() {
+        if !finished_by(&threads, deadline) {
             log::warn!("live pictures: the last is not made in time, left out");
         }
     }

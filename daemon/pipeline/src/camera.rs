@@ -207,6 +207,7 @@ impl Camera {
     }
 
     fn open(&mut self, memory: &mut Memory) -> State {
+        self.stop.mark_progress();
         if self.stop.is_raised() {
             return State::Ended;
         }

@@ -21,6 +21,7 @@ use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 use visiond_live::Live;
 use visiond_system::stop::Stop;
+use visiond_system::threads::finished_by;
 
 use super::camera::{Camera, Patience, Settlement};
 use super::inbox::{Delivery, Inbox};
@@ -253,7 +254,7 @@ impl Pipeline {
         let mut records = HashMap::new();
         for RunningCamera { mut record, thread, .. } in going {
             let name = Arc::clone(&record.metrics.name);
-            if !finished(&[&thread], deadline) {
+            if !finished_by([&thread], deadline) {
                 log::error!("camera {name}: its source does not end; left behind");
                 self.leaving.push(thread);
                 // The old ones are still the old thread's.
@@ -402,8 +403,8 @@ impl Pipeline {
     /// Waits until every thread has ended; `false`: some had not by `deadline`, and are named in the log.
     pub fn join(&self, deadline: Instant) -> bool {
         let cameras = self.lanes.iter().flat_map(|lane| &lane.cameras).map(|camera| &camera.thread);
-        let threads: Vec<_> = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving).collect();
-        if finished(&threads, deadline) {
+        let threads = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving);
+        if finished_by(threads, deadline) {
             return true;
         }
         for lane in &self.lanes {
@@ -417,17 +418,6 @@ impl Pipeline {
         }
         false
     }
-}
-
-/// Waits until all have ended; `false`: not by `deadline`.
-fn finished(threads: &[&JoinHandle<()>], deadline: Instant) -> bool {
-    while !threads.iter().all(|thread| thread.is_finished()) {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
 }
 
 /// How long the threads have at the end: a run of the network and a source's 100 ms.

@@ -31,6 +31,7 @@ use visiond_flow::sink_counts::SinkCounts;
 use visiond_system::logging::{self, Subject};
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::stop::Stop;
+use visiond_system::threads::finished_by;
 
 use broker::{BrokerSink, SinkContext};
 use queue::Queue;
@@ -347,10 +348,7 @@ impl Route {
     fn join(&self, deadline: Instant) {
         let Some(thread) = self.outlet.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let patience = deadline.max(Instant::now()) + Duration::from_millis(150);
-        while !thread.is_finished() && Instant::now() < patience {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        if !thread.is_finished() {
+        if !finished_by([&thread], patience) {
             log::error!("sink {}: its output does not answer; left behind", self.config.name);
             self.outlet.queue.die(|counters| &counters.unsent);
         } else if thread.join().is_err() {

@@ -16,6 +16,7 @@ use visiond_config::changes::{Changes, Told};
 use visiond_config::types::Config;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::signals::Bell;
+use visiond_system::threads::finished_by;
 
 use super::Service;
 
@@ -266,13 +267,7 @@ impl Reloader {
     /// Waits for the one that is under way; `false`: it is not done by `deadline`.
     pub fn wait(&self, deadline: Instant) -> bool {
         let thread = self.current.as_ref().and_then(|current| current.thread.as_ref());
-        while thread.is_some_and(|thread| !thread.is_finished()) {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        true
+        finished_by(thread, deadline)
     }
 }
 

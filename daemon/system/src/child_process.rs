@@ -10,11 +10,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
+use crate::backoff::Backoff;
+use crate::redact::redact_line;
 use crate::stop::{Stop, Wake};
+use crate::threads::finished_by;
 
 /// What SIGTERM gets before SIGKILL. The pipe is closed by then, so a program that writes has ended at once.
 const GRACE: Duration = Duration::from_millis(300);
@@ -110,13 +115,12 @@ impl Child {
     /// `None` when it had to be ended or stop came first.
     pub fn exit_status(&mut self, stop: &Stop) -> Option<ExitStatus> {
         let deadline = Instant::now() + EXIT_WAIT;
-        let mut pause = Duration::from_millis(1);
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(20));
         while !self.has_exited() {
-            if Instant::now() >= deadline || stop.sleep(pause) {
+            if Instant::now() >= deadline || stop.sleep(backoff.pause()) {
                 self.end();
                 return None;
             }
-            pause = (pause * 2).min(Duration::from_millis(20));
         }
         self.end();
         self.status
@@ -150,10 +154,9 @@ impl Child {
         if !self.has_exited() {
             signal_group(self.process.id(), libc::SIGTERM);
             let deadline = Instant::now() + GRACE;
-            let mut pause = Duration::from_millis(1);
+            let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(10));
             while !self.has_exited() && Instant::now() < deadline {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(10));
+                std::thread::sleep(backoff.pause());
             }
         }
         // Also when the first process has ended: others of its group may not have. Its number is still taken (see
@@ -249,7 +252,7 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child
     };
     let (reply, answer) = channel();
     let gone = || io::Error::other("the thread that starts programs has ended");
-    starter.lock().unwrap_or_else(PoisonError::into_inner).send((command, reply)).map_err(|_| gone())?;
+    starter.lock().send((command, reply)).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
@@ -278,7 +281,7 @@ impl ErrorLines {
         if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = Arc::new(Mutex::new(VecDeque::<String>::new()));
         let (thread_stop, thread_kept) = (stop.clone(), Arc::clone(&kept));
         let thread = std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
             let keep = |line: &[u8]| {
@@ -287,8 +290,7 @@ impl ErrorLines {
                     return;
                 }
                 log::debug!("{label}: {line}");
-                let mut kept: std::sync::MutexGuard<'_, VecDeque<String>> =
-                    thread_kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = thread_kept.lock();
                 if kept.len() == KEPT_LINES {
                     kept.pop_front();
                 }
@@ -330,7 +332,7 @@ impl ErrorLines {
     }
 
     fn last_lines(&self) -> Vec<String> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.kept.lock().iter().cloned().collect()
     }
 
     /// Takes what is still in the pipe and ends the thread. The group is dead by now, so the pipe ends by itself unless a
@@ -338,9 +340,7 @@ impl ErrorLines {
     fn finish(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         let deadline = Instant::now() + Duration::from_millis(100);
-        while !thread.is_finished() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        finished_by([&thread], deadline);
         self.stop.raise();
         if thread.join().is_err() {
             log::warn!("the reader of a program's standard error failed");
@@ -352,8 +352,7 @@ impl ErrorLines {
 fn clean(line: &[u8], secret: Option<&str>) -> String {
     let text = String::from_utf8_lossy(line);
     let text = secret.map_or_else(|| text.to_string(), |secret| text.replace(secret, "***"));
-    let shown: String = text.trim().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
-    shown
+    redact_line(text.trim()).chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Bytes of a login at most; what is larger is some other file.
 const MAX_BYTES: u64 = 4096;
@@ -198,7 +199,7 @@ fn read(key: &str, path: &Path) -> io::Result<String> {
 fn is_first_time(path: &Path) -> bool {
     static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     // A set that is only added to is good as it is, whatever panicked.
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned())
+    TOLD.lock().insert(path.to_owned())
 }
 
 /// Percent-encoded, but for what RFC 3986 calls unreserved.

@@ -14,10 +14,12 @@ pub mod logging;
 pub mod outage;
 pub mod priority;
 pub mod process;
+pub mod redact;
 pub mod signals;
 pub mod stop;
 pub mod systemd;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod thermal;
+pub mod threads;
 pub mod unix_socket;

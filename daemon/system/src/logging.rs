@@ -14,10 +14,11 @@ mod subject;
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use parking_lot::{Mutex, MutexGuard};
 
 use journal::Journal;
 
@@ -126,7 +127,7 @@ pub fn clear_live_line() {
 }
 
 fn live() -> MutexGuard<'static, String> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+    LIVE.lock()
 }
 
 impl Log for Logger {

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::backoff::Backoff;
+
 /// The first wait before another attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
@@ -26,7 +28,7 @@ pub struct Outage {
 struct Current {
     reason: String,
     since: Instant,
-    wait: Duration,
+    backoff: Backoff,
     next_try: Instant,
     lost: u64,
 }
@@ -66,8 +68,7 @@ impl Outage {
                     log::error!("{} still cannot be written: {reason}", self.what);
                     reason.clone_into(&mut current.reason);
                 }
-                current.wait = (current.wait * 2).min(LONGEST_WAIT);
-                current.next_try = now + current.wait;
+                current.next_try = now + current.backoff.pause();
             }
             None => {
                 log::error!(
@@ -75,13 +76,9 @@ impl Outage {
                     self.what,
                     self.cost
                 );
-                self.current = Some(Current {
-                    reason: reason.to_owned(),
-                    since: now,
-                    wait: FIRST_WAIT,
-                    next_try: now + FIRST_WAIT,
-                    lost: 0,
-                });
+                let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+                let next_try = now + backoff.pause();
+                self.current = Some(Current { reason: reason.to_owned(), since: now, backoff, next_try, lost: 0 });
             }
         }
     }

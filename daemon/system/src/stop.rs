@@ -3,8 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::heartbeat::{Beat, Waiting};
 
@@ -31,8 +33,7 @@ impl Shared {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: `one` is eight readable bytes, as eventfd asks. The result does not matter: a full counter is readable too.
         let _ = unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        // No code that can panic runs under the lock, so a poisoned one is as good as any.
-        let children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let children = self.children.lock();
         children.iter().filter_map(Weak::upgrade).for_each(|child| child.raise());
     }
 }
@@ -65,7 +66,7 @@ impl Stop {
     /// Another flag, which is raised with this one at the latest.
     pub fn child(&self) -> io::Result<Self> {
         let child = Self::new()?;
-        let mut children = self.shared.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut children = self.shared.children.lock();
         children.retain(|child| child.strong_count() > 0);
         children.push(Arc::downgrade(&child.shared));
         drop(children);
@@ -91,12 +92,15 @@ impl Stop {
         self.shared.raise();
     }
 
-    /// Whether it was raised.
-    pub fn is_raised(&self) -> bool {
-        // Who asks goes on.
+    /// Records that this thread makes progress, for a loop whose turns do not wait through this flag.
+    pub fn mark_progress(&self) {
         if let Some(beat) = &self.beat {
             beat.step();
         }
+    }
+
+    /// Returns whether the flag was raised.
+    pub fn is_raised(&self) -> bool {
         self.shared.raised.load(Ordering::SeqCst)
     }
 
@@ -124,6 +128,7 @@ impl Stop {
     fn poll(&self, fd: Option<(BorrowedFd<'_>, i16)>, timeout: Option<Duration>) -> io::Result<Wake> {
         let until = timeout.map(|t| std::time::Instant::now() + t);
         loop {
+            self.mark_progress();
             if self.is_raised() {
                 return Ok(Wake::Stopped);
             }
@@ -192,7 +197,7 @@ mod tests {
     fn children_that_are_gone_leave_nothing_behind() {
         let parent = Stop::new().unwrap();
         (0..100).for_each(|_| drop(parent.child().unwrap()));
-        assert!(parent.shared.children.lock().unwrap().len() <= 1);
+        assert!(parent.shared.children.lock().len() <= 1);
     }
 
     #[test]

@@ -8,10 +8,11 @@ mod sysfs;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::board;
@@ -40,7 +41,7 @@ impl Thermals {
         let watch = move || {
             while !stop.sleep(INTERVAL) {
                 let look = files.look();
-                let change = seen.lock().unwrap_or_else(PoisonError::into_inner).take(look, Instant::now());
+                let change = seen.lock().take(look, Instant::now());
                 match change {
                     Some(Change::Throttled(why)) => log::warn!("{why}"),
                     Some(Change::Over(text)) => log::info!("{text}"),
@@ -73,7 +74,7 @@ impl Thermals {
     }
 
     fn with<T>(&self, tell: impl FnOnce(&Seen) -> T) -> T {
-        tell(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        tell(&self.seen.lock())
     }
 }
 

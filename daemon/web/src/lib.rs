@@ -39,6 +39,7 @@ use visiond_service::reload::Reloads;
 use visiond_service::{HttpServer, Service};
 use visiond_system::exit::ExitError;
 use visiond_system::priority::{Rank, give_way};
+use visiond_system::threads::finished_by;
 
 use crate::observe::Observer;
 use guard::Guard;
@@ -102,12 +103,9 @@ impl Server {
         let _ = self.orders.send(Order::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
-        while !thread.is_finished() {
-            if Instant::now() >= deadline {
-                log::warn!("http: a request is not done and is left behind");
-                return;
-            }
-            thread::sleep(Duration::from_millis(2));
+        if !finished_by([&thread], deadline) {
+            log::warn!("http: a request is not done and is left behind");
+            return;
         }
         // A panic of it was logged by the hook.
         let _ = thread.join();

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde::Serialize;
+use visiond_system::process::ProcessFacts;
 
 /// Memory, descriptors, threads, mappings; 0 where /proc does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -20,14 +21,11 @@ pub struct Footprint {
 impl Footprint {
     /// As it is.
     pub fn now() -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        let entries = |path| fs::read_dir(path).map_or(0, Iterator::count);
+        let process = ProcessFacts::now();
         Self {
-            resident_bytes: resident.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024,
-            // Without the one that lists them.
-            descriptors: entries("/proc/self/fd").saturating_sub(1),
-            threads: entries("/proc/self/task"),
+            resident_bytes: process.resident_bytes,
+            descriptors: process.descriptors as usize,
+            threads: process.threads as usize,
             mappings: fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().count(),
         }
     }

@@ -9,15 +9,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use regex_lite::{Captures, Regex};
+use visiond_system::redact::SECRET_KEYS;
 
 use super::nodes::DeviceNode;
 use super::report::{Report, Row, Sandbox};
 
-/// Forms, and what stands in their place. Order matters: a URL's credentials and query go before its host's address.
+/// Forms, and what stands in their place; `KEYS` stands for [`SECRET_KEYS`]. Order matters: a URL's credentials and query go before its host's address.
 const FORMS: [(&str, &str); 10] = [
     (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "<credentials>@"),
     (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "?<query>"),
-    (r"(?i)(?P<keep>(?:password|passwd|token|secret|api[_-]?key)\s*[=:]\s*)[^\s,;]+", "<secret>"),
+    (r"(?i)(?P<keep>(?:KEYS)\s*[=:]\s*)[^\s,;]+", "<secret>"),
     (r"(?i)(?P<keep>\bserial(?:[ _-]?(?:number|no|num))?\s*[=:#]\s*)[^\s,;]+", "<serial>"),
     // Whoever it is: an account may be of a directory in the network, and not of this machine.
     (r"(?P<keep>/home/)[^/\s:;,()`\x22']+", "<user>"),
@@ -137,10 +138,14 @@ impl Redaction {
             add(&serial, SHORTEST_SERIAL, "<serial>");
             add(&by_id(&serial), SHORTEST_SERIAL, "<serial>");
         }
+        let keys = SECRET_KEYS.join("|");
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         Self {
-            forms: FORMS.iter().filter_map(|(form, mark)| Some((Regex::new(form).ok()?, *mark))).collect(),
+            forms: FORMS
+                .iter()
+                .filter_map(|(form, mark)| Some((Regex::new(&form.replace("KEYS", &keys)).ok()?, *mark)))
+                .collect(),
             values: known.into_iter().filter_map(|(text, mark)| Some((word(&text)?, mark))).collect(),
             people,
         }

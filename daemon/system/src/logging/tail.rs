@@ -2,9 +2,9 @@
 //! the first line, so that a daemon that begins to log does not grow.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use log::Level;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 /// Lines kept.
@@ -81,7 +81,7 @@ pub fn after(after: u64) -> Tail {
 
 fn ring() -> MutexGuard<'static, Ring> {
     // Whole lines go in and out, so a panic leaves whole lines behind.
-    RING.lock().unwrap_or_else(PoisonError::into_inner)
+    RING.lock()
 }
 
 impl Ring {

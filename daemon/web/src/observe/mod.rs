@@ -6,7 +6,6 @@
 
 pub mod counters;
 pub mod observation;
-pub mod process;
 pub mod prometheus;
 mod recent;
 
@@ -19,12 +18,11 @@ use visiond_flow::histogram::HistogramSnapshot;
 use visiond_flow::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_service::{ModelView, Service, View};
-use visiond_system::process::age;
+use visiond_system::process::{ProcessFacts, age};
 use visiond_system::thermal::Thermals;
 
 use counters::{HttpCounters, ReloadHistory};
 use observation::{CameraFacts, LabelFacts, ModelFacts, Observation, PictureFacts, SinkFacts, SpoolFacts, StageFacts};
-use process::ProcessFacts;
 use recent::Recent;
 
 /// The longest time in each bucket of a stage, in microseconds; one more bucket holds the rest.

@@ -9,7 +9,7 @@ use visiond_flow::metrics::GpuSnapshot;
 use visiond_system::thermal::JetsonSummary;
 
 use super::counters::{HttpFacts, ReloadFacts};
-use super::process::ProcessFacts;
+use visiond_system::process::ProcessFacts;
 
 /// Everything.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use visiond_system::thermal::JetsonSummary;
 
 use super::counters::HttpFacts;
 use super::observation::{ModelFacts, Observation};
-use super::process::ProcessFacts;
+use visiond_system::process::ProcessFacts;
 use writer::Page;
 
 /// The media type of what [`render`] returns.
