@@ -43,7 +43,7 @@ pub struct CommandSource {
 }
 
 /// What came of reading from the program.
-enum Step<T> {
+enum Read<T> {
     Done(T),
     /// It closed its output after so many bytes of what was wanted.
     Ended(usize),
@@ -109,15 +109,15 @@ impl CommandSource {
         if self.config.container == CommandContainer::Y4m {
             if !self.has_header {
                 match self.read_header(stop)? {
-                    Step::Done(()) => self.has_header = true,
-                    Step::Ended(read) => return self.run_ended(read, stop),
-                    Step::Stopped => return Ok(Next::Stopped),
+                    Read::Done(()) => self.has_header = true,
+                    Read::Ended(read) => return self.run_ended(read, stop),
+                    Read::Stopped => return Ok(Next::Stopped),
                 }
             }
             match self.read_frame_line(stop)? {
-                Step::Done(()) => {}
-                Step::Ended(read) => return self.run_ended(read, stop),
-                Step::Stopped => return Ok(Next::Stopped),
+                Read::Done(()) => {}
+                Read::Ended(read) => return self.run_ended(read, stop),
+                Read::Stopped => return Ok(Next::Stopped),
             }
         }
         let (Some(child), Some(frames)) = (&mut self.child, &mut self.frames) else { return Ok(Next::End) };
@@ -156,11 +156,11 @@ impl CommandSource {
     }
 
     /// The stream's first line; the first run's makes the buffers, a later run's must fit them.
-    fn read_header(&mut self, stop: &Stop) -> Result<Step<()>, SourceError> {
+    fn read_header(&mut self, stop: &Stop) -> Result<Read<()>, SourceError> {
         let line = match self.read_line(Vec::new(), stop)? {
-            Step::Done(line) => line,
-            Step::Ended(read) => return Ok(Step::Ended(read)),
-            Step::Stopped => return Ok(Step::Stopped),
+            Read::Done(line) => line,
+            Read::Ended(read) => return Ok(Read::Ended(read)),
+            Read::Stopped => return Ok(Read::Stopped),
         };
         let wrong =
             |reason: String| SourceError::permanent(format!("cannot read what {} writes: {reason}", self.program()));
@@ -172,17 +172,17 @@ impl CommandSource {
         if self.frames.as_ref().is_none_or(|frames| frames.layout != layout) {
             self.frames = Some(PipeFrames::new(layout, &self.buffers, self.config.pace)?);
         }
-        Ok(Step::Done(()))
+        Ok(Read::Done(()))
     }
 
     /// "FRAME", perhaps parameters, and the line feed.
-    fn read_frame_line(&mut self, stop: &Stop) -> Result<Step<()>, SourceError> {
+    fn read_frame_line(&mut self, stop: &Stop) -> Result<Read<()>, SourceError> {
         // Nearly always these six bytes are all of it.
         let mut start = [0; FRAME_MAGIC.len() + 1];
         match self.fill(&mut start, "frame", stop)? {
-            Step::Done(()) => {}
-            Step::Ended(read) => return Ok(Step::Ended(read)),
-            Step::Stopped => return Ok(Step::Stopped),
+            Read::Done(()) => {}
+            Read::Ended(read) => return Ok(Read::Ended(read)),
+            Read::Stopped => return Ok(Read::Stopped),
         }
         if !start.starts_with(FRAME_MAGIC) || !matches!(start[FRAME_MAGIC.len()], b'\n' | b' ') {
             return Err(SourceError::transient(format!(
@@ -193,36 +193,36 @@ impl CommandSource {
             )));
         }
         if start.ends_with(b"\n") {
-            return Ok(Step::Done(()));
+            return Ok(Read::Done(()));
         }
         Ok(match self.read_line(start.to_vec(), stop)? {
-            Step::Done(_) => Step::Done(()),
-            Step::Ended(read) => Step::Ended(read),
-            Step::Stopped => Step::Stopped,
+            Read::Done(_) => Read::Done(()),
+            Read::Ended(read) => Read::Ended(read),
+            Read::Stopped => Read::Stopped,
         })
     }
 
     /// Reads up to a line feed, byte by byte: what stands behind it belongs to the frame.
-    fn read_line(&mut self, mut line: Vec<u8>, stop: &Stop) -> Result<Step<Vec<u8>>, SourceError> {
+    fn read_line(&mut self, mut line: Vec<u8>, stop: &Stop) -> Result<Read<Vec<u8>>, SourceError> {
         loop {
             let mut byte = [0];
             match self.fill(&mut byte, "header", stop)? {
-                Step::Done(()) if byte[0] == b'\n' => return Ok(Step::Done(line)),
-                Step::Done(()) if line.len() < MAX_LINE_BYTES => line.push(byte[0]),
+                Read::Done(()) if byte[0] == b'\n' => return Ok(Read::Done(line)),
+                Read::Done(()) if line.len() < MAX_LINE_BYTES => line.push(byte[0]),
                 // No header is that long; whoever parses the line tells what it is not.
-                Step::Done(()) => return Ok(Step::Done(line)),
-                Step::Ended(_) => return Ok(Step::Ended(line.len())),
-                Step::Stopped => return Ok(Step::Stopped),
+                Read::Done(()) => return Ok(Read::Done(line)),
+                Read::Ended(_) => return Ok(Read::Ended(line.len())),
+                Read::Stopped => return Ok(Read::Stopped),
             }
         }
     }
 
-    fn fill(&mut self, buffer: &mut [u8], what: &str, stop: &Stop) -> Result<Step<()>, SourceError> {
-        let Some(child) = &mut self.child else { return Ok(Step::Ended(0)) };
+    fn fill(&mut self, buffer: &mut [u8], what: &str, stop: &Stop) -> Result<Read<()>, SourceError> {
+        let Some(child) = &mut self.child else { return Ok(Read::Ended(0)) };
         match child.fill(buffer, stop, Instant::now() + self.config.timeout) {
-            Ok(Filled::Full) => Ok(Step::Done(())),
-            Ok(Filled::Ended(read)) => Ok(Step::Ended(read)),
-            Ok(Filled::Stopped) => Ok(Step::Stopped),
+            Ok(Filled::Full) => Ok(Read::Done(())),
+            Ok(Filled::Ended(read)) => Ok(Read::Ended(read)),
+            Ok(Filled::Stopped) => Ok(Read::Stopped),
             Ok(Filled::TimedOut) => Err(self.timed_out(what)),
             Err(error) => Err(self.unreadable(&error)),
         }
@@ -355,5 +355,4 @@ fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
 }
 
 #[cfg(test)]
-#[path = "command_tests.rs"]
 mod tests;

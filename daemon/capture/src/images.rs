@@ -19,7 +19,7 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::pace::Pacer;
+use super::pacer::Pacer;
 use super::picture::Loader;
 use super::source::{Next, Source, SourceError};
 
@@ -56,7 +56,7 @@ struct Known {
 }
 
 /// What is to be done next.
-enum Turn {
+enum NextPicture {
     /// Read this picture.
     Picture(PathBuf),
     /// Look for pictures again.
@@ -142,19 +142,19 @@ impl ImagesSource {
     }
 
     /// The next picture's path; looks again, and waits, where the configuration says so.
-    fn next_path(&mut self, stop: &Stop) -> Turn {
+    fn next_path(&mut self, stop: &Stop) -> NextPicture {
         if let Some(path) = self.waiting.pop_front() {
-            return Turn::Picture(path);
+            return NextPicture::Picture(path);
         }
         if self.is_folder && self.config.watch {
             let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
-            return if self.clock.sleep_until(wake_ns, stop) { Turn::Stopped } else { Turn::Look };
+            return if self.clock.sleep_until(wake_ns, stop) { NextPicture::Stopped } else { NextPicture::Look };
         }
         if self.config.repeat && self.round_read > 0 {
             self.round_read = 0;
-            return Turn::Look;
+            return NextPicture::Look;
         }
-        Turn::End
+        NextPicture::End
     }
 }
 
@@ -166,10 +166,10 @@ impl Source for ImagesSource {
                 return Ok(Next::Stopped);
             }
             match self.next_path(stop) {
-                Turn::Picture(path) => break path,
-                Turn::Look => self.look()?,
-                Turn::Stopped => return Ok(Next::Stopped),
-                Turn::End => return Ok(Next::End),
+                NextPicture::Picture(path) => break path,
+                NextPicture::Look => self.look()?,
+                NextPicture::Stopped => return Ok(Next::Stopped),
+                NextPicture::End => return Ok(Next::End),
             }
         };
         let buffer = match &mut self.pacer {
@@ -290,5 +290,4 @@ fn number(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "images_tests.rs"]
 mod tests;

@@ -2,13 +2,9 @@
 
 mod buffers;
 mod command;
-#[cfg(test)]
-mod copies_tests;
 mod ffprobe;
 pub mod images;
-#[cfg(test)]
-mod leak_tests;
-mod pace;
+mod pacer;
 mod pattern;
 pub mod picture;
 mod pipe;
@@ -50,3 +46,6 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
         SourceConfig::V4l2(config) => Ok(Box::new(v4l2::V4l2Source::open(config, name, buffers, clock)?)),
     }
 }
+
+#[cfg(test)]
+mod tests;

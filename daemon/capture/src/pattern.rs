@@ -14,7 +14,7 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::pace::Pacer;
+use super::pacer::Pacer;
 use super::source::{Next, Source, SourceError};
 use painter::Painter;
 

@@ -178,5 +178,4 @@ fn sentence(error: &image::ImageError) -> String {
 }
 
 #[cfg(test)]
-#[path = "picture_tests.rs"]
 mod tests;

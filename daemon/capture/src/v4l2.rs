@@ -7,27 +7,28 @@
 //! While its input has no signal the camera stays open and waits for one.
 
 pub mod arrivals;
+mod claims;
 mod color;
 pub mod controls;
 pub mod device;
+mod driver_timestamp;
 mod errors;
 mod extract;
+pub mod find_camera;
+pub mod format_negotiation;
+pub mod formats;
 pub mod fourcc;
+mod frame_number;
+mod hotplug;
 pub mod identity;
-pub mod ladder;
-pub mod negotiate;
-pub mod offers;
+pub mod io_method;
 pub mod open;
 pub mod opener;
 mod planes;
 mod quirks;
-mod reserved;
-pub mod samples;
-mod sequence;
+pub mod sample_alignment;
 pub mod signal;
-mod stamp;
 pub mod stream;
-mod watch;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -41,10 +42,10 @@ use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
 use visiond_system::stop::{Stop, Wake};
 
+use self::driver_timestamp::TimestampConverter;
+use self::frame_number::{FrameNumber, FrameNumbers};
 use self::open::{Camera, Streaming};
-use self::sequence::{Place, Sequence};
 use self::signal::NoSignal;
-use self::stamp::Stamper;
 use self::stream::Filled;
 use super::buffers::Buffers;
 use super::source::{Next, Source, SourceError};
@@ -63,8 +64,8 @@ pub struct V4l2Source {
     state: State,
     camera: Camera,
     clock: Arc<dyn Clock>,
-    sequence: Sequence,
-    stamper: Stamper,
+    numbers: FrameNumbers,
+    timestamps: TimestampConverter,
     /// Of streams that have ended.
     copied_bytes: u64,
     /// What a buffer brought beside a gap before it.
@@ -80,7 +81,7 @@ enum State {
 }
 
 /// What came of waiting for a buffer.
-enum Came {
+enum Waited {
     Filled(Filled),
     SignalChanged,
     Stopped,
@@ -100,7 +101,8 @@ impl V4l2Source {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
-        let found = identity::find(&config.device, None).map_err(|error| SourceError::transient(error.to_string()))?;
+        let found =
+            find_camera::find(&config.device, None).map_err(|error| SourceError::transient(error.to_string()))?;
         Self::open_node(&found.node, config, name, buffers, clock)
     }
 
@@ -113,14 +115,14 @@ impl V4l2Source {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let camera = Camera::open(node, config, &format!("camera {name}"), buffers)?;
-        let stamper = Stamper::new(&camera.node);
+        let timestamps = TimestampConverter::new(&camera.node);
         let state = camera.begin()?.map_or(State::Waiting { told: None }, State::streaming);
         Ok(Self {
             state,
             camera,
             clock,
-            sequence: Sequence::default(),
-            stamper,
+            numbers: FrameNumbers::default(),
+            timestamps,
             copied_bytes: 0,
             pending: VecDeque::new(),
         })
@@ -130,7 +132,7 @@ impl V4l2Source {
     fn find_signal(&mut self, stop: &Stop) -> Result<Option<Next>, SourceError> {
         let missing = match self.camera.begin()? {
             Ok(streaming) => {
-                self.sequence.restart();
+                self.numbers.restart();
                 self.state = State::streaming(streaming);
                 return Ok(None);
             }
@@ -152,23 +154,23 @@ impl V4l2Source {
     }
 
     /// Waits for a buffer of the driver's.
-    fn wait(&mut self, stop: &Stop) -> Result<Came, SourceError> {
+    fn wait(&mut self, stop: &Stop) -> Result<Waited, SourceError> {
         let Self { state: State::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
-            return Ok(Came::SignalChanged);
+            return Ok(Waited::SignalChanged);
         };
         let camera = &*camera;
         let Camera { node, watch, .. } = camera;
         let broken = |error| camera.broken(&error);
-        let patience = if *had_frame { streaming.patience.next } else { streaming.patience.first };
-        let mut until = Moment::now() + patience;
+        let timeout = if *had_frame { streaming.timeout.next } else { streaming.timeout.first };
+        let mut until = Moment::now() + timeout;
         loop {
             if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
                 // Every buffer is with the lane, which is not the camera's fault.
                 stop.mark_progress();
                 if stop.is_raised() {
-                    return Ok(Came::Stopped);
+                    return Ok(Waited::Stopped);
                 }
-                until = Moment::now() + patience;
+                until = Moment::now() + timeout;
                 continue;
             }
             let now = Moment::now();
@@ -176,13 +178,13 @@ impl V4l2Source {
             if is_late || (watch.must_look() && now >= *next_look) {
                 *next_look = now + LOOK;
                 if watch.is_live() && watch.look(node).map_err(broken)?.is_err() {
-                    return Ok(Came::SignalChanged);
+                    return Ok(Waited::SignalChanged);
                 }
                 if is_late {
                     return Err(SourceError::transient(format!(
                         "no frame of {} for {} s: it is stuck",
                         node.path().display(),
-                        patience.as_secs_f64()
+                        timeout.as_secs_f64()
                     )));
                 }
             }
@@ -191,19 +193,19 @@ impl V4l2Source {
             let left = end.saturating_duration_since(now);
             let wake = stop.wait_events(node.file.as_fd(), events, Some(left)).map_err(broken)?;
             if wake == Wake::Stopped {
-                return Ok(Came::Stopped);
+                return Ok(Waited::Stopped);
             }
             // When the time is over, too: a frame that came late is better than none.
             if watch.take_change(node) {
-                return Ok(Came::SignalChanged);
+                return Ok(Waited::SignalChanged);
             }
             if let Some(filled) = streaming.stream.take().map_err(broken)? {
                 *had_frame = true;
-                return Ok(Came::Filled(filled));
+                return Ok(Waited::Filled(filled));
             }
             // What wakes without a frame must not be asked for again at once.
             if wake == Wake::Ready && stop.sleep(PAUSE) {
-                return Ok(Came::Stopped);
+                return Ok(Waited::Stopped);
             }
         }
     }
@@ -213,8 +215,8 @@ impl V4l2Source {
         let Self { state: State::Streaming { streaming, .. }, camera, .. } = self else {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Driver });
         };
-        let Place { sequence, missing } = self.sequence.place(filled.sequence);
-        let timestamp = self.stamper.stamp(&filled, self.clock.as_ref(), &camera.label);
+        let FrameNumber { sequence, missing } = self.numbers.number(filled.sequence);
+        let timestamp = self.timestamps.stamp(&filled, self.clock.as_ref(), &camera.label);
         let taken = streaming.extract.take(&mut streaming.stream, filled).map_err(|error| camera.broken(&error))?;
         let came = match taken {
             Ok(Some((layout, buffer))) => Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None }),
@@ -245,9 +247,9 @@ impl Source for V4l2Source {
                 }
             }
             match self.wait(stop)? {
-                Came::Filled(filled) => return self.receive(filled),
-                Came::Stopped => return Ok(Next::Stopped),
-                Came::SignalChanged => {
+                Waited::Filled(filled) => return self.receive(filled),
+                Waited::Stopped => return Ok(Next::Stopped),
+                Waited::SignalChanged => {
                     self.copied_bytes = self.copied_bytes();
                     // Its buffers go before the signal's timings can be set.
                     self.state = State::Waiting { told: None };
@@ -280,5 +282,4 @@ impl Source for V4l2Source {
 }
 
 #[cfg(test)]
-#[path = "v4l2/tests.rs"]
 mod tests;

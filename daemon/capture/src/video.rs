@@ -25,7 +25,7 @@ use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::ffprobe::{self, ProbeFailure, VideoInfo};
-use super::pace::Pacer;
+use super::pacer::Pacer;
 use super::pipe::{PipeFrames, ReadFrame};
 use super::source::{Next, Source, SourceError};
 
@@ -327,5 +327,4 @@ fn range_name(range: ColorRange) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "video_tests.rs"]
 mod tests;

@@ -12,12 +12,13 @@ use visiond_capture::Buffers;
 use visiond_capture::source::{Next, Source, SourceError};
 use visiond_capture::v4l2::controls::{self, Control};
 use visiond_capture::v4l2::device::{Api, Node, NodeError};
-use visiond_capture::v4l2::identity::{self, Identity, NotFound};
-use visiond_capture::v4l2::offers::{self, OfferedFormat, OfferedSize, Rates};
-use visiond_capture::v4l2::samples::{Bits, Place};
-use visiond_capture::v4l2::signal::{self, Watch};
-use visiond_capture::v4l2::stream::modes::{IoModes, io_modes};
-use visiond_capture::v4l2::{V4l2Source, fourcc, ladder, negotiate, open};
+use visiond_capture::v4l2::find_camera::{self, NotFound};
+use visiond_capture::v4l2::formats::{self, FrameRates, SupportedFormat, SupportedSize};
+use visiond_capture::v4l2::identity::Identity;
+use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
+use visiond_capture::v4l2::signal::{self, SignalWatch};
+use visiond_capture::v4l2::stream::io_support::{IoSupport, io_support};
+use visiond_capture::v4l2::{V4l2Source, format_negotiation, fourcc, io_method, open};
 use visiond_config::types::{CameraFormat as CameraPixels, CameraName, IoMode, V4l2Config};
 use visiond_flow::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
@@ -158,9 +159,9 @@ pub struct Samples {
     /// Bits of a sample.
     pub bits: u32,
     /// Where the frames have them; `None`: they were too dark to tell.
-    pub found: Option<Place>,
+    pub found: Option<SampleAlignment>,
     /// Where visiond reads them, by the driver.
-    pub read: Place,
+    pub read: SampleAlignment,
     /// Why no frame was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -176,7 +177,7 @@ pub fn all(buffers: &Buffers) -> Vec<Camera> {
     }
     nodes.sort();
     let cameras = nodes.into_iter().map(|(_, node)| {
-        let identity = identity::find(&CameraName::Node(node.clone()), None).ok().and_then(|found| found.identity);
+        let identity = find_camera::find(&CameraName::Node(node.clone()), None).ok().and_then(|found| found.identity);
         Camera::ask(&node, identity.as_ref(), buffers)
     });
     cameras.filter(|camera| camera.api.is_some() || camera.error.is_some()).collect()
@@ -184,7 +185,7 @@ pub fn all(buffers: &Buffers) -> Vec<Camera> {
 
 /// The camera of that name.
 pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
-    let found = identity::find(name, None)?;
+    let found = find_camera::find(name, None)?;
     let mut camera = Camera::ask(&found.node, found.identity.as_ref(), buffers);
     if camera.error.is_none() && camera.api.is_none() {
         camera.error = open::node(&found.node).err().map(|error| error.message.to_string());
@@ -209,7 +210,7 @@ impl Camera {
         let Some(api) = capabilities.api() else { return camera };
         (camera.name, camera.driver, camera.bus) =
             (capabilities.card.clone(), capabilities.driver.clone(), capabilities.bus.clone());
-        match offers::formats(&opened) {
+        match formats::list(&opened) {
             // A webcam has a second node for metadata, without formats.
             Ok(formats) if formats.is_empty() => return camera,
             Ok(formats) => camera.formats = formats.into_iter().map(CameraFormat::from).collect(),
@@ -220,7 +221,7 @@ impl Camera {
             Api::Multi => "multi-planar",
         });
         camera.inputs = inputs(&opened);
-        let modes = io_modes(&opened);
+        let modes = io_support(&opened);
         camera.io = Some(Io { userptr: modes.userptr, mmap: modes.mmap });
         camera.controls = controls::list(&opened).unwrap_or_default();
         camera.toml = Some(camera.snippet());
@@ -255,7 +256,7 @@ impl Camera {
         let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
             return None;
         };
-        let mut samples = Samples { bits: depth.bits(), found: None, read: Place::Bottom, error: None };
+        let mut samples = Samples { bits: depth.bits(), found: None, read: SampleAlignment::Bottom, error: None };
         samples.error = self.look_at_samples(depth, &mut samples, buffers).err().map(|error| error.message.to_string());
         Some(samples)
     }
@@ -267,16 +268,16 @@ impl Camera {
         let config = self.config_without_rate();
         let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
         let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
-        let mut bits = Bits::default();
+        let mut bits = SampleBits::default();
         let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
         for _ in 0..FRAMES {
             match source.next(&stop)? {
                 Next::Frame(frame) => {
                     if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
-                        samples.read = Place::Top;
+                        samples.read = SampleAlignment::Top;
                     }
                     frame.view().iter().for_each(|view| bits.add_frame(view));
-                    samples.found = bits.place(depth);
+                    samples.found = bits.alignment(depth);
                 }
                 Next::Lost { .. } => {}
                 Next::Waiting { .. } | Next::End | Next::Stopped => break,
@@ -289,11 +290,11 @@ impl Camera {
     }
 
     /// What `run` would ask of the camera, asked of the code that it asks.
-    fn choose(&self, node: &Node, modes: IoModes, buffers: &Buffers) -> Result<Chosen, String> {
+    fn choose(&self, node: &Node, modes: IoSupport, buffers: &Buffers) -> Result<Chosen, String> {
         let config = self.config();
-        let choice = negotiate::choose(node, &config).map_err(|error| error.message.to_string())?;
-        let fps = config.fps.or_else(|| negotiate::rate(node));
-        let io = ladder::likely(modes, choice.format == CameraPixels::Mjpeg, buffers).map(IoMode::name);
+        let choice = format_negotiation::choose(node, &config).map_err(|error| error.message.to_string())?;
+        let fps = config.fps.or_else(|| format_negotiation::rate(node));
+        let io = io_method::likely(modes, choice.format == CameraPixels::Mjpeg, buffers).map(IoMode::name);
         Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
     }
 }
@@ -328,7 +329,7 @@ fn inputs(node: &Node) -> Vec<Input> {
 
 /// The signal at the input that is set; `None` where the driver does not tell of one.
 fn signal(node: &Node) -> Option<String> {
-    match Watch::new(node, None).ok()?.look(node).ok()? {
+    match SignalWatch::new(node, None).ok()?.look(node).ok()? {
         Ok(timings) => timings.map(|timings| {
             let fps = timings.rate().map_or(String::new(), |fps| format!(" at {} fps", (fps * 100.0).round() / 100.0));
             let lines = if timings.is_interlaced { " interlaced" } else { "" };
@@ -357,8 +358,8 @@ fn unasked(error: &NodeError) -> String {
     }
 }
 
-impl From<OfferedFormat> for CameraFormat {
-    fn from(offered: OfferedFormat) -> Self {
+impl From<SupportedFormat> for CameraFormat {
+    fn from(offered: SupportedFormat) -> Self {
         Self {
             fourcc: fourcc::text(offered.fourcc),
             format: fourcc::format_of(offered.fourcc).map(fourcc::word),
@@ -368,8 +369,8 @@ impl From<OfferedFormat> for CameraFormat {
     }
 }
 
-impl From<OfferedSize> for Size {
-    fn from(offered: OfferedSize) -> Self {
+impl From<SupportedSize> for Size {
+    fn from(offered: SupportedSize) -> Self {
         let range = offered.range.map(|((min_width, min_height), (step_width, step_height))| SizeRange {
             min_width,
             min_height,
@@ -377,8 +378,8 @@ impl From<OfferedSize> for Size {
             step_height,
         });
         let (fps, fps_is_range) = match offered.rates {
-            Rates::List(rates) => (rates, false),
-            Rates::Range { lowest, highest } => (vec![highest, lowest], true),
+            FrameRates::List(rates) => (rates, false),
+            FrameRates::Range { lowest, highest } => (vec![highest, lowest], true),
         };
         Self { width: offered.largest.0, height: offered.largest.1, range, fps, fps_is_range }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 use visiond_capture::v4l2::device::Node;
-use visiond_capture::v4l2::{controls, identity};
+use visiond_capture::v4l2::{controls, find_camera};
 use visiond_config::is_url;
 use visiond_config::report::Report;
 use visiond_config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
@@ -69,7 +69,7 @@ fn check_model(model: &ModelConfig, config: &Config, place: &Place<'_, '_>, repo
 fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Report) {
     let at = |key| place.span(&["source", key]);
     match &camera.source {
-        SourceConfig::V4l2(v4l2) => match identity::find(&v4l2.device, None) {
+        SourceConfig::V4l2(v4l2) => match find_camera::find(&v4l2.device, None) {
             Ok(found) => check_controls(v4l2, &found.node, place, report),
             Err(error) => report.warning(at("device"), error.to_string()),
         },

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_engine::detector::{Detection, RunId, RunCounts, RunTimings};
+use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};

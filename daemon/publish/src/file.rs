@@ -16,7 +16,7 @@ use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
 
 use super::queue::{Counters, Popped, Queue};
-use super::{Ended, Sink};
+use super::sink::{Ended, Sink};
 
 /// How often the path is looked up, to find that somebody has moved, deleted or cut the file.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);

@@ -9,20 +9,21 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use visiond_config::types::{SinkConfig, WhenFull};
 use visiond_flow::message::Published;
+use visiond_flow::sink_counts::SpoolCounts;
 use visiond_system::stop::Stop;
 
-use super::thin::Thinner;
-use visiond_flow::sink_counts::SpoolCounts;
+use super::rate_limit::CameraRateLimit;
 
 /// What became of a sink's messages. Only ever grows, but for `readers` and what tells how a broker's sink is.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Taken into the queue.
+    /// OpenError into the queue.
     pub queued: AtomicU64,
     /// Written; by a socket: handed to its readers' buffers.
     pub written: AtomicU64,
@@ -94,7 +95,7 @@ struct Inner {
     capacity: usize,
     when_full: WhenFull,
     /// Where a rate is set.
-    thinner: Option<Thinner>,
+    rate_limit: Option<CameraRateLimit>,
     /// What the sink is to be from now on, as long as it does not know.
     configured: Option<Box<SinkConfig>>,
     /// Set once: no more messages come, and what waits must be out by then.
@@ -107,7 +108,7 @@ impl Queue {
     /// An empty queue of a sink that is set so.
     pub fn of(config: &SinkConfig, stop: &Stop) -> Self {
         let queue = Self::new(config.queue, config.when_full, stop);
-        queue.lock().thinner = config.max_rate.map(Thinner::new);
+        queue.inner.lock().rate_limit = config.max_rate.map(CameraRateLimit::new);
         queue
     }
 
@@ -116,7 +117,7 @@ impl Queue {
         let capacity = capacity.max(1);
         let waiting = VecDeque::new();
         let inner =
-            Inner { waiting, capacity, when_full, thinner: None, configured: None, deadline: None, dead: false };
+            Inner { waiting, capacity, when_full, rate_limit: None, configured: None, deadline: None, dead: false };
         Self {
             inner: Mutex::new(inner),
             arrived: Condvar::new(),
@@ -131,10 +132,10 @@ impl Queue {
     /// Hands a message in, of which the sink learns by [`Queue::wake`]. Returns at once, except where `when_full` is `Block`;
     /// `waits` is called before it waits.
     pub fn push(&self, message: &Arc<Published>, waits: impl Fn()) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let open = inner.deadline.is_none() && !inner.dead;
-        if let Some(thinner) = inner.thinner.as_mut().filter(|_| open) {
-            let offered = thinner.offer(message, Instant::now());
+        if let Some(rate_limit) = inner.rate_limit.as_mut().filter(|_| open) {
+            let offered = rate_limit.offer(message, Instant::now());
             Counters::add(&self.counters.thinned, u64::from(offered.replaces));
             if !offered.passes {
                 drop(inner);
@@ -154,8 +155,7 @@ impl Queue {
                 WhenFull::Block if !self.stop.is_raised() => {
                     waits();
                     // Bounded, because raising `stop` does not wake a condition variable.
-                    let wait = self.room.wait_timeout(inner, Duration::from_millis(50));
-                    inner = wait.unwrap_or_else(PoisonError::into_inner).0;
+                    self.room.wait_for(&mut inner, Duration::from_millis(50));
                 }
                 WhenFull::Block | WhenFull::DropNewest => {
                     Counters::add(&self.counters.dropped_full, 1);
@@ -186,14 +186,14 @@ impl Queue {
 
     /// Sets the queue and its sink as `config` says.
     pub fn configure(&self, config: &SinkConfig) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         (inner.capacity, inner.when_full) = (config.queue.max(1), config.when_full);
-        match (config.max_rate, &mut inner.thinner) {
-            (Some(rate), Some(thinner)) => thinner.set_rate(rate),
-            (Some(rate), none) => *none = Some(Thinner::new(rate)),
+        match (config.max_rate, &mut inner.rate_limit) {
+            (Some(rate), Some(rate_limit)) => rate_limit.set_rate(rate),
+            (Some(rate), none) => *none = Some(CameraRateLimit::new(rate)),
             (None, _) => {
                 self.release(&mut inner, true);
-                inner.thinner = None;
+                inner.rate_limit = None;
             }
         }
         inner.configured = Some(Box::new(config.clone()));
@@ -205,7 +205,7 @@ impl Queue {
     /// The next message, waiting for it up to `timeout` (`None`: until there is one or the queue is closed).
     pub fn pop(&self, timeout: Option<Duration>) -> Popped {
         let until = timeout.map(|timeout| Instant::now() + timeout);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         loop {
             if let Some(config) = inner.configured.take() {
                 return Popped::Configured(config);
@@ -220,61 +220,61 @@ impl Queue {
             if inner.deadline.is_some() {
                 return Popped::Closed;
             }
-            let turn = inner.thinner.as_ref().and_then(Thinner::next_turn);
-            inner = match [until, turn].into_iter().flatten().min() {
-                None => self.arrived.wait(inner).unwrap_or_else(PoisonError::into_inner),
+            let turn = inner.rate_limit.as_ref().and_then(CameraRateLimit::next_turn);
+            match [until, turn].into_iter().flatten().min() {
+                None => self.arrived.wait(&mut inner),
                 Some(next) => {
                     let now = Instant::now();
                     if until.is_some_and(|until| now >= until) {
                         return Popped::TimedOut;
                     }
                     let left = next.saturating_duration_since(now);
-                    self.arrived.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.arrived.wait_for(&mut inner, left);
                 }
-            };
+            }
         }
     }
 
     /// Puts what was held back by the rate behind the others, where its turn has come. A pop does so too.
     pub fn ripen(&self) {
-        self.release(&mut self.lock(), false);
+        self.release(&mut self.inner.lock(), false);
     }
 
     /// When a message that is held back by the rate has its turn, for a sink that sleeps by itself.
     pub fn next_turn(&self) -> Option<Instant> {
-        self.lock().thinner.as_ref().and_then(Thinner::next_turn)
+        self.inner.lock().rate_limit.as_ref().and_then(CameraRateLimit::next_turn)
     }
 
     /// What the sink is to be from now on, if that is news.
     pub fn configured(&self) -> Option<Box<SinkConfig>> {
-        self.lock().configured.take()
+        self.inner.lock().configured.take()
     }
 
     /// Until when everything is to be out, once the queue is closed.
     pub fn deadline(&self) -> Option<Instant> {
-        self.lock().deadline
+        self.inner.lock().deadline
     }
 
     /// Messages waiting now.
     pub fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+        self.inner.lock().waiting.len()
     }
 
     /// No more messages; those that wait are to be out by `deadline`.
     pub fn close(&self, deadline: Instant) {
-        self.lock().deadline.get_or_insert(deadline);
+        self.inner.lock().deadline.get_or_insert(deadline);
         self.room.notify_all();
         self.notify();
     }
 
     /// Whether the queue is closed and the time for the rest is over.
     pub fn is_overdue(&self) -> bool {
-        self.lock().deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.inner.lock().deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// The sink has ended: what waits now goes to `counter`, what comes later counts as failed.
     pub fn die(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.dead = true;
         let rest = std::mem::take(&mut inner.waiting).len();
         drop(inner);
@@ -289,13 +289,13 @@ impl Queue {
 
     /// Puts those behind the others that were held back and have their turn; or all of them.
     fn release(&self, inner: &mut Inner, all: bool) {
-        let Some(thinner) = &mut inner.thinner else { return };
+        let Some(rate_limit) = &mut inner.rate_limit else { return };
         let before = inner.waiting.len();
         if all {
-            inner.waiting.extend(thinner.rest());
-        } else if thinner.next_turn().is_some() {
+            inner.waiting.extend(rate_limit.rest());
+        } else if rate_limit.next_turn().is_some() {
             let now = Instant::now();
-            inner.waiting.extend(std::iter::from_fn(|| thinner.due(now)));
+            inner.waiting.extend(std::iter::from_fn(|| rate_limit.due(now)));
         }
         Counters::add(&self.counters.queued, (inner.waiting.len() - before) as u64);
     }
@@ -303,13 +303,8 @@ impl Queue {
     fn notify(&self) {
         match self.wake.get() {
             Some(wake) => wake.ring(),
-            None => self.arrived.notify_one(),
+            None => _ = self.arrived.notify_one(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic elsewhere leaves a deque of messages behind, which is good as it is.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

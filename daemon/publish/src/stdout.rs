@@ -14,7 +14,7 @@ use visiond_system::outage::{Outage, explain};
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
-use super::{Ended, Sink};
+use super::sink::{Ended, Sink};
 
 /// What a pipe takes without waiting once poll(2) calls it writable. PIPE_BUF.
 const CHUNK_BYTES: usize = 4096;
@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The sink of `type = "stdout"`.
 #[derive(Debug)]
-pub struct Stdout {
+pub struct StdoutSink {
     output: File,
     outage: Outage,
     /// The end of a line whose beginning is written already; it goes before anything else.
@@ -39,7 +39,7 @@ enum Failure {
     Other(io::Error),
 }
 
-impl Stdout {
+impl StdoutSink {
     /// Of the process's standard output.
     pub fn open(name: &str) -> Result<Self, String> {
         let output = io::stdout().as_fd().try_clone_to_owned();
@@ -107,7 +107,7 @@ impl Stdout {
     }
 }
 
-impl Sink for Stdout {
+impl Sink for StdoutSink {
     fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
         loop {
             let message = match queue.pop(Some(LOOK_AGAIN)) {
@@ -151,7 +151,7 @@ impl Sink for Stdout {
     }
 }
 
-impl Stdout {
+impl StdoutSink {
     /// Whether the pipe's other end is closed, which is told also while there is nothing to write.
     fn reader_is_gone(&self) -> bool {
         let mut ready = [entry(&self.output, 0)];
@@ -188,8 +188,8 @@ mod tests {
         queue
     }
 
-    fn sink(output: impl Into<OwnedFd>) -> Box<Stdout> {
-        Box::new(Stdout::new("stdout", output.into().into()))
+    fn sink(output: impl Into<OwnedFd>) -> Box<StdoutSink> {
+        Box::new(StdoutSink::new("stdout", output.into().into()))
     }
 
     #[test]

@@ -17,7 +17,7 @@ use visiond_system::unix_socket::{self, SocketFile};
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue, Wake};
-use super::{Ended, Sink};
+use super::sink::{Ended, Sink};
 use visiond_flow::message::Published;
 
 /// At the end: how long a reader may take nothing before its rest is given up.
@@ -32,7 +32,7 @@ pub struct UnixSink {
     name: String,
     listener: UnixListener,
     socket: SocketFile,
-    readers: Vec<Reader>,
+    readers: Vec<ReaderConnection>,
     max_readers: usize,
     reader_buffer_bytes: usize,
     /// Nobody is let in until then.
@@ -42,7 +42,7 @@ pub struct UnixSink {
 
 /// One program that listens.
 #[derive(Debug)]
-struct Reader {
+struct ReaderConnection {
     stream: UnixStream,
     /// What waits for it, oldest first.
     pending: VecDeque<Arc<Published>>,
@@ -120,7 +120,7 @@ impl UnixSink {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) if self.readers.len() < self.max_readers => match stream.set_nonblocking(true) {
-                    Ok(()) => self.readers.push(Reader::new(stream)),
+                    Ok(()) => self.readers.push(ReaderConnection::new(stream)),
                     Err(error) => log::error!("sink {}: a reader cannot be served: {error}", self.name),
                 },
                 Ok(_) => {
@@ -218,7 +218,7 @@ impl Sink for UnixSink {
     }
 }
 
-impl Reader {
+impl ReaderConnection {
     fn new(stream: UnixStream) -> Self {
         Self { stream, pending: VecDeque::new(), pending_bytes: 0, sent_of_first: 0, mute: false, gone: false }
     }

@@ -13,7 +13,7 @@ use visiond_system::stop::{Stop, Wake};
 use super::device::{Node, PixFormat};
 use super::open::{Camera, Streaming};
 use super::quirks::Quirk;
-use super::samples::Place;
+use super::sample_alignment::SampleAlignment;
 use super::signal::NoSignal;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
@@ -87,16 +87,16 @@ impl Arrivals {
     }
 
     /// Where visiond reads samples that do not fill their words, of this driver.
-    pub fn samples_read(&self) -> Place {
-        if self.camera.node.has(Quirk::SamplesFillWords) { Place::Top } else { Place::Bottom }
+    pub fn samples_read(&self) -> SampleAlignment {
+        if self.camera.node.has(Quirk::SamplesFillWords) { SampleAlignment::Top } else { SampleAlignment::Bottom }
     }
 
     /// Waits for a buffer, shows the bytes of its first piece of memory to `look`, and gives it back.
     pub fn next(&mut self, stop: &Stop, look: impl FnOnce(&[u8])) -> Result<Arrival, SourceError> {
         let Self { streaming, camera, had_frame } = self;
         let broken = |error| camera.broken(&error);
-        let patience = if *had_frame { streaming.patience.next } else { streaming.patience.first };
-        let until = Moment::now() + patience;
+        let timeout = if *had_frame { streaming.timeout.next } else { streaming.timeout.first };
+        let until = Moment::now() + timeout;
         let mut empty_wakes = 0_u32;
         loop {
             let taken = streaming.stream.take().map_err(broken)?;
@@ -110,7 +110,7 @@ impl Arrivals {
             }
             let left = until.saturating_duration_since(Moment::now());
             if left.is_zero() {
-                let (path, seconds) = (camera.node.path().display(), patience.as_secs_f64());
+                let (path, seconds) = (camera.node.path().display(), timeout.as_secs_f64());
                 return Err(SourceError::transient(format!("no frame of {path} for {seconds} s")));
             }
             let events = libc::POLLIN;

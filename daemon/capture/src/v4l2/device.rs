@@ -2,12 +2,12 @@
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/v4l2.html>
 
+use parking_lot::Mutex;
 use std::any::Any;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::{io, mem, ptr};
 
 use v4l::v4l_sys as sys;
@@ -82,7 +82,7 @@ pub struct PixFormat {
     /// `V4L2_FIELD_*`.
     pub field: u32,
     /// The pieces of memory that a picture comes in; one of the single-planar API.
-    pub memories: [MemoryFormat; MAX_MEMORIES],
+    pub memories: [MemoryPlaneFormat; MAX_MEMORY_PLANES],
     /// How many of them are used.
     pub memory_count: usize,
     /// `V4L2_COLORSPACE_*`.
@@ -94,11 +94,11 @@ pub struct PixFormat {
 }
 
 /// The most pieces of memory that a picture of a format we read comes in.
-pub const MAX_MEMORIES: usize = 3;
+pub const MAX_MEMORY_PLANES: usize = 3;
 
 /// A piece of memory of a picture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryFormat {
+pub struct MemoryPlaneFormat {
     /// From one row of its first plane to the next.
     pub pitch_bytes: u32,
     /// Its bytes at most.
@@ -107,8 +107,8 @@ pub struct MemoryFormat {
 
 impl PixFormat {
     /// The pieces of memory that a picture comes in.
-    pub fn memories(&self) -> &[MemoryFormat] {
-        &self.memories[..self.memory_count.min(MAX_MEMORIES)]
+    pub fn memories(&self) -> &[MemoryPlaneFormat] {
+        &self.memories[..self.memory_count.min(MAX_MEMORY_PLANES)]
     }
 }
 
@@ -157,7 +157,7 @@ impl Node {
 
     /// Keeps memory that the driver may still write to until the node is closed.
     pub(super) fn keep(&self, memory: impl Any + Send) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(memory));
+        self.kept.lock().push(Box::new(memory));
     }
 
     /// Who it is and what it does.
@@ -348,8 +348,8 @@ fn single(wanted: &PixFormat) -> sys::v4l2_pix_format {
 }
 
 fn of_single(pix: sys::v4l2_pix_format) -> PixFormat {
-    let mut memories = [MemoryFormat::default(); MAX_MEMORIES];
-    memories[0] = MemoryFormat { pitch_bytes: pix.bytesperline, size_bytes: pix.sizeimage };
+    let mut memories = [MemoryPlaneFormat::default(); MAX_MEMORY_PLANES];
+    memories[0] = MemoryPlaneFormat { pitch_bytes: pix.bytesperline, size_bytes: pix.sizeimage };
     PixFormat {
         width: pix.width,
         height: pix.height,
@@ -375,7 +375,7 @@ fn multi(wanted: &PixFormat) -> sys::v4l2_pix_format_mplane {
         pix.plane_fmt[plane].bytesperline = memory.pitch_bytes;
         pix.plane_fmt[plane].sizeimage = memory.size_bytes;
     }
-    // At most MAX_MEMORIES.
+    // At most MAX_MEMORY_PLANES.
     pix.num_planes = wanted.memories().len() as u8;
     // The low byte is the field; its values fit.
     pix.__bindgen_anon_1.ycbcr_enc = wanted.ycbcr_encoding as u8;
@@ -390,7 +390,7 @@ fn of_multi(pix: sys::v4l2_pix_format_mplane) -> PixFormat {
         height: pix.height,
         fourcc: pix.pixelformat.to_le_bytes(),
         field: pix.field,
-        memories: std::array::from_fn(|plane| MemoryFormat {
+        memories: std::array::from_fn(|plane| MemoryPlaneFormat {
             pitch_bytes: planes[plane].bytesperline,
             size_bytes: planes[plane].sizeimage,
         }),

@@ -10,27 +10,27 @@ use visiond_flow::frame::{FrameBytes, FramePool};
 use visiond_kernels::frame::{FrameError, FrameLayout};
 use visiond_kernels::jpeg::JpegDecoder;
 
-use super::device::MAX_MEMORIES;
-use super::negotiate::Picture;
+use super::device::MAX_MEMORY_PLANES;
+use super::format_negotiation::Picture;
 use super::planes::Planes;
-use super::stream::raw::Used;
+use super::stream::ioctl::Used;
 use super::stream::{Filled, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
 /// How a picture comes out of a buffer.
-pub(super) struct Extract {
-    way: Way,
+pub(super) struct FrameExtractor {
+    method: Method,
     /// Of every frame whose picture starts where its memory does.
     layout: FrameLayout,
     copied_bytes: u64,
 }
 
-enum Way {
+enum Method {
     /// It stays there.
-    InPlace(Planes, [usize; MAX_MEMORIES]),
+    InPlace(Planes, [usize; MAX_MEMORY_PLANES]),
     /// One copy.
-    Copied(Planes, [usize; MAX_MEMORIES], FramePool),
+    Copied(Planes, [usize; MAX_MEMORY_PLANES], FramePool),
     /// The camera sends JPEG.
     Decoded(FramePool, JpegDecoder),
 }
@@ -59,10 +59,10 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A frame's bytes and where its planes are in them; `None` where every buffer is on its way.
+/// A frame's bytes and where its planes are in them; `None` where every buffer is on its method.
 pub(super) type Taken = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
 
-impl Extract {
+impl FrameExtractor {
     /// For `picture`s that come by `stream`.
     pub fn new(
         picture: &Picture,
@@ -73,8 +73,8 @@ impl Extract {
     ) -> Result<Self, SourceError> {
         let wrong = |what: String| SourceError::permanent(format!("{}: {what}", device.display()));
         let described = |error: FrameError| wrong(format!("the driver describes its frames wrongly: {error}"));
-        let (way, layout) = match picture {
-            Picture::Jpeg(layout) => (Way::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout),
+        let (method, layout) = match picture {
+            Picture::Jpeg(layout) => (Method::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout),
             Picture::Raw(planes) => {
                 let pieces = stream.pieces().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
                 for memory in 0..planes.memory_count() {
@@ -87,14 +87,14 @@ impl Extract {
                 }
                 let starts = *pieces.starts();
                 let layout = planes.layout(&starts).map_err(described)?;
-                let way = match mode {
-                    IoMode::Copy => Way::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
-                    IoMode::Userptr | IoMode::Mmap => Way::InPlace(*planes, starts),
+                let method = match mode {
+                    IoMode::Copy => Method::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
+                    IoMode::Userptr | IoMode::Mmap => Method::InPlace(*planes, starts),
                 };
-                (way, layout)
+                (method, layout)
             }
         };
-        Ok(Self { way, layout, copied_bytes: 0 })
+        Ok(Self { method, layout, copied_bytes: 0 })
     }
 
     /// Bytes that were copied so far.
@@ -104,22 +104,22 @@ impl Extract {
 
     /// The picture. The buffer goes back unless the picture stays in it; the outer error is the driver's, which did not take it.
     pub fn take(&mut self, stream: &mut Stream, filled: Filled) -> io::Result<Taken> {
-        let taken = match &mut self.way {
-            Way::InPlace(planes, starts) => match whole(stream, &filled, planes) {
+        let taken = match &mut self.method {
+            Method::InPlace(planes, starts) => match whole(stream, &filled, planes) {
                 Ok(()) => {
                     let layout = shifted(planes, starts, &filled.used).unwrap_or(self.layout);
                     return Ok(Ok(stream.lend(filled).map(|lent| (layout, FrameBytes::Driver(lent)))));
                 }
                 Err(damage) => Err(damage),
             },
-            Way::Copied(planes, starts, pool) => match whole(stream, &filled, planes) {
+            Method::Copied(planes, starts, pool) => match whole(stream, &filled, planes) {
                 Ok(()) => Ok(pool.take().map(|mut buffer| {
                     self.copied_bytes += copy(stream, &filled, planes, starts, buffer.as_mut_slice()) as u64;
                     (self.layout, buffer.into())
                 })),
                 Err(damage) => Err(damage),
             },
-            Way::Decoded(pool, jpeg) => match pool.take() {
+            Method::Decoded(pool, jpeg) => match pool.take() {
                 Some(mut buffer) => {
                     let decoded =
                         decode(stream.bytes(&filled, 0), filled.flags, &self.layout, jpeg, buffer.as_mut_slice());
@@ -134,7 +134,11 @@ impl Extract {
 }
 
 /// The layout of a frame whose picture does not start where its memory does; `None`: it does, or that cannot be.
-fn shifted(planes: &Planes, starts: &[usize; MAX_MEMORIES], used: &[Used; MAX_MEMORIES]) -> Option<FrameLayout> {
+fn shifted(
+    planes: &Planes,
+    starts: &[usize; MAX_MEMORY_PLANES],
+    used: &[Used; MAX_MEMORY_PLANES],
+) -> Option<FrameLayout> {
     if used.iter().all(|used| used.start == 0) {
         return None;
     }
@@ -157,7 +161,13 @@ fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage
 }
 
 /// Copies a whole picture's pieces to `starts` in `out`; returns how many bytes they have.
-fn copy(stream: &Stream, filled: &Filled, planes: &Planes, starts: &[usize; MAX_MEMORIES], out: &mut [u8]) -> usize {
+fn copy(
+    stream: &Stream,
+    filled: &Filled,
+    planes: &Planes,
+    starts: &[usize; MAX_MEMORY_PLANES],
+    out: &mut [u8],
+) -> usize {
     let mut copied = 0;
     for (memory, &start) in starts.iter().enumerate().take(planes.memory_count()) {
         let needed = planes.needed_bytes(memory);

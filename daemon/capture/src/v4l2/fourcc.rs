@@ -65,7 +65,7 @@ pub fn format_of(fourcc: FourCc) -> Option<CameraFormat> {
 /// How a format's planes stand in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrangement {
-    /// Pieces of memory that a picture comes in.
+    /// MemoryPlanes of memory that a picture comes in.
     pub memories: usize,
     /// Whether the plane of Cr stands before that of Cb.
     pub is_cr_first: bool,

@@ -9,14 +9,14 @@ use std::time::Duration;
 use v4l::v4l_sys as sys;
 use visiond_config::types::{IoMode, V4l2Config};
 
-use super::controls::Setting;
-use super::device::{Capabilities, MAX_MEMORIES, Node, NodeError};
+use super::controls::ControlSetter;
+use super::device::{Capabilities, MAX_MEMORY_PLANES, Node, NodeError};
 use super::errors::{gone, unknown, unopened};
-use super::extract::Extract;
+use super::extract::FrameExtractor;
+use super::format_negotiation::{self, NegotiatedFormat, Picture};
 use super::fourcc;
-use super::ladder::{self, Climbed, Wanted};
-use super::negotiate::{self, Agreed, Picture};
-use super::signal::{NoSignal, Watch};
+use super::io_method::{self, Chosen, Wanted};
+use super::signal::{NoSignal, SignalWatch};
 use super::stream::Stream;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
@@ -24,7 +24,7 @@ use crate::source::SourceError;
 /// An open camera.
 pub(super) struct Camera {
     pub node: Arc<Node>,
-    pub watch: Watch,
+    pub watch: SignalWatch,
     pub label: String,
     config: V4l2Config,
     buffers: Buffers,
@@ -33,22 +33,22 @@ pub(super) struct Camera {
 /// A camera's stream.
 pub(super) struct Streaming {
     pub stream: Stream,
-    pub extract: Extract,
+    pub extract: FrameExtractor,
     pub mode: IoMode,
     pub description: String,
-    pub patience: Patience,
+    pub timeout: FrameTimeout,
 }
 
 /// How long a frame may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Patience {
+pub(super) struct FrameTimeout {
     /// The first one, for which a sensor starts and an exposure is found.
     pub first: Duration,
     /// Each one after it.
     pub next: Duration,
 }
 
-impl Patience {
+impl FrameTimeout {
     /// As configured; else ten frames' time.
     pub fn new(configured: Option<Duration>, fps: Option<f64>) -> Self {
         const LEAST: f64 = 1.0;
@@ -66,7 +66,7 @@ impl Camera {
     /// Opens the camera behind a node, and takes its input.
     pub fn open(path: &Path, config: &V4l2Config, label: &str, buffers: &Buffers) -> Result<Self, SourceError> {
         let node = Arc::new(node(path)?);
-        let watch = Watch::new(&node, config.input)?;
+        let watch = SignalWatch::new(&node, config.input)?;
         Ok(Self { node, watch, label: label.to_owned(), config: config.clone(), buffers: buffers.clone() })
     }
 
@@ -75,19 +75,20 @@ impl Camera {
         let Self { node, watch, label, config, .. } = self;
         // What was told until now is answered by what is found now.
         watch.take_change(node);
-        let timings = match watch.settle(node).map_err(|error| negotiate::refused(node, "tell its signal", &error))? {
-            Ok(timings) => timings,
-            Err(missing) => return Ok(Err(missing)),
-        };
-        let mut setting = Setting::new(node, config, label);
+        let timings =
+            match watch.settle(node).map_err(|error| format_negotiation::refused(node, "tell its signal", &error))? {
+                Ok(timings) => timings,
+                Err(missing) => return Ok(Err(missing)),
+            };
+        let mut setting = ControlSetter::new(node, config, label);
         setting.before_format();
-        let choice = negotiate::choose(node, config)?;
-        let mut agreed = negotiate::set(node, config, choice, label)?;
+        let choice = format_negotiation::choose(node, config)?;
+        let mut negotiated = format_negotiation::set(node, config, choice, label)?;
         setting.after_format();
         if let Some(rate) = timings.and_then(|timings| timings.rate()) {
-            agreed.fps = Some(rate);
+            negotiated.fps = Some(rate);
         }
-        match self.start(&agreed) {
+        match self.start(&negotiated) {
             // It went away meanwhile, says the driver by an error of its own.
             Err(error) => match watch.look(node) {
                 Ok(Err(missing)) => Ok(Err(missing)),
@@ -101,21 +102,21 @@ impl Camera {
     }
 
     /// Has the driver take its buffers and begin.
-    fn start(&self, agreed: &Agreed) -> Result<Streaming, SourceError> {
+    fn start(&self, negotiated: &NegotiatedFormat) -> Result<Streaming, SourceError> {
         let Self { node, config, buffers, .. } = self;
-        let Agreed { picture, pix, format, fps } = agreed;
+        let NegotiatedFormat { picture, pix, format, fps } = negotiated;
         let wanted = Wanted {
-            lengths: lengths(agreed),
-            memories: pix.memory_count.min(MAX_MEMORIES),
+            lengths: lengths(negotiated),
+            memories: pix.memory_count.min(MAX_MEMORY_PLANES),
             is_jpeg: matches!(picture, Picture::Jpeg(_)),
             io: config.io,
         };
-        let Climbed { stream, mode, told } = ladder::climb(node, &wanted, buffers)?;
-        let extract = Extract::new(picture, mode, &stream, buffers, node.path())?;
+        let Chosen { stream, mode, told } = io_method::choose(node, &wanted, buffers)?;
+        let extract = FrameExtractor::new(picture, mode, &stream, buffers, node.path())?;
         let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
         let description =
             format!("{}: {}x{} {}{rate}, {told}", self.describe(), pix.width, pix.height, fourcc::word(*format));
-        Ok(Streaming { stream, extract, mode, description, patience: Patience::new(config.timeout, *fps) })
+        Ok(Streaming { stream, extract, mode, description, timeout: FrameTimeout::new(config.timeout, *fps) })
     }
 
     /// Which camera it is.
@@ -132,10 +133,10 @@ impl Camera {
 
 /// Bytes that a buffer of ours needs for each piece of a picture's memory: what the driver says, and never less than the
 /// picture by the driver's own pitches.
-fn lengths(agreed: &Agreed) -> [usize; MAX_MEMORIES] {
+fn lengths(negotiated: &NegotiatedFormat) -> [usize; MAX_MEMORY_PLANES] {
     std::array::from_fn(|memory| {
-        let said = agreed.pix.memories.get(memory).map_or(0, |memory| memory.size_bytes as usize);
-        match &agreed.picture {
+        let said = negotiated.pix.memories.get(memory).map_or(0, |memory| memory.size_bytes as usize);
+        match &negotiated.picture {
             Picture::Raw(planes) => said.max(planes.needed_bytes(memory)),
             Picture::Jpeg(_) => said,
         }
@@ -177,11 +178,11 @@ mod tests {
 
     #[test]
     fn a_frame_may_take_ten_frames_time_within_bounds() {
-        let seconds = |fps| Patience::new(None, fps).next.as_secs_f64();
+        let seconds = |fps| FrameTimeout::new(None, fps).next.as_secs_f64();
         assert_eq!([Some(30.0), Some(10.0), Some(0.5), None].map(seconds), [1.0, 1.0, 5.0, 5.0]);
-        assert_eq!(Patience::new(None, Some(30.0)).first, Duration::from_secs(3));
-        assert_eq!(Patience::new(None, None).first, Duration::from_secs(5));
+        assert_eq!(FrameTimeout::new(None, Some(30.0)).first, Duration::from_secs(3));
+        assert_eq!(FrameTimeout::new(None, None).first, Duration::from_secs(5));
         let minute = Duration::from_secs(60);
-        assert_eq!(Patience::new(Some(minute), Some(30.0)), Patience { first: minute, next: minute });
+        assert_eq!(FrameTimeout::new(Some(minute), Some(30.0)), FrameTimeout { first: minute, next: minute });
     }
 }

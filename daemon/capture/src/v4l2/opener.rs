@@ -8,14 +8,15 @@ use visiond_flow::clock::SystemClock;
 use visiond_system::stop::{Stop, Wake};
 
 use super::V4l2Source;
-use super::identity::{self, Found, Identity, NotFound};
-use super::reserved::Reservation;
-use super::watch::Watch;
+use super::claims::CameraClaim;
+use super::find_camera::{self, Found, NotFound};
+use super::hotplug::HotplugWatch;
+use super::identity::Identity;
 use crate::buffers::Buffers;
 use crate::source::{Opener, Source, SourceError};
 
 /// How long a camera may be nowhere before another one that came up in its place is taken for it.
-const STRANGER: Duration = Duration::from_secs(3);
+const REPLACEMENT_GRACE: Duration = Duration::from_secs(3);
 
 /// Opens one configured camera.
 pub struct V4l2Opener {
@@ -23,48 +24,40 @@ pub struct V4l2Opener {
     name: Arc<str>,
     buffers: Buffers,
     remembered: Option<Identity>,
-    reservation: Reservation,
+    claim: CameraClaim,
     /// Since when another camera is in its place.
-    stranger_since: Option<Instant>,
+    replaced_since: Option<Instant>,
     /// Only while the camera is away.
-    watch: Option<Watch>,
+    watch: Option<HotplugWatch>,
 }
 
 impl V4l2Opener {
     /// For a camera that was never open.
     pub fn new(config: V4l2Config, name: Arc<str>, buffers: Buffers) -> Self {
-        Self {
-            config,
-            name,
-            buffers,
-            remembered: None,
-            reservation: Reservation::new(),
-            stranger_since: None,
-            watch: None,
-        }
+        Self { config, name, buffers, remembered: None, claim: CameraClaim::new(), replaced_since: None, watch: None }
     }
 
     fn attempt(&mut self) -> Result<Box<dyn Source>, SourceError> {
         let found = self.find().map_err(|error| SourceError::transient(error.to_string()))?;
         let clock = Arc::new(SystemClock);
         let source = V4l2Source::open_node(&found.node, &self.config, &self.name, &self.buffers, clock)?;
-        self.reservation.set(found.identity.as_ref());
-        (self.remembered, self.stranger_since, self.watch) = (found.identity, None, None);
+        self.claim.set(found.identity.as_ref());
+        (self.remembered, self.replaced_since, self.watch) = (found.identity, None, None);
         Ok(Box::new(source))
     }
 
     fn find(&mut self) -> Result<Found, NotFound> {
-        let error = match identity::find(&self.config.device, self.remembered.as_ref()) {
+        let error = match find_camera::find(&self.config.device, self.remembered.as_ref()) {
             Err(error @ NotFound::Replaced { .. }) => error,
             found => {
-                self.stranger_since = None;
+                self.replaced_since = None;
                 return found;
             }
         };
-        if self.stranger_since.get_or_insert_with(Instant::now).elapsed() < STRANGER {
+        if self.replaced_since.get_or_insert_with(Instant::now).elapsed() < REPLACEMENT_GRACE {
             return Err(error);
         }
-        let found = identity::find(&self.config.device, None)?;
+        let found = find_camera::find(&self.config.device, None)?;
         if let (Some(now), Some(before)) = (&found.identity, &self.remembered) {
             log::warn!("camera {}: {} is {now} from now on, and was {before}", self.name, self.config.device);
         }
@@ -78,7 +71,7 @@ impl Opener for V4l2Opener {
     fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
         // Before the attempt, so that nothing that comes after it is missed.
         if self.watch.is_none() {
-            match Watch::new(&self.config.device) {
+            match HotplugWatch::new(&self.config.device) {
                 Ok(watch) => self.watch = Some(watch),
                 Err(error) => {
                     log::debug!("camera {}: looked for by time alone, inotify is not to be had: {error}", self.name);

@@ -3,7 +3,7 @@
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameError, FrameLayout, MAX_PLANES, PixelFormat, PlaneLayout};
 
-use super::device::{MAX_MEMORIES, PixFormat};
+use super::device::{MAX_MEMORY_PLANES, PixFormat};
 use super::fourcc;
 
 /// A driver's description of its pictures that cannot be.
@@ -66,12 +66,12 @@ impl Planes {
         }
         let planes = Self { format, width, height, color, memory_count: expected, places };
         // Whether the pitches can be; where the memories stand does not matter for that.
-        planes.layout(&[0; MAX_MEMORIES])?;
+        planes.layout(&[0; MAX_MEMORY_PLANES])?;
         Ok(planes)
     }
 
     /// The frame whose pieces of memory start at `starts` in one buffer. Fails for pitches that `new` refuses.
-    pub fn layout(&self, starts: &[usize; MAX_MEMORIES]) -> Result<FrameLayout, FrameError> {
+    pub fn layout(&self, starts: &[usize; MAX_MEMORY_PLANES]) -> Result<FrameLayout, FrameError> {
         let planes = self.places.map(|(memory, plane)| PlaneLayout {
             offset_bytes: starts[memory] + plane.offset_bytes,
             pitch_bytes: plane.pitch_bytes,
@@ -80,14 +80,14 @@ impl Planes {
         FrameLayout::with_planes(self.format, self.width, self.height, planes, self.color)
     }
 
-    /// Pieces of memory.
+    /// MemoryPlanes of memory.
     pub fn memory_count(&self) -> usize {
         self.memory_count
     }
 
     /// Bytes that the piece of memory `memory` holds of a whole picture at least: the last row of a plane need not be padded.
     pub fn needed_bytes(&self, memory: usize) -> usize {
-        self.layout(&[0; MAX_MEMORIES]).map_or(0, |layout| {
+        self.layout(&[0; MAX_MEMORY_PLANES]).map_or(0, |layout| {
             let here = (0..layout.planes().len()).filter(|&plane| self.places[plane].0 == memory);
             here.map(|plane| layout.plane_end_bytes(plane)).max().unwrap_or(0)
         })
@@ -117,13 +117,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::v4l2::device::MemoryFormat;
+    use crate::v4l2::device::MemoryPlaneFormat;
 
     fn pix(code: &[u8; 4], width: u32, pitches_bytes: &[u32]) -> PixFormat {
         let mut pix = PixFormat { width, height: 4, fourcc: *code, ..PixFormat::default() };
         pix.memory_count = pitches_bytes.len();
         for (memory, &pitch_bytes) in pix.memories.iter_mut().zip(pitches_bytes) {
-            *memory = MemoryFormat { pitch_bytes, size_bytes: 0 };
+            *memory = MemoryPlaneFormat { pitch_bytes, size_bytes: 0 };
         }
         pix
     }

@@ -106,7 +106,7 @@ impl Timings {
 
 /// The input in use, and how its signal is watched.
 #[derive(Debug)]
-pub struct Watch {
+pub struct SignalWatch {
     /// Whether its timings must be asked for and set.
     has_timings: bool,
     /// Whether its status says if there is a signal. A sensor's says nothing of the kind.
@@ -115,7 +115,7 @@ pub struct Watch {
     has_events: bool,
 }
 
-impl Watch {
+impl SignalWatch {
     /// Takes the input `wanted`, or the current one, and asks to be told of changes.
     pub fn new(node: &Node, wanted: Option<u32>) -> Result<Self, SourceError> {
         if let Some(wanted) = wanted {

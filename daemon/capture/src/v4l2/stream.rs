@@ -3,9 +3,9 @@
 //! A buffer is in one of two hands. The driver has it from QBUF to DQBUF; then it is a [`Filled`] or a [`DriverBuffer`], neither of
 //! which can be copied, and goes back when that one is given back or dropped. So it is never read after it was queued.
 
-pub mod modes;
-pub mod raw;
-mod slot;
+mod buffer_memory;
+pub mod io_support;
+pub mod ioctl;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,16 +17,16 @@ use visiond_flow::frame::{DriverBuffer, DriverMemory};
 use visiond_kernels::buffer::{BufferError, Memory};
 use visiond_kernels::cuda::{CudaError, Device};
 
-use self::raw::{Granted, MemoryType, RawBuffer, Used};
-use self::slot::{Pieces, PinnedError, Slot};
-use super::device::{MAX_MEMORIES, Node};
+use self::buffer_memory::{BufferMemory, MemoryPlanes, PinnedError};
+use self::ioctl::{Granted, MemoryType, RawBuffer, Used};
+use super::device::{MAX_MEMORY_PLANES, Node};
 
 /// A buffer that the driver filled, out of its hands until [`Stream::give_back`].
 #[derive(Debug)]
 pub struct Filled {
     index: u32,
     /// Of each piece of its memory what is the picture.
-    pub used: [Used; MAX_MEMORIES],
+    pub used: [Used; MAX_MEMORY_PLANES],
     /// `V4L2_BUF_FLAG_*`.
     pub flags: u32,
     /// The driver's number of the frame.
@@ -93,7 +93,7 @@ impl From<PinnedError> for Refusal {
 
 /// A node that streams. Dropping it ends the stream and frees the driver's side of its buffers.
 pub struct Stream {
-    slots: Vec<Arc<Slot>>,
+    buffers: Vec<Arc<BufferMemory>>,
     node: Arc<Node>,
     memory: MemoryType,
     home: Sender<u32>,
@@ -104,7 +104,7 @@ pub struct Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream({} buffers, {:?})", self.slots.len(), self.memory)
+        write!(f, "Stream({} buffers, {:?})", self.buffers.len(), self.memory)
     }
 }
 
@@ -115,17 +115,17 @@ impl Stream {
         node: &Arc<Node>,
         source: Source<'_>,
         count: u32,
-        lengths: [usize; MAX_MEMORIES],
+        lengths: [usize; MAX_MEMORY_PLANES],
         memories: usize,
     ) -> Result<Self, Refusal> {
         let memory = match source {
             Source::Driver => MemoryType::Mmap,
             Source::Ours(_) | Source::Registered(_) => MemoryType::UserPtr,
         };
-        let Granted { count, .. } = raw::request(node, memory, count).map_err(Refusal::of("REQBUFS"))?;
+        let Granted { count, .. } = ioctl::request(node, memory, count).map_err(Refusal::of("REQBUFS"))?;
         let (home, returned) = channel();
         // From here on its drop frees what was granted.
-        let mut stream = Self { slots: Vec::new(), node: Arc::clone(node), memory, home, returned, away: 0 };
+        let mut stream = Self { buffers: Vec::new(), node: Arc::clone(node), memory, home, returned, away: 0 };
         let lengths = match source {
             Source::Driver => {
                 let places = RawBuffer::new(node, memory, 0).query(node).map_err(Refusal::of("QUERYBUF"))?;
@@ -133,14 +133,14 @@ impl Stream {
             }
             _ => lengths,
         };
-        let pieces = Pieces::new(lengths, memories).ok_or(Refusal::Size)?;
+        let pieces = MemoryPlanes::new(lengths, memories).ok_or(Refusal::Size)?;
         for index in 0..count {
-            let slot = match source {
-                Source::Driver => Slot::mapped(node, index, pieces).map_err(Refusal::of("mmap"))?,
-                Source::Ours(kind) => Slot::unified(kind, pieces)?,
-                Source::Registered(device) => Slot::pinned(device, pieces)?,
+            let buffer = match source {
+                Source::Driver => BufferMemory::mapped(node, index, pieces).map_err(Refusal::of("mmap"))?,
+                Source::Ours(kind) => BufferMemory::unified(kind, pieces)?,
+                Source::Registered(device) => BufferMemory::pinned(device, pieces)?,
             };
-            stream.slots.push(Arc::new(slot));
+            stream.buffers.push(Arc::new(buffer));
             stream.queue(index).map_err(Refusal::of("QBUF"))?;
         }
         Ok(stream)
@@ -148,8 +148,8 @@ impl Stream {
 
     /// Makes every buffer visible to the GPU.
     pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
-        // Nobody else holds a slot: none was lent yet.
-        self.slots.iter_mut().filter_map(Arc::get_mut).try_for_each(|slot| slot.register(device))
+        // Nobody else holds a buffer: none was lent yet.
+        self.buffers.iter_mut().filter_map(Arc::get_mut).try_for_each(|buffer| buffer.register(device))
     }
 
     /// Has the driver begin.
@@ -160,29 +160,29 @@ impl Stream {
     }
 
     /// Where the pieces of a buffer's memory stand.
-    pub fn pieces(&self) -> Option<&Pieces> {
-        self.slots.first().map(|slot| slot.pieces())
+    pub fn pieces(&self) -> Option<&MemoryPlanes> {
+        self.buffers.first().map(|buffer| buffer.pieces())
     }
 
     /// Hands a buffer out, without a copy; it is queued again by [`reclaim`](Self::reclaim) after it was dropped.
     pub fn lend(&mut self, filled: Filled) -> Option<DriverBuffer> {
-        let slot = self.slots.get(filled.index as usize)?;
+        let buffer = self.buffers.get(filled.index as usize)?;
         self.away += 1;
-        let memory: Arc<dyn DriverMemory> = Arc::<Slot>::clone(slot);
+        let memory: Arc<dyn DriverMemory> = Arc::<BufferMemory>::clone(buffer);
         // SAFETY: the driver has a buffer only while it is queued; this one is queued when its number comes home.
         Some(unsafe { DriverBuffer::new(memory, filled.index, self.home.clone()) })
     }
 
-    /// Queues the buffers that came back. Where the driver has none, waits `patience` for one; `false`: it still has none.
-    pub fn reclaim(&mut self, patience: Duration) -> io::Result<bool> {
+    /// Queues the buffers that came back. Where the driver has none, waits `timeout` for one; `false`: it still has none.
+    pub fn reclaim(&mut self, timeout: Duration) -> io::Result<bool> {
         while let Ok(index) = self.returned.try_recv() {
             self.away -= 1;
             self.queue(index)?;
         }
-        if self.away == 0 || self.away < self.slots.len() {
+        if self.away == 0 || self.away < self.buffers.len() {
             return Ok(true);
         }
-        match self.returned.recv_timeout(patience) {
+        match self.returned.recv_timeout(timeout) {
             Ok(index) => {
                 self.away -= 1;
                 self.queue(index)?;
@@ -194,7 +194,7 @@ impl Stream {
 
     /// How many buffers there are.
     pub fn buffer_count(&self) -> usize {
-        self.slots.len()
+        self.buffers.len()
     }
 
     /// Takes a filled buffer; `None` while there is none.
@@ -217,12 +217,12 @@ impl Stream {
 
     /// The picture's bytes in a piece of its memory.
     pub fn bytes(&self, filled: &Filled, piece: usize) -> &[u8] {
-        let Some(slot) = self.slots.get(filled.index as usize) else { return &[] };
-        let (pieces, used) = (slot.pieces(), filled.used[piece]);
+        let Some(buffer) = self.buffers.get(filled.index as usize) else { return &[] };
+        let (pieces, used) = (buffer.pieces(), filled.used[piece]);
         let end = used.end.min(pieces.length(piece));
         // SAFETY: the driver has a buffer only while it is queued; this one is not: a `Filled` comes from `take` alone, cannot
         // be copied, and `give_back`, which queues it, takes it away, so it is not borrowed then.
-        let bytes = unsafe { slot.bytes() };
+        let bytes = unsafe { buffer.bytes() };
         let start = pieces.starts()[piece];
         bytes.get(start + used.start.min(end)..start + end).unwrap_or(&[])
     }
@@ -234,10 +234,10 @@ impl Stream {
 
     fn queue(&mut self, index: u32) -> io::Result<()> {
         let mut raw = RawBuffer::new(&self.node, self.memory, index);
-        if let (MemoryType::UserPtr, Some(slot)) = (self.memory, self.slots.get(index as usize)) {
-            slot.point(&mut raw);
+        if let (MemoryType::UserPtr, Some(buffer)) = (self.memory, self.buffers.get(index as usize)) {
+            buffer.point(&mut raw);
         }
-        // SAFETY: what it points at is the slot's memory, which is freed after `drop` has had the driver give everything back;
+        // SAFETY: what it points at is the buffer's memory, which is freed after `drop` has had the driver give everything back;
         // it is read through a `Filled` or a `DriverBuffer` alone, of which there is none for a buffer that is queued.
         match unsafe { raw.queue(&self.node) } {
             // A driver may refuse once for a reason that passes.
@@ -264,17 +264,16 @@ impl Drop for Stream {
         // What is mapped and not lent is unmapped first: older kernels do not free what is mapped. Memory of ours the driver has
         // given back by STREAMOFF.
         if self.memory == MemoryType::Mmap {
-            self.slots.clear();
+            self.buffers.clear();
         }
-        if let Err(error) = raw::request(&self.node, self.memory, 0) {
+        if let Err(error) = ioctl::request(&self.node, self.memory, 0) {
             // Gone; or a frame on its way still holds a mapping, and the kernel frees the buffers with it. Memory of ours that
             // the driver was not made to give back stays until it has: at the latest when the node is closed.
             log::debug!("a camera's buffers could not be freed (REQBUFS): {error}");
-            self.node.keep(mem::take(&mut self.slots));
+            self.node.keep(mem::take(&mut self.buffers));
         }
     }
 }
 
 #[cfg(test)]
-#[path = "stream/tests.rs"]
 mod tests;

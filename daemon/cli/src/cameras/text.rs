@@ -1,7 +1,7 @@
 //! A camera in lines of text.
 
 use visiond_capture::v4l2::controls::Control;
-use visiond_capture::v4l2::samples::Place;
+use visiond_capture::v4l2::sample_alignment::SampleAlignment;
 
 use super::{Camera, CameraFormat, Input, Io, Samples, Size};
 
@@ -84,9 +84,9 @@ impl Samples {
         if let Some(error) = error {
             return format!("samples of {bits} bits: not looked at: {error}");
         }
-        let stand = |place: &Place| match place {
-            Place::Bottom => "in the low bits of 16",
-            Place::Top => "in the high bits of 16",
+        let stand = |place: &SampleAlignment| match place {
+            SampleAlignment::Bottom => "in the low bits of 16",
+            SampleAlignment::Top => "in the high bits of 16",
         };
         match found {
             None => {
@@ -189,9 +189,12 @@ mod tests {
 
     #[test]
     fn samples_that_are_read_from_the_wrong_bits_are_told() {
-        let text = |found| Samples { bits: 10, found, read: Place::Top, error: None }.text();
-        assert_eq!(text(Some(Place::Top)), "samples of 10 bits: in the high bits of 16, and read so");
-        assert!(text(Some(Place::Bottom)).contains("in the low bits of 16, but read in the high bits of 16: colours"));
+        let text = |found| Samples { bits: 10, found, read: SampleAlignment::Top, error: None }.text();
+        assert_eq!(text(Some(SampleAlignment::Top)), "samples of 10 bits: in the high bits of 16, and read so");
+        assert!(
+            text(Some(SampleAlignment::Bottom))
+                .contains("in the low bits of 16, but read in the high bits of 16: colours")
+        );
         assert!(text(None).contains("too dark"));
     }
 

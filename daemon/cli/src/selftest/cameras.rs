@@ -9,10 +9,10 @@ use visiond_capture::v4l2::arrivals::{Arrival, Arrivals};
 use visiond_capture::v4l2::controls::{self, Value};
 use visiond_capture::v4l2::device::{Node, NodeError};
 use visiond_capture::v4l2::fourcc;
-use visiond_capture::v4l2::samples::{Bits, Place};
+use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
 use visiond_capture::v4l2::signal::{self, Input};
 use visiond_capture::v4l2::stream::Refusal;
-use visiond_capture::v4l2::stream::modes::try_modes;
+use visiond_capture::v4l2::stream::io_support::try_io_methods;
 use visiond_config::types::{CameraFormat, CameraName};
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
@@ -115,7 +115,7 @@ fn idle(label: &str, node: &Arc<Node>, section: &mut Section) {
             section.fail(format!("{label}: controls"), "a list", error);
         }
     }
-    let tried = try_modes(node);
+    let tried = try_io_methods(node);
     let word = |result: &Result<(), Refusal>| result.as_ref().map_or_else(ToString::to_string, |()| "yes".to_owned());
     let expbuf = tried.expbuf.as_ref().map_or("no buffer to export".to_owned(), word);
     let seen = format!("mmap: {}, userptr: {}, expbuf: {expbuf}", word(&tried.mmap), word(&tried.userptr));
@@ -159,7 +159,7 @@ fn stream(
     let stop = Stop::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let depth = arrivals.format().ok().and_then(|pix| depth_of(fourcc::format_of(pix.fourcc)?));
     let read = arrivals.samples_read();
-    let mut bits = Bits::default();
+    let mut bits = SampleBits::default();
     let mut came = Vec::with_capacity(FRAMES);
     let began = Instant::now();
     for number in 1..=FRAMES {
@@ -213,10 +213,10 @@ fn stream(
     }
     if let Some(depth) = depth {
         let wanted = match read {
-            Place::Bottom => "in the low bits, where visiond reads them of this driver",
-            Place::Top => "in the top bits, where visiond reads them of this driver",
+            SampleAlignment::Bottom => "in the low bits, where visiond reads them of this driver",
+            SampleAlignment::Top => "in the top bits, where visiond reads them of this driver",
         };
-        let passed = bits.place(depth).is_none_or(|place| place == read);
+        let passed = bits.alignment(depth).is_none_or(|place| place == read);
         section
             .verdict(format!("{label}: samples"), wanted, bits_text(bits, depth), passed)
             .figure("bits_set", f64::from(bits.set()))
@@ -234,15 +234,15 @@ fn depth_of(format: CameraFormat) -> Option<BayerDepth> {
 }
 
 /// Bits as people read them.
-fn bits_text(bits: Bits, depth: BayerDepth) -> String {
+fn bits_text(bits: SampleBits, depth: BayerDepth) -> String {
     let (width, set) = (depth.bits(), bits.set());
     let is_filled = set & ((1 << (16 - width)) - 1) != 0;
-    let meaning = match bits.place(depth) {
+    let meaning = match bits.alignment(depth) {
         None => "too dark to tell: is the lens covered?",
-        Some(Place::Bottom) => "in the low bits",
+        Some(SampleAlignment::Bottom) => "in the low bits",
         // NVIDIA's VI fills the low bits with the sample's highest.
-        Some(Place::Top) if is_filled => "in the top bits, the low bits filled",
-        Some(Place::Top) => "in the top bits",
+        Some(SampleAlignment::Top) if is_filled => "in the top bits, the low bits filled",
+        Some(SampleAlignment::Top) => "in the top bits",
     };
     format!("{width} bits in 16: {meaning} (bits ever set {set:#06x})")
 }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn samples_are_told_by_the_bits_that_are_ever_set() {
         let text = |words: &[u16], depth| {
-            let mut bits = Bits::default();
+            let mut bits = SampleBits::default();
             bits.add(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
             bits_text(bits, depth)
         };

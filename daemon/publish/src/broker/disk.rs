@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -13,10 +12,9 @@ use visiond_config::types::SinkConfig;
 use visiond_system::backoff::RateLimit;
 use visiond_system::outage::{Outage, explain};
 
-use super::Parcel;
-use super::depot::Unwritten;
+use super::client::QueuedMessage;
 use crate::queue::Counters;
-use crate::spool::{Spool, Taken};
+use crate::spool::{OpenError, Spool};
 use visiond_flow::sink_counts::SpoolCounts;
 
 /// How long until the spool is asked for again that another sink of this process still has.
@@ -42,6 +40,12 @@ pub struct Disk {
     full: RateLimit,
     dropped_told: u64,
     damaged_told: u64,
+}
+
+/// A message that is to be written to disk, with the frame's number for the log.
+pub(super) struct Unwritten {
+    pub message: QueuedMessage,
+    pub sequence: u64,
 }
 
 impl Disk {
@@ -70,18 +74,20 @@ impl Disk {
         match Spool::open(&disk.directory, disk.limit_bytes) {
             Ok(spool) => disk.begin(spool),
             // From which this sink takes over.
-            Err(Taken::Ours) => {}
-            Err(Taken::Theirs) => {
+            Err(OpenError::HeldByThisProcess) => {}
+            Err(OpenError::HeldByOtherProcess) => {
                 return Err(format!(
                     "the spool {shown} is in use by another process: end that one, or name another `spool_directory`"
                 ));
             }
-            Err(Taken::Io(error))
+            Err(OpenError::Io(error))
                 if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {
                 disk.outage.fails(&explain(&error));
             }
-            Err(Taken::Io(error)) => return Err(format!("the spool {shown} cannot be opened: {}", explain(&error))),
+            Err(OpenError::Io(error)) => {
+                return Err(format!("the spool {shown} cannot be opened: {}", explain(&error)));
+            }
         }
         Ok(disk)
     }
@@ -101,7 +107,7 @@ impl Disk {
         self.spool.is_some()
     }
 
-    /// The number that the next parcel is to have, or a larger one.
+    /// The number that the next message is to have, or a larger one.
     pub fn next_number(&self) -> u64 {
         self.spool.as_ref().map_or(0, Spool::next_number)
     }
@@ -131,11 +137,13 @@ impl Disk {
                     self.outage.works();
                     self.begin(spool);
                 }
-                Err(Taken::Ours) => {}
+                Err(OpenError::HeldByThisProcess) => {}
                 Err(error) => {
                     let reason = match error {
-                        Taken::Io(error) => explain(&error),
-                        Taken::Ours | Taken::Theirs => "another process has it".to_owned(),
+                        OpenError::Io(error) => explain(&error),
+                        OpenError::HeldByThisProcess | OpenError::HeldByOtherProcess => {
+                            "another process has it".to_owned()
+                        }
                     };
                     self.outage.fails(&reason);
                     self.open_again = self.outage.next_try();
@@ -148,12 +156,12 @@ impl Disk {
     }
 
     /// Writes all of them, oldest first; `false`: none, and it is to be tried again.
-    pub fn write(&mut self, parcels: &VecDeque<Unwritten>) -> bool {
+    pub fn write(&mut self, messages: &VecDeque<Unwritten>) -> bool {
         let Some(spool) = &mut self.spool else { return false };
         if !self.outage.may_try() {
             return false;
         }
-        if let Err(error) = spool.append(parcels.iter().map(|unwritten| &unwritten.parcel)) {
+        if let Err(error) = spool.append(messages.iter().map(|unwritten| &unwritten.message)) {
             self.outage.fails(&explain(&error));
             return false;
         }
@@ -164,7 +172,7 @@ impl Disk {
             self.complain(&error);
         }
         if log::log_enabled!(log::Level::Trace) {
-            for Unwritten { parcel: Parcel { id, camera, .. }, sequence } in parcels {
+            for Unwritten { message: QueuedMessage { id, camera, .. }, sequence } in messages {
                 log::trace!("sink {}: accepted {id} {camera} {sequence}", self.name);
             }
         }
@@ -173,7 +181,7 @@ impl Disk {
     }
 
     /// The next that waits on disk.
-    pub fn read(&mut self) -> Option<Parcel> {
+    pub fn read(&mut self) -> Option<QueuedMessage> {
         let spool = self.spool.as_mut()?;
         loop {
             match spool.read() {
@@ -240,7 +248,7 @@ impl Disk {
         }
         let counts =
             SpoolCounts { bytes: spool.bytes(), limit_bytes: self.limit_bytes, records: spool.records(), dropped };
-        *counters.spool.lock().unwrap_or_else(PoisonError::into_inner) = Some(counts);
+        *counters.spool.lock() = Some(counts);
     }
 
     /// Makes everything safe and gives the spool up.

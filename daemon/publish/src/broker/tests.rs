@@ -1,18 +1,22 @@
-//! The sink around a courier, with a broker that fails in every way it can.
+//! The sink around a client, with a broker that fails in every way it can.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use visiond_config::types::{FileSinkConfig, SinkKind, WhenFull};
+use bytes::Bytes;
+use visiond_config::types::{FileSinkConfig, SinkConfig, SinkKind, WhenFull};
 use visiond_flow::message::Message;
 use visiond_system::stop::Stop;
 use visiond_system::testing::{never, wait_until};
 
 use super::*;
+use crate::queue::Queue;
+use crate::sink::Sink;
 use visiond_flow::message::Published;
 use visiond_flow::testing::door_message as message;
 use visiond_system::testing::TinyDisk;
@@ -24,14 +28,14 @@ struct Broker {
     down: bool,
     /// It takes connections and then nothing.
     hangs: bool,
-    /// A connection breaks after so many parcels, of which up to so many were not delivered; 0: never.
+    /// A connection breaks after so many messages, of which up to so many were not delivered; 0: never.
     breaks_after: u64,
     connections: u64,
     /// Each arrival: camera, id, line.
     arrivals: Vec<(String, String, Bytes)>,
 }
 
-/// A courier to a [`Broker`] that acknowledges late and in any order.
+/// A client to a [`Broker`] that acknowledges late and in any order.
 struct Fake {
     broker: Arc<Mutex<Broker>>,
     random: u64,
@@ -59,7 +63,7 @@ impl Fake {
     }
 }
 
-impl Courier for Fake {
+impl BrokerClient for Fake {
     async fn connect(&mut self) -> Result<(), String> {
         let mut broker = self.broker.lock().unwrap();
         if broker.down {
@@ -71,7 +75,7 @@ impl Courier for Fake {
         Ok(())
     }
 
-    async fn send(&mut self, parcel: &Parcel) -> Result<(), String> {
+    async fn send(&mut self, message: &QueuedMessage) -> Result<(), String> {
         if self.broker.lock().unwrap().hangs {
             std::future::pending::<()>().await;
         }
@@ -81,10 +85,10 @@ impl Courier for Fake {
         self.sent += 1;
         let unlucky = self.draw(8) as u64;
         let mut broker = self.broker.lock().unwrap();
-        // The last few before it breaks are sent, as far as the courier knows, and never arrive.
+        // The last few before it breaks are sent, as far as the client knows, and never arrive.
         if broker.breaks_after == 0 || self.sent + unlucky.min(4) < broker.breaks_after {
-            broker.arrivals.push((parcel.camera.to_string(), parcel.id.to_string(), parcel.line.clone()));
-            self.to_acknowledge.push_back(parcel.number);
+            broker.arrivals.push((message.camera.to_string(), message.id.to_string(), message.line.clone()));
+            self.to_acknowledge.push_back(message.number);
         } else {
             self.sent = broker.breaks_after;
         }
@@ -234,7 +238,7 @@ fn a_durable_sink_keeps_what_came_without_a_broker_over_restarts_in_order() {
         let sink = Running::start(&config(Some(folder.path())), &broker);
         sink.publish(start * 500..start * 500 + 500);
         let queue = sink.close();
-        let spool = queue.counters.spool.lock().unwrap().unwrap();
+        let spool = queue.counters.spool.lock().unwrap();
         assert_eq!((spool.records, spool.dropped), (start * 500 + 500, 0));
         assert_eq!(queue.counters.unsent.load(Ordering::Relaxed), 0);
     }
@@ -244,7 +248,7 @@ fn a_durable_sink_keeps_what_came_without_a_broker_over_restarts_in_order() {
     wait_until("all of it", || sink.written() == 1600);
     let queue = sink.close();
     assert_all(&broker, 0..1600);
-    assert_eq!(queue.counters.spool.lock().unwrap().unwrap().records, 0);
+    assert_eq!(queue.counters.spool.lock().unwrap().records, 0);
     assert_eq!(broker.lock().unwrap().arrivals.len(), 1600, "each once: nothing was acknowledged and sent again");
 }
 
@@ -253,8 +257,8 @@ fn a_sink_without_a_spool_counts_what_it_could_not_send() {
     let broker = Arc::new(Mutex::new(Broker { down: true, ..Broker::default() }));
     let sink = Running::start(&SinkConfig { queue: 50, ..config(None) }, &broker);
     sink.publish(0..80);
-    wait_until("the refusal", || sink.queue.counters.outage.lock().unwrap().is_some());
-    assert_eq!(sink.queue.counters.outage.lock().unwrap().as_deref(), Some("test: nobody answers"));
+    wait_until("the refusal", || sink.queue.counters.outage.lock().is_some());
+    assert_eq!(sink.queue.counters.outage.lock().as_deref(), Some("test: nobody answers"));
     assert_eq!(sink.queue.counters.connected.load(Ordering::Relaxed), 1);
     // Nobody waits for a broker that is not there.
     let queue = sink.close();
@@ -268,7 +272,7 @@ fn a_broker_that_takes_nothing_holds_up_neither_the_spool_nor_the_end() {
     let broker = Arc::new(Mutex::new(Broker { hangs: true, ..Broker::default() }));
     let sink = Running::start(&config(Some(folder.path())), &broker);
     sink.publish(0..1000);
-    wait_until("the spool", || sink.queue.counters.spool.lock().unwrap().is_some_and(|spool| spool.records == 1000));
+    wait_until("the spool", || sink.queue.counters.spool.lock().is_some_and(|spool| spool.records == 1000));
     sink.close();
     broker.lock().unwrap().hangs = false;
     let sink = Running::start(&config(Some(folder.path())), &broker);

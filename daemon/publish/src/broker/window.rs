@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Parcel;
+use super::client::QueuedMessage;
 
-/// The parcels on their way.
+/// The messages on their way.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.
@@ -16,7 +16,7 @@ pub struct Window {
 
 #[derive(Debug)]
 struct Entry {
-    parcel: Arc<Parcel>,
+    message: Arc<QueuedMessage>,
     acknowledged: bool,
     /// Over a connection before the present one, or over this one.
     sent: bool,
@@ -25,15 +25,15 @@ struct Entry {
 /// What an acknowledgement came to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Every parcel up to this number is acknowledged now, if that is news.
+    /// Every message up to this number is acknowledged now, if that is news.
     pub through: Option<u64>,
 }
 
 impl Window {
-    /// Puts a parcel behind the others.
-    pub fn push(&mut self, parcel: Parcel) {
-        debug_assert!(self.entries.back().is_none_or(|last| last.parcel.number < parcel.number));
-        self.entries.push_back(Entry { parcel: Arc::new(parcel), acknowledged: false, sent: false });
+    /// Puts a message behind the others.
+    pub fn push(&mut self, message: QueuedMessage) {
+        debug_assert!(self.entries.back().is_none_or(|last| last.message.number < message.number));
+        self.entries.push_back(Entry { message: Arc::new(message), acknowledged: false, sent: false });
     }
 
     /// How many are in it, with those that were acknowledged out of turn.
@@ -41,7 +41,7 @@ impl Window {
         self.entries.len()
     }
 
-    /// Whether every parcel is acknowledged.
+    /// Whether every message is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -51,7 +51,7 @@ impl Window {
         self.entries.iter().filter(|entry| !entry.acknowledged).count()
     }
 
-    /// Whether some parcel went out over this connection and is not acknowledged.
+    /// Whether some message went out over this connection and is not acknowledged.
     pub fn awaits(&self) -> bool {
         self.next > 0
     }
@@ -61,31 +61,31 @@ impl Window {
         self.next = 0;
     }
 
-    /// The next parcel to send.
-    pub fn next(&mut self) -> Option<Arc<Parcel>> {
+    /// The next message to send.
+    pub fn next(&mut self) -> Option<Arc<QueuedMessage>> {
         while self.entries.get(self.next).is_some_and(|entry| entry.acknowledged) {
             self.next += 1;
         }
-        self.entries.get(self.next).map(|entry| Arc::clone(&entry.parcel))
+        self.entries.get(self.next).map(|entry| Arc::clone(&entry.message))
     }
 
-    /// The parcel that [`Window::next`] gave is out; tells whether it was before.
+    /// The message that [`Window::next`] gave is out; tells whether it was before.
     pub fn sent(&mut self) -> bool {
         let Some(entry) = self.entries.get_mut(self.next) else { return false };
         self.next += 1;
         std::mem::replace(&mut entry.sent, true)
     }
 
-    /// The broker has the parcel of this number; `None`: that was known, or there is none.
+    /// The broker has the message of this number; `None`: that was known, or there is none.
     pub fn acknowledge(&mut self, number: u64) -> Option<Acknowledged> {
-        let at = self.entries.binary_search_by_key(&number, |entry| entry.parcel.number).ok()?;
+        let at = self.entries.binary_search_by_key(&number, |entry| entry.message.number).ok()?;
         let entry = self.entries.get_mut(at)?;
         if std::mem::replace(&mut entry.acknowledged, true) {
             return None;
         }
         let mut through = None;
         while let Some(first) = self.entries.front().filter(|first| first.acknowledged) {
-            through = Some(first.parcel.number);
+            through = Some(first.message.number);
             self.entries.pop_front();
             self.next = self.next.saturating_sub(1);
         }
@@ -100,15 +100,15 @@ mod tests {
     fn window(numbers: std::ops::Range<u64>) -> Window {
         let mut window = Window::default();
         for number in numbers {
-            window.push(Parcel { number, id: "".into(), camera: "".into(), line: Default::default() });
+            window.push(QueuedMessage { number, id: "".into(), camera: "".into(), line: Default::default() });
         }
         window
     }
 
     fn send_all(window: &mut Window) -> Vec<(u64, bool)> {
         let mut sent = Vec::new();
-        while let Some(parcel) = window.next() {
-            sent.push((parcel.number, window.sent()));
+        while let Some(message) = window.next() {
+            sent.push((message.number, window.sent()));
         }
         sent
     }
@@ -139,7 +139,7 @@ mod tests {
         window.acknowledge(1);
         window.rewind();
         assert_eq!(send_all(&mut window), [(0, true), (2, true), (3, false)]);
-        // An answer that comes before its parcel went out again.
+        // An answer that comes before its message went out again.
         window.rewind();
         window.acknowledge(0);
         assert_eq!(send_all(&mut window), [(2, true), (3, true)]);

@@ -10,14 +10,13 @@ use visiond_config::types::{MqttSinkConfig, SinkConfig};
 use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::Live;
 
-use super::JSON;
+use super::camera_state::StateTracker;
+use super::codec::{Incoming, JSON, Publish, Qos};
 use super::discovery::{self, Discovery};
-use super::link::Link;
+use super::session::Session;
 use super::snapshots::Snapshots;
-use super::state::Tracker;
 use super::topics::Topics;
-use super::wire::{Heard, Letter, Qos};
-use crate::broker::SinkContext;
+use crate::sink::SinkContext;
 
 /// Messages of our own that may wait before states and pictures wait too: the broker takes nothing.
 const UNSAID: usize = 256;
@@ -32,7 +31,7 @@ pub struct Cameras {
     chosen: Vec<String>,
     topics: Topics,
     discovery: Option<Discovery>,
-    known: BTreeMap<Arc<str>, (Arc<str>, Tracker)>,
+    known: BTreeMap<Arc<str>, (Arc<str>, StateTracker)>,
     /// What is announced, by topic.
     announced: BTreeMap<String, Value>,
     /// Whether the announcements may differ from what is to be.
@@ -76,24 +75,24 @@ impl Cameras {
     }
 
     /// A session begins: everything is published anew.
-    pub fn begin(&mut self, link: &mut Link, now: Instant) {
+    pub fn begin(&mut self, session: &mut Session, now: Instant) {
         self.known.values_mut().for_each(|(_, tracker)| tracker.forget());
         self.snapshots.forget();
         self.announced.clear();
         self.stale = true;
         self.listening = Listening::NotYet;
-        self.tick(link, now);
+        self.tick(session, now);
     }
 
     /// Publishes what is due.
-    pub fn tick(&mut self, link: &mut Link, now: Instant) {
-        if link.unsaid() > UNSAID {
+    pub fn tick(&mut self, session: &mut Session, now: Instant) {
+        if session.own_waiting() > UNSAID {
             return;
         }
         for (camera, jpeg) in self.snapshots.take() {
             if self.known.contains_key(&camera) {
-                let letter = self.letter(self.topics.snapshot(&camera), jpeg, "image/jpeg");
-                link.say(letter);
+                let publish = self.publish(self.topics.snapshot(&camera), jpeg, "image/jpeg");
+                session.publish(publish);
             }
         }
         let mut there = BTreeSet::new();
@@ -101,7 +100,7 @@ impl Cameras {
             for camera in &lane.cameras {
                 if self.is_chosen(&camera.name) {
                     there.insert(Arc::clone(&camera.name));
-                    self.camera(link, camera, &lane.lane.name, now);
+                    self.camera(session, camera, &lane.lane.name, now);
                 }
             }
         }
@@ -109,50 +108,50 @@ impl Cameras {
         for name in gone {
             self.known.remove(&name);
             self.stale = true;
-            self.clear(link, &name);
+            self.clear(session, &name);
         }
         if std::mem::take(&mut self.stale) {
-            self.announce(link);
+            self.announce(session);
         }
-        self.listen(link, now);
+        self.listen(session, now);
     }
 
     /// What a broker kept from before, and what nobody stands for any more is cleared.
-    pub fn heard(&mut self, link: &mut Link, heard: &Heard) {
+    pub fn heard(&mut self, session: &mut Session, heard: &Incoming) {
         if !heard.retained || heard.payload.is_empty() {
             return;
         }
         match self.topics.camera_of_state(&heard.topic) {
-            Some(camera) if !self.known.contains_key(camera) => self.clear(link, camera),
+            Some(camera) if !self.known.contains_key(camera) => self.clear(session, camera),
             Some(_) => {}
             None if !self.announced.contains_key(&heard.topic) && discovery::is_ours(&heard.payload) => {
-                link.say(self.letter(heard.topic.clone(), Bytes::new(), JSON));
+                session.publish(self.publish(heard.topic.clone(), Bytes::new(), JSON));
             }
             None => {}
         }
     }
 
     /// Looks through what the broker keeps from before, once a session and where Home Assistant reads it.
-    fn listen(&mut self, link: &mut Link, now: Instant) {
+    fn listen(&mut self, session: &mut Session, now: Instant) {
         match (&self.listening, &self.discovery) {
             (Listening::NotYet, Some(discovery)) if !self.known.is_empty() => {
                 let topics = vec![discovery.everywhere(), self.topics.states()];
-                link.listen(&topics, true);
+                session.subscribe(&topics, true);
                 self.listening = Listening::To(topics, now + LISTEN);
             }
             (Listening::To(topics, until), _) if now >= *until => {
-                link.listen(topics, false);
+                session.subscribe(topics, false);
                 self.listening = Listening::Done;
             }
             _ => {}
         }
     }
 
-    fn camera(&mut self, link: &mut Link, camera: &CameraMetrics, model: &Arc<str>, now: Instant) {
+    fn camera(&mut self, session: &mut Session, camera: &CameraMetrics, model: &Arc<str>, now: Instant) {
         let name = &camera.name;
         let (known_model, tracker) = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
-            (Arc::clone(model), Tracker::new())
+            (Arc::clone(model), StateTracker::new())
         });
         if known_model != model {
             known_model.clone_from(model);
@@ -163,7 +162,7 @@ impl Cameras {
         let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
-                Ok(json) => link.say(self.letter(self.topics.state(name), json.into(), JSON)),
+                Ok(json) => session.publish(self.publish(self.topics.state(name), json.into(), JSON)),
                 Err(error) => log::error!("the state of camera {name} is no JSON: {error}"),
             }
         }
@@ -174,7 +173,7 @@ impl Cameras {
     }
 
     /// Announces the cameras, and takes back what is announced and no more.
-    fn announce(&mut self, link: &mut Link) {
+    fn announce(&mut self, session: &mut Session) {
         let wanted: BTreeMap<String, Value> = match &self.discovery {
             Some(discovery) => {
                 self.known.iter().flat_map(|(camera, (model, _))| discovery.camera(camera, model)).collect()
@@ -182,18 +181,18 @@ impl Cameras {
             None => BTreeMap::new(),
         };
         let gone = self.announced.keys().filter(|topic| !wanted.contains_key(*topic));
-        gone.for_each(|topic| link.say(self.letter(topic.clone(), Bytes::new(), JSON)));
+        gone.for_each(|topic| session.publish(self.publish(topic.clone(), Bytes::new(), JSON)));
         for (topic, entity) in wanted.iter().filter(|(topic, entity)| self.announced.get(*topic) != Some(*entity)) {
-            link.say(self.letter(topic.clone(), entity.to_string().into(), JSON));
+            session.publish(self.publish(topic.clone(), entity.to_string().into(), JSON));
         }
         self.announced = wanted;
     }
 
     /// Has the broker forget what it keeps of a camera.
-    fn clear(&self, link: &mut Link, camera: &str) {
+    fn clear(&self, session: &mut Session, camera: &str) {
         let detections = self.config.retain.then(|| self.topics.detections(camera));
         for topic in [self.topics.state(camera), self.topics.snapshot(camera)].into_iter().chain(detections) {
-            link.say(self.letter(topic, Bytes::new(), JSON));
+            session.publish(self.publish(topic, Bytes::new(), JSON));
         }
     }
 
@@ -202,8 +201,8 @@ impl Cameras {
     }
 
     /// A message that the broker keeps.
-    fn letter(&self, topic: String, payload: Bytes, content_type: &'static str) -> Letter {
-        Letter {
+    fn publish(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
+        Publish {
             topic,
             payload,
             qos: Qos::new(self.config.qos_state),

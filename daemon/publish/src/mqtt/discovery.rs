@@ -133,7 +133,7 @@ pub fn is_ours(payload: &[u8]) -> bool {
     serde_json::from_slice::<Value>(payload).is_ok_and(|entity| entity["origin"]["name"] == "visiond")
 }
 
-/// A label as part of a topic, which holds letters, digits, - and _ alone; labels that differ stay different.
+/// A label as part of a topic, which holds publishes, digits, - and _ alone; labels that differ stay different.
 fn in_topic(label: &str) -> String {
     let mut out = String::new();
     for c in label.chars() {

@@ -1,140 +1,389 @@
-//! The way to a broker: address, connection, TLS, and the agreement that begins a session.
+//! A session with a broker: messages go out in their order, acknowledgements come back by their numbers.
+//!
+//! All waiting is in [`Session::event`], which may be dropped at any await and called again: what it has read or half written
+//! is kept here, not in the future. The session is clean: after a lost connection nothing is left, neither here nor at the
+//! broker, and whoever has messages without an acknowledgement sends them again.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::ready;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use visiond_config::split_broker;
-use visiond_config::types::{MqttProtocol, MqttSinkConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::link::{Link, Stream, said_at_the_end};
-use super::tls;
-use super::wire::{Answer, Hello, Limits, Refusal, Wire};
+use super::codec::{Codec, Incoming, Limits, Packet, Publish, Qos};
 
-/// Begins a session. The error is a sentence that names the broker.
-pub async fn begin(config: &MqttSinkConfig, hello: &Hello) -> Result<Link, String> {
-    let url = &config.url;
-    let named = |reason: String| format!("{url}: {reason}");
-    let (scheme, host, port) = split_broker(url).ok_or_else(|| named("is no broker's URL".to_owned()))?;
-    let encrypted = scheme == "mqtts";
-    let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
-    let tcp = TcpStream::connect((host, port)).await.map_err(|error| named(unreachable(&error, host, port)))?;
-    // A small message must not wait for the answer to the one before.
-    let _ = tcp.set_nodelay(true);
-    let mut stream: Box<dyn Stream> = if encrypted {
-        let client = tls::client(config).map_err(named)?;
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| named("has no host that TLS knows".to_owned()))?;
-        let connected = TlsConnector::from(client).connect(name, tcp).await;
-        Box::new(connected.map_err(|error| named(broken(&error, config, host)))?)
-    } else {
-        Box::new(tcp)
-    };
-    let wire = Wire::new(config.protocol);
-    let mut out = BytesMut::new();
-    wire.hello(hello, &mut out).map_err(named)?;
-    write_all(&mut *stream, out).await.map_err(|error| named(broken(&error, config, host)))?;
-    let mut input = BytesMut::new();
-    let limits = welcome(&mut *stream, wire, &mut input, config, host).await.map_err(named)?;
-    Ok(Link::new(stream, wire, limits, config.keep_alive, input))
+/// Bytes that wait for the socket before more messages are made into packets.
+const OUTPUT_BYTES: usize = 256 << 10;
+/// How long after a refusal the messages are sent again.
+const REFUSED_WAIT: Duration = Duration::from_secs(5);
+
+/// A connection, with TLS or without.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// What happens in a session.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The broker has the message of this number.
+    Acknowledged(u64),
+    /// The broker will never take the message of this number; why.
+    Impossible(u64, String),
+    /// Somebody said what is listened to.
+    Incoming(Incoming),
+    /// The session is over; why.
+    Lost(String),
 }
 
-/// Waits for the broker's answer to our begin.
-async fn welcome(
-    stream: &mut dyn Stream,
-    wire: Wire,
-    input: &mut BytesMut,
-    config: &MqttSinkConfig,
-    host: &str,
-) -> Result<Limits, String> {
-    let other_version = match config.protocol {
-        MqttProtocol::V5 => "does it speak MQTT 3.1.1 only? Then set `protocol = \"3.1.1\"`",
-        MqttProtocol::V3 => "does it speak MQTT 5 only? Then set `protocol = \"5\"`",
-    };
-    loop {
-        match wire.answer(input) {
-            Ok(Some(Answer::Welcome(limits))) => return Ok(limits),
-            Ok(Some(Answer::Unwelcome(refusal))) => return Err(refused(refusal, config, other_version)),
-            Ok(Some(_)) => return Err("what answers there is no broker of MQTT: is the port right?".to_owned()),
-            Err(error) => {
-                return Err(format!(
-                    "what answers there is no broker of MQTT, or of another version ({error}); {other_version}"
-                ));
+/// A session that the broker has begun.
+pub struct Session {
+    stream: Box<dyn Stream>,
+    codec: Codec,
+    limits: Limits,
+    input: BytesMut,
+    output: BytesMut,
+    /// Bytes that were ever put into `output`, and that the socket has taken.
+    made: u64,
+    written: u64,
+    unflushed: bool,
+    /// What has no number outside: states, pictures.
+    own: VecDeque<Publish>,
+    messages: VecDeque<(u64, Publish)>,
+    in_flight: BTreeMap<u16, InFlight>,
+    last_number: u16,
+    /// Parcels of QoS 0, each with the byte of `made` that ends it.
+    leaving: VecDeque<(u64, u64)>,
+    events: VecDeque<SessionEvent>,
+    lost: Option<String>,
+    keep_alive: Duration,
+    heard: Instant,
+    said: Instant,
+    asked: Option<Instant>,
+    refusal: Option<String>,
+    /// A refusal of a message of our own was told.
+    complained: bool,
+    /// Parcels wait until then, because the broker refused one.
+    refused_until: Option<Instant>,
+}
+
+/// A message without its acknowledgement.
+struct InFlight {
+    /// Of a message.
+    number: Option<u64>,
+    publish: Publish,
+}
+
+impl Session {
+    /// A session on `stream`, whose begin has been agreed on.
+    pub fn new(stream: Box<dyn Stream>, codec: Codec, limits: Limits, keep_alive: Duration, input: BytesMut) -> Self {
+        let now = Instant::now();
+        let keep_alive = limits.keep_alive_seconds.map_or(keep_alive, |s| Duration::from_secs(u64::from(s.max(1))));
+        Self {
+            stream,
+            codec,
+            limits,
+            input,
+            output: BytesMut::new(),
+            made: 0,
+            written: 0,
+            unflushed: false,
+            own: VecDeque::new(),
+            messages: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            last_number: 0,
+            leaving: VecDeque::new(),
+            events: VecDeque::new(),
+            lost: None,
+            keep_alive,
+            heard: now,
+            said: now,
+            asked: None,
+            refusal: None,
+            complained: false,
+            refused_until: None,
+        }
+    }
+
+    /// Puts a message of our own in line, before the messages.
+    pub fn publish(&mut self, publish: Publish) {
+        self.own.push_back(publish);
+    }
+
+    /// Messages of our own that have not left yet.
+    pub fn own_waiting(&self) -> usize {
+        self.own.len()
+    }
+
+    /// Listens to what the broker keeps under these topics, or no more.
+    pub fn subscribe(&mut self, topics: &[String], listen: bool) {
+        let number = self.free_number();
+        let before = self.output.len();
+        let written = if listen {
+            self.codec.subscribe(topics, number, &mut self.output)
+        } else {
+            self.codec.unsubscribe(topics, number, &mut self.output)
+        };
+        if written.is_err() {
+            self.output.truncate(before);
+        }
+        self.made += (self.output.len() - before) as u64;
+    }
+
+    /// Puts a message in line and writes what the socket takes now.
+    pub async fn send(&mut self, number: u64, publish: Publish) {
+        self.messages.push_back((number, publish));
+        poll_fn(|context| {
+            // Whatever is wrong is told by `event`.
+            let _ = self.write(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// The next thing that happens. May be dropped and called again at any time.
+    pub async fn next_event(&mut self) -> SessionEvent {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Asks a silent broker whether it is there, and gives up one that does not answer; to be called now and then.
+    pub fn tick(&mut self, now: Instant) {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        if self.refused_until.is_some_and(|until| now >= until) {
+            self.refused_until = None;
+        }
+        match self.asked {
+            Some(asked) if since(asked) >= self.keep_alive => {
+                let seconds = since(self.heard).as_secs();
+                self.lost.get_or_insert_with(|| {
+                    format!("the broker has not been heard of for {seconds} s: is it still there, and the way to it?")
+                });
             }
-            Ok(None) => {}
-        }
-        let n = read(stream, input).await.map_err(|error| broken(&error, config, host))?;
-        if n == 0 {
-            return Err(format!("the broker closes the connection without an answer: {other_version}"));
-        }
-    }
-}
-
-fn refused(refusal: Refusal, config: &MqttSinkConfig, other_version: &str) -> String {
-    match refusal {
-        Refusal::Login => match &config.login {
-            Some(login) => {
-                format!(
-                    "the broker does not accept the user and password of the login {}: correct them",
-                    login.display()
-                )
+            Some(_) => {}
+            // Half of it, because the broker measures the same time from the other end.
+            None if since(self.heard.min(self.said)) >= self.keep_alive / 2 => {
+                let before = self.output.len();
+                self.codec.pingreq(&mut self.output);
+                self.made += (self.output.len() - before) as u64;
+                self.asked = Some(now);
             }
-            None => "the broker wants a user and a password: name them with `login`".to_owned(),
-        },
-        Refusal::ClientId => "the broker does not accept the client id: set another `client_id`".to_owned(),
-        Refusal::Version => format!("the broker does not speak this version of MQTT: {other_version}"),
-        Refusal::Other(words) => format!("the broker refuses: {words}"),
-    }
-}
-
-fn unreachable(error: &io::Error, host: &str, port: u16) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            format!("nobody listens at port {port} of {host}: is the broker running, and is the port right?")
+            None => {}
         }
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::TimedOut => {
-            format!("{host} cannot be reached: {error}; is the network up, and the host on?")
-        }
-        _ => format!("no connection to {host}: {error}"),
     }
-}
 
-/// What went wrong before the session began.
-fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
-    let other = if config.url.starts_with("mqtts") {
-        "is there TLS at that port? If not, write mqtt:// into `url`"
-    } else {
-        "does that port want TLS? Then write mqtts:// into `url`"
-    };
-    tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", said_at_the_end(error)))
-}
+    /// Ends the session in order, after what is in line of our own; the last will is not published then.
+    pub async fn close(mut self, within: Duration) {
+        let ended = async {
+            if !poll_fn(|context| self.poll_said(context)).await {
+                return;
+            }
+            let before = self.output.len();
+            self.codec.disconnect(&mut self.output);
+            self.made += (self.output.len() - before) as u64;
+            let _ = poll_fn(|context| self.write(context)).await;
+            let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
+        };
+        let _ = tokio::time::timeout(within, ended).await;
+    }
 
-async fn write_all(stream: &mut dyn Stream, mut bytes: BytesMut) -> io::Result<()> {
-    poll_fn(|context| {
-        while !bytes.is_empty() {
-            let n = ready!(Pin::new(&mut *stream).poll_write(context, &bytes))?;
+    /// Waits until the broker has all that is our own; `false`: the session is over before.
+    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            match self.poll(context) {
+                Poll::Ready(SessionEvent::Lost(_)) => return Poll::Ready(false),
+                Poll::Ready(_) => {}
+                // All that could be written and read was.
+                Poll::Pending => {
+                    let said = self.own.is_empty() && self.in_flight.values().all(|publish| publish.number.is_some());
+                    return if said && self.output.is_empty() { Poll::Ready(true) } else { Poll::Pending };
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<SessionEvent> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(event);
+            }
+            if let Some(reason) = &self.lost {
+                return Poll::Ready(SessionEvent::Lost(reason.clone()));
+            }
+            if let Poll::Ready(Err(error)) = self.write(context) {
+                // The broker may have said why before it closed: reading tells, or the same error.
+                self.lost = Some(describe_io_error(&error));
+                let _ = self.read(context);
+                continue;
+            }
+            if !self.events.is_empty() {
+                continue;
+            }
+            match self.read(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(reason)) => self.lost = Some(reason),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Makes packets and writes them; ready when nothing is left to be written.
+    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            self.pack();
+            if self.output.is_empty() {
+                break;
+            }
+            let n = ready!(Pin::new(&mut *self.stream).poll_write(context, &self.output))?;
             if n == 0 {
-                return Err(io::ErrorKind::WriteZero.into()).into();
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            bytes.advance(n);
+            self.output.advance(n);
+            self.written += n as u64;
+            self.unflushed = true;
+            self.said = Instant::now();
+            while let Some((_, number)) = self.leaving.pop_front_if(|(end, _)| *end <= self.written) {
+                self.events.push_back(SessionEvent::Acknowledged(number));
+            }
         }
-        Pin::new(&mut *stream).poll_flush(context)
-    })
-    .await
+        if self.unflushed {
+            ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Makes packets of what is in line, as far as the broker's window and our buffer have room.
+    fn pack(&mut self) {
+        while self.output.len() < OUTPUT_BYTES {
+            let message = self.refused_until.is_none().then(|| self.messages.front()).flatten();
+            let Some(next) = self.own.front().or(message.map(|(_, publish)| publish)) else { return };
+            if next.qos != Qos::AtMost && self.in_flight.len() >= usize::from(self.limits.in_flight) {
+                return;
+            }
+            let (number, mut publish) = match self.own.pop_front() {
+                Some(publish) => (None, publish),
+                None => match self.messages.pop_front() {
+                    Some((number, publish)) => (Some(number), publish),
+                    None => return,
+                },
+            };
+            if publish.qos as u8 > self.limits.qos as u8 {
+                publish.qos = self.limits.qos;
+            }
+            publish.retain &= self.limits.retain;
+            let id = if publish.qos == Qos::AtMost { 0 } else { self.free_number() };
+            let before = self.output.len();
+            let bytes = self.codec.publish_bytes(&publish);
+            let packed = if bytes > self.limits.packet_bytes {
+                Err(format!("it has {bytes} bytes, and the broker takes {} at most", self.limits.packet_bytes))
+            } else {
+                self.codec.publish(&publish, id, &mut self.output)
+            };
+            if let Err(reason) = packed {
+                self.output.truncate(before);
+                match number {
+                    Some(number) => self.events.push_back(SessionEvent::Impossible(number, reason)),
+                    None => log::warn!("a message to {} is not sent: {reason}", publish.topic),
+                }
+                continue;
+            }
+            self.made += (self.output.len() - before) as u64;
+            match number {
+                Some(number) if id == 0 => self.leaving.push_back((self.made, number)),
+                _ if id == 0 => {}
+                number => drop(self.in_flight.insert(id, InFlight { number, publish })),
+            }
+        }
+    }
+
+    /// A number that no message in flight has. There is one, because at most 65,534 are in flight when it is asked for.
+    fn free_number(&mut self) -> u16 {
+        loop {
+            self.last_number = self.last_number.checked_add(1).unwrap_or(1);
+            if !self.in_flight.contains_key(&self.last_number) {
+                return self.last_number;
+            }
+        }
+    }
+
+    /// Reads once and does what the broker says.
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let mut chunk = [0; 4096];
+        let mut buffer = ReadBuf::new(&mut chunk);
+        if let Err(error) = ready!(Pin::new(&mut *self.stream).poll_read(context, &mut buffer)) {
+            return Poll::Ready(Err(describe_io_error(&error)));
+        }
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Err("the broker closed the connection".to_owned()));
+        }
+        self.input.extend_from_slice(buffer.filled());
+        (self.heard, self.asked) = (Instant::now(), None);
+        loop {
+            match self.codec.decode(&mut self.input) {
+                Ok(Some(packet)) => self.received(packet),
+                Ok(None) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(format!("the broker says what is no MQTT: {error}"))),
+            }
+        }
+    }
+
+    fn received(&mut self, packet: Packet) {
+        match packet {
+            Packet::PubAck(id, Ok(())) | Packet::PubComp(id) => {
+                let Some(done) = self.in_flight.remove(&id) else { return };
+                if let Some(number) = done.number {
+                    if self.refusal.take().is_some() {
+                        log::info!("the broker takes messages again");
+                    }
+                    self.events.push_back(SessionEvent::Acknowledged(number));
+                }
+            }
+            Packet::PubRec(id, Ok(())) => {
+                let before = self.output.len();
+                self.codec.pubrel(id, &mut self.output);
+                self.made += (self.output.len() - before) as u64;
+            }
+            Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
+                if let Some(refused) = self.in_flight.remove(&id) {
+                    self.refused(refused, reason);
+                }
+            }
+            Packet::Disconnect(reason) => self.lost = Some(format!("the broker ended the session: {reason}")),
+            Packet::Publish(heard) => self.events.push_back(SessionEvent::Incoming(heard)),
+            Packet::ConnAck(_) | Packet::Refused(_) | Packet::PingResp | Packet::Other => {}
+        }
+    }
+
+    /// A message that the broker refused goes back to its place in line, and all wait a while; anything else is let go.
+    fn refused(&mut self, InFlight { number, publish }: InFlight, reason: String) {
+        let told = match number {
+            Some(_) => self.refusal.as_ref() == Some(&reason),
+            None => std::mem::replace(&mut self.complained, true),
+        };
+        if !told {
+            let remedy = "give this user the right to publish there";
+            log::error!("the broker refuses a message to {}: {reason}; {remedy}", publish.topic);
+        }
+        if let Some(number) = number {
+            self.refusal = Some(reason);
+            let place = self.messages.partition_point(|(other, _)| *other < number);
+            self.messages.insert(place, (number, publish));
+            self.refused_until.get_or_insert_with(|| Instant::now() + REFUSED_WAIT);
+        }
+    }
 }
 
-async fn read(stream: &mut dyn Stream, input: &mut BytesMut) -> io::Result<usize> {
-    let mut chunk = [0; 1024];
-    let n = poll_fn(|context| {
-        let mut buffer = tokio::io::ReadBuf::new(&mut chunk);
-        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
-        std::task::Poll::Ready(io::Result::Ok(buffer.filled().len()))
-    })
-    .await?;
-    input.extend_from_slice(&chunk[..n]);
-    Ok(n)
+/// An error of the connection in words.
+pub fn describe_io_error(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            format!("the broker closed the connection ({error})")
+        }
+        _ => format!("the connection to the broker broke: {error}"),
+    }
 }
+
+#[cfg(test)]
+mod tests;

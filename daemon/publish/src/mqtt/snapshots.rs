@@ -1,10 +1,11 @@
 //! Pictures of the cameras for a broker, made one at a time of each and now and then.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use visiond_live::Live;
 
 /// How long a camera may take to give a frame.
@@ -32,24 +33,19 @@ impl Snapshots {
         tokio::spawn(async move {
             // Without a frame there is no picture, which the camera's state explains.
             if let Ok(picture) = view.jpeg(overlay, PATIENCE.min(interval)).await {
-                lock(&made).push((camera, picture.jpeg.clone()));
+                made.lock().push((camera, picture.jpeg.clone()));
             }
         });
     }
 
     /// The pictures that were made since.
     pub fn take(&mut self) -> Made {
-        std::mem::take(&mut lock(&self.made))
+        std::mem::take(&mut self.made.lock())
     }
 
     /// Nothing was asked for yet.
     pub fn forget(&mut self) {
         self.next.clear();
-        lock(&self.made).clear();
+        self.made.lock().clear();
     }
-}
-
-/// A vector that is only pushed to and taken is good as it is, whatever panicked.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,9 +22,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use visiond_config::split_broker;
 use visiond_config::types::NatsSinkConfig;
 
-use super::login::Proof;
-use crate::broker::{Parcel, WINDOW};
-use crate::mqtt::tls;
+use super::auth::ClientAuth;
+use crate::broker::{QueuedMessage, WINDOW, tls};
 
 /// How long one server may take to answer, before the next is tried.
 const ANSWER: Duration = Duration::from_secs(4);
@@ -33,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(4);
 const PING: Duration = Duration::from_secs(10);
 
 /// An acknowledgement to come.
-type Acknowledgement = Pin<Box<dyn Future<Output = (Parcel, bool, Result<PublishAck, PublishError>)> + Send>>;
+type Acknowledgement = Pin<Box<dyn Future<Output = (QueuedMessage, bool, Result<PublishAck, PublishError>)> + Send>>;
 
 /// A connection.
 pub struct Connection {
@@ -47,10 +46,10 @@ pub struct Connection {
     stream: Option<String>,
     ack_timeout: Duration,
     acknowledgements: FuturesUnordered<Acknowledgement>,
-    /// The numbers of parcels that are too large for this server.
+    /// The numbers of messages that are too large for this server.
     pub left_out: VecDeque<u64>,
     /// What no stream took, for which the connection is given up.
-    pub unclaimed: Option<Parcel>,
+    pub unclaimed: Option<QueuedMessage>,
     /// Why the connection is gone.
     lost: UnboundedReceiver<String>,
 }
@@ -67,16 +66,16 @@ impl Connection {
                 return Err(format!("{servers}: the `{key}` {path} cannot be read: {error}"));
             }
         }
-        let proof = Arc::new(Proof::read(config)?);
+        let auth = Arc::new(ClientAuth::read(config)?);
         let connected = Arc::new(AtomicBool::new(false));
         let (tell, lost) = unbounded_channel();
         // The client would connect again by itself. It fails at that, because from then on it has nothing to show, and gives
         // up after as many attempts as there are servers.
         let show = {
-            let (proof, connected) = (Arc::clone(&proof), Arc::clone(&connected));
+            let (auth, connected) = (Arc::clone(&auth), Arc::clone(&connected));
             move |nonce: Vec<u8>| {
                 let again = connected.load(Ordering::Relaxed);
-                ready(if again { Err(AuthError::new(io::Error::other("not again"))) } else { proof.answer(&nonce) })
+                ready(if again { Err(AuthError::new(io::Error::other("not again"))) } else { auth.answer(&nonce) })
             }
         };
         let mut options = ConnectOptions::with_auth_callback(show)
@@ -103,9 +102,9 @@ impl Connection {
         if let (Some(certificate), Some(key)) = (&config.certificate, &config.key) {
             options = options.add_client_certificate(certificate.clone(), key.clone());
         }
-        let client = options.connect(addresses).await.map_err(|error| explain(&error, &servers, &proof))?;
+        let client = options.connect(addresses).await.map_err(|error| explain(&error, &servers, &auth))?;
         connected.store(true, Ordering::Relaxed);
-        // A parcel that is sent again may be under way besides those of the window.
+        // A message that is sent again may be under way besides those of the window.
         let jetstream =
             ContextBuilder::new().timeout(config.ack_timeout).max_ack_inflight(4 * WINDOW).build(client.clone());
         Ok(Self {
@@ -131,17 +130,17 @@ impl Connection {
         }
     }
 
-    /// Hands a parcel to the client, which sends it. `news`: its acknowledgement is awaited by others.
-    pub async fn send(&mut self, subject: Subject, parcel: &Parcel, news: bool) -> Result<(), String> {
-        let mut message = PublishMessage::build().payload(parcel.line.clone()).message_id(&parcel.id);
+    /// Hands a message to the client, which sends it. `news`: its acknowledgement is awaited by others.
+    pub async fn send(&mut self, subject: Subject, message: &QueuedMessage, news: bool) -> Result<(), String> {
+        let mut publish = PublishMessage::build().payload(message.line.clone()).message_id(&message.id);
         if let Some(stream) = &self.stream {
-            message = message.expected_stream(stream);
+            publish = publish.expected_stream(stream);
         }
-        let parcel = parcel.clone();
-        match self.jetstream.send_publish(subject, message).await {
+        let message = message.clone();
+        match self.jetstream.send_publish(subject, publish).await {
             Ok(acknowledgement) => {
                 let acknowledgement = acknowledgement.into_future();
-                self.acknowledgements.push(Box::pin(async move { (parcel, news, acknowledgement.await) }));
+                self.acknowledgements.push(Box::pin(async move { (message, news, acknowledgement.await) }));
                 Ok(())
             }
             Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
@@ -149,11 +148,11 @@ impl Connection {
                     "sink {}: {} takes no message as large as {} of camera {}: it is left out; raise max_payload there",
                     self.sink,
                     self.servers,
-                    parcel.id,
-                    parcel.camera
+                    message.id,
+                    message.camera
                 );
                 if news {
-                    self.left_out.push_back(parcel.number);
+                    self.left_out.push_back(message.number);
                 }
                 Ok(())
             }
@@ -161,13 +160,13 @@ impl Connection {
         }
     }
 
-    /// The next parcel that is in the stream; `None` where nobody waits for it. May be dropped at any time.
-    pub async fn next(&mut self) -> Result<Option<Parcel>, String> {
+    /// The next message that is in the stream; `None` where nobody waits for it. May be dropped at any time.
+    pub async fn next(&mut self) -> Result<Option<QueuedMessage>, String> {
         tokio::select! {
             biased;
-            Some((parcel, news, acknowledgement)) = self.acknowledgements.next() => match acknowledgement {
-                Ok(_) => Ok(news.then_some(parcel)),
-                Err(error) => Err(self.explain_publish(&error, &parcel)),
+            Some((message, news, acknowledgement)) = self.acknowledgements.next() => match acknowledgement {
+                Ok(_) => Ok(news.then_some(message)),
+                Err(error) => Err(self.explain_publish(&error, &message)),
             },
             Some(reason) = self.lost.recv() => Err(self.at(&reason)),
             // The other side of `lost` lives as long as the client.
@@ -189,14 +188,14 @@ impl Connection {
         let _ = tokio::time::timeout(within, self.client.flush()).await;
     }
 
-    fn explain_publish(&mut self, error: &PublishError, parcel: &Parcel) -> String {
+    fn explain_publish(&mut self, error: &PublishError, message: &QueuedMessage) -> String {
         // The server's own words come before the silence that follows them.
         if let Ok(reason) = self.lost.try_recv() {
             return self.at(&reason);
         }
-        let camera = &parcel.camera;
+        let camera = &message.camera;
         if !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe) {
-            self.unclaimed = Some(parcel.clone());
+            self.unclaimed = Some(message.clone());
         }
         match error.kind() {
             PublishErrorKind::StreamNotFound => self.at(&format!(
@@ -231,7 +230,7 @@ fn explain_server(error: &str) -> String {
 }
 
 /// Why there is no connection.
-fn explain(error: &ConnectError, servers: &str, proof: &Proof) -> String {
+fn explain(error: &ConnectError, servers: &str, auth: &ClientAuth) -> String {
     let host = split_broker(servers.split(", ").next().unwrap_or(servers)).map_or(servers, |(_, host, _)| host);
     let (mut words, mut tls) = (Vec::new(), None);
     let mut cause = error.source();
@@ -249,7 +248,7 @@ fn explain(error: &ConnectError, servers: &str, proof: &Proof) -> String {
     let why = words.join(": ");
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-            format!("{servers}: the server {}", proof.remedy())
+            format!("{servers}: the server {}", auth.remedy())
         }
         ConnectErrorKind::TimedOut => format!("{servers}: no answer within {} s", ANSWER.as_secs()),
         ConnectErrorKind::Dns => format!("{servers}: the name is not known: {why}"),

@@ -1,48 +1,49 @@
-//! One spool, one user: a lock on a file in its folder that ends with the process, however that ends.
+//! Locks a spool's folder, so that only one sink uses it. The lock ends with the process, even after a crash.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The folders that sinks of this process have.
-static OURS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+use parking_lot::Mutex;
 
-/// A spool's folder is this sink's, as long as this lives.
+/// The folders that this process has locked.
+static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// The lock on a spool's folder, held until this value is dropped.
 #[derive(Debug)]
 pub struct Lock {
     directory: PathBuf,
     file: File,
 }
 
-/// Why it is not.
+/// Why a spool cannot be opened.
 #[derive(Debug)]
-pub enum Taken {
-    /// Another sink of this process has it; while one takes over from another, for a moment.
-    Ours,
-    /// Another process has it.
-    Theirs,
-    /// The system does not allow it.
+pub enum OpenError {
+    /// Another sink of this process holds the lock: for a moment, while one sink takes over from another.
+    HeldByThisProcess,
+    /// Another process holds the lock.
+    HeldByOtherProcess,
+    /// The folder or a file in it cannot be opened.
     Io(io::Error),
 }
 
 impl Lock {
-    /// Takes the folder, which is there.
-    pub fn take(directory: &Path) -> Result<Self, Taken> {
-        let directory = directory.canonicalize().map_err(Taken::Io)?;
-        let mut ours = ours();
-        if ours.contains(&directory) {
-            return Err(Taken::Ours);
+    /// Locks `directory`, which must exist.
+    pub fn take(directory: &Path) -> Result<Self, OpenError> {
+        let directory = directory.canonicalize().map_err(OpenError::Io)?;
+        let mut held = HELD.lock();
+        if held.contains(&directory) {
+            return Err(OpenError::HeldByThisProcess);
         }
         let path = directory.join("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(Taken::Io)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(OpenError::Io)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Taken::Theirs),
-            Err(TryLockError::Error(error)) => return Err(Taken::Io(error)),
+            Err(TryLockError::WouldBlock) => return Err(OpenError::HeldByOtherProcess),
+            Err(TryLockError::Error(error)) => return Err(OpenError::Io(error)),
         }
-        ours.insert(directory.clone());
+        held.insert(directory.clone());
         Ok(Self { directory, file })
     }
 }
@@ -51,13 +52,8 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // The file is closed, and with it unlocked, when this is over; who comes between finds it locked by "another
         // process", so it is unlocked here.
-        let mut ours = ours();
+        let mut held = HELD.lock();
         let _ = self.file.unlock();
-        ours.remove(&self.directory);
+        held.remove(&self.directory);
     }
-}
-
-fn ours() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // A set of names is good whoever panicked.
-    OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }

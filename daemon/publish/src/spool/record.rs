@@ -1,4 +1,4 @@
-//! A record of the spool: a parcel as bytes that tell whether they are whole.
+//! A record of the spool: a message as bytes that tell whether they are whole.
 //!
 //! ```text
 //! mark  4  f5 "vsr"          no UTF-8 text has the byte f5, so no message looks like a record's begin
@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 
-use crate::broker::Parcel;
+use crate::broker::QueuedMessage;
 
 const MARK: [u8; 4] = *b"\xf5vsr";
 /// Before the body.
@@ -24,16 +24,16 @@ const LONGEST_BODY: usize = 64 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A whole record, of so many bytes.
-    Record(Parcel, usize),
+    Record(QueuedMessage, usize),
     /// What may become one with so many bytes.
     Incomplete(usize),
     /// No record.
     Damaged,
 }
 
-/// Writes a parcel behind `out`; `false`: it has texts that no record holds.
-pub fn encode(parcel: &Parcel, out: &mut Vec<u8>) -> bool {
-    let (id, camera, line) = (parcel.id.as_bytes(), parcel.camera.as_bytes(), &parcel.line);
+/// Writes a message behind `out`; `false`: it has texts that no record holds.
+pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
+    let (id, camera, line) = (message.id.as_bytes(), message.camera.as_bytes(), &message.line);
     let body = FIXED + id.len() + camera.len() + line.len();
     let (Ok(id_len), Ok(camera_len)) = (u8::try_from(id.len()), u16::try_from(camera.len())) else { return false };
     if body > LONGEST_BODY {
@@ -43,7 +43,7 @@ pub fn encode(parcel: &Parcel, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(&MARK);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(body as u32).to_le_bytes());
-    out.extend_from_slice(&parcel.number.to_le_bytes());
+    out.extend_from_slice(&message.number.to_le_bytes());
     out.push(id_len);
     out.extend_from_slice(&camera_len.to_le_bytes());
     [id, camera, line].into_iter().for_each(|text| out.extend_from_slice(text));
@@ -68,8 +68,8 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     if crc32fast::hash(checked) != u32::from_le_bytes(crc) {
         return Decoded::Damaged;
     }
-    match parcel(&checked[4..]) {
-        Some(parcel) => Decoded::Record(parcel, HEAD + len),
+    match message(&checked[4..]) {
+        Some(message) => Decoded::Record(message, HEAD + len),
         None => Decoded::Damaged,
     }
 }
@@ -87,12 +87,12 @@ pub fn search(bytes: &[u8], from: usize) -> usize {
     bytes.len()
 }
 
-fn parcel(body: &[u8]) -> Option<Parcel> {
+fn message(body: &[u8]) -> Option<QueuedMessage> {
     let number = u64::from_le_bytes(number_at::<8>(body, 0)?);
     let id_end = FIXED + usize::from(*body.get(8)?);
     let camera_end = id_end + usize::from(u16::from_le_bytes(number_at::<2>(body, 9)?));
     let text = |range: std::ops::Range<usize>| std::str::from_utf8(body.get(range)?).ok();
-    Some(Parcel {
+    Some(QueuedMessage {
         number,
         id: text(FIXED..id_end)?.into(),
         camera: text(id_end..camera_end)?.into(),

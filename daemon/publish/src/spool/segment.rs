@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::{self, Decoded};
-use crate::broker::Parcel;
+use crate::broker::QueuedMessage;
 
 /// How a segment begins: what it is, for whoever looks at it.
 const HEAD: &[u8; 16] = b"visiond spool 1\n";
@@ -49,10 +49,10 @@ impl Segment {
 
     /// The largest number in it; `None` where no record is whole.
     pub fn last(&self, directory: &Path) -> io::Result<Option<u64>> {
-        let mut reader = Reader::open(directory, *self)?;
+        let mut reader = SegmentReader::open(directory, *self)?;
         let mut last = None;
-        while let Some(parcel) = reader.next(self.bytes)? {
-            last = last.max(Some(parcel.number));
+        while let Some(message) = reader.next(self.bytes)? {
+            last = last.max(Some(message.number));
         }
         Ok(last)
     }
@@ -60,12 +60,12 @@ impl Segment {
 
 /// The segment that is added to.
 #[derive(Debug)]
-pub struct Writer {
+pub struct SegmentWriter {
     file: Arc<File>,
     bytes: u64,
 }
 
-impl Writer {
+impl SegmentWriter {
     /// A new one whose first record will have the number `first`.
     pub fn create(directory: &Path, first: u64) -> io::Result<Self> {
         let segment = Segment { first, bytes: HEAD.len() as u64 };
@@ -113,7 +113,7 @@ impl Writer {
 
 /// Reads a segment from begin to end.
 #[derive(Debug)]
-pub struct Reader {
+pub struct SegmentReader {
     /// Which.
     pub first: u64,
     path: PathBuf,
@@ -130,7 +130,7 @@ pub struct Reader {
     in_damage: bool,
 }
 
-impl Reader {
+impl SegmentReader {
     /// Of a whole segment.
     pub fn open(directory: &Path, segment: Segment) -> io::Result<Self> {
         let mut reader = Self::behind(directory, Segment { bytes: HEAD.len() as u64, ..segment });
@@ -146,7 +146,7 @@ impl Reader {
     }
 
     /// The next whole record before `end`, where the file ends as far as it is of interest.
-    pub fn next(&mut self, end: u64) -> io::Result<Option<Parcel>> {
+    pub fn next(&mut self, end: u64) -> io::Result<Option<QueuedMessage>> {
         loop {
             let here = self.start + self.at as u64;
             if here >= end {
@@ -156,10 +156,10 @@ impl Reader {
             let left = end - here;
             let unread = (self.buffer.len() - self.at) as u64;
             match record::decode(&self.buffer[self.at..]) {
-                Decoded::Record(parcel, bytes) => {
+                Decoded::Record(message, bytes) => {
                     self.at += bytes;
                     self.in_damage = false;
-                    return Ok(Some(parcel));
+                    return Ok(Some(message));
                 }
                 Decoded::Incomplete(bytes) if unread < left.min(bytes as u64) => {
                     if !self.fill(bytes, end)? {

@@ -11,12 +11,12 @@ use super::*;
 
 const ROOM: u64 = 1 << 30;
 
-fn parcel(number: u64, length: usize) -> Parcel {
+fn message(number: u64, length: usize) -> QueuedMessage {
     // What no reader may take for a record, though it begins like one.
     let mut line = format!("{number} \u{f5}vsr ").into_bytes();
     line.extend_from_slice(b"\xf5vsr");
     line.resize(line.len() + length, b'x');
-    Parcel { number, id: format!("id-{number}").into(), camera: "door".into(), line: line.into() }
+    QueuedMessage { number, id: format!("id-{number}").into(), camera: "door".into(), line: line.into() }
 }
 
 fn open(directory: &Path) -> Spool {
@@ -24,17 +24,17 @@ fn open(directory: &Path) -> Spool {
 }
 
 fn append(spool: &mut Spool, numbers: std::ops::Range<u64>) {
-    let parcels: Vec<_> = numbers.map(|number| parcel(number, 5)).collect();
-    spool.append(parcels.iter()).unwrap();
+    let messages: Vec<_> = numbers.map(|number| message(number, 5)).collect();
+    spool.append(messages.iter()).unwrap();
 }
 
-/// Reads everything; each parcel must be just as it was written.
+/// Reads everything; each message must be just as it was written.
 fn read_all(spool: &mut Spool) -> Vec<u64> {
     let mut numbers = Vec::new();
     while !spool.is_read() {
         if let Ok(Some(found)) = spool.read() {
-            let length = found.line.len() - parcel(found.number, 0).line.len();
-            assert_eq!(found, parcel(found.number, length));
+            let length = found.line.len() - message(found.number, 0).line.len();
+            assert_eq!(found, message(found.number, length));
             numbers.push(found.number);
         }
     }
@@ -64,7 +64,7 @@ fn what_is_not_acknowledged_is_there_after_a_restart_in_order() {
     let mut spool = open(folder.path());
     append(&mut spool, 1..4);
     append(&mut spool, 4..10);
-    assert_eq!(spool.read().unwrap(), Some(parcel(1, 5)));
+    assert_eq!(spool.read().unwrap(), Some(message(1, 5)));
     // Killed: nothing is closed in order.
     drop(spool);
     let mut spool = open(folder.path());
@@ -106,7 +106,7 @@ fn every_byte_cut_leaves_a_spool_that_opens_and_has_what_stands_before() {
                 let mut end = 16;
                 let before = (first..first + 4).take_while(|number| {
                     let mut record = Vec::new();
-                    record::encode(&parcel(*number, 5), &mut record);
+                    record::encode(&message(*number, 5), &mut record);
                     end += record.len();
                     end <= length
                 });
@@ -174,7 +174,7 @@ fn a_full_spool_gives_up_its_oldest_and_counts_them() {
     let limit = 64 << 10;
     let mut spool = Spool::open(folder.path(), limit).unwrap();
     for number in 1..=1000 {
-        spool.append([parcel(number, 500)].iter()).unwrap();
+        spool.append([message(number, 500)].iter()).unwrap();
         assert!(spool.bytes() <= limit);
     }
     let on_disk = || fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum::<u64>();
@@ -184,12 +184,12 @@ fn a_full_spool_gives_up_its_oldest_and_counts_them() {
     assert_eq!(spool.records(), spool.unread());
     assert_eq!(read_all(&mut spool), (dropped + 1..=1000).collect::<Vec<_>>());
     // What is read is no loss.
-    spool.append([parcel(1001, 500)].iter()).unwrap();
-    (1002..1200).for_each(|number| spool.append([parcel(number, 500)].iter()).unwrap());
+    spool.append([message(1001, 500)].iter()).unwrap();
+    (1002..1200).for_each(|number| spool.append([message(number, 500)].iter()).unwrap());
     assert!(spool.dropped() - dropped < 200);
     let mut smaller = spool;
     smaller.set_limit(8 << 10);
-    smaller.append([parcel(1200, 500)].iter()).unwrap();
+    smaller.append([message(1200, 500)].iter()).unwrap();
     assert!(smaller.bytes() <= 8 << 10);
 }
 
@@ -197,15 +197,15 @@ fn a_full_spool_gives_up_its_oldest_and_counts_them() {
 fn a_spool_has_one_user() {
     let folder = tempfile::tempdir().unwrap();
     let spool = open(folder.path());
-    assert!(matches!(Spool::open(folder.path(), ROOM), Err(Taken::Ours)));
+    assert!(matches!(Spool::open(folder.path(), ROOM), Err(OpenError::HeldByThisProcess)));
     assert!(matches!(
         Spool::open(&folder.path().join("../").join(folder.path().file_name().unwrap()), ROOM),
-        Err(Taken::Ours)
+        Err(OpenError::HeldByThisProcess)
     ));
     drop(spool);
     let theirs = File::open(folder.path().join("lock")).unwrap();
     theirs.lock().unwrap();
-    assert!(matches!(Spool::open(folder.path(), ROOM), Err(Taken::Theirs)));
+    assert!(matches!(Spool::open(folder.path(), ROOM), Err(OpenError::HeldByOtherProcess)));
     theirs.unlock().unwrap();
     open(folder.path());
 }
@@ -220,13 +220,13 @@ fn a_full_disk_costs_nothing_that_was_written_and_is_gone_on_with_once_there_is_
     fs::write(&ballast, vec![0; 128 << 10]).unwrap();
     let mut spool = Spool::open(&disk.join("spool"), ROOM).unwrap();
     let mut number = 1;
-    while spool.append([parcel(number, 3000)].iter()).is_ok() {
+    while spool.append([message(number, 3000)].iter()).is_ok() {
         number += 1;
     }
     assert!(number > 10);
-    assert!(spool.append([parcel(number, 3000)].iter()).is_err(), "it is still full");
+    assert!(spool.append([message(number, 3000)].iter()).is_err(), "it is still full");
     fs::remove_file(ballast).unwrap();
-    spool.append([parcel(number, 3000)].iter()).unwrap();
+    spool.append([message(number, 3000)].iter()).unwrap();
     assert_eq!(read_all(&mut spool), (1..=number).collect::<Vec<_>>());
     drop(spool);
     assert_eq!(read_all(&mut Spool::open(&disk.join("spool"), ROOM).unwrap()), (1..=number).collect::<Vec<_>>());
@@ -278,10 +278,10 @@ proptest! {
         for step in steps.into_iter().chain([Step::Read(255), Step::Read(255), Step::Read(255), Step::Read(255)]) {
             match step {
                 Step::Append(n, length) => {
-                    let parcels: Vec<_> =
-                        (1..=u64::from(n)).map(|i| parcel(written + i, length.into())).collect();
+                    let messages: Vec<_> =
+                        (1..=u64::from(n)).map(|i| message(written + i, length.into())).collect();
                     prop_assert!(spool.next_number() <= written + 1);
-                    spool.append(parcels.iter()).unwrap();
+                    spool.append(messages.iter()).unwrap();
                     written += u64::from(n);
                 }
                 Step::Read(n) => {

@@ -1,4 +1,4 @@
-use super::plan::plan;
+use super::resolve::Assignment;
 use super::*;
 
 fn control(name: &str, kind: Kind, range: (i64, i64)) -> Control {
@@ -47,23 +47,23 @@ fn wanted(pairs: &[(&str, &str)]) -> BTreeMap<String, ControlValue> {
     pairs.iter().map(|&(name, value)| (name.to_owned(), ControlValue::parse(value))).collect()
 }
 
-fn steps(pairs: &[(&str, &str)]) -> Vec<String> {
+fn assignments(pairs: &[(&str, &str)]) -> Vec<String> {
     let controls = camera();
-    let (steps, refusals) = plan(&controls, &wanted(pairs));
+    let (assignments, refusals) = resolve(&controls, &wanted(pairs));
     assert!(refusals.is_empty(), "{refusals:?}");
-    steps.iter().map(ToString::to_string).collect()
+    assignments.iter().map(ToString::to_string).collect()
 }
 
 fn refusal(name: &str, value: &str) -> String {
     let controls = camera();
-    let (steps, mut refusals) = plan(&controls, &wanted(&[(name, value)]));
-    assert!(steps.is_empty(), "{steps:?}");
+    let (assignments, mut refusals) = resolve(&controls, &wanted(&[(name, value)]));
+    assert!(assignments.is_empty(), "{assignments:?}");
     refusals.remove(0).why
 }
 
 #[test]
 fn modes_come_before_what_they_lock_and_buttons_after_all() {
-    let all = steps(&[
+    let all = assignments(&[
         ("brightness", "-3"),
         ("auto_exposure", "Manual Mode"),
         ("do_white_balance", "true"),
@@ -78,25 +78,25 @@ fn modes_come_before_what_they_lock_and_buttons_after_all() {
 
 #[test]
 fn every_kind_takes_what_it_should() {
-    assert_eq!(steps(&[("auto_exposure", "3")]), ["auto_exposure = 3 (Aperture Priority Mode)"]);
-    assert_eq!(steps(&[("auto_exposure", "manual_mode")]), ["auto_exposure = 1 (Manual Mode)"]);
-    assert_eq!(steps(&[("link_frequency", "1")]), ["link_frequency = 1 (42)"]);
-    assert_eq!(steps(&[("link_frequency", "\"42\"")]), ["link_frequency = 1 (42)"]);
-    assert_eq!(steps(&[("leds", "0x4")]), ["leds = 0x4"]);
-    assert_eq!(steps(&[("test_pattern_seed", "-9000000000")]), ["test_pattern_seed = -9000000000"]);
-    assert_eq!(steps(&[("station", "abc")]), ["station = \"abc\""]);
-    assert_eq!(steps(&[("white_balance_automatic", "1")]), ["white_balance_automatic = true"]);
+    assert_eq!(assignments(&[("auto_exposure", "3")]), ["auto_exposure = 3 (Aperture Priority Mode)"]);
+    assert_eq!(assignments(&[("auto_exposure", "manual_mode")]), ["auto_exposure = 1 (Manual Mode)"]);
+    assert_eq!(assignments(&[("link_frequency", "1")]), ["link_frequency = 1 (42)"]);
+    assert_eq!(assignments(&[("link_frequency", "\"42\"")]), ["link_frequency = 1 (42)"]);
+    assert_eq!(assignments(&[("leds", "0x4")]), ["leds = 0x4"]);
+    assert_eq!(assignments(&[("test_pattern_seed", "-9000000000")]), ["test_pattern_seed = -9000000000"]);
+    assert_eq!(assignments(&[("station", "abc")]), ["station = \"abc\""]);
+    assert_eq!(assignments(&[("white_balance_automatic", "1")]), ["white_balance_automatic = true"]);
 }
 
 #[test]
 fn names_of_drivers_and_of_older_kernels_are_known() {
-    assert_eq!(plan::spelled("Exposure Time, Absolute"), "exposure_time_absolute");
-    assert_eq!(plan::spelled(" (Pan) 2"), "pan_2");
-    assert_eq!(steps(&[("Exposure Time, Absolute", "7")]), ["exposure_time_absolute = 7"]);
-    assert_eq!(steps(&[("exposure_absolute", "7")]), ["exposure_time_absolute = 7"]);
-    assert_eq!(steps(&[("exposure_auto", "1")]), ["auto_exposure = 1 (Manual Mode)"]);
+    assert_eq!(control::spelled("Exposure Time, Absolute"), "exposure_time_absolute");
+    assert_eq!(control::spelled(" (Pan) 2"), "pan_2");
+    assert_eq!(assignments(&[("Exposure Time, Absolute", "7")]), ["exposure_time_absolute = 7"]);
+    assert_eq!(assignments(&[("exposure_absolute", "7")]), ["exposure_time_absolute = 7"]);
+    assert_eq!(assignments(&[("exposure_auto", "1")]), ["auto_exposure = 1 (Manual Mode)"]);
     let old = [control("exposure_absolute", Kind::Integer, (1, 9))];
-    assert_eq!(plan(&old, &wanted(&[("exposure_time_absolute", "7")])).0.len(), 1);
+    assert_eq!(resolve(&old, &wanted(&[("exposure_time_absolute", "7")])).0.len(), 1);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_is_wrong_is_answered_with_what_is_possible() {
     assert!(refusal("matrix", "7").contains("cannot be set here"));
     assert!(refusal("do_white_balance", "false").contains("true, which presses it"));
     assert!(refusal("white_balance_automatic", "on").ends_with("does not take \"on\": it takes true or false"));
-    let none = plan(&[], &wanted(&[("gain", "1")])).1.remove(0).why;
+    let none = resolve(&[], &wanted(&[("gain", "1")])).1.remove(0).why;
     assert_eq!(none, "the camera has no control `gain`: it has none");
 }
 
@@ -124,21 +124,21 @@ fn what_is_wrong_is_answered_with_what_is_possible() {
 fn a_rate_is_set_in_the_drivers_own_unit() {
     for (range, value) in [((2_000_000, 30_000_000), 29_970_000), ((2_000, 120_000), 29_970), ((2, 120), 30)] {
         let controls = [control("gain", Kind::Integer64, (1, 9)), control("frame_rate", Kind::Integer64, range)];
-        assert_eq!(RateControl::among(&controls).map(|rate| rate.value(29.97)), Some(value));
+        assert_eq!(FrameRateControl::among(&controls).map(|rate| rate.value(29.97)), Some(value));
     }
     let controls = [control("frame_rate", Kind::Integer64, (2_000_000, 30_000_000))];
-    let rate = RateControl::among(&controls).map(|rate| rate.fps(rate.value(60.0)));
+    let rate = FrameRateControl::among(&controls).map(|rate| rate.fps(rate.value(60.0)));
     assert_eq!(rate, Some(30.0), "the highest that the camera has");
-    assert!(RateControl::among(&camera()).is_none());
+    assert!(FrameRateControl::among(&camera()).is_none());
 }
 
 #[test]
 fn the_rate_comes_before_the_exposure_that_must_end_within_its_frames() {
     let of = |name| control(name, Kind::Integer64, (0, 9));
     let controls = [of("exposure"), of("frame_rate"), of("gain")];
-    let (steps, _) = plan(&controls, &wanted(&[("exposure", "1"), ("gain", "1"), ("frame_rate", "1")]));
+    let (assignments, _) = resolve(&controls, &wanted(&[("exposure", "1"), ("gain", "1"), ("frame_rate", "1")]));
     assert_eq!(
-        steps.iter().map(|step| step.control.name.as_str()).collect::<Vec<_>>(),
+        assignments.iter().map(|assignment| assignment.control.name.as_str()).collect::<Vec<_>>(),
         ["frame_rate", "exposure", "gain"]
     );
 }
@@ -147,7 +147,7 @@ fn the_rate_comes_before_the_exposure_that_must_end_within_its_frames() {
 fn a_number_has_a_neighbour_in_its_range() {
     let neighbour = |kind, range, value| {
         let control = Control { step: 2, ..control("gain", kind, range) };
-        Step { control: &control, value: Value::Number(value) }.neighbour()
+        Assignment { control: &control, value: Value::Number(value) }.neighbour()
     };
     assert_eq!(neighbour(Kind::Integer64, (0, 10), 4), Some(Value::Number(2)));
     assert_eq!(neighbour(Kind::Integer, (4, 10), 4), Some(Value::Number(6)));

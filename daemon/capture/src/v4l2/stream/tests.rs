@@ -7,10 +7,10 @@ use super::*;
 /// A stream of our memory. No driver answers behind it.
 fn stream(buffers: usize) -> Stream {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
-    let pieces = Pieces::new([4096, 0, 0], 1).unwrap();
-    let slots = (0..buffers).map(|_| Arc::new(Slot::unified(&Memory::host(), pieces).unwrap())).collect();
+    let pieces = MemoryPlanes::new([4096, 0, 0], 1).unwrap();
+    let buffers = (0..buffers).map(|_| Arc::new(BufferMemory::unified(&Memory::host(), pieces).unwrap())).collect();
     let (home, returned) = channel();
-    Stream { slots, node, memory: MemoryType::UserPtr, home, returned, away: 0 }
+    Stream { buffers, node, memory: MemoryType::UserPtr, home, returned, away: 0 }
 }
 
 fn filled(index: u32) -> Filled {
@@ -42,15 +42,15 @@ fn a_picture_is_never_longer_than_its_buffer() {
 #[test]
 fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driver_has_one() {
     let mut stream = stream(2);
-    let patience = Duration::from_millis(20);
-    assert!(stream.reclaim(patience).unwrap());
+    let timeout = Duration::from_millis(20);
+    assert!(stream.reclaim(timeout).unwrap());
     let first = stream.lend(filled(0)).unwrap();
-    assert!(stream.reclaim(patience).unwrap());
+    assert!(stream.reclaim(timeout).unwrap());
     let second = stream.lend(filled(1)).unwrap();
-    assert!(!stream.reclaim(patience).unwrap());
+    assert!(!stream.reclaim(timeout).unwrap());
     drop(first);
     // Queueing is tried: what stands in for the driver refuses it.
-    assert_eq!(stream.reclaim(patience).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+    assert_eq!(stream.reclaim(timeout).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     assert_eq!(stream.away, 1);
     drop(second);
 }

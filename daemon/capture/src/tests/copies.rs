@@ -1,0 +1,110 @@
+//! How often a frame's bytes are copied between where they come from and the buffer that the network reads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process;
+
+use tempfile::TempDir;
+use visiond_config::types::{
+    CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, VideoConfig, VideoPixels,
+};
+use visiond_flow::metrics::LossCause;
+use visiond_kernels::color::ColorMatrix;
+use visiond_kernels::frame::PixelFormat;
+use visiond_system::stop::Stop;
+
+use crate::source::Next;
+use crate::*;
+
+const BUFFERS: usize = 3;
+
+/// Takes `frames` frames; returns the bytes copied, and how many places the frames' bytes stood in.
+fn take(source: &SourceConfig, frames: usize) -> (u64, usize) {
+    let stop = Stop::new().unwrap();
+    let mut source = open(source, "test", &Buffers::host(BUFFERS)).unwrap();
+    let mut places = BTreeSet::new();
+    let mut taken = 0;
+    while taken < frames {
+        match source.next(&stop).unwrap() {
+            Next::Frame(frame) => {
+                places.insert(frame.view().unwrap().planes()[0].bytes.as_ptr() as usize);
+                taken += 1;
+            }
+            // On a busy machine a source with a pace of its own is ahead of us.
+            Next::Lost { cause: LossCause::Overload, .. } => {}
+            other => panic!("no frame: {other:?}"),
+        };
+    }
+    (source.copied_bytes(), places.len())
+}
+
+fn assert_in_place(source: &SourceConfig) {
+    let (copied, places) = take(source, 8);
+    assert_eq!(copied, 0, "{source:?}");
+    assert!(places <= BUFFERS, "{places} places: {source:?}");
+}
+
+#[test]
+fn a_programs_frames_are_read_straight_into_the_networks_buffers() {
+    let command = |container, script: &str| {
+        SourceConfig::Command(CommandConfig {
+            command: ["sh", "-c", script].map(str::to_owned).into(),
+            container,
+            fd: 1,
+            format: (container == CommandContainer::Raw).then_some(PixelFormat::Nv12),
+            width: (container == CommandContainer::Raw).then_some(64),
+            height: (container == CommandContainer::Raw).then_some(48),
+            pitches: Vec::new(),
+            pace: Pace::Fastest,
+            repeat: false,
+            max_frames: None,
+            color_matrix: ColorMatrix::Bt601,
+            color_range: None,
+            timeout: visiond_system::testing::HANG,
+        })
+    };
+    assert_in_place(&command(CommandContainer::Raw, "head -c 60000 /dev/zero"));
+    let y4m = "printf 'YUV4MPEG2 W64 H48 F25:1\\n'; for i in 1 2 3 4 5 6 7 8; do printf 'FRAME\\n'; head -c 4608 /dev/zero; done";
+    assert_in_place(&command(CommandContainer::Y4m, y4m));
+}
+
+#[test]
+fn a_videos_frames_are_read_straight_into_the_networks_buffers() {
+    let folder = TempDir::new().unwrap();
+    let film = folder.path().join("film.avi");
+    let args = ["-v", "error", "-f", "lavfi", "-i", "testsrc2=s=64x48:d=2:r=10", "-c:v", "mpeg4"];
+    assert!(process::Command::new("ffmpeg").args(args).arg(&film).status().unwrap().success());
+    for pixels in [VideoPixels::Bgr, VideoPixels::Native] {
+        let url = film.to_str().unwrap().to_owned();
+        assert_in_place(&SourceConfig::Video(VideoConfig {
+            url,
+            pace: Pace::Fastest,
+            pixels,
+            ..VideoConfig::default()
+        }));
+    }
+}
+
+#[test]
+fn a_pattern_is_drawn_in_the_networks_buffers() {
+    let config = PatternConfig { width: 64, height: 48, fps: 200.0, ..PatternConfig::default() };
+    assert_in_place(&SourceConfig::Pattern(config));
+}
+
+#[test]
+fn a_jpeg_is_decoded_into_the_networks_buffer_and_other_pictures_are_copied_once() {
+    let folder = TempDir::new().unwrap();
+    let copied = |name: &str| {
+        let path = folder.path().join(name);
+        image::RgbImage::new(32, 16).save(&path).unwrap();
+        take(&images(&path), 1).0
+    };
+    assert_eq!(copied("upright.jpg"), 0);
+    assert_eq!(copied("lossless.png"), 32 * 16 * 3);
+}
+
+fn images(path: &Path) -> SourceConfig {
+    SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
+}

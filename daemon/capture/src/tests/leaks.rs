@@ -1,0 +1,131 @@
+//! Sources that come and go leave nothing behind: no descriptor, no process, no thread.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+use std::{env, fs, process};
+
+use tempfile::TempDir;
+use visiond_config::types::{
+    CommandConfig, CommandContainer, ImagesConfig, Pace, PatternConfig, VideoConfig, VideoPixels,
+};
+use visiond_kernels::color::ColorMatrix;
+use visiond_kernels::frame::PixelFormat;
+use visiond_system::stop::Stop;
+use visiond_system::testing::{EVER, finishes, wait_until};
+
+use crate::source::Next;
+use crate::*;
+
+const INSIDE: &str = "VISIOND_TEST_ALONE";
+
+#[test]
+fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
+    // In a process of its own: other tests open files meanwhile.
+    if env::var_os(INSIDE).is_none() {
+        let name = "capture::leak_tests::fifty_sources_leave_no_descriptor_no_process_and_no_thread";
+        let mut alone = process::Command::new(env::current_exe().unwrap());
+        let status = alone.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").status().unwrap();
+        assert!(status.success());
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let sources = sources(&folder);
+    let mut before = None;
+    for round in 0..11 {
+        for source in &sources {
+            let stop = Stop::new().unwrap();
+            let buffers = Buffers::host(3);
+            let mut open = open(source, "test", &buffers).unwrap();
+            // One that is too late for its own clock has lost frames.
+            let mut next = open.next(&stop).unwrap();
+            while matches!(next, Next::Lost { .. }) {
+                next = open.next(&stop).unwrap();
+            }
+            assert!(matches!(next, Next::Frame(_)), "{source:?}: {next:?}");
+            drop(next);
+            stop.raise();
+            let next = finishes("a source that is stopped", move || open.next(&stop).unwrap());
+            assert!(matches!(next, Next::Stopped | Next::Frame(_) | Next::Lost { .. } | Next::End), "{source:?}");
+        }
+        // The first round starts what stays: the thread that starts programs.
+        assert_eq!(children(), 0, "a child is left");
+        // A thread that was joined may stand in /proc for a moment.
+        let now = || (count("/proc/self/fd"), count("/proc/self/task"));
+        let before = *before.get_or_insert_with(now);
+        wait_until(&format!("as many descriptors and threads in round {round}"), || now() == before);
+    }
+}
+
+/// Four kinds, programs in three ways: with the eleven rounds more than fifty.
+fn sources(folder: &TempDir) -> Vec<SourceConfig> {
+    let picture = folder.path().join("a.png");
+    image::RgbImage::new(8, 8).save(&picture).unwrap();
+    let film = folder.path().join("film.avi");
+    let args = ["-v", "error", "-f", "lavfi", "-i", "testsrc2=s=64x48:d=60:r=10", "-c:v", "mpeg4"];
+    assert!(process::Command::new("ffmpeg").args(args).arg(&film).status().unwrap().success());
+    let command = |script: &str| CommandConfig {
+        command: ["sh", "-c", script].map(str::to_owned).into(),
+        container: CommandContainer::Raw,
+        fd: 1,
+        format: Some(PixelFormat::Grey),
+        width: Some(2),
+        height: Some(2),
+        pitches: Vec::new(),
+        pace: Pace::Realtime,
+        repeat: true,
+        max_frames: None,
+        color_matrix: ColorMatrix::Bt601,
+        color_range: None,
+        timeout: EVER,
+    };
+    vec![
+        SourceConfig::Pattern(PatternConfig {
+            width: 64,
+            height: 48,
+            fps: 100.0,
+            format: PixelFormat::Nv12,
+            max_frames: None,
+        }),
+        SourceConfig::Images(ImagesConfig {
+            path: folder.path().to_owned(),
+            watch: true,
+            watch_interval: EVER,
+            repeat: false,
+            fps: None,
+        }),
+        SourceConfig::Command(command("printf abcd; sleep 3600 & sleep 3600")),
+        SourceConfig::Command(command("while printf abcd; do :; done")),
+        SourceConfig::Command(CommandConfig { fd: 3, ..command("while printf abcd >&3; do echo on; done") }),
+        SourceConfig::Video(VideoConfig {
+            url: film.to_str().unwrap().to_owned(),
+            login: None,
+            pace: Pace::Realtime,
+            repeat: false,
+            max_frames: None,
+            ffmpeg: "ffmpeg".into(),
+            input_args: Vec::new(),
+            pixels: VideoPixels::Bgr,
+            color_matrix: None,
+            color_range: None,
+            timeout: EVER,
+        }),
+    ]
+}
+
+fn count(folder: &str) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// Processes whose parent is this one, zombies too.
+fn children() -> usize {
+    let parent = format!(" {} ", process::id());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|entry| is_child(&entry.path(), &parent)).count()
+}
+
+fn is_child(process: &Path, parent: &str) -> bool {
+    // "PID (NAME) STATE PARENT ..."
+    fs::read_to_string(process.join("stat"))
+        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest[1..].starts_with(parent)))
+}

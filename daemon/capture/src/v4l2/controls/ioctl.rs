@@ -1,0 +1,215 @@
+//! The calls for controls, each a safe function.
+//!
+//! <https://docs.kernel.org/userspace-api/media/v4l/vidioc-queryctrl.html>
+
+use std::ffi::CString;
+use std::{io, mem};
+
+use v4l::v4l_sys as sys;
+use v4l::v4l2::vidioc;
+
+use super::control::{Control, Kind, MenuItem, Value, spelled};
+use crate::v4l2::device::Node;
+
+/// Items of a menu at most that are asked for.
+const MAX_ITEMS: i64 = 1024;
+
+/// Every control, in the driver's order.
+pub fn list(node: &Node) -> io::Result<Vec<Control>> {
+    let mut controls: Vec<Control> = Vec::new();
+    let mut last = 0;
+    loop {
+        let after = last | sys::V4L2_CTRL_FLAG_NEXT_CTRL | sys::V4L2_CTRL_FLAG_NEXT_COMPOUND;
+        let raw = match query(node, after) {
+            Ok(raw) => raw,
+            Err(error) => match error.raw_os_error() {
+                // The end of the list; a node without controls.
+                Some(libc::EINVAL | libc::ENOTTY) => return Ok(controls),
+                _ => return Err(error),
+            },
+        };
+        if raw.id <= last {
+            // A driver that goes round would be asked for ever.
+            return Ok(controls);
+        }
+        last = raw.id;
+        controls.extend(control(node, &raw));
+    }
+}
+
+/// `V4L2_CTRL_FLAG_*` as they are now.
+pub fn flags(node: &Node, control: &Control) -> Option<u32> {
+    query(node, control.id).ok().map(|raw| raw.flags)
+}
+
+fn query(node: &Node, id: u32) -> io::Result<sys::v4l2_query_ext_ctrl> {
+    // SAFETY: a struct of integers and arrays of them, for which zeros are values.
+    let mut raw: sys::v4l2_query_ext_ctrl = unsafe { mem::zeroed() };
+    raw.id = id;
+    // SAFETY: QUERY_EXT_CTRL reads and writes a v4l2_query_ext_ctrl.
+    unsafe { node.ioctl(vidioc::VIDIOC_QUERY_EXT_CTRL, &mut raw)? };
+    Ok(raw)
+}
+
+/// What the driver described; `None` of a headline and of what is switched off.
+fn control(node: &Node, raw: &sys::v4l2_query_ext_ctrl) -> Option<Control> {
+    let kind = kind(raw)?;
+    let has = |flag: u32| raw.flags & flag != 0;
+    if has(sys::V4L2_CTRL_FLAG_DISABLED) {
+        return None;
+    }
+    // Bytes, which C calls signed on one machine and unsigned on another.
+    let title: Vec<u8> = raw.name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    let title = String::from_utf8_lossy(&title).into_owned();
+    let mut control = Control {
+        id: raw.id,
+        name: spelled(&title),
+        title,
+        kind,
+        minimum: raw.minimum,
+        maximum: raw.maximum,
+        step: raw.step,
+        default: raw.default_value,
+        items: Vec::new(),
+        value: None,
+        read_only: has(sys::V4L2_CTRL_FLAG_READ_ONLY),
+        write_only: has(sys::V4L2_CTRL_FLAG_WRITE_ONLY),
+        inactive: has(sys::V4L2_CTRL_FLAG_INACTIVE),
+        changes_others: has(sys::V4L2_CTRL_FLAG_UPDATE),
+        volatile: has(sys::V4L2_CTRL_FLAG_VOLATILE),
+    };
+    if kind == Kind::Bitmask {
+        // A mask of 32 bits.
+        control.maximum &= 0xffff_ffff;
+        control.default &= 0xffff_ffff;
+    }
+    if matches!(kind, Kind::Menu | Kind::IntegerMenu) {
+        let indices = control.minimum..=control.maximum.min(control.minimum.saturating_add(MAX_ITEMS));
+        control.items = indices.filter_map(|index| item(node, raw.id, index, kind)).collect();
+    }
+    if !control.write_only {
+        control.value = get(node, &control).ok();
+    }
+    Some(control)
+}
+
+fn kind(raw: &sys::v4l2_query_ext_ctrl) -> Option<Kind> {
+    if raw.nr_of_dims > 0 || raw.elems > 1 || raw.type_ >= sys::v4l2_ctrl_type_V4L2_CTRL_COMPOUND_TYPES {
+        return Some(Kind::Compound);
+    }
+    match raw.type_ {
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER => Some(Kind::Integer),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BOOLEAN => Some(Kind::Boolean),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_MENU => Some(Kind::Menu),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER_MENU => Some(Kind::IntegerMenu),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BUTTON => Some(Kind::Button),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64 => Some(Kind::Integer64),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING => Some(Kind::String),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BITMASK => Some(Kind::Bitmask),
+        // V4L2_CTRL_TYPE_CTRL_CLASS, a headline.
+        _ => None,
+    }
+}
+
+/// An item of a menu; `None` where the menu has a hole.
+fn item(node: &Node, id: u32, index: i64, kind: Kind) -> Option<MenuItem> {
+    // SAFETY: integers, and a union of bytes and an integer; zeros are values of all.
+    let mut raw: sys::v4l2_querymenu = unsafe { mem::zeroed() };
+    raw.id = id;
+    raw.index = u32::try_from(index).ok()?;
+    // SAFETY: QUERYMENU reads and writes a v4l2_querymenu.
+    unsafe { node.ioctl(vidioc::VIDIOC_QUERYMENU, &mut raw) }.ok()?;
+    let text = if kind == Kind::IntegerMenu {
+        // SAFETY: any bits are an integer; of an integer menu the driver wrote it.
+        let number = unsafe { raw.__bindgen_anon_1.value };
+        number.to_string()
+    } else {
+        // SAFETY: any bits are bytes; of a menu the driver wrote a name.
+        let name = unsafe { raw.__bindgen_anon_1.name };
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    };
+    Some(MenuItem { index, text })
+}
+
+/// A control's value.
+pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
+    // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
+    let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
+    raw.id = control.id;
+    match control.kind {
+        Kind::Button | Kind::Compound => Err(io::ErrorKind::Unsupported.into()),
+        Kind::String => {
+            let mut text = vec![0_u8; text_bytes(control)];
+            // As many bytes as a control's text has, which is checked in `text_bytes` to fit.
+            raw.size = text.len() as u32;
+            raw.__bindgen_anon_1.string = text.as_mut_ptr().cast();
+            // SAFETY: `string` points at `size` bytes that may be written and live through the call.
+            unsafe { call(node, vidioc::VIDIOC_G_EXT_CTRLS, &mut raw)? };
+            let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+            Ok(Value::Text(String::from_utf8_lossy(&text[..end]).into_owned()))
+        }
+        kind => {
+            // SAFETY: the value of a control of this kind is in the struct, and `size` is 0.
+            unsafe { call(node, vidioc::VIDIOC_G_EXT_CTRLS, &mut raw)? };
+            let value = raw.__bindgen_anon_1;
+            Ok(Value::Number(match kind {
+                // SAFETY: any bits are an integer; of this kind the driver wrote 64 bits, of the others 32.
+                Kind::Integer64 => unsafe { value.value64 },
+                // SAFETY: as above.
+                Kind::Bitmask => i64::from(unsafe { value.value } as u32),
+                // SAFETY: as above.
+                _ => i64::from(unsafe { value.value }),
+            }))
+        }
+    }
+}
+
+/// Sets a control. `value` is one that [`resolve`](super::resolve::resolve) found right for it.
+pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
+    // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
+    let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
+    raw.id = control.id;
+    match value {
+        Value::Text(text) => {
+            let text = CString::new(text.as_str())?;
+            let bytes = text.as_bytes_with_nul();
+            raw.size = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+            raw.__bindgen_anon_1.string = bytes.as_ptr().cast_mut().cast();
+            // SAFETY: `string` points at `size` bytes that live through the call; S_EXT_CTRLS only reads them.
+            unsafe { call(node, vidioc::VIDIOC_S_EXT_CTRLS, &mut raw) }
+        }
+        Value::Number(number) => {
+            if control.kind == Kind::Integer64 {
+                raw.__bindgen_anon_1.value64 = *number;
+            } else {
+                // Numbers of other kinds have 32 bits, of a mask without a sign: their range was checked.
+                raw.__bindgen_anon_1.value = *number as i32;
+            }
+            // SAFETY: the value of a control of this kind is in the struct, and `size` is 0.
+            unsafe { call(node, vidioc::VIDIOC_S_EXT_CTRLS, &mut raw) }
+        }
+    }
+}
+
+/// Bytes of a control's text with its end; a driver that claims absurdly long text gets a page.
+fn text_bytes(control: &Control) -> usize {
+    usize::try_from(control.maximum).ok().filter(|&length| length < 65_536).unwrap_or(4095) + 1
+}
+
+/// Calls for one control.
+///
+/// # Safety
+///
+/// `request` must be G_EXT_CTRLS or S_EXT_CTRLS; where the control has a payload, `control` must point at `size` bytes of it
+/// that live through the call and, for G_EXT_CTRLS, may be written.
+unsafe fn call(node: &Node, request: vidioc::_IOC_TYPE, control: &mut sys::v4l2_ext_control) -> io::Result<()> {
+    // SAFETY: integers, a union of integers, and a pointer; zeros are values of all.
+    let mut all: sys::v4l2_ext_controls = unsafe { mem::zeroed() };
+    all.__bindgen_anon_1.which = sys::V4L2_CTRL_WHICH_CUR_VAL;
+    all.count = 1;
+    all.controls = control;
+    // SAFETY: both requests read and write a v4l2_ext_controls; its pointer is valid for `count` controls, and the control's
+    // own pointer as the caller says.
+    unsafe { node.ioctl(request, &mut all) }
+}

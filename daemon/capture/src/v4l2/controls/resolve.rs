@@ -1,0 +1,186 @@
+//! What is configured against what a camera has: what to set in which order, and what is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use v4l::v4l_sys as sys;
+use visiond_config::report::nearest;
+use visiond_config::types::ControlValue;
+
+use super::control::{Control, Kind, MenuItem, Value, spelled};
+use super::frame_rate::FRAME_RATE;
+
+/// A control to be set.
+#[derive(Debug, PartialEq)]
+pub struct Assignment<'a> {
+    /// Which.
+    pub control: &'a Control,
+    /// To what.
+    pub value: Value,
+}
+
+impl fmt::Display for Assignment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.control.name, self.control.show(&self.value))
+    }
+}
+
+impl Assignment<'_> {
+    /// A value next to this one; `None` of what is no number, or has one value only.
+    pub fn neighbour(&self) -> Option<Value> {
+        let Control { kind: Kind::Integer | Kind::Integer64, minimum, maximum, step, .. } = self.control else {
+            return None;
+        };
+        let Value::Number(value) = self.value else { return None };
+        let step = i64::try_from(*step).unwrap_or(1).max(1);
+        let near = [value.checked_sub(step), value.checked_add(step)];
+        let number = near.into_iter().flatten().find(|number| (minimum..=maximum).contains(&number));
+        number.map(Value::Number)
+    }
+}
+
+/// What cannot be set.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The control's name as configured.
+    pub name: String,
+    /// A sentence with what is possible.
+    pub why: String,
+}
+
+/// What to set, in order, and what is wrong.
+pub fn resolve<'a>(
+    controls: &'a [Control],
+    wanted: &BTreeMap<String, ControlValue>,
+) -> (Vec<Assignment<'a>>, Vec<Refusal>) {
+    let (mut assignments, mut refusals) = (Vec::new(), Vec::new());
+    for (name, value) in wanted {
+        let assignment = find(controls, name).and_then(|control| match fit(control, value) {
+            Some(value) => Ok(Assignment { control, value }),
+            None => Err(unfit(control, value)),
+        });
+        match assignment {
+            Ok(assignment) => assignments.push(assignment),
+            Err(why) => refusals.push(Refusal { name: name.clone(), why }),
+        }
+    }
+    // A stable sort: by name among equals.
+    assignments.sort_by_key(|assignment| rank(assignment.control));
+    (assignments, refusals)
+}
+
+/// Names that drivers changed: uvcvideo's before Linux 5.16, and since.
+const RENAMED: &[(&str, &str)] = &[
+    ("exposure_auto", "auto_exposure"),
+    ("exposure_absolute", "exposure_time_absolute"),
+    ("exposure_auto_priority", "exposure_dynamic_framerate"),
+    ("white_balance_temperature_auto", "white_balance_automatic"),
+    ("focus_auto", "focus_automatic_continuous"),
+];
+
+/// The control that is called so, by any of its names.
+pub fn named<'a>(controls: &'a [Control], name: &str) -> Option<&'a Control> {
+    let wanted = spelled(name);
+    let named = |name: &str| controls.iter().find(|control| control.name == name);
+    let other = RENAMED.iter().find_map(|&(old, new)| match wanted.as_str() {
+        wanted if wanted == old => Some(new),
+        wanted if wanted == new => Some(old),
+        _ => None,
+    });
+    named(&wanted).or_else(|| named(other?))
+}
+
+fn find<'a>(controls: &'a [Control], name: &str) -> Result<&'a Control, String> {
+    named(controls, name).ok_or_else(|| {
+        let wanted = spelled(name);
+        let near = nearest(&wanted, controls.iter().map(|control| control.name.as_str()));
+        let remedy = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if controls.is_empty() => "it has none".to_owned(),
+            None => "`visiond probe` lists those it has".to_owned(),
+        };
+        format!("the camera has no control `{}`: {remedy}", visiond_system::logging::escape(name))
+    })
+}
+
+/// The driver's value of a configured one; `None` where it does not fit.
+fn fit(control: &Control, value: &ControlValue) -> Option<Value> {
+    if control.read_only {
+        return None;
+    }
+    let in_range = |number: &i64| (control.minimum..=control.maximum).contains(number);
+    let number = match (control.kind, value) {
+        (Kind::Integer | Kind::Integer64, ControlValue::Number(number)) => Some(*number).filter(in_range),
+        (Kind::Boolean, ControlValue::Flag(flag)) => Some(i64::from(*flag)),
+        (Kind::Boolean, ControlValue::Number(number @ (0 | 1))) => Some(*number),
+        (Kind::Button, ControlValue::Flag(true)) => Some(1),
+        (Kind::Bitmask, ControlValue::Number(number)) => Some(*number).filter(|bits| bits & !control.maximum == 0),
+        (Kind::Menu | Kind::IntegerMenu, value) => item(control, value).map(|item| item.index),
+        (Kind::String, ControlValue::Text(text)) => return fit_text(control, text),
+        // A command line's word may look like a number and be meant as text.
+        (Kind::String, ControlValue::Number(number)) => return fit_text(control, &number.to_string()),
+        _ => None,
+    };
+    number.map(Value::Number)
+}
+
+fn fit_text(control: &Control, text: &str) -> Option<Value> {
+    let length = i64::try_from(text.len()).ok()?;
+    let fits = (control.minimum..=control.maximum).contains(&length);
+    // Text has lengths in assignments as numbers have.
+    let assignments = i64::try_from(control.step.max(1)).ok()?;
+    (fits && (length - control.minimum) % assignments == 0).then(|| Value::Text(text.to_owned()))
+}
+
+/// A menu's item, by its number or its text; as v4l2-ctl has a name, case and punctuation do not matter.
+fn item<'a>(control: &'a Control, value: &ControlValue) -> Option<&'a MenuItem> {
+    let mut items = control.items.iter();
+    match value {
+        ControlValue::Number(number) => items.find(|item| item.index == *number),
+        ControlValue::Text(text) => {
+            let exact = items.clone().find(|item| item.text == *text);
+            exact.or_else(|| items.find(|item| !spelled(text).is_empty() && spelled(&item.text) == spelled(text)))
+        }
+        ControlValue::Flag(_) => None,
+    }
+}
+
+/// Why a value does not fit.
+fn unfit(control: &Control, value: &ControlValue) -> String {
+    let Control { name, kind, .. } = control;
+    if control.read_only {
+        return format!("the control `{name}` can only be read");
+    }
+    let takes = control.takes();
+    match kind {
+        Kind::Compound => format!("the control `{name}` is {takes}"),
+        Kind::Menu => format!("the control `{name}` has no item {value}: it has {takes}"),
+        Kind::IntegerMenu => format!(
+            "the control `{name}` has no item {value}: it has {takes}; without quotes the number before the brackets \
+             counts, with quotes the one in them"
+        ),
+        Kind::String => format!("the control `{name}` does not take {value}: it takes {takes}{}", steps_of(control)),
+        _ => format!("the control `{name}` does not take {value}: it takes {takes}"),
+    }
+}
+
+fn steps_of(control: &Control) -> String {
+    if control.step > 1 && control.minimum != control.maximum {
+        format!(", in assignments of {}", control.step)
+    } else {
+        String::new()
+    }
+}
+
+/// What comes when: automatic modes, which lock others; the rate, within whose frames an exposure must end; others; what locks
+/// all; buttons, which act on what is set.
+fn rank(control: &Control) -> u8 {
+    let is_automatic = control.name.split('_').any(|word| matches!(word, "auto" | "automatic" | "autogain"));
+    match control.kind {
+        Kind::Button => 4,
+        _ if control.id == sys::V4L2_CID_3A_LOCK => 3,
+        _ if is_automatic || control.changes_others => 0,
+        _ if control.name == FRAME_RATE => 1,
+        _ => 2,
+    }
+}

@@ -1,0 +1,189 @@
+//! Sets a camera's controls as configured.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use log::Level;
+use parking_lot::Mutex;
+use v4l::v4l_sys as sys;
+use visiond_config::types::{ControlValue, V4l2Config};
+
+use super::control::{Control, Kind};
+use super::frame_rate::FrameRateControl;
+use super::ioctl;
+use super::resolve::{Assignment, named, resolve};
+use crate::v4l2::device::Node;
+use crate::v4l2::quirks::Quirk;
+
+/// Sets a camera's controls as configured, automatic modes first, since they lock others. Most drivers take all of them once the
+/// format is set; one with [`Quirk::SensorOffUntilStreaming`] has three moments for them.
+///
+/// When it is dropped it logs what was set and what was not: the first time a camera is opened, and later what differs from
+/// the time before.
+pub struct ControlSetter<'a> {
+    node: &'a Node,
+    label: &'a str,
+    wanted: BTreeMap<String, ControlValue>,
+    /// Frames per second, where a control sets them.
+    fps: Option<f64>,
+    /// Whether the sensor gets its controls' values only while it streams.
+    is_off: bool,
+    /// What was set, as text.
+    set: Vec<String>,
+    told: Vec<(Level, String)>,
+}
+
+/// A control of NVIDIA's that turns the sensor's stored values into its first ones.
+const OVERRIDE: &str = "override_enable";
+
+impl<'a> ControlSetter<'a> {
+    /// Of `node`, whose `label` is for the log.
+    pub fn new(node: &'a Node, config: &V4l2Config, label: &'a str) -> Self {
+        let is_off = node.has(Quirk::SensorOffUntilStreaming);
+        let fps = config.fps.filter(|_| node.has(Quirk::RateByControl));
+        Self { node, label, wanted: config.controls.clone(), fps, is_off, set: Vec::new(), told: Vec::new() }
+    }
+
+    /// Sets what decides which formats there are. Nothing streams.
+    pub fn before_format(&mut self) {
+        if !self.is_off {
+            return;
+        }
+        let Some(controls) = self.list() else { return };
+        let is_sensors = |name: &String| named(&controls, name).is_some_and(|control| !control.is_captures());
+        let stores = self.fps.is_some() || self.wanted.keys().any(is_sensors);
+        if stores && controls.iter().any(|control| control.name == OVERRIDE) {
+            self.wanted.entry(OVERRIDE.to_owned()).or_insert(ControlValue::Number(1));
+        }
+        self.set(&controls, Control::is_captures);
+    }
+
+    /// Sets the others, whose ranges depend on the format. Nothing streams.
+    pub fn after_format(&mut self) {
+        let Some(controls) = self.list() else { return };
+        if let Some((fps, rate)) = self.fps.zip(FrameRateControl::among(&controls)) {
+            let value = ControlValue::Number(rate.value(fps));
+            self.wanted.entry(rate.control.name.clone()).or_insert(value);
+        }
+        let is_off = self.is_off;
+        // What the camera has not is refused here, too.
+        let (_, refusals) = resolve(&controls, &self.wanted);
+        self.told.extend(refusals.iter().map(|refusal| without(&refusal.why)));
+        self.set(&controls, |control| !is_off || !control.is_captures());
+    }
+
+    /// Sets a sensor's again that had no power until now. The camera streams.
+    ///
+    /// The kernel does not hand on a value that is the control's already, so a number goes there by its neighbour.
+    pub fn while_streaming(&mut self) {
+        if !self.is_off {
+            return;
+        }
+        let Some(controls) = self.list() else { return };
+        let (assignments, _) = resolve(&controls, &self.wanted);
+        for assignment in assignments.iter().filter(|assignment| !assignment.control.is_captures()) {
+            if let Some(neighbour) = assignment.neighbour() {
+                let result = ioctl::set(self.node, assignment.control, &neighbour);
+                let result = result.and_then(|()| ioctl::set(self.node, assignment.control, &assignment.value));
+                self.told.extend(result.err().map(|error| without(&refused(self.node, assignment, &error))));
+            }
+            self.told.extend(read_back(self.node, assignment).map(|text| (Level::Warn, text)));
+        }
+    }
+
+    /// The camera's controls as they are now; `None` where nothing is to be set.
+    fn list(&mut self) -> Option<Vec<Control>> {
+        if self.wanted.is_empty() && self.fps.is_none() {
+            return None;
+        }
+        match ioctl::list(self.node) {
+            Ok(controls) => Some(controls),
+            Err(error) => {
+                let why =
+                    format!("the driver does not list its controls ({error}): the camera streams without any set");
+                self.told.push((Level::Error, why));
+                // Said once is enough.
+                self.wanted.clear();
+                self.fps = None;
+                None
+            }
+        }
+    }
+
+    /// Sets those of the wanted that `which` picks, and reads them back where that means something.
+    fn set(&mut self, controls: &[Control], which: impl Fn(&Control) -> bool) {
+        let (assignments, _) = resolve(controls, &self.wanted);
+        let mut set = Vec::new();
+        for assignment in assignments.iter().filter(|assignment| which(assignment.control)) {
+            match ioctl::set(self.node, assignment.control, &assignment.value) {
+                Ok(()) => set.push(assignment),
+                Err(error) => self.told.push(without(&refused(self.node, assignment, &error))),
+            }
+        }
+        self.set.extend(set.iter().map(|assignment| assignment.to_string()));
+        // A sensor's stored value says nothing of the sensor yet.
+        let tells = |assignment: &&&Assignment<'_>| !self.is_off || assignment.control.is_captures();
+        let differing =
+            set.iter().filter(tells).filter_map(|assignment| Some((Level::Warn, read_back(self.node, assignment)?)));
+        self.told.extend(differing.collect::<Vec<_>>());
+    }
+}
+
+impl Drop for ControlSetter<'_> {
+    fn drop(&mut self) {
+        if !self.set.is_empty() {
+            self.told.push((Level::Info, format!("set {}", self.set.join(", "))));
+        }
+        tell(self.label, std::mem::take(&mut self.told));
+    }
+}
+
+fn without(why: &str) -> (Level, String) {
+    (Level::Error, format!("{why}: the camera streams without it"))
+}
+
+/// Logs what was said of a camera's controls; for the eyes of who debugs where it is what was said the last time.
+fn tell(label: &str, told: Vec<(Level, String)>) {
+    static LAST: Mutex<BTreeMap<String, Vec<(Level, String)>>> = Mutex::new(BTreeMap::new());
+    let mut last = LAST.lock();
+    let is_news = last.get(label) != Some(&told);
+    for (level, line) in &told {
+        log::log!(if is_news { *level } else { Level::Debug }, "{label}: {line}");
+    }
+    if is_news {
+        last.insert(label.to_owned(), told);
+    }
+}
+
+/// Why the driver may have refused.
+fn refused(node: &Node, assignment: &Assignment<'_>, error: &io::Error) -> String {
+    let inactive =
+        ioctl::flags(node, assignment.control).is_some_and(|flags| flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0);
+    match error.raw_os_error() {
+        _ if inactive => {
+            format!(
+                "the driver refuses {assignment} ({error}): an automatic mode has this control, configure that mode as well"
+            )
+        }
+        Some(libc::EBUSY) => {
+            format!("{assignment} cannot be set now ({error}): another program uses the camera, end that")
+        }
+        _ => format!("the driver refuses {assignment} ({error}): it takes {}", assignment.control.takes()),
+    }
+}
+
+/// What a control is, where it is not what was set, or has no effect.
+fn read_back(node: &Node, assignment: &Assignment<'_>) -> Option<String> {
+    let Assignment { control, value, .. } = assignment;
+    if control.write_only || control.kind == Kind::Button {
+        return None;
+    }
+    let inactive = ioctl::flags(node, control).is_some_and(|flags| flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0);
+    if inactive {
+        return Some(format!(
+            "{assignment} has no effect: an automatic mode has this control, configure that mode as well"
+        ));
+    }
+    let now = ioctl::get(node, control).ok().filter(|now| now != value && !control.volatile)?;
+    Some(format!("{assignment} was set, and the driver made {} of it", control.show(&now)))
+}

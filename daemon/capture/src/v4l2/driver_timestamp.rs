@@ -1,0 +1,202 @@
+//! A buffer's timestamp: which clock it is on, which instant it marks, and whether it can be believed.
+
+use v4l::v4l_sys as sys;
+use visiond_flow::clock::{self, Clock, WallWatch};
+use visiond_flow::timestamp::{Instant, Timestamp};
+
+use super::device::Node;
+use super::quirks::Quirk;
+use super::stream::Filled;
+
+/// A frame that is older than this when it comes has a timestamp of another clock, whatever its flags say.
+const OLDEST_NS: u64 = 60_000_000_000;
+
+/// So far ahead of now a driver's timestamp may be: some count the exposure's end in.
+const AHEAD_NS: u64 = 100_000_000;
+
+/// A stamp of the system counter is at most this old when its frame comes: some of the driver's buffers, and a long exposure.
+const OLDEST_COUNT_NS: u64 = 5_000_000_000;
+
+/// Makes timestamps, and tells once where a driver's cannot be used.
+#[derive(Debug, Default)]
+pub struct TimestampConverter {
+    /// Whether the driver stamps by [`Quirk::StampsOfSystemCounter`].
+    counts: bool,
+    /// Whether it may stamp by CLOCK_REALTIME and say otherwise.
+    either: bool,
+    said: bool,
+}
+
+impl TimestampConverter {
+    /// For the frames of `node`.
+    pub fn new(node: &Node) -> Self {
+        let has = |quirk| node.has(quirk);
+        Self { counts: has(Quirk::StampsOfSystemCounter), either: has(Quirk::StampsOfEitherClock), said: false }
+    }
+
+    /// When the frame was taken: the driver's word where its clock is ours, else now.
+    pub fn stamp(&mut self, filled: &Filled, clock: &dyn Clock, label: &str) -> Timestamp {
+        if let Some(seconds) = WallWatch::of_process().step(clock) {
+            log::info!(
+                "the system's time was set by {seconds:+.1} s; frames' times follow it, their ages do not change"
+            );
+        }
+        if let Some(stamp) = self.counts.then(|| counted(filled.timestamp_ns, clock)).flatten() {
+            return stamp;
+        }
+        let kind = filled.flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK;
+        if kind != sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC {
+            let clock_name = if kind == sys::V4L2_BUF_FLAG_TIMESTAMP_COPY { "its source's" } else { "an unknown" };
+            self.say(label, &format!("of {clock_name} clock"));
+            return clock::now(clock);
+        }
+        let instant = match filled.flags & sys::V4L2_BUF_FLAG_TSTAMP_SRC_MASK {
+            sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE => Instant::StartOfExposure,
+            _ => Instant::EndOfFrame,
+        };
+        let now_ns = clock.monotonic_ns();
+        let stamp_ns = filled.timestamp_ns;
+        if !is_recent(stamp_ns, now_ns) {
+            let realtime_ns = clock.realtime_ns();
+            if self.either && is_recent(stamp_ns, realtime_ns) {
+                let age_ns = realtime_ns.saturating_sub(stamp_ns);
+                return clock::at_monotonic(clock, now_ns.saturating_sub(age_ns), instant);
+            }
+            let off = (stamp_ns as f64 - now_ns as f64) / 1e9;
+            self.say(label, &format!("{off:.1} s off the system's clock"));
+            return clock::now(clock);
+        }
+        clock::at_monotonic(clock, stamp_ns.min(now_ns), instant)
+    }
+
+    fn say(&mut self, label: &str, what: &str) {
+        if !std::mem::replace(&mut self.said, true) {
+            log::info!("{label}: the driver's timestamps are {what}: a frame's time is when it was received");
+        }
+    }
+}
+
+/// Whether a stamp can be one of the clock on which it is `now_ns`.
+fn is_recent(stamp_ns: u64, now_ns: u64) -> bool {
+    stamp_ns <= now_ns.saturating_add(AHEAD_NS) && stamp_ns >= now_ns.saturating_sub(OLDEST_NS)
+}
+
+/// A stamp of the system counter on our clock; `None`: it cannot be one, as of a driver that was mended.
+///
+/// Both clocks are read for each frame, so neither the time at which CLOCK_MONOTONIC began nor what NTP does to it matters: over
+/// the age of a frame it drifts by 50 us at the very most (500 ppm of 0.1 s).
+fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
+    let (counter_ns, monotonic_ns) = both(clock)?;
+    if stamp_ns > counter_ns.saturating_add(AHEAD_NS) || stamp_ns < counter_ns.saturating_sub(OLDEST_COUNT_NS) {
+        return None;
+    }
+    let taken_ns = monotonic_ns.checked_sub(counter_ns.saturating_sub(stamp_ns))?;
+    Some(clock::at_monotonic(clock, taken_ns, Instant::StartOfFrame))
+}
+
+/// Both clocks at one instant: this thread may have to wait between the two, so the tightest of a few tries counts.
+fn both(clock: &dyn Clock) -> Option<(u64, u64)> {
+    const TRIES: usize = 4;
+    const TIGHT_NS: u64 = 5_000;
+    let mut best: Option<(u64, u64, u64)> = None;
+    for _ in 0..TRIES {
+        let before_ns = clock.monotonic_ns();
+        let counter_ns = clock.system_counter_ns()?;
+        let width_ns = clock.monotonic_ns().saturating_sub(before_ns);
+        if best.is_none_or(|(best_ns, ..)| width_ns < best_ns) {
+            best = Some((width_ns, counter_ns, before_ns + width_ns / 2));
+        }
+        if width_ns <= TIGHT_NS {
+            break;
+        }
+    }
+    best.map(|(_, counter_ns, monotonic_ns)| (counter_ns, monotonic_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use visiond_flow::clock::simulated::SimulatedClock;
+
+    const MONOTONIC: u32 = sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC;
+
+    fn stamp_at_100_s(flags: u32, timestamp_ns: u64) -> Timestamp {
+        let clock = SimulatedClock::default();
+        clock.advance(Duration::from_secs(100));
+        TimestampConverter::default().stamp(&Filled::simulated(flags, timestamp_ns), &clock, "camera door")
+    }
+
+    #[test]
+    fn a_monotonic_time_is_the_frames() {
+        let start = stamp_at_100_s(MONOTONIC | sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE, 99_000_000_000);
+        assert_eq!((start.monotonic_ns, start.instant), (99_000_000_000, Instant::StartOfExposure));
+        assert_eq!(start.realtime_ns, SimulatedClock::EPOCH_NS + 99_000_000_000);
+        assert_eq!(stamp_at_100_s(MONOTONIC, 99_000_000_000).instant, Instant::EndOfFrame);
+    }
+
+    #[test]
+    fn a_time_on_another_clock_is_not_believed() {
+        for flags in [sys::V4L2_BUF_FLAG_TIMESTAMP_UNKNOWN, sys::V4L2_BUF_FLAG_TIMESTAMP_COPY] {
+            assert_eq!(stamp_at_100_s(flags, 99_000_000_000).monotonic_ns, 100_000_000_000);
+        }
+    }
+
+    #[test]
+    fn a_time_that_wrapped_or_cannot_be_is_not_believed() {
+        for timestamp_ns in [0, 1_000_000_000, 101_000_000_000, u64::MAX] {
+            assert_eq!(stamp_at_100_s(MONOTONIC, timestamp_ns).monotonic_ns, 100_000_000_000, "{timestamp_ns}");
+        }
+        // A little ahead is now.
+        assert_eq!(stamp_at_100_s(MONOTONIC, 100_050_000_000).monotonic_ns, 100_000_000_000);
+    }
+
+    #[test]
+    fn a_stamp_of_the_system_counter_becomes_a_time_whatever_the_offset_and_the_drift() {
+        const S: u64 = 1_000_000_000;
+        let (clock, mut timestamps) =
+            (SimulatedClock::default(), TimestampConverter { counts: true, ..TimestampConverter::default() });
+        // The counter is 37 s ahead at first, and CLOCK_MONOTONIC is slowed by 500 ppm: an hour later it is 38.8 s.
+        for second in [1, 60, 3600] {
+            let to = second * (S - 500_000);
+            clock.advance(Duration::from_nanos(to - clock.monotonic_ns()));
+            clock.set_counter_ns(second * S + 37 * S);
+            // The frame began 48 ms ago.
+            let filled = Filled::simulated(MONOTONIC, second * S + 37 * S - 48_000_000);
+            let stamp = timestamps.stamp(&filled, &clock, "camera gate");
+            assert_eq!((stamp.monotonic_ns, stamp.instant), (to - 48_000_000, Instant::StartOfFrame));
+            assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + to - 48_000_000);
+            // A little ahead is now.
+            let ahead = timestamps.stamp(&Filled::simulated(MONOTONIC, second * S + 37 * S + 9), &clock, "camera gate");
+            assert_eq!(ahead.monotonic_ns, to);
+        }
+        assert!(!timestamps.said);
+    }
+
+    #[test]
+    fn a_time_of_the_wall_clock_is_known_where_the_driver_may_be_set_to_it() {
+        let clock = SimulatedClock::default();
+        clock.advance(Duration::from_secs(100));
+        let filled = Filled::simulated(MONOTONIC, SimulatedClock::EPOCH_NS + 99_970_000_000);
+        let taken_ns = |either| {
+            TimestampConverter { either, ..TimestampConverter::default() }
+                .stamp(&filled, &clock, "camera door")
+                .monotonic_ns
+        };
+        assert_eq!((taken_ns(true), taken_ns(false)), (99_970_000_000, 100_000_000_000));
+    }
+
+    #[test]
+    fn where_the_counter_does_not_explain_a_stamp_it_is_taken_as_of_any_driver() {
+        let (clock, mut timestamps) =
+            (SimulatedClock::default(), TimestampConverter { counts: true, ..TimestampConverter::default() });
+        clock.advance(Duration::from_secs(100));
+        // A machine whose counter cannot be read; one whose driver was mended.
+        for counter_ns in [0, 137_000_000_000] {
+            clock.set_counter_ns(counter_ns);
+            let stamp = timestamps.stamp(&Filled::simulated(MONOTONIC, 99_950_000_000), &clock, "camera gate");
+            assert_eq!((stamp.monotonic_ns, stamp.instant), (99_950_000_000, Instant::EndOfFrame));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Finds the node that a camera is behind now, whatever number the kernel gave it this time.
+//!
+//! The search covers the capture nodes in /sys/class/video4linux, by node, by USB ids, or by card name. visiond remembers what it
+//! found as an [`Identity`]: a camera configured by its node is then known by its identity, and is found again when the kernel
+//! gives it another number. A link in /dev/v4l/by-path names a port, not a camera: any camera plugged in there is the right one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use v4l::Device;
+use v4l::capability::Flags;
+use visiond_config::types::CameraName;
+
+use super::claims;
+use super::identity::{Identity, UsbIds};
+
+/// A camera that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What to open.
+    pub node: PathBuf,
+    /// Who it is; `None` of a node that /sys does not tell of.
+    pub identity: Option<Identity>,
+}
+
+/// Why no node is the camera now. All of it may pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// Nobody answers to the name.
+    #[error("{name} is not there: plug the camera in, or correct its name (`visiond probe` lists the cameras)")]
+    Absent {
+        /// The name.
+        name: String,
+    },
+    /// The camera's place is taken by another, and the camera is nowhere.
+    #[error("{name} is {there} now, and {remembered} is nowhere: it is taken if that does not come back")]
+    Replaced {
+        /// The node.
+        name: String,
+        /// Who is there.
+        there: Box<Identity>,
+        /// Who was.
+        remembered: Box<Identity>,
+    },
+    /// More than one camera answers to the name.
+    #[error("{name} are {} cameras: name one by its place, `device = \"{}\"`", places.len(), list(places))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Where they are.
+        places: Vec<PathBuf>,
+    },
+}
+
+fn list(places: &[PathBuf]) -> String {
+    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join("\" or \"")
+}
+
+/// Finds the camera on this machine. `remembered`: who it was when it was open last.
+pub fn find(name: &CameraName, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+    Machine::default().find(name, remembered)
+}
+
+/// Where to look, and how to ask a node.
+#[derive(Debug, Clone)]
+pub(super) struct Machine {
+    pub sys: PathBuf,
+    pub dev: PathBuf,
+    pub ask: fn(&Path) -> Answer,
+}
+
+/// What a node says of itself when it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It hands out pictures; the card's name.
+    Camera(String),
+    /// It does not: a camera's node for metadata, an output, a codec.
+    Other,
+    /// It does not say: this user may not open it, or it has just gone.
+    Silent,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { sys: "/sys".into(), dev: "/dev".into(), ask }
+    }
+}
+
+fn ask(node: &Path) -> Answer {
+    let Ok(device) = Device::with_path(node) else { return Answer::Silent };
+    match device.query_caps() {
+        Ok(caps) if caps.capabilities.intersects(Flags::VIDEO_CAPTURE | Flags::VIDEO_CAPTURE_MPLANE) => {
+            Answer::Camera(caps.card)
+        }
+        Ok(_) => Answer::Other,
+        Err(_) => Answer::Silent,
+    }
+}
+
+/// A node that /sys tells of.
+struct Candidate {
+    node: PathBuf,
+    identity: Identity,
+}
+
+impl Machine {
+    pub(super) fn find(&self, name: &CameraName, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+        match name {
+            CameraName::Node(path) => self.by_node(path, remembered),
+            CameraName::Usb { vendor, product, serial } => {
+                let fits = |candidate: &Candidate| {
+                    candidate.identity.usb.as_ref().is_some_and(|usb| {
+                        (usb.vendor, usb.product) == (*vendor, *product) && (serial.is_none() || usb.serial == *serial)
+                    }) && (self.ask)(&candidate.node) != Answer::Other
+                };
+                self.only(name, self.nodes().into_iter().filter(fits).collect(), remembered)
+            }
+            CameraName::Card(card) => {
+                let nodes = self.nodes();
+                let called = |c: &Candidate| c.identity.card == *card && (self.ask)(&c.node) != Answer::Other;
+                let (mut fitting, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(called);
+                if fitting.is_empty() {
+                    // Some drivers give their nodes names of their own.
+                    let says = |c: &Candidate| (self.ask)(&c.node) == Answer::Camera(card.clone());
+                    fitting.extend(others.into_iter().filter(says));
+                }
+                self.only(name, fitting, remembered)
+            }
+        }
+    }
+
+    fn by_node(&self, path: &Path, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+        let absent = || NotFound::Absent { name: path.display().to_string() };
+        let there = path.canonicalize().ok();
+        let Some(remembered) = remembered.filter(|_| !self.is_place(path)) else {
+            let node = there.ok_or_else(absent)?;
+            let identity = self.identity(&node);
+            // The name is kept as it was given: that is what messages say.
+            return Ok(Found { node: path.to_owned(), identity });
+        };
+        let there = there.map(|node| (self.identity(&node), node));
+        if let Some((Some(identity), _)) = &there
+            && identity == remembered
+        {
+            return Ok(Found { node: path.to_owned(), identity: Some(remembered.clone()) });
+        }
+        let nodes = self.nodes();
+        let like =
+            |c: &&Candidate| c.identity.is_like(remembered) && !claims::is_claimed_by_another(&c.identity, remembered);
+        let exact = nodes.iter().filter(|c| c.identity == *remembered).collect::<Vec<_>>();
+        let found = match exact.as_slice() {
+            [] => nodes.iter().filter(like).collect(),
+            _ => exact,
+        };
+        match (found.as_slice(), there) {
+            ([one], _) => Ok(Found { node: one.node.clone(), identity: Some(one.identity.clone()) }),
+            ([], None) => Err(absent()),
+            // A node that /sys does not tell of is not to be told from the one that was there.
+            ([], Some((None, _))) => Ok(Found { node: path.to_owned(), identity: None }),
+            ([], Some((Some(there), _))) if claims::is_claimed_by_another(&there, remembered) => Err(absent()),
+            ([], Some((Some(there), _))) => Err(NotFound::Replaced {
+                name: path.display().to_string(),
+                there: Box::new(there),
+                remembered: Box::new(remembered.clone()),
+            }),
+            (several, there) => match there {
+                Some((Some(identity), node)) if several.iter().any(|c| c.node == node) => {
+                    Ok(Found { node: path.to_owned(), identity: Some(identity) })
+                }
+                _ => Err(self.ambiguous(remembered.to_string(), several.iter().map(|c| c.node.as_path()))),
+            },
+        }
+    }
+
+    /// The one that fits; of several the remembered one.
+    fn only(
+        &self,
+        name: &CameraName,
+        fitting: Vec<Candidate>,
+        remembered: Option<&Identity>,
+    ) -> Result<Found, NotFound> {
+        let chosen = match fitting.as_slice() {
+            [] => return Err(NotFound::Absent { name: name.to_string() }),
+            [one] => one,
+            several => several
+                .iter()
+                .find(|candidate| Some(&candidate.identity) == remembered)
+                .ok_or_else(|| self.ambiguous(name.to_string(), several.iter().map(|c| c.node.as_path())))?,
+        };
+        Ok(Found { node: chosen.node.clone(), identity: Some(chosen.identity.clone()) })
+    }
+
+    fn ambiguous<'a>(&self, name: String, nodes: impl Iterator<Item = &'a Path>) -> NotFound {
+        NotFound::Ambiguous { name, places: nodes.map(|node| self.place(node)).collect() }
+    }
+
+    /// A link of /dev/v4l/by-path.
+    fn is_place(&self, path: &Path) -> bool {
+        path.starts_with(self.dev.join("v4l/by-path"))
+    }
+
+    /// The link in /dev/v4l/by-path that leads to `node`, else itself.
+    fn place(&self, node: &Path) -> PathBuf {
+        let links = fs::read_dir(self.dev.join("v4l/by-path")).into_iter().flatten().flatten();
+        let leading = links.map(|entry| entry.path()).filter(|link| link.canonicalize().is_ok_and(|to| to == node));
+        leading.min().unwrap_or_else(|| node.to_owned())
+    }
+
+    /// Every video node that /sys tells of and /dev has, by number.
+    fn nodes(&self) -> Vec<Candidate> {
+        let mut nodes: Vec<(u32, Candidate)> = Vec::new();
+        for entry in fs::read_dir(self.sys.join("class/video4linux")).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(number) = name.to_str().and_then(|name| name.strip_prefix("video")?.parse().ok()) else {
+                continue;
+            };
+            let node = self.dev.join(&name);
+            if let Some(identity) = self.identity(&node).filter(|_| node.exists()) {
+                nodes.push((number, Candidate { node, identity }));
+            }
+        }
+        nodes.sort_by_key(|(number, _)| *number);
+        nodes.into_iter().map(|(_, candidate)| candidate).collect()
+    }
+
+    /// Who is behind a node, by its folder in /sys; `None` where that has none.
+    fn identity(&self, node: &Path) -> Option<Identity> {
+        let class = self.sys.join("class/video4linux").join(node.file_name()?);
+        let read = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim_end_matches('\n').to_owned());
+        let card = read(class.join("name"))?;
+        let index = read(class.join("index")).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let devices = self.sys.join("devices").canonicalize().ok();
+        let below = |folder: &Path| {
+            devices.as_ref().and_then(|devices| folder.strip_prefix(devices).ok()).unwrap_or(folder).to_owned()
+        };
+        // A driver without hardware behind it has no `device`.
+        let Ok(device) = class.join("device").canonicalize() else {
+            return Some(Identity { usb: None, port: "virtual".into(), part: (String::new(), index), card });
+        };
+        let hex = |path: PathBuf| read(path).and_then(|text| u16::from_str_radix(&text, 16).ok());
+        for folder in device.ancestors() {
+            let Some((vendor, product)) = hex(folder.join("idVendor")).zip(hex(folder.join("idProduct"))) else {
+                continue;
+            };
+            let serial = read(folder.join("serial")).filter(|serial| !serial.is_empty());
+            // An interface's folder is called after its device, `1-2:1.0`.
+            let interface = device.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once(':'));
+            let interface = interface.map_or(String::new(), |(_, interface)| interface.to_owned());
+            let usb = Some(UsbIds { vendor, product, serial });
+            return Some(Identity { usb, port: below(folder), part: (interface, index), card });
+        }
+        Some(Identity { usb: None, port: below(&device), part: (String::new(), index), card })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Which format, size and rate a camera is set to.
+
+use std::io;
+
+use v4l::v4l_sys as sys;
+use visiond_config::types::{CameraFormat, V4l2Config};
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{BayerDepth, FrameLayout, PixelFormat};
+
+use super::color;
+use super::controls::{self, FrameRateControl};
+use super::device::{Interval, Node, PixFormat};
+use super::errors::gone;
+use super::fourcc::{self, FourCc};
+use super::planes::{Planes, PlanesError};
+use super::quirks::Quirk;
+use crate::source::SourceError;
+
+/// A rate this much below the one asked for counts as the same: drivers round their intervals.
+const RATE_TOLERANCE: f64 = 0.01;
+
+/// What the camera sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Picture {
+    /// Raw pixels in these planes.
+    Raw(Planes),
+    /// JPEG, out of which such a frame comes.
+    Jpeg(FrameLayout),
+}
+
+/// What camera and we negotiated on.
+#[derive(Debug)]
+pub struct NegotiatedFormat {
+    /// What the camera sends.
+    pub picture: Picture,
+    /// As the driver describes it.
+    pub pix: PixFormat,
+    /// Our name of the format.
+    pub format: CameraFormat,
+    /// Frames per second, where the driver tells.
+    pub fps: Option<f64>,
+}
+
+/// What is asked of a camera.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The driver's name of the format.
+    pub fourcc: FourCc,
+    /// Ours.
+    pub format: CameraFormat,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+}
+
+/// What is asked of `node`, by what is configured and what it offers. Changes nothing.
+pub fn choose(node: &Node, config: &V4l2Config) -> Result<Choice, SourceError> {
+    let failed = |what: &str, error: &io::Error| refused(node, what, error);
+    let offered = node.formats().map_err(|error| failed("tell its formats (ENUM_FMT)", &error))?;
+    let current = node.format().map_err(|error| failed("tell its format (G_FMT)", &error))?;
+    let candidates = fourcc::by_cost(&offered, config.format);
+    if candidates.is_empty() {
+        return Err(SourceError::permanent(no_format(node, config, &offered)));
+    }
+    let (width, height) = (config.width.unwrap_or(current.width), config.height.unwrap_or(current.height));
+    let choice = |&(fourcc, format): &(FourCc, CameraFormat)| Choice { fourcc, format, width, height };
+    let has = |choice: &Choice| {
+        let tried = node.try_format(&request(choice));
+        let has_size = tried.is_ok_and(|pix| pix.fourcc == choice.fourcc && (pix.width, pix.height) == (width, height));
+        let rate = config.fps.and_then(|fps| Some((fps, node.highest_rate(choice.fourcc, width, height)?)));
+        has_size && rate.is_none_or(|(fps, highest)| highest >= fps * (1.0 - RATE_TOLERANCE))
+    };
+    // A webcam has its larger sizes and higher rates in MJPEG alone. Where no format has what is wanted, the first is as
+    // good as any.
+    let best = candidates.iter().map(choice).find(has);
+    Ok(best.unwrap_or_else(|| choice(&candidates[0])))
+}
+
+fn request(choice: &Choice) -> PixFormat {
+    PixFormat {
+        width: choice.width,
+        height: choice.height,
+        fourcc: choice.fourcc,
+        field: sys::v4l2_field_V4L2_FIELD_NONE,
+        ..PixFormat::default()
+    }
+}
+
+/// Sets `node` as chosen. `label` is for the log: what the driver made otherwise is a warning there.
+pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Result<NegotiatedFormat, SourceError> {
+    let device = node.path().display();
+    let Choice { fourcc: code, format, width, height } = choice;
+    let set = node.set_format(&request(&choice)).map_err(|error| refused(node, "set its format (S_FMT)", &error))?;
+    if set.fourcc != code {
+        let (given, wanted) = (fourcc::text(set.fourcc), fourcc::text(code));
+        return Err(SourceError::permanent(format!(
+            "{device} offers the format {wanted} and sets {given} instead: choose another `format`, `visiond probe` \
+             lists what it offers"
+        )));
+    }
+    if let Some(fields) = interlaced(set.field) {
+        // What is plugged into an input may be changed.
+        return Err(SourceError::transient(format!(
+            "{device} sends interlaced pictures ({fields}), which are not read: set its input to a progressive mode, \
+             or let a program deinterlace them and read it by `type = \"command\"`"
+        )));
+    }
+    if (set.width, set.height) != (width, height) && (config.width.is_some() || config.height.is_some()) {
+        let word = fourcc::word(format);
+        log::warn!("{label}: the driver has no {width}x{height} in {word}, it gives {}x{}", set.width, set.height);
+    }
+    let fps = set_rate(node, config.fps, label);
+    let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
+    let picture = picture(&set, read_as, config).map_err(|error| {
+        SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
+    })?;
+    Ok(NegotiatedFormat { picture, pix: set, format, fps })
+}
+
+/// What a mosaic is read as whose samples reach up to the highest bit of their 16.
+fn full_words(format: CameraFormat) -> CameraFormat {
+    match format {
+        CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits10 | BayerDepth::Bits12)) => {
+            CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits16))
+        }
+        format => format,
+    }
+}
+
+/// The rate that is set now; `None` where the driver does not tell.
+pub fn rate(node: &Node) -> Option<f64> {
+    let by_control = || FrameRateControl::among(&controls::list(node).ok()?)?.now();
+    let rate = if node.has(Quirk::RateByControl) { by_control() } else { None };
+    rate.or_else(|| node.interval().and_then(Interval::rate))
+}
+
+/// Asks for the rate; returns the one that it is, or will be when the controls are set.
+fn set_rate(node: &Node, wanted: Option<f64>, label: &str) -> Option<f64> {
+    let warn = |fps: f64, rate: f64| {
+        if (rate - fps).abs() > fps * RATE_TOLERANCE {
+            log::warn!("{label}: the driver has no {fps} frames per second at this size, it gives {rate:.2}");
+        }
+    };
+    if let Some(fps) = wanted.filter(|_| node.has(Quirk::RateByControl)) {
+        let controls = controls::list(node).unwrap_or_default();
+        if let Some(control) = FrameRateControl::among(&controls) {
+            let rate = control.fps(control.value(fps));
+            warn(fps, rate);
+            return Some(rate);
+        }
+    }
+    let Some(fps) = wanted else { return rate(node) };
+    match node.set_interval(interval(fps)) {
+        Ok(set) => {
+            let rate = set.rate();
+            rate.inspect(|&rate| warn(fps, rate))
+        }
+        Err(error) => {
+            log::warn!("{label}: the driver does not set a rate (S_PARM: {error}), `fps` has no effect");
+            node.interval().and_then(Interval::rate)
+        }
+    }
+}
+
+/// The time between frames at `fps`; to a thousandth of a frame per second.
+fn interval(fps: f64) -> Interval {
+    let thousandths = (fps * 1000.0).round().max(1.0) as u32;
+    if thousandths.is_multiple_of(1000) {
+        Interval { numerator: 1, denominator: thousandths / 1000 }
+    } else {
+        Interval { numerator: 1000, denominator: thousandths }
+    }
+}
+
+/// The pictures: the driver's pitches are honoured, the configuration's colours win.
+fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<Picture, PlanesError> {
+    let CameraFormat::Raw(format) = format else {
+        let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
+        return Ok(Picture::Jpeg(rgb));
+    };
+    let said = color::description(pix);
+    let color = ColorDescription {
+        matrix: config.color_matrix.unwrap_or(said.matrix),
+        range: config.color_range.unwrap_or(said.range),
+    };
+    Ok(Picture::Raw(Planes::new(pix, format, color)?))
+}
+
+/// What kind of interlaced pictures those of a field order are; `None` of whole ones.
+fn interlaced(field: u32) -> Option<&'static str> {
+    match field {
+        sys::v4l2_field_V4L2_FIELD_ANY | sys::v4l2_field_V4L2_FIELD_NONE => None,
+        sys::v4l2_field_V4L2_FIELD_TOP | sys::v4l2_field_V4L2_FIELD_BOTTOM => Some("every second line alone"),
+        sys::v4l2_field_V4L2_FIELD_ALTERNATE => Some("one field after the other"),
+        sys::v4l2_field_V4L2_FIELD_SEQ_TB | sys::v4l2_field_V4L2_FIELD_SEQ_BT => {
+            Some("both fields, one below the other")
+        }
+        _ => Some("both fields, line by line"),
+    }
+}
+
+fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
+    let device = node.path().display();
+    let mut readable: Vec<_> =
+        fourcc::by_cost(offered, None).into_iter().map(|(_, format)| fourcc::word(format)).collect();
+    readable.dedup();
+    let readable = readable.join(", ");
+    let all = offered.iter().map(|&code| fourcc::text(code)).collect::<Vec<_>>().join(", ");
+    match config.format {
+        _ if offered.is_empty() => {
+            format!("{device} offers no pixel format: it may need its media pipeline set up first (media-ctl)")
+        }
+        Some(wanted) if !readable.is_empty() => {
+            format!("{device} does not offer {}: it offers {readable}; correct `format`", fourcc::word(wanted))
+        }
+        _ => format!(
+            "{device} offers no format that is read: it offers {all}; let a program convert it and read it by \
+             `type = \"command\"`"
+        ),
+    }
+}
+
+/// A call for the format that the driver refused.
+pub(super) fn refused(node: &Node, what: &str, error: &io::Error) -> SourceError {
+    let device = node.path().display();
+    if error.raw_os_error() == Some(libc::ENODEV) {
+        return gone(node.path(), error);
+    }
+    if error.raw_os_error() == Some(libc::EBUSY) {
+        return SourceError::transient(format!("{device} is in use: another program streams from it, end that"));
+    }
+    SourceError::transient(format!("{device} does not {what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_kernels::color::{ColorMatrix, ColorRange};
+
+    use super::*;
+
+    #[test]
+    fn configured_colours_win_and_jpeg_becomes_rgb() {
+        let mut pix = PixFormat { width: 64, height: 4, fourcc: *b"YUYV", memory_count: 1, ..PixFormat::default() };
+        pix.memories[0].pitch_bytes = 128;
+        let config = V4l2Config { color_matrix: Some(ColorMatrix::Bt709), ..V4l2Config::default() };
+        let raw = picture(&pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
+        let Picture::Raw(planes) = raw else { panic!("{raw:?}") };
+        let color = planes.layout(&[0; 3]).unwrap().color();
+        assert_eq!(color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited });
+        let jpeg = picture(&pix, CameraFormat::Mjpeg, &config).unwrap();
+        let Picture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
+        assert_eq!((layout.format(), layout.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));
+    }
+
+    #[test]
+    fn samples_that_fill_their_words_are_read_as_sixteen_bits() {
+        use visiond_kernels::frame::BayerDepth::{Bits8, Bits10, Bits12, Bits16};
+        use visiond_kernels::frame::BayerOrder::Grbg;
+        let read_as = |depth| full_words(CameraFormat::Raw(PixelFormat::Bayer(Grbg, depth)));
+        let bayer = |depth| CameraFormat::Raw(PixelFormat::Bayer(Grbg, depth));
+        assert_eq!([Bits8, Bits10, Bits12, Bits16].map(read_as), [Bits8, Bits16, Bits16, Bits16].map(bayer));
+        assert_eq!(full_words(CameraFormat::Raw(PixelFormat::Yuyv)), CameraFormat::Raw(PixelFormat::Yuyv));
+    }
+
+    #[test]
+    fn rates_become_intervals() {
+        assert_eq!(interval(30.0), Interval { numerator: 1, denominator: 30 });
+        assert_eq!(interval(29.97), Interval { numerator: 1000, denominator: 29_970 });
+        assert_eq!(interval(0.5), Interval { numerator: 1000, denominator: 500 });
+        assert_eq!(interval(30.0).rate(), Some(30.0));
+        assert_eq!(Interval { numerator: 0, denominator: 30 }.rate(), None);
+    }
+
+    #[test]
+    fn a_format_that_the_camera_lacks_is_answered_with_those_it_has() {
+        let config = V4l2Config { format: Some(CameraFormat::Mjpeg), ..V4l2Config::default() };
+        let node = Node::of(std::fs::File::open("/dev/null").unwrap(), "/dev/video0".as_ref());
+        let text = no_format(&node, &config, &[*b"YUYV", *b"H264"]);
+        assert!(text.contains("does not offer mjpeg: it offers yuyv; correct"), "{text}");
+        assert!(no_format(&node, &V4l2Config::default(), &[*b"H264"]).contains("type = \"command\""));
+    }
+
+    #[test]
+    fn whole_pictures_alone_are_not_interlaced() {
+        assert_eq!(interlaced(sys::v4l2_field_V4L2_FIELD_NONE), None);
+        assert!(interlaced(sys::v4l2_field_V4L2_FIELD_INTERLACED).is_some());
+        assert!(interlaced(sys::v4l2_field_V4L2_FIELD_ALTERNATE).is_some());
+    }
+}

@@ -1,0 +1,80 @@
+//! The driver's frame numbers, which are 32 bits and start again, made into 64 that go on; and what is missing in them.
+
+/// Follows a driver's numbers.
+#[derive(Debug, Default)]
+pub struct FrameNumbers {
+    /// The last frame's number, the driver's and ours.
+    last: Option<(u32, u64)>,
+    /// The number of a frame of which the driver's is not to be compared.
+    next: Option<u64>,
+}
+
+/// A frame's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameNumber {
+    /// Its number.
+    pub sequence: u64,
+    /// Frames between the last one and this one that never came.
+    pub missing: u64,
+}
+
+impl FrameNumbers {
+    /// The driver counts anew from the next frame on; our numbers go on.
+    pub fn restart(&mut self) {
+        self.next = self.last.take().map(|(_, sequence)| sequence + 1).or(self.next);
+    }
+
+    /// The place of the frame that the driver calls `number`.
+    ///
+    /// A number that is not ahead of the last one's (a driver that counts from 0 again, or not at all) is the next one.
+    pub fn number(&mut self, number: u32) -> FrameNumber {
+        let place = match self.last {
+            None => FrameNumber { sequence: self.next.take().unwrap_or(u64::from(number)), missing: 0 },
+            Some((last, sequence)) => {
+                let ahead = number.wrapping_sub(last);
+                let is_ahead = ahead > 0 && ahead <= u32::MAX / 2;
+                let step = if is_ahead { u64::from(ahead) } else { 1 };
+                FrameNumber { sequence: sequence + step, missing: step - 1 }
+            }
+        };
+        self.last = Some((number, place.sequence));
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(numbers: &[u32]) -> Vec<(u64, u64)> {
+        let mut sequence = FrameNumbers::default();
+        numbers.iter().map(|&number| sequence.number(number)).map(|place| (place.sequence, place.missing)).collect()
+    }
+
+    #[test]
+    fn a_gap_is_what_never_came() {
+        assert_eq!(places(&[0, 1, 4, 5]), [(0, 0), (1, 0), (4, 2), (5, 0)]);
+    }
+
+    #[test]
+    fn numbers_go_on_where_the_drivers_wrap() {
+        let top = u64::from(u32::MAX);
+        assert_eq!(places(&[u32::MAX - 1, u32::MAX, 0, 2]), [(top - 1, 0), (top, 0), (top + 1, 0), (top + 3, 1)]);
+    }
+
+    #[test]
+    fn numbers_go_on_over_a_restart_whatever_the_driver_begins_with() {
+        let mut sequence = FrameNumbers::default();
+        sequence.number(7);
+        sequence.restart();
+        sequence.restart();
+        assert_eq!(sequence.number(100), FrameNumber { sequence: 8, missing: 0 });
+        assert_eq!(sequence.number(102), FrameNumber { sequence: 10, missing: 1 });
+    }
+
+    #[test]
+    fn a_driver_that_starts_again_or_does_not_count_loses_nothing() {
+        assert_eq!(places(&[7, 8, 0, 1]), [(7, 0), (8, 0), (9, 0), (10, 0)]);
+        assert_eq!(places(&[0, 0, 0]), [(0, 0), (1, 0), (2, 0)]);
+    }
+}

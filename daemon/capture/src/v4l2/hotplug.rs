@@ -1,0 +1,187 @@
+//! Hears of device nodes that come, or that this user may open from now on.
+//!
+//! The kernel makes a node, udev then says who may open it and makes the links; each of these is an event of inotify in /dev
+//! or a folder of links.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use visiond_config::types::CameraName;
+use visiond_system::stop::{Stop, Wake};
+
+/// After an event the others of its kind come within this time: node, owner, rights, links.
+const BURST: Duration = Duration::from_millis(20);
+const EVENTS: u32 = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ATTRIB | libc::IN_DELETE;
+/// The event's fields before its name.
+const HEAD: usize = size_of::<libc::inotify_event>();
+
+/// Listens as long as it lives.
+#[derive(Debug)]
+pub struct HotplugWatch {
+    inotify: OwnedFd,
+    dev: PathBuf,
+    /// Folders of links.
+    folders: Vec<PathBuf>,
+    /// The number of the watch on `dev`, whose other files are none of our business.
+    dev_number: i32,
+}
+
+impl HotplugWatch {
+    /// For a camera of this name. Fails when the user has no inotify instance left.
+    pub fn new(name: &CameraName) -> io::Result<Self> {
+        Self::below(Path::new("/dev"), name)
+    }
+
+    fn below(dev: &Path, name: &CameraName) -> io::Result<Self> {
+        // SAFETY: no pointer is passed; the result is checked before use.
+        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
+        let inotify = unsafe { OwnedFd::from_raw_fd(fd) };
+        let mut folders: Vec<_> = ["v4l", "v4l/by-id", "v4l/by-path"].iter().map(|folder| dev.join(folder)).collect();
+        if let CameraName::Node(path) = name
+            && let Some(parent) = path.parent().filter(|parent| *parent != dev && !folders.iter().any(|f| f == parent))
+        {
+            folders.push(parent.to_owned());
+        }
+        let mut watch = Self { inotify, dev: dev.to_owned(), folders, dev_number: -1 };
+        watch.refresh();
+        Ok(watch)
+    }
+
+    /// Listens to folders that are new, too. One that is not there is made in one that is listened to.
+    fn refresh(&mut self) {
+        self.dev_number = self.add(&self.dev).unwrap_or(-1);
+        for folder in &self.folders {
+            let _ = self.add(folder);
+        }
+    }
+
+    /// The same folder has the same number each time.
+    fn add(&self, folder: &Path) -> Option<i32> {
+        let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+        // SAFETY: the descriptor is open as long as `self.inotify`; `path` is a C string that lives through the call.
+        let number =
+            unsafe { libc::inotify_add_watch(self.inotify.as_raw_fd(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
+        (number >= 0).then_some(number)
+    }
+
+    /// Waits for news of a camera ([`Wake::Ready`]), at most for `pause`.
+    pub fn wait(&mut self, pause: Duration, stop: &Stop) -> Wake {
+        let until = Instant::now() + pause;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match stop.wait_readable(self.inotify.as_fd(), Some(left)) {
+                Ok(Wake::Ready) if self.take() => {
+                    if stop.sleep(BURST) {
+                        return Wake::Stopped;
+                    }
+                    // What came meanwhile is news of the same; what comes from now on is not.
+                    self.take();
+                    self.refresh();
+                    return Wake::Ready;
+                }
+                Ok(Wake::Ready) => {}
+                Ok(wake) => return wake,
+                // The descriptors are open, so that poll(2) has no reason to fail but memory: sleep instead.
+                Err(_) => return if stop.sleep(left) { Wake::Stopped } else { Wake::TimedOut },
+            }
+        }
+    }
+
+    /// Takes all events off the queue; whether one was about a camera.
+    fn take(&self) -> bool {
+        let mut news = false;
+        // Aligned by hand: the events are read byte by byte.
+        let mut buffer = [0_u8; 4096];
+        loop {
+            // SAFETY: the buffer has as many writable bytes as is said; the descriptor is open as long as `self.inotify`.
+            let read = unsafe { libc::read(self.inotify.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+            let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else { return news };
+            let mut rest = &buffer[..read];
+            while let Some((event, after)) = split(rest) {
+                news |= self.is_news(&event);
+                rest = after;
+            }
+        }
+    }
+
+    fn is_news(&self, event: &Event<'_>) -> bool {
+        if event.mask & libc::IN_Q_OVERFLOW != 0 {
+            return true;
+        }
+        let name = event.name.as_bytes();
+        // Of /dev itself, its nodes and the folder of links are of interest.
+        event.number != self.dev_number || name.starts_with(b"video") || name == b"v4l"
+    }
+}
+
+struct Event<'a> {
+    number: i32,
+    mask: u32,
+    name: &'a OsStr,
+}
+
+/// The first event, and what stands behind it.
+fn split(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
+    let field = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
+    // wd, mask, cookie, len, as inotify(7) has them.
+    let (number, mask) = (i32::from_ne_bytes(field(0)?), u32::from_ne_bytes(field(4)?));
+    let length = u32::from_ne_bytes(field(12)?) as usize;
+    let name = bytes.get(HEAD..HEAD + length)?;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(length);
+    Some((Event { number, mask, name: OsStr::from_bytes(&name[..end]) }, &bytes[HEAD + length..]))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use visiond_system::testing::{EVER, stopped_while_it_waits};
+
+    /// Whether what is done is news: the kernel queues it before the call that does it returns.
+    fn wakes(watch: &mut HotplugWatch, act: impl FnOnce()) -> bool {
+        act();
+        match watch.wait(Duration::ZERO, &Stop::new().unwrap()) {
+            Wake::Ready => true,
+            Wake::TimedOut => false,
+            Wake::Stopped => panic!("nobody stopped it"),
+        }
+    }
+
+    #[test]
+    fn nodes_rights_and_links_are_news_and_other_devices_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let dev = folder.path();
+        let name = CameraName::Node(dev.join("video0"));
+        let mut watch = HotplugWatch::below(dev, &name).unwrap();
+        assert!(wakes(&mut watch, || fs::write(dev.join("video0"), "").unwrap()), "a node comes");
+        let rights = fs::Permissions::from_mode(0o600);
+        assert!(wakes(&mut watch, || fs::set_permissions(dev.join("video0"), rights).unwrap()), "its rights change");
+        assert!(wakes(&mut watch, || fs::create_dir_all(dev.join("v4l/by-id")).unwrap()), "a folder of links comes");
+        let links = dev.join("v4l/by-id");
+        assert!(wakes(&mut watch, || symlink("../../video0", links.join("usb-x")).unwrap()), "a link comes");
+        assert!(wakes(&mut watch, || fs::rename(links.join("usb-x"), links.join("usb-y")).unwrap()), "it is replaced");
+        assert!(!wakes(&mut watch, || fs::write(dev.join("ttyUSB0"), "").unwrap()), "no camera");
+        assert!(!wakes(&mut watch, || fs::write(dev.join("video0"), "x").unwrap()), "no news of this one");
+    }
+
+    #[test]
+    fn a_node_elsewhere_is_heard_of_and_stop_ends_the_wait() {
+        let (dev, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let node = other.path().join("door");
+        let mut watch = HotplugWatch::below(dev.path(), &CameraName::Node(node.clone())).unwrap();
+        assert!(wakes(&mut watch, || fs::write(&node, "").unwrap()));
+        assert_eq!(stopped_while_it_waits(move |stop| watch.wait(EVER, stop)), Wake::Stopped);
+    }
+}

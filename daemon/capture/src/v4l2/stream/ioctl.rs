@@ -1,0 +1,153 @@
+//! The structs that name a buffer to the driver, of both APIs.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::{io, mem};
+
+use v4l::v4l_sys as sys;
+use v4l::v4l2::vidioc;
+
+use crate::v4l2::device::{Api, MAX_MEMORY_PLANES, Node};
+
+/// How a picture's bytes come to be ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryType {
+    /// The driver makes the memory, we map it.
+    Mmap,
+    /// We make the memory, the driver writes there.
+    UserPtr,
+}
+
+impl MemoryType {
+    /// `V4L2_MEMORY_*`.
+    pub fn raw(self) -> u32 {
+        match self {
+            Self::Mmap => sys::v4l2_memory_V4L2_MEMORY_MMAP,
+            Self::UserPtr => sys::v4l2_memory_V4L2_MEMORY_USERPTR,
+        }
+    }
+}
+
+/// What the driver says of its buffers.
+#[derive(Debug, Clone, Copy)]
+pub struct Granted {
+    /// How many.
+    pub count: u32,
+    /// `V4L2_BUF_CAP_*`; 0 of a kernel before 4.20.
+    pub capabilities: u32,
+}
+
+/// REQBUFS: has the driver prepare for `count` buffers; 0 frees them.
+pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<Granted> {
+    // SAFETY: integers, for which zeros are values.
+    let mut raw: sys::v4l2_requestbuffers = unsafe { mem::zeroed() };
+    raw.count = count;
+    raw.type_ = node.api().buffer_type();
+    raw.memory = memory.raw();
+    // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers.
+    unsafe { node.ioctl(vidioc::VIDIOC_REQBUFS, &mut raw)? };
+    Ok(Granted { count: raw.count, capabilities: raw.capabilities })
+}
+
+/// EXPBUF: the first piece of memory of the driver's buffer `index` as a DMA-BUF.
+pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
+    // SAFETY: integers, for which zeros are values.
+    let mut raw: sys::v4l2_exportbuffer = unsafe { mem::zeroed() };
+    raw.type_ = node.api().buffer_type();
+    raw.index = index;
+    raw.flags = libc::O_CLOEXEC as u32;
+    // SAFETY: EXPBUF reads and writes a v4l2_exportbuffer.
+    unsafe { node.ioctl(vidioc::VIDIOC_EXPBUF, &mut raw)? };
+    // SAFETY: the call made the descriptor for us, and nothing else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw.fd) })
+}
+
+/// A v4l2_buffer with its planes.
+pub struct RawBuffer {
+    buffer: sys::v4l2_buffer,
+    planes: [sys::v4l2_plane; MAX_MEMORY_PLANES],
+    api: Api,
+}
+
+impl RawBuffer {
+    /// Names the buffer `index` of `node`.
+    pub fn new(node: &Node, memory: MemoryType, index: u32) -> Self {
+        // SAFETY: integers, and unions of integers with a raw pointer; zeros are values of all.
+        let mut buffer: sys::v4l2_buffer = unsafe { mem::zeroed() };
+        buffer.index = index;
+        buffer.type_ = node.api().buffer_type();
+        buffer.memory = memory.raw();
+        // SAFETY: integers, and unions of them.
+        Self { buffer, planes: unsafe { mem::zeroed() }, api: node.api() }
+    }
+
+    /// Says where a piece of a buffer's memory is (USERPTR).
+    pub fn point(&mut self, memory: usize, address: usize, length: usize) {
+        // A buffer of 4 GiB is refused before: see `MemoryPlanes`.
+        let (address, length) = (address as libc::c_ulong, length as u32);
+        match self.api {
+            Api::Single => (self.buffer.m.userptr, self.buffer.length) = (address, length),
+            Api::Multi => (self.planes[memory].m.userptr, self.planes[memory].length) = (address, length),
+        }
+    }
+
+    /// QUERYBUF: the offset at which each piece of its memory is mapped, and its length.
+    pub fn query(&mut self, node: &Node) -> io::Result<[(u32, usize); MAX_MEMORY_PLANES]> {
+        // SAFETY: QUERYBUF reads and writes a v4l2_buffer.
+        unsafe { self.call(node, vidioc::VIDIOC_QUERYBUF)? };
+        Ok(match self.api {
+            // SAFETY: the kernel wrote `offset`, since the memory is MMAP; any bits are an integer.
+            Api::Single => [(unsafe { self.buffer.m.offset }, self.buffer.length as usize), (0, 0), (0, 0)],
+            // SAFETY: as above, of each plane; zeros where there is none.
+            Api::Multi => self.planes.map(|plane| (unsafe { plane.m.mem_offset }, plane.length as usize)),
+        })
+    }
+
+    /// QBUF: gives the buffer to the driver.
+    ///
+    /// # Safety
+    ///
+    /// Where the memory is USERPTR, what was [pointed](Self::point) at must be this process's, stay so and be read by nobody
+    /// until the driver gives the buffer back or its buffers were freed by REQBUFS.
+    pub unsafe fn queue(&mut self, node: &Node) -> io::Result<()> {
+        // SAFETY: QBUF reads and writes a v4l2_buffer; the rest is the caller's promise.
+        unsafe { self.call(node, vidioc::VIDIOC_QBUF) }
+    }
+
+    /// DQBUF: takes a filled buffer from the driver.
+    pub fn dequeue(&mut self, node: &Node) -> io::Result<&sys::v4l2_buffer> {
+        // SAFETY: DQBUF reads and writes a v4l2_buffer.
+        unsafe { self.call(node, vidioc::VIDIOC_DQBUF)? };
+        Ok(&self.buffer)
+    }
+
+    /// Of each piece of memory the bytes that are used, and those before the picture.
+    pub fn used(&self) -> [Used; MAX_MEMORY_PLANES] {
+        let of = |end: u32, start: u32| Used { start: start as usize, end: end as usize };
+        match self.api {
+            Api::Single => [of(self.buffer.bytesused, 0), Used::default(), Used::default()],
+            Api::Multi => self.planes.map(|plane| of(plane.bytesused, plane.data_offset)),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `request` must be one that reads and writes a v4l2_buffer; of QBUF as there.
+    unsafe fn call(&mut self, node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<()> {
+        if self.api == Api::Multi {
+            // The struct may have moved since the last call.
+            self.buffer.m.planes = self.planes.as_mut_ptr();
+            self.buffer.length = self.planes.len() as u32;
+        }
+        // SAFETY: the caller's promise; the only pointer in it is that to `planes`, `length` of them, which live as long.
+        unsafe { node.ioctl(request, &mut self.buffer) }
+    }
+}
+
+/// Which bytes of a piece of memory are the picture's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// The first (`data_offset`).
+    pub start: usize,
+    /// Behind the last (`bytesused`).
+    pub end: usize,
+}

@@ -1,0 +1,186 @@
+//! Where messages become messages, and wait until there is room on the way: in memory, or, of a durable sink, in its spool.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use visiond_config::types::SinkConfig;
+
+use super::client::{QueuedMessage, WINDOW};
+use super::disk::{Disk, Unwritten};
+use crate::queue::Counters;
+use visiond_flow::message::Published;
+
+/// The messages that are to go out.
+pub struct Outbox {
+    next_number: u64,
+    /// In memory and, of a durable sink, on disk. They go first.
+    fresh: VecDeque<QueuedMessage>,
+    disk: Option<Durable>,
+}
+
+/// What a durable sink has besides.
+struct Durable {
+    disk: Disk,
+    /// What the disk did not take yet; newer than all on it.
+    unwritten: VecDeque<Unwritten>,
+    /// On their way without being on disk.
+    memory_only: BTreeSet<u64>,
+}
+
+impl Outbox {
+    /// Of a sink that is set so. Fails where it can never keep what it should.
+    pub fn open(config: &SinkConfig) -> Result<Self, String> {
+        let durable = |disk| Durable { disk, unwritten: VecDeque::new(), memory_only: BTreeSet::new() };
+        let disk = if config.durable { Some(durable(Disk::open(config)?)) } else { None };
+        Ok(Self { next_number: 1, fresh: VecDeque::new(), disk })
+    }
+
+    /// Whether what is not sent outlives the process.
+    pub fn is_durable(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// What becomes of the messages while there is no connection.
+    pub fn meanwhile(&self) -> &'static str {
+        match self.disk {
+            Some(_) => "what comes meanwhile is kept in its spool",
+            None => "what comes meanwhile waits in its queue, which drops when it is full",
+        }
+    }
+
+    /// Another size, another name; the folder is the same.
+    pub fn configure(&mut self, config: &SinkConfig) {
+        if let Some(durable) = &mut self.disk {
+            durable.disk.configure(config);
+        }
+    }
+
+    /// How many messages may come in, when there is room for so many on the way.
+    ///
+    /// A spool takes whatever comes. While it cannot, a durable sink is as one without: it takes what can go out at once,
+    /// and leaves the rest to its queue.
+    pub fn may_take(&self, room: usize) -> usize {
+        match &self.disk {
+            // What is on disk goes first, and is not known yet.
+            Some(durable) if !durable.disk.is_open() => 0,
+            Some(durable) if durable.unwritten.is_empty() => usize::MAX,
+            Some(durable) if durable.disk.unread() > 0 => 0,
+            Some(durable) => room.saturating_sub(self.fresh.len() + durable.unwritten.len()),
+            None => room.saturating_sub(self.fresh.len()),
+        }
+    }
+
+    /// Takes messages in.
+    pub fn put(&mut self, messages: &[Arc<Published>], counters: &Counters) {
+        if let Some(durable) = &self.disk {
+            self.next_number = self.next_number.max(durable.disk.next_number());
+        }
+        for message in messages {
+            let queued = queued(self.next_number, message);
+            self.next_number += 1;
+            match &mut self.disk {
+                Some(durable) => {
+                    durable.unwritten.push_back(Unwritten { message: queued, sequence: message.message().sequence });
+                }
+                None => self.fresh.push_back(queued),
+            }
+        }
+        self.write(counters);
+    }
+
+    /// Does what is due, see [`Outbox::due`].
+    pub fn attend(&mut self, counters: &Counters) {
+        if let Some(durable) = &mut self.disk {
+            durable.disk.attend();
+            self.write(counters);
+        }
+        if let Some(durable) = &mut self.disk {
+            durable.disk.tell(counters);
+        }
+    }
+
+    /// When there is something to do besides.
+    pub fn due(&self) -> Option<Instant> {
+        let durable = self.disk.as_ref()?;
+        durable.disk.due(!durable.unwritten.is_empty())
+    }
+
+    /// The next to go out.
+    pub fn take(&mut self, counters: &Counters) -> Option<QueuedMessage> {
+        if let Some(message) = self.fresh.pop_front() {
+            return Some(message);
+        }
+        let durable = self.disk.as_mut()?;
+        if let Some(message) = durable.disk.read() {
+            return Some(message);
+        }
+        // Only what the disk refuses stays there for longer than a call.
+        let Unwritten { message, .. } = durable.unwritten.pop_front()?;
+        durable.disk.skip_numbers(message.number + 1);
+        durable.memory_only.insert(message.number);
+        Counters::add(&counters.memory_only, 1);
+        Some(message)
+    }
+
+    /// The broker has the message of this number, and, where told, everything up to the other.
+    pub fn acknowledge(&mut self, number: u64, through: Option<u64>) {
+        if let Some(durable) = &mut self.disk {
+            durable.memory_only.remove(&number);
+            if let Some(through) = through {
+                durable.disk.acknowledge(through);
+            }
+        }
+    }
+
+    /// Writes down what is acknowledged.
+    pub fn settle(&mut self) {
+        if let Some(durable) = &mut self.disk {
+            durable.disk.write_cursor();
+        }
+    }
+
+    /// Whether nothing waits here.
+    pub fn is_empty(&self) -> bool {
+        self.waiting() == 0
+    }
+
+    /// How many wait here.
+    pub fn waiting(&self) -> u64 {
+        let on_disk = self.disk.as_ref().map_or(0, |durable| durable.disk.unread() + durable.unwritten.len() as u64);
+        self.fresh.len() as u64 + on_disk
+    }
+
+    /// Ends it, with so many messages on their way; tells how many messages are lost by that.
+    pub fn close(mut self, on_their_way: u64) -> u64 {
+        match self.disk.take() {
+            None => on_their_way + self.fresh.len() as u64,
+            Some(durable) => {
+                durable.disk.close();
+                (durable.unwritten.len() + durable.memory_only.len()) as u64
+            }
+        }
+    }
+
+    /// Writes to disk what is to stand there; what the broker can have at once stays in memory too.
+    fn write(&mut self, counters: &Counters) {
+        let Some(Durable { disk, unwritten, .. }) = &mut self.disk else { return };
+        let was_read = disk.unread() == 0;
+        if unwritten.is_empty() || !disk.write(unwritten) {
+            return;
+        }
+        if was_read && self.fresh.len() + unwritten.len() <= WINDOW {
+            disk.pass_over();
+            self.fresh.extend(unwritten.drain(..).map(|unwritten| unwritten.message));
+        }
+        unwritten.clear();
+        disk.tell(counters);
+    }
+}
+
+fn queued(number: u64, published: &Published) -> QueuedMessage {
+    let message = published.message();
+    let line = published.line();
+    let line = line.slice(..line.len() - usize::from(line.ends_with(b"\n")));
+    QueuedMessage { number, id: message.id.clone(), camera: Arc::clone(&message.camera), line }
+}

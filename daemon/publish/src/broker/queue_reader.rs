@@ -1,0 +1,121 @@
+//! The side of a broker's sink that looks at its queue: what comes in, what is set otherwise, and the end.
+//!
+//! It goes on while the other side connects or waits for a broker that takes nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::UnixStream;
+use visiond_config::types::SinkConfig;
+
+use super::outbox::Outbox;
+use crate::queue::{Popped, Queue, Wake};
+use visiond_flow::message::Published;
+
+/// Messages that are taken in at once.
+const BATCH: usize = 64;
+
+/// How long a durable sink goes on sending when it is to end.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What is left for taking leave of the broker when the time to end is over.
+const LEAVE: Duration = Duration::from_millis(150);
+
+/// What comes in.
+pub struct QueueReader<'q> {
+    queue: &'q Queue,
+    /// Readable when something came.
+    bell: UnixStream,
+    /// What the messages become.
+    pub outbox: Outbox,
+    /// What the sink is to be from now on, as long as that is not done.
+    pub configured: Option<Box<SinkConfig>>,
+    /// The queue is closed and everything out of it.
+    drained: bool,
+    /// When everything is to be out; once the queue is closed.
+    end: Option<Instant>,
+    batch: Vec<Arc<Published>>,
+}
+
+impl<'q> QueueReader<'q> {
+    /// Of a queue. Only within a runtime.
+    pub fn new(queue: &'q Queue, outbox: Outbox) -> std::io::Result<Self> {
+        let bell = UnixStream::from_std(queue.wake_by(Wake::new()?).reader()?)?;
+        Ok(Self { queue, bell, outbox, configured: None, drained: false, end: None, batch: Vec::new() })
+    }
+
+    /// Waits until something comes or is due, and looks at it. May be dropped at any time.
+    pub async fn attend(&mut self, room: usize) {
+        let due = [self.end, self.outbox.due(), self.queue.next_turn()].into_iter().flatten().min();
+        let due = due.map(tokio::time::Instant::from_std);
+        tokio::select! {
+            // Before the look, so that what comes during it rings again.
+            _ = self.bell.readable() => while self.bell.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
+            () = sleep_until(due) => {}
+        }
+        self.look(room);
+    }
+
+    /// Takes in what there is, when there is room for so many on the way.
+    pub fn look(&mut self, room: usize) {
+        // Else a turn that has come, with no room to take what it brings, would end every sleep at once.
+        self.queue.ripen();
+        if let Some(config) = self.queue.configured() {
+            self.configured = Some(config);
+        }
+        if self.end.is_none() {
+            self.end = self.queue.deadline().map(|deadline| {
+                let end = deadline.checked_sub(LEAVE).unwrap_or(deadline);
+                // The next start goes on where this one ends.
+                if self.outbox.is_durable() { end.min(Instant::now() + GRACE) } else { end }
+            });
+        }
+        self.outbox.attend(&self.queue.counters);
+        loop {
+            let limit = self.outbox.may_take(room).min(BATCH);
+            while self.batch.len() < limit {
+                match self.queue.pop(Some(Duration::ZERO)) {
+                    Popped::Message(message) => self.batch.push(message),
+                    Popped::Configured(config) => self.configured = Some(config),
+                    Popped::TimedOut => break,
+                    Popped::Closed => {
+                        self.drained = true;
+                        break;
+                    }
+                }
+            }
+            if self.batch.is_empty() {
+                return;
+            }
+            self.outbox.put(&self.batch, &self.queue.counters);
+            self.batch.clear();
+        }
+    }
+
+    /// Whether the sink is to end.
+    pub fn is_closing(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether nothing will come any more.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    /// Whether the time to end is over.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Messages that are not on their way yet.
+    pub fn waiting(&self) -> u64 {
+        self.outbox.waiting() + self.queue.waiting() as u64
+    }
+}
+
+async fn sleep_until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,312 @@
+//! The work of a broker's sink, on its thread: connect, send, listen, connect again.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use visiond_config::types::SinkConfig;
+use visiond_flow::trace;
+
+use super::client::{BrokerClient, Event, TICK, WINDOW};
+use super::connection::ConnectionState;
+use super::outbox::Outbox;
+use super::queue_reader::QueueReader;
+use super::window::{Acknowledged, Window};
+use crate::queue::{Counters, Queue};
+use crate::sink::{Ended, Sink};
+
+/// How long an attempt to connect may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a broker may take nothing, or acknowledge nothing of what it took.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the broker has for the last word at the end.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// The sink around a [`BrokerClient`].
+pub struct BrokerSink<C> {
+    name: String,
+    client: C,
+    outbox: Outbox,
+}
+
+impl<C: BrokerClient> BrokerSink<C> {
+    /// A sink that is not connected yet, which its thread sees to.
+    pub fn open(config: &SinkConfig, client: C) -> Result<Self, String> {
+        Ok(Self { name: config.name.clone(), client, outbox: Outbox::open(config)? })
+    }
+}
+
+impl<C: BrokerClient> Sink for BrokerSink<C> {
+    fn run(self: Box<Self>, queue: &Queue) -> Ended {
+        let name = self.name.clone();
+        if let Err(error) = run(*self, queue) {
+            log::error!("sink {name}: cannot run: {error}");
+        }
+        Ended::Closed
+    }
+}
+
+/// Why a connection is no longer worked on.
+enum Left {
+    /// It is gone.
+    Lost(String),
+    /// The sink is set otherwise.
+    Renew,
+    /// The sink ends.
+    Ends,
+}
+
+struct Work<'q, C> {
+    name: String,
+    client: C,
+    queue_reader: QueueReader<'q>,
+    window: Window,
+    connection: ConnectionState,
+    counters: &'q Counters,
+    ticked: Instant,
+    /// When the broker last showed that it takes something, or had nothing to show.
+    moved: Instant,
+}
+
+/// Works until the queue is closed and empty, or the time is over. Fails where the system gives no runtime.
+fn run<C: BrokerClient>(sink: BrokerSink<C>, queue: &Queue) -> std::io::Result<()> {
+    let BrokerSink { name, client, outbox } = sink;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let worked = runtime.block_on(async {
+        let queue_reader = QueueReader::new(queue, outbox)?;
+        let now = Instant::now();
+        let (window, connection, counters) = (Window::default(), ConnectionState::new(), &queue.counters);
+        Work { name, client, queue_reader, window, connection, counters, ticked: now, moved: now }.run().await;
+        Ok(())
+    });
+    // What a client left running has no say in the end.
+    runtime.shutdown_timeout(Duration::from_millis(50));
+    worked
+}
+
+impl<C: BrokerClient> Work<'_, C> {
+    async fn run(mut self) {
+        while self.connect().await {
+            match self.converse().await {
+                Left::Lost(reason) => self.is_lost(reason),
+                Left::Renew => {
+                    self.client.close(FAREWELL).await;
+                    self.connection.renew();
+                }
+                Left::Ends => {
+                    self.client.close(FAREWELL).await;
+                    break;
+                }
+            }
+        }
+        self.tell_connected(false);
+        let unsent = self.queue_reader.outbox.close(self.window.outstanding() as u64);
+        Counters::add(&self.counters.unsent, unsent);
+    }
+
+    /// Connects, however long it takes; `false`: the sink ends.
+    async fn connect(&mut self) -> bool {
+        loop {
+            self.queue_reader.look(0);
+            self.reconfigure();
+            while Instant::now() < self.connection.next_try() {
+                if self.gives_up() {
+                    return false;
+                }
+                let next_try = tokio::time::Instant::from_std(self.connection.next_try());
+                tokio::select! {
+                    () = self.queue_reader.attend(0) => self.reconfigure(),
+                    () = tokio::time::sleep_until(next_try) => {}
+                };
+            }
+            let attempt = {
+                let Self { client, queue_reader, .. } = self;
+                let mut attempt = std::pin::pin!(tokio::time::timeout(CONNECT, client.connect()));
+                loop {
+                    tokio::select! {
+                        biased;
+                        attempt = &mut attempt => break Some(attempt),
+                        () = queue_reader.attend(0) => {
+                            let ends = queue_reader.is_over() || queue_reader.is_closing() && queue_reader.outbox.is_durable();
+                            if ends || queue_reader.configured.is_some() {
+                                break None;
+                            }
+                        }
+                    }
+                }
+            };
+            match attempt {
+                Some(Ok(Ok(()))) => {
+                    let waiting = self.window.outstanding() as u64 + self.queue_reader.waiting();
+                    if self.connection.works(&self.name, waiting) {
+                        Counters::add(&self.counters.reconnects, 1);
+                    }
+                    self.tell_connected(true);
+                    return true;
+                }
+                Some(Ok(Err(reason))) => self.is_lost(reason),
+                Some(Err(_)) => self.is_lost(format!("no answer within {} s", CONNECT.as_secs())),
+                // Set otherwise, or at the end, see below.
+                None => {}
+            }
+            if self.gives_up() {
+                return false;
+            }
+        }
+    }
+
+    /// Sends and listens as long as the connection holds.
+    async fn converse(&mut self) -> Left {
+        self.window.rewind();
+        self.moved = Instant::now();
+        loop {
+            self.queue_reader.look(WINDOW - self.window.len());
+            if let Some(config) = self.queue_reader.configured.take()
+                && !self.configure(*config)
+            {
+                return Left::Renew;
+            }
+            while self.window.len() < WINDOW
+                && let Some(message) = self.queue_reader.outbox.take(self.counters)
+            {
+                self.window.push(message);
+            }
+            self.queue_reader.outbox.settle();
+            let all_out =
+                self.window.is_empty() && self.queue_reader.is_drained() && self.queue_reader.outbox.is_empty();
+            if self.queue_reader.is_over() || all_out {
+                return Left::Ends;
+            }
+            let now = Instant::now();
+            if now >= self.ticked + TICK {
+                self.ticked = now;
+                self.client.tick();
+            }
+            if !self.window.awaits() {
+                self.moved = now;
+            } else if now >= self.moved + PATIENCE {
+                return Left::Lost(format!("nothing was acknowledged for {} s", PATIENCE.as_secs()));
+            }
+            let left = match self.window.next() {
+                Some(_) => self.send().await,
+                None => self.listen().await,
+            };
+            if let Some(left) = left {
+                return left;
+            }
+        }
+    }
+
+    /// Sends the window's next message.
+    async fn send(&mut self) -> Option<Left> {
+        let trace = trace::work("send");
+        let sent = {
+            let Self { client, queue_reader, window, .. } = self;
+            let message = window.next()?;
+            let mut sending = std::pin::pin!(tokio::time::timeout(PATIENCE, client.send(&message)));
+            loop {
+                tokio::select! {
+                    biased;
+                    sent = &mut sending => break sent,
+                    () = queue_reader.attend(0) => {
+                        if queue_reader.is_over() {
+                            return Some(Left::Ends);
+                        }
+                    }
+                }
+            }
+        };
+        drop(trace);
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(reason)) => return Some(Left::Lost(reason)),
+            Err(_) => return Some(Left::Lost(format!("nothing was taken for {} s", PATIENCE.as_secs()))),
+        }
+        if self.window.sent() {
+            Counters::add(&self.counters.resent, 1);
+        }
+        // What has come meanwhile, without waiting for it; then the sockets get their turn.
+        for _ in 0..WINDOW {
+            let Some(event) = self.client.event().now_or_never() else { break };
+            if let Some(left) = self.hear(event) {
+                return Some(left);
+            }
+        }
+        tokio::task::yield_now().await;
+        None
+    }
+
+    /// Waits for whatever comes first.
+    async fn listen(&mut self) -> Option<Left> {
+        let tick = tokio::time::Instant::from_std(self.ticked + TICK);
+        let room = WINDOW - self.window.len();
+        let event = tokio::select! {
+            event = self.client.event() => event,
+            () = self.queue_reader.attend(room) => Event::Nothing,
+            () = tokio::time::sleep_until(tick) => Event::Nothing,
+        };
+        self.hear(event)
+    }
+
+    fn hear(&mut self, event: Event) -> Option<Left> {
+        match event {
+            Event::Acknowledged(number) => {
+                if self.is_done_with(number) {
+                    self.connection.is_good();
+                    Counters::add(&self.counters.written, 1);
+                }
+                None
+            }
+            Event::Refused(number) => {
+                if self.is_done_with(number) {
+                    Counters::add(&self.counters.failed, 1);
+                }
+                None
+            }
+            Event::Lost(reason) => Some(Left::Lost(reason)),
+            Event::Nothing => None,
+        }
+    }
+
+    /// The message of this number is not to be sent any more; `false`: that was known.
+    fn is_done_with(&mut self, number: u64) -> bool {
+        let Some(Acknowledged { through }) = self.window.acknowledge(number) else { return false };
+        self.queue_reader.outbox.acknowledge(number, through);
+        self.moved = Instant::now();
+        true
+    }
+
+    /// Whether a sink that ends does so without another attempt to connect.
+    fn gives_up(&self) -> bool {
+        let in_vain =
+            self.connection.outage().is_some() || self.queue_reader.is_over() || self.queue_reader.outbox.is_durable();
+        self.queue_reader.is_closing() && in_vain
+    }
+
+    fn is_lost(&mut self, reason: String) {
+        self.connection.is_lost(&self.name, reason, self.queue_reader.outbox.meanwhile());
+        self.tell_connected(false);
+    }
+
+    fn reconfigure(&mut self) {
+        if let Some(config) = self.queue_reader.configured.take() {
+            // Not connected, so it makes no difference whether it has to connect again.
+            self.configure(*config);
+            self.connection.renew();
+        }
+    }
+
+    /// Sets the sink otherwise; `false`: it has to connect again.
+    fn configure(&mut self, config: SinkConfig) -> bool {
+        let goes_on = self.client.configure(&config);
+        self.queue_reader.outbox.configure(&config);
+        self.name = config.name;
+        goes_on
+    }
+
+    fn tell_connected(&self, connected: bool) {
+        self.counters.connected.store(if connected { 2 } else { 1 }, Ordering::Relaxed);
+        let outage = self.connection.outage().filter(|_| !connected).map(str::to_owned);
+        *self.counters.outage.lock() = outage;
+    }
+}

@@ -1,0 +1,157 @@
+//! The MQTT sink: publishes detections, and the cameras' states, pictures and Home Assistant discovery.
+//!
+//! `docs/mqtt.md` describes topics and payloads. The broker acknowledges a message (QoS 1 and 2), or the socket has taken it
+//! (QoS 0). Sessions are clean: after a lost connection [`BrokerSink`](crate::broker::BrokerSink) alone decides what goes out again.
+
+mod camera_state;
+mod cameras;
+mod codec;
+mod connect;
+mod discovery;
+mod session;
+mod snapshots;
+mod topics;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
+use visiond_system::credentials::Login;
+
+use self::cameras::Cameras;
+use self::codec::{Connect, JSON, Publish, Qos};
+use self::session::{Session, SessionEvent};
+use self::topics::Topics;
+use crate::broker::{BrokerClient, Event, QueuedMessage, tls};
+use crate::sink::SinkContext;
+
+/// A broker of MQTT, and the session with it.
+pub struct MqttClient {
+    sink: String,
+    config: MqttSinkConfig,
+    context: SinkContext,
+    topics: Topics,
+    cameras: Cameras,
+    session: Option<Session>,
+}
+
+impl MqttClient {
+    /// Not connected yet. Fails where the configuration names what cannot be read.
+    pub fn open(sink: &SinkConfig, config: &MqttSinkConfig, context: SinkContext) -> Result<Self, String> {
+        if let Some(login) = &config.login {
+            Login::read(login).map_err(|error| error.to_string())?;
+        }
+        if config.url.starts_with("mqtts:") {
+            tls::client(config)?;
+        }
+        let topics = Topics::new(&config.topic_prefix, &context.device);
+        let cameras = Cameras::new(sink, config, &context, &topics);
+        Ok(Self { sink: sink.name.clone(), config: config.clone(), context, topics, cameras, session: None })
+    }
+
+    fn connect_packet(&self) -> Result<Connect, String> {
+        let login = self.config.login.as_deref().map(Login::read).transpose().map_err(|error| error.to_string())?;
+        let own_id = || format!("visiond-{}-{}", self.context.device, self.sink);
+        Ok(Connect {
+            client_id: self.config.client_id.clone().unwrap_or_else(own_id),
+            keep_alive_seconds: u16::try_from(self.config.keep_alive.as_secs()).unwrap_or(u16::MAX),
+            login: login.map(Login::into_parts),
+            will: Some((self.topics.availability(), Bytes::from_static(b"offline"))),
+        })
+    }
+
+    fn availability(&self, text: &'static str) -> Publish {
+        Publish {
+            topic: self.topics.availability(),
+            payload: Bytes::from_static(text.as_bytes()),
+            qos: Qos::new(self.config.qos_state),
+            retain: true,
+            content_type: None,
+            id: None,
+            expiry_seconds: None,
+        }
+    }
+
+    fn detections(&self, message: &QueuedMessage) -> Publish {
+        let expiry = u32::try_from(self.config.message_expiry.as_secs()).unwrap_or(u32::MAX);
+        Publish {
+            topic: self.topics.detections(&message.camera),
+            payload: message.line.clone(),
+            qos: Qos::new(self.config.qos_detections),
+            retain: self.config.retain,
+            content_type: Some(JSON),
+            id: Some(message.id.clone()),
+            expiry_seconds: (expiry > 0).then_some(expiry),
+        }
+    }
+}
+
+impl BrokerClient for MqttClient {
+    async fn connect(&mut self) -> Result<(), String> {
+        self.session = None;
+        let connect = self.connect_packet()?;
+        let mut session = connect::open(&self.config, &connect).await?;
+        session.publish(self.availability("online"));
+        self.cameras.begin(&mut session, Instant::now());
+        self.session = Some(session);
+        Ok(())
+    }
+
+    async fn send(&mut self, message: &QueuedMessage) -> Result<(), String> {
+        let publish = self.detections(message);
+        let Some(session) = &mut self.session else { return Err(NOT_CONNECTED.to_owned()) };
+        session.send(message.number, publish).await;
+        Ok(())
+    }
+
+    async fn event(&mut self) -> Event {
+        let Some(session) = &mut self.session else { return Event::Lost(NOT_CONNECTED.to_owned()) };
+        match session.next_event().await {
+            SessionEvent::Acknowledged(number) => Event::Acknowledged(number),
+            SessionEvent::Impossible(number, reason) => {
+                log::error!("sink {}: a message is left out: {reason}", self.sink);
+                Event::Refused(number)
+            }
+            SessionEvent::Incoming(heard) => {
+                self.cameras.heard(session, &heard);
+                Event::Nothing
+            }
+            SessionEvent::Lost(reason) => {
+                self.session = None;
+                Event::Lost(format!("{}: {reason}", self.config.url))
+            }
+        }
+    }
+
+    async fn close(&mut self, within: Duration) {
+        let offline = self.availability("offline");
+        if let Some(mut session) = self.session.take() {
+            session.publish(offline);
+            session.close(within).await;
+        }
+    }
+
+    fn configure(&mut self, config: &SinkConfig) -> bool {
+        let SinkKind::Mqtt(new) = &config.kind else { return true };
+        let before = std::mem::replace(&mut self.config, new.clone());
+        let session = |config: &MqttSinkConfig| {
+            let MqttSinkConfig { url, protocol, login, ca, certificate, key, client_id, keep_alive, .. } =
+                config.clone();
+            (url, protocol, login, ca, certificate, key, client_id, keep_alive)
+        };
+        let same_name = self.sink == config.name || new.client_id.is_some();
+        self.sink.clone_from(&config.name);
+        self.cameras.configure(config, new, &self.context, &self.topics);
+        same_name && session(&before) == session(new)
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if let Some(session) = &mut self.session {
+            session.tick(now);
+            self.cameras.tick(session, now);
+        }
+    }
+}
+
+const NOT_CONNECTED: &str = "there is no connection";

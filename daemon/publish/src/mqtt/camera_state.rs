@@ -1,0 +1,168 @@
+//! A camera's state as it is published: when something in it has changed, and not too often.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use visiond_flow::message::Message;
+use visiond_flow::metrics::{CameraMetrics, Phase};
+
+/// The version in every state's `schema`; a change that breaks readers raises it.
+const SCHEMA: &str = "visiond-state/1";
+/// A rate that differs by less is the same for that long.
+const RATE_STEP: f64 = 0.5;
+const RATE_WAIT: Duration = Duration::from_secs(10);
+
+/// How a camera is, as JSON: docs/mqtt.md.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CameraState {
+    schema: &'static str,
+    camera: Arc<str>,
+    model: Arc<str>,
+    phase: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    fps: f64,
+    occupied: bool,
+    detections: u64,
+    counts: BTreeMap<Arc<str>, u64>,
+}
+
+/// What is known of one camera.
+#[derive(Debug)]
+pub struct StateTracker {
+    /// Of the counter, when it was looked at last.
+    detections: Option<u64>,
+    seen: Option<Instant>,
+    published: Option<(CameraState, Instant)>,
+}
+
+impl StateTracker {
+    /// Of a camera that nothing was published of.
+    pub fn new() -> Self {
+        Self { detections: None, seen: None, published: None }
+    }
+
+    /// How the camera is now. A detection makes it occupied for `hold`.
+    pub fn look(
+        &mut self,
+        camera: &CameraMetrics,
+        model: &Arc<str>,
+        latest: Option<&Message>,
+        hold: Duration,
+        now: Instant,
+    ) -> CameraState {
+        let phase = camera.phase();
+        // Of a camera that is away the newest message is an old one.
+        let latest = latest.filter(|_| phase == Phase::Streaming);
+        let total = camera.detections();
+        // What was seen before this sink was there is not.
+        let new = self.detections.replace(total).is_some_and(|before| total > before);
+        if new || latest.is_some_and(|message| !message.detections.is_empty()) {
+            self.seen = Some(now);
+        }
+        let mut counts = BTreeMap::new();
+        for detection in latest.iter().flat_map(|message| &message.detections) {
+            *counts.entry(Arc::clone(&detection.label)).or_insert(0) += 1;
+        }
+        CameraState {
+            schema: SCHEMA,
+            camera: Arc::clone(&camera.name),
+            model: Arc::clone(model),
+            phase: phase.name(),
+            reason: if phase == Phase::Streaming { None } else { camera.snapshot().reason },
+            fps: (camera.fps() * 10.0).round() / 10.0,
+            occupied: self.seen.is_some_and(|seen| now.saturating_duration_since(seen) <= hold),
+            detections: latest.map_or(0, |message| message.detections.len() as u64),
+            counts,
+        }
+    }
+
+    /// Whether `state` is to be published, `interval` after the last one at the earliest; then it counts as published.
+    pub fn due(&mut self, state: &CameraState, interval: Duration, now: Instant) -> bool {
+        let due = self.published.as_ref().is_none_or(|(before, at)| {
+            let since = now.saturating_duration_since(*at);
+            since >= interval && differs(before, state, since)
+        });
+        if due {
+            self.published = Some((state.clone(), now));
+        }
+        due
+    }
+
+    /// Nothing counts as published any more.
+    pub fn forget(&mut self) {
+        self.published = None;
+    }
+}
+
+fn differs(before: &CameraState, now: &CameraState, since: Duration) -> bool {
+    let rate = (before.fps - now.fps).abs();
+    let same_rate = rate == 0.0 || (rate < RATE_STEP && since < RATE_WAIT);
+    !same_rate || CameraState { fps: now.fps, ..before.clone() } != *now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use visiond_flow::testing::door_message as message;
+
+    /// A message of the camera with these labels.
+    fn message_of(sequence: u64, labels: &[&str]) -> Message {
+        let mut message = Message::clone(&message(sequence, labels.len()));
+        for (detection, label) in message.detections.iter_mut().zip(labels) {
+            detection.label = (*label).into();
+        }
+        message
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_camera_is_occupied_for_a_while_after_what_was_seen() {
+        let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
+        camera.enter(Phase::Streaming);
+        let (mut tracker, start) = (StateTracker::new(), Instant::now());
+        let mut look = |message: Option<&Message>, at: u32| {
+            tracker.look(&camera, &model, message, 5 * SECOND, start + at * SECOND)
+        };
+        assert!(!look(None, 0).occupied);
+        let person = message_of(1, &["person", "dog", "person"]);
+        camera.count_published(&person);
+        // Between two looks: the newest message is another one already.
+        let nothing = message_of(2, &[]);
+        let state = look(Some(&nothing), 1);
+        assert!(state.occupied && state.counts.is_empty());
+        assert!(look(Some(&nothing), 6).occupied);
+        assert!(!look(Some(&nothing), 7).occupied);
+        let state = look(Some(&person), 8);
+        assert_eq!((state.detections, state.counts.get("person"), state.counts.get("dog")), (3, Some(&2), Some(&1)));
+        camera.enter(Phase::Waiting);
+        camera.set_reason(Some("unplugged".into()));
+        let state = look(Some(&person), 20);
+        assert_eq!((state.detections, state.occupied, state.reason.as_deref()), (0, false, Some("unplugged")));
+        let json = serde_json::to_value(&state).unwrap_or_default();
+        assert_eq!((&json["schema"], &json["phase"]), (&"visiond-state/1".into(), &"waiting".into()));
+    }
+
+    #[test]
+    fn a_state_goes_out_when_it_differs_and_not_too_often() {
+        let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
+        camera.enter(Phase::Streaming);
+        let (mut tracker, start) = (StateTracker::new(), Instant::now());
+        let state = tracker.look(&camera, &model, None, SECOND, start);
+        let mut due = |state: &CameraState, ms: u64| tracker.due(state, SECOND, start + Duration::from_millis(ms));
+        assert!(due(&state, 0), "the first");
+        assert!(!due(&state, 5000), "the same");
+        let faster = CameraState { fps: state.fps + 0.3, ..state.clone() };
+        assert!(!due(&faster, 6000), "about the same");
+        assert!(due(&faster, 11_000), "after a while that too");
+        assert!(!due(&state, 11_500), "too soon");
+        let busy = CameraState { occupied: true, ..faster.clone() };
+        assert!(!due(&busy, 11_900), "too soon");
+        assert!(due(&busy, 12_100));
+        tracker.forget();
+        assert!(tracker.due(&busy, SECOND, start + Duration::from_millis(12_200)), "a new session");
+    }
+}

@@ -1,0 +1,447 @@
+//! MQTT's packets, the same for both versions of the protocol: what a publisher sends and what it is answered.
+//!
+//! The bytes are rumqttc's. Its event loop is not used: it acknowledges by its own numbers, keeps what is unacknowledged over
+//! a lost connection, and cannot be dropped in the middle of a step; here the sink does all that, see [`Session`](super::session).
+
+use bytes::{Bytes, BytesMut};
+use rumqttc::mqttbytes::v4;
+use rumqttc::v5::mqttbytes::v5;
+use visiond_config::types::MqttProtocol;
+
+/// The media type of detections and states.
+pub const JSON: &str = "application/json";
+
+/// Bytes of a packet from the broker at most. What is subscribed to are announcements and states, which are small.
+const MAX_INCOMING: usize = 1 << 20;
+
+/// How sure it is that a message arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qos {
+    /// At most once.
+    AtMost,
+    /// At least once.
+    AtLeast,
+    /// Exactly once, as long as the connection lasts.
+    Exactly,
+}
+
+impl Qos {
+    /// 0, 1, 2; more is 2.
+    pub fn new(number: u32) -> Self {
+        match number {
+            0 => Self::AtMost,
+            1 => Self::AtLeast,
+            _ => Self::Exactly,
+        }
+    }
+}
+
+/// What begins a session.
+#[derive(Debug, Clone, Default)]
+pub struct Connect {
+    pub client_id: String,
+    pub keep_alive_seconds: u16,
+    /// User and password.
+    pub login: Option<(String, String)>,
+    /// What the broker publishes, retained, when the connection breaks.
+    pub will: Option<(String, Bytes)>,
+}
+
+/// A message with its topic.
+#[derive(Debug, Clone)]
+pub struct Publish {
+    pub topic: String,
+    pub payload: Bytes,
+    pub qos: Qos,
+    pub retain: bool,
+    pub content_type: Option<&'static str>,
+    /// The message's `id`, a user property.
+    pub id: Option<Box<str>>,
+    pub expiry_seconds: Option<u32>,
+}
+
+/// What the broker allows, as far as it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Messages that may wait for their acknowledgement.
+    pub in_flight: u16,
+    pub packet_bytes: usize,
+    pub qos: Qos,
+    pub retain: bool,
+    pub keep_alive_seconds: Option<u16>,
+}
+
+impl Default for Limits {
+    /// As MQTT 5 has it when nothing is said.
+    fn default() -> Self {
+        Self {
+            in_flight: u16::MAX,
+            // The largest remaining length.
+            packet_bytes: 268_435_455,
+            qos: Qos::Exactly,
+            retain: true,
+            keep_alive_seconds: None,
+        }
+    }
+}
+
+/// A packet from the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Packet {
+    /// CONNACK: the broker accepts the session.
+    ConnAck(Limits),
+    /// CONNACK: the broker refuses the session.
+    Refused(Refusal),
+    /// PUBACK (QoS 1): the broker has the message of this packet id, or why it refuses it.
+    PubAck(u16, Result<(), String>),
+    /// PUBREC (QoS 2): the broker has the message and waits for PUBREL, or why it refuses it.
+    PubRec(u16, Result<(), String>),
+    /// PUBCOMP (QoS 2): the exchange is complete.
+    PubComp(u16),
+    /// PINGRESP.
+    PingResp,
+    /// DISCONNECT: the broker ends the session, and why.
+    Disconnect(String),
+    /// PUBLISH: a message on a topic that this client subscribed to.
+    Publish(Incoming),
+    /// A packet that a publisher does not need.
+    Other,
+}
+
+/// A message from the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incoming {
+    pub topic: String,
+    pub payload: Bytes,
+    /// The broker had retained the message before this session.
+    pub retained: bool,
+}
+
+/// Why the broker refuses a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The login is wrong or missing.
+    Login,
+    /// The client id is not accepted.
+    ClientId,
+    /// The broker does not speak this version of MQTT.
+    Version,
+    /// Any other reason, in the broker's own words.
+    Other(String),
+}
+
+/// A version's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Codec(MqttProtocol);
+
+impl Codec {
+    pub fn new(protocol: MqttProtocol) -> Self {
+        Self(protocol)
+    }
+
+    /// Writes what begins a session into an empty buffer.
+    pub fn connect(self, connect: &Connect, out: &mut BytesMut) -> Result<(), String> {
+        debug_assert!(out.is_empty(), "rumqttc sets flags at a fixed place of the buffer");
+        let Connect { client_id, keep_alive_seconds: keep_alive, login, will } = connect.clone();
+        let packet = match self.0 {
+            MqttProtocol::V3 => {
+                let mut connect = v4::Connect::new(client_id);
+                connect.keep_alive = keep_alive;
+                connect.login = login.map(|(username, password)| v4::Login { username, password });
+                connect.last_will = will
+                    .map(|(topic, text)| v4::LastWill::new(topic, text, rumqttc::mqttbytes::QoS::AtLeastOnce, true));
+                v4::Packet::Connect(connect).write(out, usize::MAX).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: None };
+                let login = login.map(|(username, password)| v5::Login { username, password });
+                let qos = rumqttc::v5::mqttbytes::QoS::AtLeastOnce;
+                let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, true, None));
+                v5::Packet::Connect(connect, will, login).write(out, None).map_err(|error| error.to_string())
+            }
+        };
+        packet.map(drop)
+    }
+
+    /// Appends a message; `number` is what its acknowledgement will name, 0 with QoS 0. A text that no packet can hold is
+    /// refused and nothing appended.
+    pub fn publish(self, message: &Publish, number: u16, out: &mut BytesMut) -> Result<(), String> {
+        if message.topic.len() > usize::from(u16::MAX) {
+            return Err("its topic is longer than MQTT allows".to_owned());
+        }
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let qos = match message.qos {
+                    Qos::AtMost => rumqttc::mqttbytes::QoS::AtMostOnce,
+                    Qos::AtLeast => rumqttc::mqttbytes::QoS::AtLeastOnce,
+                    Qos::Exactly => rumqttc::mqttbytes::QoS::ExactlyOnce,
+                };
+                let mut publish = v4::Publish::from_bytes(message.topic.as_str(), qos, message.payload.clone());
+                (publish.pkid, publish.retain) = (number, message.retain);
+                publish.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let qos = match message.qos {
+                    Qos::AtMost => rumqttc::v5::mqttbytes::QoS::AtMostOnce,
+                    Qos::AtLeast => rumqttc::v5::mqttbytes::QoS::AtLeastOnce,
+                    Qos::Exactly => rumqttc::v5::mqttbytes::QoS::ExactlyOnce,
+                };
+                let properties = v5::PublishProperties {
+                    message_expiry_interval: message.expiry_seconds,
+                    content_type: message.content_type.map(str::to_owned),
+                    user_properties: message.id.iter().map(|id| ("id".to_owned(), id.to_string())).collect(),
+                    ..v5::PublishProperties::default()
+                };
+                let mut publish =
+                    v5::Publish::new(message.topic.as_str(), qos, message.payload.clone(), Some(properties));
+                (publish.pkid, publish.retain) = (number, message.retain);
+                publish.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Bytes of a packet with that message, and some more.
+    pub fn publish_bytes(self, message: &Publish) -> usize {
+        let properties = message.id.as_ref().map_or(0, |id| id.len() + 7) + 64;
+        message.topic.len() + message.payload.len() + properties
+    }
+
+    /// Appends the release of a message that the broker received.
+    pub fn pubrel(self, number: u16, out: &mut BytesMut) {
+        // The same in both: version 5 leaves a reason of success out.
+        out.extend_from_slice(&[0x62, 2]);
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+
+    /// Appends the wish to hear what is kept under these topics, which may have wildcards.
+    pub fn subscribe(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let filter =
+                    |topic: &String| v4::SubscribeFilter::new(topic.clone(), rumqttc::mqttbytes::QoS::AtMostOnce);
+                let mut packet = v4::Subscribe::new_many(topics.iter().map(filter));
+                packet.pkid = number;
+                packet.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let filter = |topic: &String| v5::Filter {
+                    nolocal: true,
+                    ..v5::Filter::new(topic.clone(), rumqttc::v5::mqttbytes::QoS::AtMostOnce)
+                };
+                let mut packet = v5::Subscribe::new_many(topics.iter().map(filter), None);
+                packet.pkid = number;
+                packet.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Appends the wish to hear no more of them.
+    pub fn unsubscribe(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
+        let written = match self.0 {
+            MqttProtocol::V3 => {
+                let packet = v4::Unsubscribe { pkid: number, topics: topics.to_vec() };
+                packet.write(out).map_err(|error| error.to_string())
+            }
+            MqttProtocol::V5 => {
+                let packet = v5::Unsubscribe { pkid: number, filters: topics.to_vec(), properties: None };
+                packet.write(out).map_err(|error| error.to_string())
+            }
+        };
+        written.map(drop)
+    }
+
+    /// Appends the question whether the broker is there.
+    pub fn pingreq(self, out: &mut BytesMut) {
+        out.extend_from_slice(&[0xC0, 0]);
+    }
+
+    /// Appends the end of the session, without the last will.
+    pub fn disconnect(self, out: &mut BytesMut) {
+        out.extend_from_slice(&[0xE0, 0]);
+    }
+
+    /// Takes the next answer out of what came; `None` when it is not whole yet.
+    pub fn decode(self, input: &mut BytesMut) -> Result<Option<Packet>, String> {
+        match self.0 {
+            MqttProtocol::V3 => match v4::Packet::read(input, MAX_INCOMING) {
+                Ok(packet) => Ok(Some(packet_v3(&packet))),
+                Err(rumqttc::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            },
+            MqttProtocol::V5 => match v5::Packet::read(input, u32::try_from(MAX_INCOMING).ok()) {
+                Ok(packet) => Ok(Some(packet_v5(packet))),
+                Err(rumqttc::v5::mqttbytes::Error::InsufficientBytes(_)) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+}
+
+fn packet_v3(packet: &v4::Packet) -> Packet {
+    use v4::ConnectReturnCode as Code;
+    match packet {
+        v4::Packet::ConnAck(ack) => match ack.code {
+            // It does not say, but Mosquitto ends sessions with more of QoS 2 than it is set to, 20 by default.
+            Code::Success => Packet::ConnAck(Limits { in_flight: 20, ..Limits::default() }),
+            Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(Refusal::Login),
+            Code::BadClientId => Packet::Refused(Refusal::ClientId),
+            Code::RefusedProtocolVersion => Packet::Refused(Refusal::Version),
+            Code::ServiceUnavailable => Packet::Refused(Refusal::Other("it is not available".to_owned())),
+        },
+        v4::Packet::PubAck(ack) => Packet::PubAck(ack.pkid, Ok(())),
+        v4::Packet::PubRec(ack) => Packet::PubRec(ack.pkid, Ok(())),
+        v4::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
+        v4::Packet::PingResp => Packet::PingResp,
+        v4::Packet::Publish(message) => Packet::Publish(Incoming {
+            topic: message.topic.clone(),
+            payload: message.payload.clone(),
+            retained: message.retain,
+        }),
+        _ => Packet::Other,
+    }
+}
+
+fn packet_v5(packet: v5::Packet) -> Packet {
+    use v5::ConnectReturnCode as Code;
+    match packet {
+        v5::Packet::ConnAck(ack) => match ack.code {
+            Code::Success => Packet::ConnAck(limits(ack.properties.as_ref())),
+            Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(Refusal::Login),
+            Code::BadClientId | Code::ClientIdentifierNotValid => Packet::Refused(Refusal::ClientId),
+            Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => Packet::Refused(Refusal::Version),
+            code => {
+                let words = ack.properties.and_then(|properties| properties.reason_string);
+                Packet::Refused(Refusal::Other(told(&format!("{code:?}"), words)))
+            }
+        },
+        v5::Packet::PubAck(ack) => {
+            use v5::PubAckReason::{NoMatchingSubscribers, Success};
+            let words = ack.properties.and_then(|properties| properties.reason_string);
+            let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
+            Packet::PubAck(ack.pkid, if taken { Ok(()) } else { Err(told(&format!("{:?}", ack.reason), words)) })
+        }
+        v5::Packet::PubRec(ack) => {
+            use v5::PubRecReason::{NoMatchingSubscribers, Success};
+            let words = ack.properties.and_then(|properties| properties.reason_string);
+            let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
+            Packet::PubRec(ack.pkid, if taken { Ok(()) } else { Err(told(&format!("{:?}", ack.reason), words)) })
+        }
+        v5::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
+        v5::Packet::PingResp(_) => Packet::PingResp,
+        v5::Packet::Publish(message) => Packet::Publish(Incoming {
+            topic: String::from_utf8_lossy(&message.topic).into_owned(),
+            payload: message.payload,
+            retained: message.retain,
+        }),
+        v5::Packet::Disconnect(v5::Disconnect { reason_code: v5::DisconnectReasonCode::SessionTakenOver, .. }) => {
+            let remedy = "give each its own `client_id`, or each machine its own name under [device]";
+            Packet::Disconnect(format!("another connection has the same client id: {remedy}"))
+        }
+        v5::Packet::Disconnect(end) => {
+            let words = end.properties.and_then(|properties| properties.reason_string);
+            Packet::Disconnect(told(&format!("{:?}", end.reason_code), words))
+        }
+        _ => Packet::Other,
+    }
+}
+
+fn limits(properties: Option<&v5::ConnAckProperties>) -> Limits {
+    let default = Limits::default();
+    let Some(said) = properties else { return default };
+    Limits {
+        in_flight: said.receive_max.map_or(default.in_flight, |max| max.max(1)),
+        packet_bytes: said.max_packet_size.map_or(default.packet_bytes, |max| max as usize),
+        qos: said.max_qos.map_or(default.qos, |max| Qos::new(max.into())),
+        retain: said.retain_available != Some(0),
+        keep_alive_seconds: said.server_keep_alive,
+    }
+}
+
+/// A reason's name as words (`NotAuthorized`: "not authorized"), with what the broker adds.
+fn told(name: &str, words: Option<String>) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push(' ');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    match words {
+        Some(words) => format!("{out} ({words})"),
+        None => out,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn publish(qos: Qos) -> Publish {
+        Publish {
+            topic: "visiond/gate/cameras/door/detections".to_owned(),
+            payload: Bytes::from_static(b"{}"),
+            qos,
+            retain: true,
+            content_type: Some("application/json"),
+            id: Some("0123-4".into()),
+            expiry_seconds: Some(60),
+        }
+    }
+
+    #[test]
+    fn a_message_is_read_by_the_other_side_as_it_was_meant() {
+        let mut out = BytesMut::new();
+        Codec::new(MqttProtocol::V5).publish(&publish(Qos::AtLeast), 7, &mut out).unwrap();
+        let size = out.len();
+        assert!(Codec::new(MqttProtocol::V5).publish_bytes(&publish(Qos::AtLeast)) >= size);
+        let v5::Packet::Publish(read) = v5::Packet::read(&mut out, None).unwrap() else { panic!() };
+        assert_eq!((read.pkid, read.retain, &read.payload[..]), (7, true, &b"{}"[..]));
+        let properties = read.properties.unwrap();
+        assert_eq!(properties.user_properties, [("id".to_owned(), "0123-4".to_owned())]);
+        assert_eq!(properties.content_type.as_deref(), Some("application/json"));
+        assert_eq!(properties.message_expiry_interval, Some(60));
+
+        let mut out = BytesMut::new();
+        Codec::new(MqttProtocol::V3).publish(&publish(Qos::AtMost), 0, &mut out).unwrap();
+        let v4::Packet::Publish(read) = v4::Packet::read(&mut out, 1 << 20).unwrap() else { panic!() };
+        assert_eq!((read.topic.as_str(), read.pkid), ("visiond/gate/cameras/door/detections", 0));
+    }
+
+    #[test]
+    fn answers_are_the_same_of_both_versions_and_come_when_they_are_whole() {
+        let read = |protocol, bytes: &[u8]| Codec::new(protocol).decode(&mut BytesMut::from(bytes));
+        for protocol in [MqttProtocol::V3, MqttProtocol::V5] {
+            assert_eq!(read(protocol, &[0x40, 2, 0]), Ok(None), "cut off");
+            assert_eq!(read(protocol, &[0x40, 2, 1, 2]), Ok(Some(Packet::PubAck(0x102, Ok(())))));
+            assert_eq!(read(protocol, &[0x50, 2, 0, 9]), Ok(Some(Packet::PubRec(9, Ok(())))));
+            assert_eq!(read(protocol, &[0x70, 2, 0, 9]), Ok(Some(Packet::PubComp(9))));
+            assert_eq!(read(protocol, &[0xD0, 0]), Ok(Some(Packet::PingResp)));
+            assert!(read(protocol, &[0x40, 0xff, 0xff, 0xff, 0x7f]).is_err(), "256 MiB are not waited for");
+        }
+        assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 5]), Ok(Some(Packet::Refused(Refusal::Login))));
+        let refused = Packet::PubAck(1, Err("not authorized".to_owned()));
+        assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
+        let busy = Packet::Disconnect("server shutting down".to_owned());
+        assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8B, 0]), Ok(Some(busy)));
+        let limits = Limits { in_flight: 20, ..Limits::default() };
+        assert_eq!(read(MqttProtocol::V5, &[0x20, 6, 0, 0, 3, 0x21, 0, 20]), Ok(Some(Packet::ConnAck(limits))));
+    }
+
+    #[test]
+    fn what_is_written_by_hand_is_what_the_library_writes() {
+        let mut out = BytesMut::new();
+        Codec::new(MqttProtocol::V5).pubrel(0x102, &mut out);
+        Codec::new(MqttProtocol::V5).pingreq(&mut out);
+        let mut theirs = BytesMut::new();
+        v4::PubRel::new(0x102).write(&mut theirs).unwrap();
+        v4::PingReq.write(&mut theirs).unwrap();
+        assert_eq!(out, theirs);
+        let mut theirs = BytesMut::new();
+        v5::PubRel::new(0x102, None).write(&mut theirs).unwrap();
+        assert_eq!(out[..4], theirs[..]);
+    }
+}

@@ -1,0 +1,212 @@
+#![allow(clippy::unwrap_used)]
+
+use bytes::Bytes;
+use rumqttc::v5::mqttbytes::v5;
+use tokio::io::{DuplexStream, duplex};
+use visiond_config::types::MqttProtocol;
+use visiond_system::testing::{EVER, HANG, at_once};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A session with a broker that the test plays.
+fn session_with(limits: Limits, pipe_bytes: usize) -> (Session, DuplexStream) {
+    let (ours, theirs) = duplex(pipe_bytes);
+    let codec = Codec::new(MqttProtocol::V5);
+    (Session::new(Box::new(ours), codec, limits, 20 * SECOND, BytesMut::new()), theirs)
+}
+
+fn publish(text: &str, qos: Qos) -> Publish {
+    let payload = Bytes::copy_from_slice(text.as_bytes());
+    Publish { topic: "t".into(), payload, qos, retain: false, content_type: None, id: None, expiry_seconds: None }
+}
+
+/// What the broker has got by now: each packet as `number text`, `release number`, or its kind.
+async fn got(broker: &mut DuplexStream) -> Vec<String> {
+    let mut bytes = BytesMut::new();
+    poll_fn(|context| {
+        let mut chunk = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut chunk);
+            match Pin::new(&mut *broker).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => bytes.extend_from_slice(buffer.filled()),
+                _ => return Poll::Ready(()),
+            }
+        }
+    })
+    .await;
+    let mut packets = Vec::new();
+    while let Ok(packet) = v5::Packet::read(&mut bytes, None) {
+        packets.push(match packet {
+            v5::Packet::Publish(p) => format!("{} {}", p.pkid, String::from_utf8_lossy(&p.payload)),
+            v5::Packet::PubRel(p) => format!("release {}", p.pkid),
+            v5::Packet::PingReq(_) => "ping".to_owned(),
+            other => format!("{other:?}"),
+        });
+    }
+    packets
+}
+
+async fn says(broker: &mut DuplexStream, bytes: &[u8]) {
+    poll_fn(|context| Pin::new(&mut *broker).poll_write(context, bytes)).await.unwrap();
+}
+
+/// What happens at once; `None`: nothing.
+async fn now(session: &mut Session) -> Option<SessionEvent> {
+    at_once(session.next_event()).await
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
+}
+
+#[test]
+fn each_quality_is_acknowledged_as_it_should_be() {
+    run(async {
+        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        session.send(7, publish("a", Qos::AtMost)).await;
+        session.send(8, publish("b", Qos::AtLeast)).await;
+        session.send(9, publish("c", Qos::Exactly)).await;
+        assert_eq!(got(&mut broker).await, ["0 a", "1 b", "2 c"]);
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(7)), "written");
+        assert_eq!(now(&mut session).await, None);
+        // In any order: received, acknowledged, completed.
+        says(&mut broker, &[0x50, 2, 0, 2, 0x40, 2, 0]).await;
+        assert_eq!(now(&mut session).await, None, "received is not done, and half an answer is none");
+        assert_eq!(got(&mut broker).await, ["release 2"]);
+        says(&mut broker, &[1, 0x70, 2, 0, 2]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(8)));
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(9)));
+    });
+}
+
+#[test]
+fn the_brokers_window_is_kept_and_what_is_our_own_goes_first() {
+    run(async {
+        let (mut session, mut broker) = session_with(Limits { in_flight: 2, ..Limits::default() }, 1 << 16);
+        for number in 0..4 {
+            session.send(number, publish(&number.to_string(), Qos::AtLeast)).await;
+        }
+        session.publish(publish("own", Qos::AtLeast));
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["1 0", "2 1"]);
+        says(&mut broker, &[0x40, 2, 0, 2]).await;
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(1)));
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["3 own"]);
+        says(&mut broker, &[0x40, 2, 0, 3]).await;
+        assert_eq!(now(&mut session).await, None, "nobody waits for what is our own");
+        assert_eq!(got(&mut broker).await, ["4 2"]);
+    });
+}
+
+#[test]
+fn what_is_refused_is_sent_again_later_in_its_order() {
+    run(async {
+        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        for number in 0..3 {
+            session.send(number, publish(&number.to_string(), Qos::AtLeast)).await;
+        }
+        assert_eq!(got(&mut broker).await, ["1 0", "2 1", "3 2"]);
+        // Not authorized, quota exceeded; in another order.
+        says(&mut broker, &[0x40, 4, 0, 2, 0x87, 0, 0x40, 4, 0, 1, 0x97, 0]).await;
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, [""; 0]);
+        session.tick(Instant::now() + REFUSED_WAIT);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["4 0", "5 1"]);
+    });
+}
+
+#[test]
+fn what_is_too_large_is_told_and_the_rest_goes_on() {
+    run(async {
+        let (mut session, mut broker) = session_with(Limits { packet_bytes: 200, ..Limits::default() }, 1 << 16);
+        session.send(1, publish(&"x".repeat(300), Qos::AtLeast)).await;
+        session.send(2, publish("small", Qos::AtLeast)).await;
+        assert!(matches!(now(&mut session).await, Some(SessionEvent::Impossible(1, reason)) if reason.contains("200")));
+        assert_eq!(got(&mut broker).await, ["2 small"]);
+    });
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte_although_each_wait_is_given_up() {
+    run(async {
+        // Seven bytes fit into the pipe: every packet is written in parts, and each wait ends in the middle of one.
+        let (mut session, mut broker) = session_with(Limits::default(), 7);
+        let mut packets = BytesMut::new();
+        for number in 0..20 {
+            session.send(number, publish(&format!("message {number}"), Qos::AtLeast)).await;
+        }
+        let mut chunk = [0; 64];
+        for _ in 0..600 {
+            let _ = at_once(session.next_event()).await;
+            let mut buffer = ReadBuf::new(&mut chunk);
+            poll_fn(|context| {
+                let _ = Pin::new(&mut broker).poll_read(context, &mut buffer);
+                Poll::Ready(())
+            })
+            .await;
+            packets.extend_from_slice(buffer.filled());
+        }
+        for number in 0..20 {
+            let v5::Packet::Publish(packet) = v5::Packet::read(&mut packets, None).unwrap() else { panic!() };
+            assert_eq!(packet.payload, format!("message {number}"));
+        }
+        assert!(packets.is_empty());
+    });
+}
+
+#[test]
+fn a_silent_broker_is_asked_and_then_given_up() {
+    run(async {
+        let before = Instant::now();
+        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        let start = Instant::now();
+        session.tick(before + 9 * SECOND);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, [""; 0]);
+        session.tick(start + 11 * SECOND);
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["ping"]);
+        says(&mut broker, &[0xD0, 0]).await;
+        assert_eq!(now(&mut session).await, None, "it answers");
+        session.tick(start + 12 * SECOND);
+        session.tick(start + 33 * SECOND);
+        let Some(SessionEvent::Lost(reason)) = now(&mut session).await else { panic!() };
+        assert!(reason.starts_with("the broker has not been heard of for"), "{reason}");
+    });
+}
+
+#[test]
+fn the_end_of_a_session_is_told_with_its_reason() {
+    run(async {
+        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        says(&mut broker, &[0xE0, 2, 0x8B, 0]).await;
+        assert_eq!(
+            now(&mut session).await,
+            Some(SessionEvent::Lost("the broker ended the session: server shutting down".to_owned()))
+        );
+        let (mut session, broker) = session_with(Limits::default(), 1 << 16);
+        drop(broker);
+        assert_eq!(now(&mut session).await, Some(SessionEvent::Lost("the broker closed the connection".to_owned())));
+    });
+}
+
+#[test]
+fn a_session_that_ends_in_order_says_so_after_its_last_words() {
+    run(async {
+        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        session.send(1, publish("message", Qos::AtLeast)).await;
+        session.publish(publish("offline", Qos::AtLeast));
+        assert_eq!(now(&mut session).await, None);
+        assert_eq!(got(&mut broker).await, ["1 message", "2 offline"]);
+        says(&mut broker, &[0x40, 2, 0, 2]).await;
+        tokio::time::timeout(HANG, session.close(EVER)).await.expect("it waits for its own words alone");
+        let mut end = [0; 2];
+        let mut buffer = ReadBuf::new(&mut end);
+        poll_fn(|context| Pin::new(&mut broker).poll_read(context, &mut buffer)).await.unwrap();
+        assert_eq!(end, [0xE0, 0], "DISCONNECT");
+    });
+}

@@ -1,0 +1,102 @@
+//! Who the device is to the server.
+
+use std::io;
+
+use async_nats::{Auth, AuthError};
+use nkeys::KeyPair;
+use visiond_config::types::NatsSinkConfig;
+use visiond_system::credentials::{Login, Secret};
+
+/// What the device shows when the server asks.
+#[derive(Clone)]
+pub enum ClientAuth {
+    /// Nothing.
+    Nothing,
+    /// A user and a password.
+    Login(String, String),
+    /// The token of a credentials file, and the seed that answers for it.
+    Credentials { jwt: String, seed: String },
+}
+
+impl ClientAuth {
+    /// As `config` says; the files are read anew for each connection, so that a renewed one is taken.
+    pub fn read(config: &NatsSinkConfig) -> Result<Self, String> {
+        if let Some(name) = &config.credentials {
+            let text = Secret::read("credentials", name).map_err(|error| error.to_string())?;
+            return parse(text.as_str()).ok_or_else(|| {
+                let path = name.display();
+                format!("the credentials {path} are no credentials of NATS: make them with `nsc generate creds`")
+            });
+        }
+        match &config.login {
+            Some(name) => {
+                let (user, password) = Login::read(name).map_err(|error| error.to_string())?.into_parts();
+                Ok(Self::Login(user, password))
+            }
+            None => Ok(Self::Nothing),
+        }
+    }
+
+    /// The answer to what the server asks at the beginning of a connection.
+    pub fn answer(&self, nonce: &[u8]) -> Result<Auth, AuthError> {
+        let mut auth = Auth::new();
+        match self {
+            Self::Nothing => {}
+            Self::Login(user, password) => {
+                (auth.username, auth.password) = (Some(user.clone()), Some(password.clone()));
+            }
+            Self::Credentials { jwt, seed } => {
+                let signed = KeyPair::from_seed(seed).and_then(|pair| pair.sign(nonce));
+                // What is wrong with the seed is not told: the text might hold a part of it.
+                auth.signature = Some(signed.map_err(|_| AuthError::new(io::Error::other("the seed cannot sign")))?);
+                auth.jwt = Some(jwt.clone());
+            }
+        }
+        Ok(auth)
+    }
+
+    /// What to do when the server does not take it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Nothing => "asks who this is: set `login` or `credentials`",
+            Self::Login(..) => "does not take this user and password: see `login`",
+            Self::Credentials { .. } => "does not take these credentials: see `credentials`",
+        }
+    }
+}
+
+/// Token and seed of a credentials file: what stands behind the first and the second line of dashes that opens a part.
+fn parse(text: &str) -> Option<ClientAuth> {
+    let part = |title: &str| {
+        let mut lines = text.lines().map(str::trim);
+        lines.find(|line| line.starts_with("---") && line.contains("BEGIN") && line.contains(title))?;
+        lines.find(|line| !line.is_empty()).filter(|line| !line.starts_with('-')).map(str::to_owned)
+    };
+    let (jwt, seed) = (part("JWT")?, part("SEED")?);
+    // Told here, not when the server asks.
+    KeyPair::from_seed(&seed).ok()?;
+    Some(ClientAuth::Credentials { jwt, seed })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_credentials_file_is_read_and_signs() {
+        let pair = KeyPair::new_user();
+        let seed = pair.seed().unwrap();
+        let text = format!(
+            "-----BEGIN NATS USER JWT-----\r\neyJ0.x-y_z\r\n------END NATS USER JWT------\r\n\r\n***\r\n\
+             -----BEGIN USER NKEY SEED-----\r\n{seed}\r\n------END USER NKEY SEED------\r\n"
+        );
+        let auth = parse(&text).unwrap().answer(b"nonce").unwrap();
+        assert_eq!(auth.jwt.as_deref(), Some("eyJ0.x-y_z"));
+        pair.verify(b"nonce", &auth.signature.unwrap()).unwrap();
+        for cut in ["", "user:password", &text[..40], &text.replace(&seed, "SUAX")] {
+            assert!(parse(cut).is_none(), "{cut}");
+        }
+    }
+}

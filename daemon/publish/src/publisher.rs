@@ -1,0 +1,402 @@
+//! Runs the sinks: hands each message to their queues, and changes the sinks while they run.
+//!
+//! [`Publisher::change`] keeps a sink that writes to the same place as before: its queue, its open file and its readers stay,
+//! and it receives its new settings through its queue.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use visiond_config::changes::same_output;
+use visiond_config::types::{SinkConfig, SinkKind};
+use visiond_flow::message::{Message, Published};
+use visiond_flow::sink_counts::SinkCounts;
+use visiond_system::logging::{self, Subject};
+use visiond_system::priority::{Rank, give_way};
+use visiond_system::stop::Stop;
+use visiond_system::threads::finished_by;
+
+use crate::broker::BrokerSink;
+use crate::queue::Queue;
+use crate::sink::{Ended, Sink, SinkContext};
+use crate::wake_thread::WakeThread;
+use crate::{file, mqtt, nats, stdout, unix};
+
+/// A sink cannot be opened, or none is left to write to.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PublishError {
+    /// A sink's output cannot be opened.
+    #[error("sink {sink}: {reason}")]
+    Open {
+        /// The sink's name.
+        sink: String,
+        /// A sentence with its remedy.
+        reason: String,
+    },
+    /// The system gives no thread to wake the sinks.
+    #[error(
+        "cannot start the thread that wakes the sinks: {reason}; raise the limit of tasks (`TasksMax=`, `ulimit -u`)"
+    )]
+    Thread {
+        /// The system's words.
+        reason: String,
+    },
+    /// The last sink's reader is gone.
+    #[error("the reader of standard output is gone, and no other sink is configured: add a [[sink]] that stays")]
+    ReaderGone,
+}
+
+/// All sinks, running.
+#[derive(Debug)]
+pub struct Publisher {
+    shared: Arc<Shared>,
+    wake_thread: WakeThread,
+}
+
+/// What the sinks' threads and the rest share.
+#[derive(Debug)]
+struct Shared {
+    /// Exchanged as a whole, so that who publishes holds no lock meanwhile.
+    sinks: Mutex<Arc<Vec<RunningSink>>>,
+    context: SinkContext,
+    failure: OnceLock<PublishError>,
+    stop: Stop,
+}
+
+/// The way to a sink, and what goes there.
+#[derive(Debug)]
+struct RunningSink {
+    config: SinkConfig,
+    handle: Arc<SinkHandle>,
+}
+
+/// One sink with its queue and thread.
+#[derive(Debug)]
+struct SinkHandle {
+    queue: Arc<Queue>,
+    /// Its reader is, for good.
+    gone: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Sinks to be, opened where they are new.
+pub struct PreparedSinks(Vec<(SinkConfig, Option<Box<dyn Sink>>)>);
+
+/// Sinks that are to be no more.
+#[must_use = "what waits there is to be written out"]
+pub struct RetiredSinks(Vec<RunningSink>);
+
+impl Publisher {
+    /// Opens every sink and starts its thread.
+    ///
+    /// Fails when an output can never work as configured (a missing folder, a socket that another process serves). What
+    /// may mend itself (a full disk) is logged and tried again. When the only sinks left are standard outputs without a
+    /// reader, `stop` is raised and [`Publisher::failure`] says so.
+    pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
+        survive_size_limits();
+        let context = context.clone();
+        let shared = Shared { sinks: Mutex::default(), context, failure: OnceLock::new(), stop: stop.clone() };
+        let shared = Arc::new(shared);
+        let wake_thread = {
+            let shared = Arc::clone(&shared);
+            WakeThread::start(move || shared.wake())
+                .map_err(|error| PublishError::Thread { reason: error.to_string() })?
+        };
+        let publisher = Self { shared, wake_thread };
+        let RetiredSinks(none) = publisher.change(publisher.prepare(sinks)?)?;
+        debug_assert!(none.is_empty());
+        Ok(publisher)
+    }
+
+    /// Opens those of `sinks` that write to a place where none does yet; nothing that runs is touched.
+    pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<PreparedSinks, PublishError> {
+        one_spool_each(sinks)?;
+        let before = self.shared.sinks();
+        let runs = |sink: &SinkConfig| before.iter().any(|running| same_output(&running.config, sink));
+        let prepared = sinks.iter().map(|sink| {
+            let opened = if runs(sink) { None } else { Some(open(sink, &self.shared.context)?) };
+            Ok((sink.clone(), opened))
+        });
+        prepared.collect::<Result<_, _>>().map(PreparedSinks)
+    }
+
+    /// Makes of the sinks that run what was prepared; returns those that are to be closed. Fails, with all as it was, when
+    /// the system gives no thread.
+    pub fn change(&self, plan: PreparedSinks) -> Result<RetiredSinks, PublishError> {
+        let before = self.shared.sinks();
+        let mut started = RetiredSinks(Vec::new());
+        let mut sinks = Vec::with_capacity(plan.0.len());
+        for (config, sink) in plan.0 {
+            let running = before.iter().find(|sink| same_output(&sink.config, &config));
+            let handle = match (sink, running) {
+                (None, Some(running)) => Arc::clone(&running.handle),
+                (None, None) => continue,
+                (Some(sink), _) => match self.spawn(&config, sink) {
+                    Ok(handle) => {
+                        let handle = Arc::new(handle);
+                        started.0.push(RunningSink { config: config.clone(), handle: Arc::clone(&handle) });
+                        handle
+                    }
+                    Err(error) => {
+                        started.close(Instant::now());
+                        return Err(error);
+                    }
+                },
+            };
+            sinks.push(RunningSink { config, handle });
+        }
+        for sink in &sinks {
+            let same = |before: &&RunningSink| Arc::ptr_eq(&before.handle, &sink.handle);
+            if before.iter().find(same).is_some_and(|before| before.config != sink.config) {
+                sink.handle.queue.configure(&sink.config);
+            }
+        }
+        let stays = |sink: &&RunningSink| sinks.iter().any(|after| Arc::ptr_eq(&after.handle, &sink.handle));
+        let gone = before.iter().filter(|sink| !stays(sink));
+        let gone =
+            gone.map(|sink| RunningSink { config: sink.config.clone(), handle: Arc::clone(&sink.handle) }).collect();
+        *self.shared.sinks.lock() = Arc::new(sinks);
+        self.shared.end_without_readers();
+        Ok(RetiredSinks(gone))
+    }
+
+    /// Hands a message to every sink that wants it, and to whoever reads live. Never waits, except for a sink with `when_full = "block"`.
+    pub fn publish(&self, message: &Arc<Message>) {
+        let published = Arc::new(Published::new(Arc::clone(message)));
+        let mut wanted = false;
+        for sink in self.shared.sinks().iter().filter(|sink| sink.wants(message)) {
+            sink.handle.queue.push(&published, || self.wake_thread.call());
+            wanted = true;
+        }
+        wanted |= self.shared.context.live.feed().publish(&published);
+        if wanted {
+            self.wake_thread.call();
+        }
+    }
+
+    /// What became of each sink's messages so far.
+    pub fn counts(&self) -> Vec<SinkCounts> {
+        self.shared.sinks().iter().map(RunningSink::counts).collect()
+    }
+
+    /// Why `stop` was raised by the sinks, if it was; the daemon then ends with [`visiond_system::exit::Exit::Output`].
+    pub fn failure(&self) -> Option<&PublishError> {
+        self.shared.failure.get()
+    }
+
+    /// Writes out what waits, ends every thread by `deadline`, logs what was lost, and tells the final counts.
+    ///
+    /// Messages published afterwards count as unsent. A second call only tells the counts.
+    pub fn close(&self, deadline: Instant) -> Vec<SinkCounts> {
+        close(&self.shared.sinks(), deadline)
+    }
+
+    fn spawn(&self, config: &SinkConfig, sink: Box<dyn Sink>) -> Result<SinkHandle, PublishError> {
+        let queue = Arc::new(Queue::of(config, &self.shared.stop));
+        let gone = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (queue, gone, shared) = (Arc::clone(&queue), Arc::clone(&gone), Arc::clone(&self.shared));
+            let name = config.name.clone();
+            // The kernel cuts thread names at 15 bytes.
+            std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
+                logging::about(Subject::Sink, name.as_str());
+                give_way(Rank::Batch);
+                match sink.run(&queue) {
+                    Ended::Closed => queue.die(|counters| &counters.unsent),
+                    Ended::ReaderGone => {
+                        queue.die(|counters| &counters.failed);
+                        gone.store(true, Ordering::SeqCst);
+                        if !shared.end_without_readers() {
+                            log::warn!(
+                                "sink {name}: the reader of standard output is gone; its messages are lost from here on"
+                            );
+                        }
+                    }
+                }
+            })
+        };
+        let reason = |error: std::io::Error| format!("cannot start its thread: {error}");
+        let thread = thread.map_err(|error| PublishError::Open { sink: config.name.clone(), reason: reason(error) })?;
+        Ok(SinkHandle { queue, gone, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.close(Instant::now());
+        self.wake_thread.end();
+    }
+}
+
+impl Shared {
+    fn sinks(&self) -> Arc<Vec<RunningSink>> {
+        Arc::clone(&self.sinks.lock())
+    }
+
+    /// Wakes every sink that something came for, and who reads live.
+    fn wake(&self) {
+        self.sinks().iter().for_each(|sink| sink.handle.queue.wake());
+        self.context.live.feed().wake();
+    }
+
+    /// Ends the daemon where it has sinks and each has lost its reader for good; tells whether.
+    fn end_without_readers(&self) -> bool {
+        let sinks = self.sinks();
+        let end = !sinks.is_empty() && sinks.iter().all(|sink| sink.handle.gone.load(Ordering::SeqCst));
+        if end {
+            // The first reason is as good as a later one.
+            let _ = self.failure.set(PublishError::ReaderGone);
+            self.stop.raise();
+        }
+        end
+    }
+}
+
+impl RetiredSinks {
+    /// Writes out what waits there, ends their threads by `deadline`, and logs what was lost.
+    pub fn close(self, deadline: Instant) {
+        close(&self.0, deadline);
+    }
+}
+
+fn close(sinks: &[RunningSink], deadline: Instant) -> Vec<SinkCounts> {
+    sinks.iter().for_each(|sink| sink.handle.queue.close(deadline));
+    sinks.iter().for_each(|sink| sink.join(deadline));
+    sinks.iter().map(RunningSink::counts).collect()
+}
+
+fn kind(config: &SinkConfig) -> &'static str {
+    match config.kind {
+        SinkKind::Stdout => "stdout",
+        SinkKind::File(_) => "file",
+        SinkKind::Unix(_) => "unix",
+        SinkKind::Mqtt(_) => "mqtt",
+        SinkKind::Nats(_) => "nats",
+    }
+}
+
+impl RunningSink {
+    /// What became of its messages so far.
+    fn counts(&self) -> SinkCounts {
+        let queue = &self.handle.queue;
+        let counters = &queue.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SinkCounts {
+            name: self.config.name.clone(),
+            kind: kind(&self.config),
+            to: place(&self.config),
+            waiting: queue.waiting(),
+            capacity: self.config.queue,
+            queued: read(&counters.queued),
+            written: read(&counters.written),
+            dropped_full: read(&counters.dropped_full),
+            failed: read(&counters.failed),
+            unsent: read(&counters.unsent),
+            readers: read(&counters.readers),
+            reader_lost: read(&counters.reader_lost),
+            readers_refused: read(&counters.readers_refused),
+            thinned: read(&counters.thinned),
+            connected: [None, Some(false), Some(true)].get(read(&counters.connected) as usize).copied().flatten(),
+            reconnects: read(&counters.reconnects),
+            resent: read(&counters.resent),
+            outage: counters.outage.lock().clone(),
+            spool: *counters.spool.lock(),
+        }
+    }
+
+    fn wants(&self, message: &Message) -> bool {
+        let SinkConfig { cameras, only_detections, .. } = &self.config;
+        (cameras.is_empty() || cameras.iter().any(|camera| **camera == *message.camera))
+            && !(*only_detections && message.detections.is_empty())
+    }
+
+    /// Waits for the thread until a moment after `deadline`; one that hangs in the system is left behind.
+    fn join(&self, deadline: Instant) {
+        let Some(thread) = self.handle.thread.lock().take() else { return };
+        let patience = deadline.max(Instant::now()) + Duration::from_millis(150);
+        if !finished_by([&thread], patience) {
+            log::error!("sink {}: its output does not answer; left behind", self.config.name);
+            self.handle.queue.die(|counters| &counters.unsent);
+        } else if thread.join().is_err() {
+            log::error!(
+                "sink {}: its thread panicked, which is a fault of visiond: please report it",
+                self.config.name
+            );
+            self.handle.queue.die(|counters| &counters.failed);
+        }
+        let counts = self.counts();
+        if counts.lost() > 0 {
+            let kept = counts.spool.map_or(0, |spool| spool.records);
+            log::warn!(
+                "sink {}: {} messages lost of {}: {} by a full queue, {} by failed writes, {} unsent at the end{}",
+                self.config.name,
+                counts.lost(),
+                counts.lost() + counts.written + kept,
+                counts.dropped_full,
+                counts.failed,
+                counts.unsent,
+                counts.spool.map_or(String::new(), |spool| format!(", {} by a full spool", spool.dropped)),
+            );
+        }
+    }
+}
+
+/// Where a sink's messages go, for people.
+fn place(config: &SinkConfig) -> String {
+    match &config.kind {
+        SinkKind::Stdout => "standard output".to_owned(),
+        SinkKind::File(file) => file.path.display().to_string(),
+        SinkKind::Unix(socket) => socket.path.display().to_string(),
+        SinkKind::Mqtt(broker) => broker.url.clone(),
+        SinkKind::Nats(nats) => nats.url.join(", "),
+    }
+}
+
+/// Two sinks cannot keep their messages in one folder.
+fn one_spool_each(sinks: &[SinkConfig]) -> Result<(), PublishError> {
+    let mut known: Vec<(PathBuf, &str)> = Vec::new();
+    for sink in sinks.iter().filter(|sink| sink.durable) {
+        let Some(folder) = sink.spool() else { continue };
+        if let Some((_, other)) = known.iter().find(|(other, _)| *other == folder) {
+            let folder = folder.display();
+            let reason = format!(
+                "its spool {folder} is that of sink {other} too: give each its own `name`, or its own `spool_directory`"
+            );
+            return Err(PublishError::Open { sink: sink.name.clone(), reason });
+        }
+        known.push((folder, &sink.name));
+    }
+    Ok(())
+}
+
+/// Makes a write beyond the process's file size limit (`ulimit -f`) an error of that write, not the end of the process.
+fn survive_size_limits() {
+    // SAFETY: SIG_IGN is a valid disposition for SIGXFSZ, and setting it runs no code of ours in a handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Opens a sink. One that talks to a broker is a [`broker::BrokerSink`] around the client of its protocol.
+fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
+    let name = &sink.name;
+    let opened: Result<Box<dyn Sink>, String> = match &sink.kind {
+        SinkKind::Stdout => stdout::StdoutSink::open(name).map(|sink| Box::new(sink) as _),
+        SinkKind::File(config) => file::FileSink::open(name, config).map(|sink| Box::new(sink) as _),
+        SinkKind::Unix(config) => unix::UnixSink::open(name, config).map(|sink| Box::new(sink) as _),
+        SinkKind::Mqtt(config) => mqtt::MqttClient::open(sink, config, context.clone())
+            .and_then(|client| BrokerSink::open(sink, client))
+            .map(|sink| Box::new(sink) as _),
+        SinkKind::Nats(config) => {
+            let client = nats::NatsClient::new(name, config, context);
+            BrokerSink::open(sink, client).map(|sink| Box::new(sink) as _)
+        }
+    };
+    opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
+}
+
+#[cfg(test)]
+mod change_tests;
+#[cfg(test)]
+mod tests;

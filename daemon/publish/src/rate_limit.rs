@@ -1,0 +1,132 @@
+//! `max_rate`: so many messages a second of each camera, and of those between only the newest.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use visiond_flow::message::Published;
+
+/// Lets messages through at their cameras' rate.
+#[derive(Debug)]
+pub struct CameraRateLimit {
+    interval: Duration,
+    cameras: Vec<Camera>,
+}
+
+#[derive(Debug)]
+struct Camera {
+    name: Arc<str>,
+    /// When the next message has its turn.
+    turn: Instant,
+    /// What waits for it: the newest.
+    held: Option<Arc<Published>>,
+}
+
+/// What becomes of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// It goes on; else it waits for its camera's turn.
+    pub passes: bool,
+    /// One that waited is left out, because this one is newer.
+    pub replaces: bool,
+}
+
+impl CameraRateLimit {
+    /// Of a rate, in messages a second.
+    pub fn new(rate: f64) -> Self {
+        Self { interval: Duration::from_secs_f64(1.0 / rate), cameras: Vec::new() }
+    }
+
+    /// Another rate; who waits goes on waiting.
+    pub fn set_rate(&mut self, rate: f64) {
+        self.interval = Duration::from_secs_f64(1.0 / rate);
+    }
+
+    /// A message comes `now`.
+    ///
+    /// Half an interval too early is its turn too, so that a camera with just that rate loses nothing by its unevenness; the
+    /// next turn is that much later.
+    pub fn offer(&mut self, message: &Arc<Published>, now: Instant) -> Offered {
+        let name = &message.message().camera;
+        let Some(camera) = self.cameras.iter_mut().find(|camera| camera.name == *name) else {
+            self.cameras.push(Camera { name: Arc::clone(name), turn: now + self.interval, held: None });
+            return Offered { passes: true, replaces: false };
+        };
+        let passes = now + self.interval / 2 >= camera.turn;
+        if passes {
+            camera.turn = camera.turn.max(now) + self.interval;
+            return Offered { passes, replaces: camera.held.take().is_some() };
+        }
+        Offered { passes, replaces: camera.held.replace(Arc::clone(message)).is_some() }
+    }
+
+    /// A message whose turn has come `now` while no newer one came.
+    pub fn due(&mut self, now: Instant) -> Option<Arc<Published>> {
+        let camera = self.cameras.iter_mut().find(|camera| camera.held.is_some() && camera.turn <= now)?;
+        camera.turn = now + self.interval;
+        camera.held.take()
+    }
+
+    /// The next turn that somebody waits for.
+    pub fn next_turn(&self) -> Option<Instant> {
+        self.cameras.iter().filter(|camera| camera.held.is_some()).map(|camera| camera.turn).min()
+    }
+
+    /// What waits, at the end.
+    pub fn rest(&mut self) -> impl Iterator<Item = Arc<Published>> {
+        self.cameras.iter_mut().filter_map(|camera| camera.held.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use visiond_flow::testing::door_message as message;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// The numbers that come out of frames at these milliseconds, and when.
+    fn thinned(rate: f64, frames: impl IntoIterator<Item = u32>) -> (Vec<(u32, u64)>, u64) {
+        let start = Instant::now();
+        let mut rate_limit = CameraRateLimit::new(rate);
+        let mut frames = frames.into_iter().enumerate().peekable();
+        let (mut out, mut replaced) = (Vec::new(), 0);
+        for at in 0..5000 {
+            let now = start + MS * at;
+            while let Some((number, _)) = frames.next_if(|(_, frame)| *frame == at) {
+                let offered = rate_limit.offer(&Arc::new(Published::new(message(number as u64, 0))), now);
+                replaced += u64::from(offered.replaces);
+                if offered.passes {
+                    out.push((at, number as u64));
+                }
+            }
+            while let Some(due) = rate_limit.due(now) {
+                out.push((at, due.message().sequence));
+            }
+        }
+        assert_eq!(rate_limit.next_turn(), None);
+        (out, replaced)
+    }
+
+    #[test]
+    fn a_faster_camera_is_thinned_to_the_rate_by_its_newest_messages() {
+        let (out, replaced) = thinned(2.0, (0..4000).step_by(40));
+        assert!((8..=10).contains(&out.len()), "{out:?}");
+        assert_eq!(out.len() as u64 + replaced, 100);
+        assert!(out.iter().all(|(at, number)| u64::from(*at) - number * 40 < 750), "{out:?}");
+        assert_eq!(out.last().map(|(_, number)| *number), Some(99), "the last one is not left out");
+        assert!(out.windows(2).all(|pair| pair[0].1 < pair[1].1));
+    }
+
+    #[test]
+    fn a_camera_of_that_rate_loses_nothing_by_unevenness() {
+        let uneven = (0..100_u32).map(|n| n * 40 + [0, 9, 3, 14][n as usize % 4]);
+        let (out, replaced) = thinned(25.0, uneven);
+        assert_eq!((out.len(), replaced), (100, 0));
+    }
+
+    #[test]
+    fn what_comes_last_in_a_burst_goes_out_when_its_turn_comes() {
+        let (out, replaced) = thinned(1.0, [100, 120, 140, 160]);
+        assert_eq!((out, replaced), (vec![(100, 0), (1100, 3)], 2));
+    }
+}

@@ -1,0 +1,96 @@
+//! The thread that wakes the sinks' threads.
+//!
+//! Waking a thread that sleeps costs a lane some 20 us where the thread's core sleeps too, and may cost it the core. With
+//! this, it wakes one, however many sinks and readers there are; and while that one is at work, none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, Thread};
+
+use parking_lot::Mutex;
+use visiond_system::priority::{Rank, give_way};
+
+/// A thread that does something whenever it is called.
+#[derive(Debug)]
+pub struct WakeThread {
+    ended: Arc<AtomicBool>,
+    thread: Thread,
+    handle: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl WakeThread {
+    /// Starts the thread; `wake` must not wait for anything. Fails when the system gives no thread.
+    pub fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let handle = {
+            let ended = Arc::clone(&ended);
+            std::thread::Builder::new().name("publish".to_owned()).spawn(move || {
+                give_way(Rank::Batch);
+                while !ended.load(Ordering::SeqCst) {
+                    // Returns at once when it was called since it last did.
+                    std::thread::park();
+                    wake();
+                }
+            })?
+        };
+        Ok(Self { ended, thread: handle.thread().clone(), handle: Mutex::new(Some(handle)) })
+    }
+
+    /// Has the thread do it once more, soon. Never waits; a system call where it sleeps, else none.
+    pub fn call(&self) {
+        self.thread.unpark();
+    }
+
+    /// Ends the thread, and waits for that; calls do nothing from then on.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.call();
+        let handle = self.handle.lock().take();
+        if handle.is_some_and(|handle| handle.join().is_err()) {
+            log::error!("the thread that wakes the sinks panicked, which is a fault of visiond: please report it");
+        }
+    }
+}
+
+impl Drop for WakeThread {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use visiond_system::testing::{HANG, wait_until};
+
+    #[test]
+    fn every_call_is_followed_by_a_wake_and_many_at_once_by_few() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (woken, wakes) = mpsc::channel();
+        let go_on = Arc::new(AtomicBool::new(false));
+        let wake_thread = {
+            let (count, go_on) = (Arc::clone(&count), Arc::clone(&go_on));
+            let wake = move || {
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = woken.send(());
+                // Not by a channel, whose waits would use up the calls.
+                wait_until("the test to let it go on", || go_on.load(Ordering::SeqCst));
+            };
+            WakeThread::start(wake).unwrap()
+        };
+        wake_thread.call();
+        wakes.recv_timeout(HANG).unwrap();
+        (0..100).for_each(|_| wake_thread.call());
+        assert_eq!(count.load(Ordering::SeqCst), 1, "it is still at the first");
+        go_on.store(true, Ordering::SeqCst);
+        wakes.recv_timeout(HANG).unwrap();
+        assert!(wakes.recv_timeout(Duration::from_millis(50)).is_err(), "nobody called");
+        wake_thread.end();
+        // The last is that of the end.
+        assert!((2..=3).contains(&count.load(Ordering::SeqCst)), "{count:?}");
+    }
+}
