@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkKind};
+use super::schema::Union;
+use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
 
 /// What becomes of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,19 +181,9 @@ pub fn keep_until_restart(old: &Config, new: &mut Config) {
 /// without a gap.
 pub fn same_output(a: &SinkConfig, b: &SinkConfig) -> bool {
     let spool = |sink: &SinkConfig| sink.durable.then(|| sink.spool());
-    same_place(&a.kind, &b.kind) && spool(a) == spool(b)
-}
-
-/// Whether two sinks write to one place.
-fn same_place(a: &SinkKind, b: &SinkKind) -> bool {
-    match (a, b) {
-        (SinkKind::Stdout, SinkKind::Stdout) => true,
-        (SinkKind::File(a), SinkKind::File(b)) => a.path == b.path,
-        (SinkKind::Unix(a), SinkKind::Unix(b)) => a.path == b.path,
-        (SinkKind::Mqtt(a), SinkKind::Mqtt(b)) => a.url == b.url && a.topic_prefix == b.topic_prefix,
-        (SinkKind::Nats(a), SinkKind::Nats(b)) => a.url == b.url && a.subject == b.subject,
-        _ => false,
-    }
+    Union::name(&a.kind) == Union::name(&b.kind)
+        && SinkTarget::of(&a.kind) == SinkTarget::of(&b.kind)
+        && spool(a) == spool(b)
 }
 
 /// The cameras that run, each with its model's name.

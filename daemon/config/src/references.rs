@@ -14,6 +14,7 @@ use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
 use super::report::{Report, nearest};
 use super::schema::Item;
+use super::types::{SinkTarget, is_lossless};
 
 /// A table with its place.
 #[derive(Clone)]
@@ -331,12 +332,8 @@ fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Name
 
 /// Whether nothing is lost when nobody takes this source's frames for a while. True also when its type is unknown.
 fn waits(source: &Found<'_, '_>) -> bool {
-    match source.text("type").map(|(name, _)| name) {
-        Some("video" | "command") => source.is("pace", "fastest"),
-        Some("images") => !source.has("fps"),
-        Some("v4l2" | "pattern") => false,
-        _ => true,
-    }
+    let kind = source.text("type").map_or("", |(name, _)| name);
+    is_lossless(kind, source.is("pace", "fastest"), source.has("fps"))
 }
 
 /// What a broker has not acknowledged can be kept, each sink's in a folder of its own.
@@ -359,39 +356,48 @@ fn spools(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
 
 /// Two sinks cannot write to one place or have one name.
 fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
-    let (mut names, mut places): (Vec<&str>, Vec<PathBuf>) = (Vec::new(), Vec::new());
+    let (mut names, mut places): (Vec<&str>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
     for sink in sinks {
         let Some((kind, kind_span)) = sink.text("type") else { continue };
         let place = match kind {
-            "stdout" => Some((PathBuf::from("-"), kind_span.clone())),
+            "stdout" => Some((SinkTarget::Stdout, kind_span.clone())),
             "mqtt" => sink.text("url").map(|(url, span)| {
                 let prefix = sink.text("topic_prefix").map_or("visiond", |(prefix, _)| prefix);
-                (PathBuf::from(format!("{url} {prefix}")), span)
+                (SinkTarget::Mqtt { url: url.to_owned(), topic_prefix: prefix.to_owned() }, span)
             }),
             "nats" => sink.table.get("url").and_then(|url| {
-                let urls: Vec<_> = url.get_ref().as_array()?.iter().filter_map(|url| url.get_ref().as_str()).collect();
+                let urls: Vec<_> = url
+                    .get_ref()
+                    .as_array()?
+                    .iter()
+                    .filter_map(|url| url.get_ref().as_str().map(str::to_owned))
+                    .collect();
                 let subject = sink.text("subject").map_or("", |(subject, _)| subject);
-                Some((PathBuf::from(format!("{urls:?} {subject}")), url.span()))
+                Some((SinkTarget::Nats { urls, subject: subject.to_owned() }, url.span()))
             }),
-            _ => sink.text("path").map(|(path, span)| (place(base, path), span)),
+            _ => sink.text("path").map(|(path, span)| (SinkTarget::Path(place(base, path)), span)),
         };
         let mut taken = false;
         if let Some((place, span)) = place {
             taken = places.contains(&place);
             if taken {
-                let message = match kind {
-                    "stdout" => "another sink writes to standard output already: leave one of them out".to_owned(),
-                    "mqtt" => {
+                let message = match &place {
+                    SinkTarget::Stdout => {
+                        "another sink writes to standard output already: leave one of them out".to_owned()
+                    }
+                    SinkTarget::Mqtt { .. } => {
                         "another sink publishes the same topics to this broker: set another `topic_prefix`, or leave \
                                one of them out"
                             .to_owned()
                     }
-                    "nats" => {
+                    SinkTarget::Nats { .. } => {
                         "another sink publishes the same subjects to these servers: set another `subject`, or leave \
                                one of them out"
                             .to_owned()
                     }
-                    _ => format!("another sink has the path {} already: give each its own", place.display()),
+                    SinkTarget::Path(path) => {
+                        format!("another sink has the path {} already: give each its own", path.display())
+                    }
                 };
                 report.error(span, message, None);
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
 use visiond_config::changes::{self, Change, Changes};
-use visiond_config::types::{CameraConfig, Config, ModelConfig, Pace, SourceConfig};
+use visiond_config::types::{CameraConfig, Config, ModelConfig};
 use visiond_kernels::cuda::Device;
 use visiond_pipeline::inbox::Delivery;
 use visiond_pipeline::lane::LaneNetwork;
@@ -174,7 +174,8 @@ impl Plan {
         };
         let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
         self.running.pictures.extend(pictures);
-        Ok(CameraPlan { name, open, delivery: delivery(&camera.source), annotator })
+        let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
+        Ok(CameraPlan { name, open, delivery, annotator })
     }
 }
 
@@ -219,15 +220,4 @@ fn load(config: &Config, model: &ModelConfig, canary: Option<&Canary<'_>>) -> Re
         build: Box::new(move || Ok(Box::new(network.detector()?))),
     };
     Ok((network, loaded))
-}
-
-/// Sources that are read as fast as they are taken must not lose anything.
-fn delivery(source: &SourceConfig) -> Delivery {
-    let fastest = match source {
-        SourceConfig::Video(video) => video.pace == Pace::Fastest,
-        SourceConfig::Command(command) => command.pace == Pace::Fastest,
-        SourceConfig::Images(images) => images.fps.is_none(),
-        SourceConfig::V4l2(_) | SourceConfig::Pattern(_) => false,
-    };
-    if fastest { Delivery::Lossless } else { Delivery::NewestWins }
 }

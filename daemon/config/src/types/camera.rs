@@ -13,7 +13,7 @@ use crate::kinds::{
     Words, by_name, camera, choice, command_line, control, credential, duration, flag, list, location, name, path,
     program, real, text, whole, word,
 };
-use crate::schema::{table, union_table};
+use crate::schema::{Union, table, union_table};
 
 pub use crate::kinds::{CameraName, ControlValue};
 
@@ -52,6 +52,29 @@ union! {
 impl Default for SourceConfig {
     fn default() -> Self {
         Self::Pattern(PatternConfig::default())
+    }
+}
+
+impl SourceConfig {
+    /// Whether the source waits for the lane, so that no frame of it may be dropped.
+    pub fn is_lossless(&self) -> bool {
+        let (is_fastest, has_fps) = match self {
+            Self::Video(video) => (video.pace == Pace::Fastest, false),
+            Self::Command(command) => (command.pace == Pace::Fastest, false),
+            Self::Images(images) => (false, images.fps.is_some()),
+            Self::V4l2(_) | Self::Pattern(_) => (false, false),
+        };
+        is_lossless(self.name(), is_fastest, has_fps)
+    }
+}
+
+/// Whether a source of this `type` waits for the lane; also true for an unknown type.
+pub fn is_lossless(kind: &str, is_fastest: bool, has_fps: bool) -> bool {
+    match kind {
+        "video" | "command" => is_fastest,
+        "images" => !has_fps,
+        "v4l2" | "pattern" => false,
+        _ => true,
     }
 }
 

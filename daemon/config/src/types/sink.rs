@@ -83,6 +83,42 @@ impl Default for SinkKind {
     }
 }
 
+/// Where a sink's messages go; two sinks must not share one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SinkTarget {
+    /// Standard output.
+    Stdout,
+    /// A file or a Unix socket.
+    Path(PathBuf),
+    /// The topics below a prefix on an MQTT broker.
+    Mqtt {
+        /// The broker.
+        url: String,
+        /// The first level of every topic.
+        topic_prefix: String,
+    },
+    /// The subjects on a NATS cluster.
+    Nats {
+        /// The servers of the cluster.
+        urls: Vec<String>,
+        /// The first tokens of every subject.
+        subject: String,
+    },
+}
+
+impl SinkTarget {
+    /// Returns the target of a sink that was read.
+    pub fn of(kind: &SinkKind) -> Self {
+        match kind {
+            SinkKind::Stdout => Self::Stdout,
+            SinkKind::File(file) => Self::Path(file.path.clone()),
+            SinkKind::Unix(unix) => Self::Path(unix.path.clone()),
+            SinkKind::Mqtt(mqtt) => Self::Mqtt { url: mqtt.url.clone(), topic_prefix: mqtt.topic_prefix.clone() },
+            SinkKind::Nats(nats) => Self::Nats { urls: nats.url.clone(), subject: nats.subject.clone() },
+        }
+    }
+}
+
 section! {
     /// A file of JSON lines.
     pub struct FileSinkConfig {
