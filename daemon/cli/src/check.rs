@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use visiond_config::report::{Finding, Report, Severity, count};
+use visiond_config::diagnostics::{Diagnostic, Diagnostics, Severity, count};
 use visiond_config::types::Config;
 use visiond_config::{Document, annotated, read};
 use visiond_service::reload::{Preview, Proposal};
@@ -66,7 +66,7 @@ Examples:
 struct Checked {
     file: PathBuf,
     valid: bool,
-    findings: Vec<Finding>,
+    findings: Vec<Diagnostic>,
     /// What the daemon that runs says to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     against_running: Option<Preview>,
@@ -109,7 +109,7 @@ fn check(path: &Path, whole_machine: bool) -> Checked {
     let mut config = None;
     let findings = match read(path) {
         Ok(text) => {
-            let mut report = Report::default();
+            let mut report = Diagnostics::default();
             let document = Document::parse(&text, &mut report);
             config = document.config(path, &mut report);
             if let Some(config) = config.as_ref().filter(|_| whole_machine) {

@@ -214,7 +214,7 @@ fn metadata_lines(metadata: &BTreeMap<String, String>, line: &mut impl FnMut(&st
 fn card_lines(card: &CardFacts, line: &mut impl FnMut(&str, String)) {
     match (&card.origin, &card.head) {
         (Some(origin), Some(head)) => {
-            let classes = visiond_config::report::count(card.classes, "class name").replace("classs", "classes");
+            let classes = visiond_config::diagnostics::count(card.classes, "class name").replace("classs", "classes");
             line("card", format!("{origin}: head {head}, {classes}"));
         }
         _ => {

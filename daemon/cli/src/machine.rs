@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use visiond_capture::v4l2::device::Node;
 use visiond_capture::v4l2::{controls, find_camera};
+use visiond_config::diagnostics::Diagnostics;
 use visiond_config::is_url;
-use visiond_config::report::Report;
 use visiond_config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
 use visiond_service::network::Network;
 
 /// Reports what is not there. `root` is the file that `config` was read from.
-pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Report) {
+pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
     for (index, model) in config.models.iter().enumerate() {
         check_model(model, config, &Place { root, table: "model", index }, report);
     }
@@ -59,14 +59,14 @@ impl Place<'_, '_> {
 }
 
 /// Loads the model as `run` would, so that whatever it would say is said here.
-fn check_model(model: &ModelConfig, config: &Config, place: &Place<'_, '_>, report: &mut Report) {
+fn check_model(model: &ModelConfig, config: &Config, place: &Place<'_, '_>, report: &mut Diagnostics) {
     let result = Network::load(model, &config.engine).and_then(|network| network.required_detector().map(|_| ()));
     if let Err(error) = result {
         report.error(place.span(&["path"]), error.message, None);
     }
 }
 
-fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Report) {
+fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Diagnostics) {
     let at = |key| place.span(&["source", key]);
     match &camera.source {
         SourceConfig::V4l2(v4l2) => match find_camera::find(&v4l2.device, None) {
@@ -97,7 +97,7 @@ fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Repor
 }
 
 /// Controls that the camera has not, or not so, where it can be asked. The daemon streams without them.
-fn check_controls(v4l2: &V4l2Config, node: &Path, place: &Place<'_, '_>, report: &mut Report) {
+fn check_controls(v4l2: &V4l2Config, node: &Path, place: &Place<'_, '_>, report: &mut Diagnostics) {
     if v4l2.controls.is_empty() {
         return;
     }
@@ -107,7 +107,7 @@ fn check_controls(v4l2: &V4l2Config, node: &Path, place: &Place<'_, '_>, report:
     }
 }
 
-fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Report) {
+fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Diagnostics) {
     let path = match &sink.kind {
         SinkKind::Stdout => return,
         SinkKind::File(file) => &file.path,
@@ -123,7 +123,7 @@ fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Report) {
 }
 
 /// What a broker needs of this machine. Whether one answers is not asked: it may come later.
-fn check_pem(files: [&Option<PathBuf>; 3], place: &Place<'_, '_>, report: &mut Report) {
+fn check_pem(files: [&Option<PathBuf>; 3], place: &Place<'_, '_>, report: &mut Diagnostics) {
     for (key, file) in ["ca", "certificate", "key"].into_iter().zip(files) {
         if let Some(Err(error)) = file.as_ref().map(std::fs::File::open) {
             let path = file.as_deref().unwrap_or(Path::new("")).display();
@@ -132,7 +132,7 @@ fn check_pem(files: [&Option<PathBuf>; 3], place: &Place<'_, '_>, report: &mut R
     }
 }
 
-fn check_folder(folder: &Path, span: Range<usize>, report: &mut Report) {
+fn check_folder(folder: &Path, span: Range<usize>, report: &mut Diagnostics) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let name = folder.display();
     if !folder.exists() {
@@ -145,7 +145,7 @@ fn check_folder(folder: &Path, span: Range<usize>, report: &mut Report) {
     }
 }
 
-fn check_program(program: &Path, span: Range<usize>, report: &mut Report) {
+fn check_program(program: &Path, span: Range<usize>, report: &mut Diagnostics) {
     if find_program(program).is_some() {
         return;
     }

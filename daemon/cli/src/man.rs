@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use visiond_config::page;
+use visiond_config::man_page;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::{command, print};
@@ -54,7 +54,7 @@ fn pages(root: &clap::Command) -> io::Result<Vec<(String, String)>> {
     for command in root.get_subcommands() {
         pages.push((format!("{}.1", title(command)), page_of(command, &["visiond".to_owned()])?));
     }
-    pages.push(("visiond.toml.5".to_owned(), page::text()));
+    pages.push(("visiond.toml.5".to_owned(), man_page::text()));
     Ok(pages)
 }
 
@@ -69,7 +69,7 @@ fn title(command: &clap::Command) -> String {
 
 /// A command's page, which ends with references to `others` of section 1 and to the configuration's page.
 fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
-    let man = Man::new(command.clone()).source(page::SOURCE).manual(page::MANUAL);
+    let man = Man::new(command.clone()).source(man_page::SOURCE).manual(man_page::MANUAL);
     let mut out = Vec::new();
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;

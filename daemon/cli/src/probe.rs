@@ -248,7 +248,7 @@ fn text(facts: &Facts) -> String {
     }
     let gib = |bytes: u64| format!(", {:.1} GiB of memory", bytes as f64 / 1_073_741_824.0);
     let memory = board.memory_bytes.map_or_else(String::new, gib);
-    line("processor", &format!("{arch}, {}{memory}", visiond_config::report::count(*cores, "core")));
+    line("processor", &format!("{arch}, {}{memory}", visiond_config::diagnostics::count(*cores, "core")));
     let release = board.release().map_or_else(String::new, |release| format!("{release}, "));
     line("system", &format!("{release}{}, Linux {}", board.system, board.kernel));
     line("systemd", if facts.systemd { "runs here" } else { "does not run here" });

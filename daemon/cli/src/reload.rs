@@ -101,13 +101,13 @@ fn text(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_config::changes::{Change, Told};
+    use visiond_config::diff::{Change, Difference};
 
     #[test]
     fn what_came_of_it_is_told_line_by_line() {
         let mut outcome = Outcome { applied: true, took_ms: 7, ..Outcome::default() };
         assert_eq!(text(&outcome), "nothing has changed, in 7 ms\n");
-        outcome.changes = vec![Told { part: "camera".into(), name: "door".to_owned(), change: Change::Changed }];
+        outcome.changes = vec![Difference { part: "camera".into(), name: "door".to_owned(), change: Change::Changed }];
         outcome.restart_needed = vec!["[device] `name` is b".to_owned()];
         assert_eq!(
             text(&outcome),

@@ -3,7 +3,8 @@
 //! `config/visiond.toml` is what [`text`] gives; a test holds it to that. To write it anew after a change:
 //! `VISIOND_REGENERATE=1 cargo test -p visiond-config`.
 
-use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
+use super::schema::{Key, Presence, Shape, Variant};
+use super::tables::{Section, TYPE_DOC};
 use super::types::Config;
 
 /// Columns of the annotated file.

@@ -8,15 +8,16 @@
 //! - [`annotated`]: the file with every key, printed from the declarations; [`page`]: the manual page, likewise.
 
 pub mod annotated;
-pub mod changes;
-mod declare;
+pub mod diagnostics;
+pub mod diff;
 mod kinds;
-pub mod page;
-mod references;
-pub mod report;
+pub mod man_page;
 mod schema;
+mod table_macros;
+mod tables;
 pub mod types;
 pub mod units;
+mod validate;
 
 use std::fs;
 use std::path::Path;
@@ -24,12 +25,13 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use report::{Finding, Report, Severity};
-use schema::{Reader, Section, TableReader, TableWriter};
+use diagnostics::{Diagnostic, Diagnostics, Severity};
+use schema::{Context, TableWriter};
+use tables::{Section, TableReader, Union};
 use types::{CameraConfig, Config, ModelConfig, SinkConfig};
 
+pub use diagnostics::ConfigErrors;
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
-pub use report::ConfigErrors;
 pub use units::parse_duration;
 
 /// Bytes of a configuration at most; what is larger is some other file.
@@ -44,15 +46,15 @@ impl Config {
 
     /// Reads `text` as if it stood in the file `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
-        let mut report = Report::default();
-        let document = Document::parse(text, &mut report);
-        let config = document.config(path, &mut report);
-        let findings = report.into_findings(path, text);
+        let mut diagnostics = Diagnostics::default();
+        let document = Document::parse(text, &mut diagnostics);
+        let config = document.config(path, &mut diagnostics);
+        let findings = diagnostics.into_findings(path, text);
         let harmless = findings.iter().all(|finding| finding.severity == Severity::Warning);
         match config {
             Some(config) if harmless => {
                 // `visiond check` shows the line too.
-                for Finding { file, line, message, .. } in &findings {
+                for Diagnostic { file, line, message, .. } in &findings {
                     log::warn!("{}:{}: {message}", file.display(), line.unwrap_or(1));
                 }
                 Ok(config)
@@ -82,13 +84,15 @@ impl Config {
 
     /// The configuration with every default written out, as a file.
     pub fn to_toml(&self) -> String {
-        TableWriter::file(self)
+        let mut file = TableWriter::default();
+        self.write(&mut file);
+        file.finish()
     }
 }
 
 /// The text of a file, or why there is none.
-pub fn read(path: &Path) -> Result<String, Box<Finding>> {
-    let fail = |message: String| Box::new(Finding::of_file(path, message));
+pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
+    let fail = |message: String| Box::new(Diagnostic::of_file(path, message));
     let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
     let size = fs::metadata(path).map_err(cannot)?.len();
     if size > MAX_BYTES {
@@ -109,26 +113,26 @@ pub struct Document<'i> {
 
 impl<'i> Document<'i> {
     /// Reads TOML, as far as it is.
-    pub fn parse(text: &'i str, report: &mut Report) -> Self {
+    pub fn parse(text: &'i str, diagnostics: &mut Diagnostics) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
             let span = error.span().unwrap_or(text.len()..text.len());
-            report.syntax(span, format!("no TOML: {}", error.message()));
+            diagnostics.syntax(span, format!("no TOML: {}", error.message()));
         }
         Self { root }
     }
 
     /// The configuration that the tables say; `None` when something is wrong.
-    pub fn config(&self, path: &Path, report: &mut Report) -> Option<Config> {
-        let before = report.error_count();
+    pub fn config(&self, path: &Path, diagnostics: &mut Diagnostics) -> Option<Config> {
+        let before = diagnostics.error_count();
         let base = path.parent().unwrap_or(Path::new(""));
-        let mut reader = Reader { base, report };
-        let config = TableReader::read(self.root.get_ref(), 0..0, "", &mut reader, Config::read);
-        references::check(self.root.get_ref(), base, report);
-        let mut config = config.filter(|_| report.error_count() == before)?;
+        let mut context = Context { base, diagnostics };
+        let config = TableReader::read(self.root.get_ref(), 0..0, "", &mut context, Config::read);
+        validate::check(self.root.get_ref(), base, diagnostics);
+        let mut config = config.filter(|_| diagnostics.error_count() == before)?;
         for SinkConfig { name, kind, .. } in &mut config.sinks {
             if name.is_empty() {
-                schema::Union::name(kind).clone_into(name);
+                Union::name(kind).clone_into(name);
             }
         }
         Some(config)
@@ -141,7 +145,7 @@ impl<'i> Document<'i> {
 }
 
 #[cfg(test)]
-mod manual;
+mod reference;
 #[cfg(test)]
 mod roundtrip;
 #[cfg(test)]

@@ -1,15 +1,13 @@
 //! What a declaration of keys becomes: readers and writers of tables, and the list of keys for the reference.
 //!
-//! The declarations themselves are made with the macros of [`declare`](super::declare).
+//! The declarations themselves are made with the macros of [`table_macros`](super::table_macros).
 
-use std::marker::PhantomData;
-use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use super::report::{Report, nearest};
+use super::diagnostics::Diagnostics;
 
 /// A value of a file with its place.
 pub type Item<'i> = Spanned<DeValue<'i>>;
@@ -66,28 +64,6 @@ pub enum Presence {
     Parts,
 }
 
-/// A struct that is a table of the file.
-pub trait Section: Sized {
-    /// Every key, in the order of the file.
-    fn keys() -> Vec<Key>;
-    /// Reads the table; `None` when an error was reported that leaves no value.
-    fn read(table: &mut TableReader<'_, '_>) -> Option<Self>;
-    /// Writes every key that has a value.
-    fn write(&self, table: &mut TableWriter);
-}
-
-/// An enum that is chosen by the key `type`.
-pub trait Union: Sized {
-    /// Every variant, in the order of the reference.
-    fn variants() -> Vec<Variant>;
-    /// The variant of that name, which is one of [`Union::variants`].
-    fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self>;
-    /// The variant's name.
-    fn name(&self) -> &'static str;
-    /// Writes the variant's keys, without `type`.
-    fn write(&self, table: &mut TableWriter);
-}
-
 /// How a key's value is read, checked and written.
 pub trait Kind {
     /// What becomes of it.
@@ -95,7 +71,7 @@ pub trait Kind {
     /// What it holds.
     fn shape(&self) -> Shape;
     /// Reads a value; `None` when an error was reported.
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Self::Value>;
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value>;
     /// Writes a value under a name.
     fn write(&self, name: &str, value: &Self::Value, table: &mut TableWriter);
     /// A value as it stands behind `=`. Empty for tables, which never stand there.
@@ -113,139 +89,24 @@ pub struct At<'a> {
 
 /// What reading needs to know, and what it found wrong.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct Context<'a> {
     /// The folder that relative paths are relative to.
     pub base: &'a Path,
     /// What is wrong.
-    pub report: &'a mut Report,
+    pub diagnostics: &'a mut Diagnostics,
 }
 
-impl Reader<'_> {
+impl Context<'_> {
     /// Reports that a value is wrong: `` `PATH` SENTENCE ``.
     pub fn wrong(&mut self, item: &Item<'_>, at: &At<'_>, sentence: &str) {
-        self.report.error(item.span(), format!("`{}` {sentence}", at.path), Some(at.note.to_owned()));
+        self.diagnostics.error(item.span(), format!("`{}` {sentence}", at.path), Some(at.note.to_owned()));
     }
-}
-
-/// A table while it is read; what is left in it at the end is unknown.
-pub struct TableReader<'a, 'i> {
-    table: &'a DeTable<'i>,
-    span: Range<usize>,
-    path: String,
-    known: Vec<&'static str>,
-    /// The `type` is wrong or absent, so nobody can tell which keys belong here.
-    undecided: bool,
-    base: &'a Path,
-    report: &'a mut Report,
-}
-
-impl<'a, 'i> TableReader<'a, 'i> {
-    /// Reads `table` by `read`, then refuses what was not asked for.
-    pub fn read<T>(
-        table: &'a DeTable<'i>,
-        span: Range<usize>,
-        path: &str,
-        reader: &'a mut Reader<'_>,
-        read: impl FnOnce(&mut Self) -> Option<T>,
-    ) -> Option<T> {
-        let (base, report) = (reader.base, &mut *reader.report);
-        let mut this = Self { table, span, path: path.to_owned(), known: Vec::new(), undecided: false, base, report };
-        let value = read(&mut this);
-        this.refuse_unknown();
-        value
-    }
-
-    /// A key that must be there.
-    pub fn required<K: Kind>(&mut self, name: &'static str, doc: &str, kind: &K) -> Option<K::Value> {
-        let note = note(doc, "required");
-        let found = self.item(name, &note, kind);
-        if let Found::Absent = found {
-            let owner = if self.path.is_empty() { "the file".to_owned() } else { format!("`[{}]`", self.path) };
-            self.report.absence(self.span.clone(), format!("{owner} needs the key `{name}`"), Some(note));
-        }
-        match found {
-            Found::Value(value) => Some(value),
-            Found::Wrong | Found::Absent => None,
-        }
-    }
-
-    /// A key with a default; also the value after an error, so that reading goes on.
-    pub fn or_default<K: Kind>(&mut self, name: &'static str, doc: &str, kind: &K, default: K::Value) -> K::Value {
-        let note = note(doc, &format!("default {}", kind.inline(&default)));
-        match self.item(name, &note, kind) {
-            Found::Value(value) => value,
-            Found::Wrong | Found::Absent => default,
-        }
-    }
-
-    /// A key that may be absent.
-    pub fn optional<K: Kind>(&mut self, name: &'static str, doc: &str, kind: &K) -> Option<K::Value> {
-        match self.item(name, &note(doc, "optional"), kind) {
-            Found::Value(value) => Some(value),
-            Found::Wrong | Found::Absent => None,
-        }
-    }
-
-    /// `type`, and the keys that go with it.
-    pub fn union<U: Union>(&mut self) -> Option<U> {
-        let variants = U::variants();
-        let names = variants.iter().map(|variant| (variant.name, variant.name)).collect();
-        let kind = super::kinds::Word { words: names };
-        let Some(name) = self.required("type", TYPE_DOC, &kind) else {
-            self.undecided = true;
-            return None;
-        };
-        U::read(name, self)
-    }
-
-    fn item<K: Kind>(&mut self, name: &'static str, note: &str, kind: &K) -> Found<K::Value> {
-        self.known.push(name);
-        let Some(item) = self.table.get(name) else { return Found::Absent };
-        let path = self.path_of(name);
-        let mut reader = Reader { base: self.base, report: self.report };
-        kind.read(item, &At { path: &path, note }, &mut reader).map_or(Found::Wrong, Found::Value)
-    }
-
-    fn path_of(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
-    }
-
-    fn refuse_unknown(&mut self) {
-        if self.undecided {
-            return;
-        }
-        for key in self.table.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
-            let name = key.get_ref();
-            let remedy = match nearest(name, self.known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None if self.path.is_empty() => format!("the file's tables are {}", self.known.join(", ")),
-                None => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),
-            };
-            let path = visiond_system::logging::escape(&self.path_of(name));
-            self.report.error(key.span(), format!("unknown key `{path}`: {remedy}"), None);
-        }
-    }
-}
-
-enum Found<T> {
-    Value(T),
-    Wrong,
-    Absent,
-}
-
-/// The first paragraph of a doc comment with what holds in the key's absence.
-fn note(doc: &str, absence: &str) -> String {
-    let doc = plain(doc);
-    format!("{} ({absence})", doc.trim_end_matches('.'))
 }
 
 /// A doc comment as one line of text.
 pub fn plain(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
-
-/// What `type` is for.
-pub const TYPE_DOC: &str = "What it is; its other keys follow from it.";
 
 /// A table while it is written: values first, then tables, as TOML wants it.
 #[derive(Debug, Default)]
@@ -256,11 +117,9 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Writes a whole file.
-    pub fn file(section: &impl Section) -> String {
-        let mut root = Self::default();
-        section.write(&mut root);
-        root.values + root.tables.trim_start()
+    /// Returns the file's text.
+    pub fn finish(self) -> String {
+        self.values + self.tables.trim_start()
     }
 
     /// `name = text`
@@ -279,36 +138,6 @@ impl TableWriter {
     }
 }
 
-/// A [`Section`] as a key: `[name]`.
-#[derive(Debug)]
-pub struct Table<T>(PhantomData<T>);
-
-/// `[name]`
-pub fn table<T: Section>() -> Table<T> {
-    Table(PhantomData)
-}
-
-impl<T: Section> Kind for Table<T> {
-    type Value = T;
-
-    fn shape(&self) -> Shape {
-        Shape::Table(T::keys())
-    }
-
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
-        let table = as_table(item, at, reader)?;
-        TableReader::read(table, item.span(), at.path, reader, T::read)
-    }
-
-    fn write(&self, name: &str, value: &T, table: &mut TableWriter) {
-        table.table(name, false, |table| value.write(table));
-    }
-
-    fn inline(&self, _: &T) -> String {
-        String::new()
-    }
-}
-
 /// `kind`, which must fit a field of type `T`.
 pub fn for_field<T, K: Kind<Value = T>>(kind: K) -> K {
     kind
@@ -317,97 +146,4 @@ pub fn for_field<T, K: Kind<Value = T>>(kind: K) -> K {
 /// `kind`, which must fit a field of type `T`, an `Option`.
 pub fn for_option<T: IntoIterator, K: Kind<Value = T::Item>>(kind: K) -> K {
     kind
-}
-
-/// Any number of a [`Section`]: `[[name]]`.
-#[derive(Debug)]
-pub struct Tables<T>(PhantomData<T>);
-
-/// `[[name]]`
-pub fn tables<T: Section>() -> Tables<T> {
-    Tables(PhantomData)
-}
-
-impl<T: Section> Kind for Tables<T> {
-    type Value = Vec<T>;
-
-    fn shape(&self) -> Shape {
-        Shape::Tables(T::keys())
-    }
-
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Vec<T>> {
-        let Some(items) = item.get_ref().as_array() else {
-            let sentence = match item.get_ref() {
-                DeValue::Table(_) => format!("may be there several times: write `[[{}]]` with two brackets", at.path),
-                _ => format!("must be a table: write `[[{}]]` and its keys below", at.path),
-            };
-            reader.wrong(item, at, &sentence);
-            return None;
-        };
-        let read = |item: &Item<'_>| {
-            let table = as_table(item, at, reader)?;
-            TableReader::read(table, item.span(), at.path, reader, T::read)
-        };
-        // Every table is read, also behind a wrong one.
-        let all: Vec<Option<T>> = items.iter().map(read).collect();
-        all.into_iter().collect()
-    }
-
-    fn write(&self, name: &str, value: &Vec<T>, table: &mut TableWriter) {
-        for one in value {
-            table.table(name, true, |table| one.write(table));
-        }
-    }
-
-    fn inline(&self, _: &Vec<T>) -> String {
-        String::new()
-    }
-}
-
-/// A [`Union`] as a key: `[name]` with `type`.
-#[derive(Debug)]
-pub struct UnionTable<T>(PhantomData<T>);
-
-/// `[name]` with `type`
-pub fn union_table<T: Union>() -> UnionTable<T> {
-    UnionTable(PhantomData)
-}
-
-impl<T: Union> Kind for UnionTable<T> {
-    type Value = T;
-
-    fn shape(&self) -> Shape {
-        Shape::UnionTable(T::variants())
-    }
-
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
-        let table = as_table(item, at, reader)?;
-        TableReader::read(table, item.span(), at.path, reader, TableReader::union)
-    }
-
-    fn write(&self, name: &str, value: &T, table: &mut TableWriter) {
-        table.table(name, false, |table| write_union(value, table));
-    }
-
-    fn inline(&self, _: &T) -> String {
-        String::new()
-    }
-}
-
-/// Writes `type` and the variant's keys into `table`.
-pub fn write_union(value: &impl Union, table: &mut TableWriter) {
-    table.value("type", &format!("\"{}\"", value.name()));
-    value.write(table);
-}
-
-fn as_table<'a, 'i>(item: &'a Item<'i>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<&'a DeTable<'i>> {
-    let table = item.get_ref().as_table();
-    if table.is_none() {
-        let sentence = match item.get_ref() {
-            DeValue::Array(_) => format!("is there once only: write `[{}]` with one bracket", at.path),
-            _ => format!("must be a table: write `[{}]` and its keys below", at.path),
-        };
-        reader.wrong(item, at, &sentence);
-    }
-    table
 }

@@ -9,7 +9,7 @@ fn errors(text: &str) -> String {
 /// The sentences alone, with line and column.
 fn sentences(text: &str) -> Vec<String> {
     let errors = Config::parse(text, Path::new("visiond.toml")).unwrap_err();
-    let sentence = |f: &Finding| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message);
+    let sentence = |f: &Diagnostic| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message);
     errors.findings.iter().map(sentence).collect()
 }
 
@@ -355,8 +355,8 @@ fn every_number_that_toml_can_write_is_read() {
 fn a_warning_does_not_keep_the_daemon_from_running() {
     let text = "[[model]]\nname = \"m\"\npath = \"m.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n\
                 [[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://192.0.2.7\"\nlogin = \"broker\"\n";
-    let mut report = report::Report::default();
-    Document::parse(text, &mut report).config(Path::new("visiond.toml"), &mut report).unwrap();
-    assert_eq!((report.error_count(), report.into_findings(Path::new("visiond.toml"), text).len()), (0, 1));
+    let mut diagnostics = diagnostics::Diagnostics::default();
+    Document::parse(text, &mut diagnostics).config(Path::new("visiond.toml"), &mut diagnostics).unwrap();
+    assert_eq!((diagnostics.error_count(), diagnostics.into_findings(Path::new("visiond.toml"), text).len()), (0, 1));
     assert_eq!(Config::parse(text, Path::new("visiond.toml")).unwrap().sinks.len(), 1);
 }

@@ -2,7 +2,7 @@
 //!
 //! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
 //! `config/visiond.toml`, `docs/configuration.md` and what `check` prints come from these declarations, see
-//! `declare`.
+//! `table_macros`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_system::logging::LogTarget;
 
-use super::declare::section;
 use super::kinds::{Words, by_name, duration, fraction, list, name, path, text, whole, word};
-use super::schema::{table, tables};
+use super::table_macros::section;
+use super::tables::{table, tables};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

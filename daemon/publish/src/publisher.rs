@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_config::changes::same_output;
+use visiond_config::diff::same_output;
 use visiond_config::types::{SinkConfig, SinkKind};
 use visiond_flow::message::{Message, Published};
 use visiond_flow::sink_counts::SinkCounts;

@@ -3,6 +3,10 @@
 //! A change is a transaction: `Plan` loads networks and opens sinks beside those that run, and whatever is wrong is wrong
 //! there; only then is anything switched. Cameras, lanes and sinks that did not change are not touched. One change is made
 //! at a time, on whichever thread asks for it, while all else goes on.
+//!
+//! Lock order, outermost first: `changing`, `state`, `Live::views`, `CameraView::state`, the encoder's queue. Every other lock is
+//! a leaf: the code that holds it takes none but those of the log and of a trace. Debug builds do not check this, because locks
+//! nest in `service` and `live` only.
 
 pub mod network;
 
@@ -14,7 +18,7 @@ mod view;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use visiond_config::changes::Changes;
+use visiond_config::diff::ConfigDiff;
 use visiond_config::types::{Config, HttpConfig, StatusConfig};
 use visiond_flow::metrics::LaneView;
 use visiond_flow::sink_counts::SinkCounts;
@@ -124,7 +128,7 @@ impl Service {
     /// Makes of what runs what `config` asks for, and tells what has changed; or leaves all as it is, and tells why.
     ///
     /// Loads and waits, so it is not for the thread that keeps systemd content.
-    pub fn apply(&self, config: Config) -> Result<Changes, ExitError> {
+    pub fn apply(&self, config: Config) -> Result<ConfigDiff, ExitError> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let ending = || ExitError::new(Exit::Failure, "the daemon is ending");
         let (before, hold) = {
@@ -202,7 +206,7 @@ impl Service {
     }
 
     /// What `config` would change about what runs, or why it would be refused, as far as that can be told without trying.
-    pub fn preview(&self, config: &Config) -> Result<Changes, ExitError> {
+    pub fn preview(&self, config: &Config) -> Result<ConfigDiff, ExitError> {
         let before = self.lock().running.clone();
         plan::preview(config, &before)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
-use visiond_config::changes::{self, Change, Changes};
+use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
 use visiond_config::types::{CameraConfig, Config, ModelConfig};
 use visiond_kernels::cuda::Device;
 use visiond_pipeline::inbox::Delivery;
@@ -69,7 +69,7 @@ pub struct Pictures {
 /// What is to run, ready.
 pub struct Plan {
     /// What differs from before.
-    pub changes: Changes,
+    pub changes: ConfigDiff,
     /// A lane for each model that a camera names.
     pub lanes: Vec<LanePlan>,
     /// What will run.
@@ -103,9 +103,9 @@ impl Plan {
         has_lane: impl Fn(&str) -> bool,
         canary: Option<&Canary<'_>>,
     ) -> Result<Self, ExitError> {
-        let changes = Changes::between(&before.config, &config);
+        let changes = ConfigDiff::between(&before.config, &config);
         if canary.is_some() {
-            changes::keep_until_restart(&before.config, &mut config);
+            keep_until_restart(&before.config, &mut config);
         }
         let mut plan = Self { changes, lanes: Vec::new(), running: Running::default() };
         for model in config.used_models() {
@@ -180,8 +180,8 @@ impl Plan {
 }
 
 /// What `config` would change about what runs; nothing is loaded or opened.
-pub fn preview(config: &Config, before: &Running) -> Result<Changes, ExitError> {
-    let mut changes = Changes::between(&before.config, config);
+pub fn preview(config: &Config, before: &Running) -> Result<ConfigDiff, ExitError> {
+    let mut changes = ConfigDiff::between(&before.config, config);
     for model in config.used_models() {
         let known = before.models.iter().find(|known| *known.name == *model.name);
         if known.is_none_or(|known| known.files != Files::of(model)) {

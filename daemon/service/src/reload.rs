@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
-use visiond_config::changes::{Changes, Told};
+use visiond_config::diff::{ConfigDiff, Difference};
 use visiond_config::types::Config;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::signals::Bell;
@@ -29,7 +29,7 @@ pub struct Outcome {
     /// Whether what the file says is in force now; else everything is as it was.
     pub applied: bool,
     /// What has changed, part by part; empty: nothing has.
-    pub changes: Vec<Told>,
+    pub changes: Vec<Difference>,
     /// What the file says otherwise and only a restart puts in force, as sentences.
     pub restart_needed: Vec<String>,
     /// Why it was refused: a sentence, or a line for each mistake of the file.
@@ -41,12 +41,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn new(result: &Result<Changes, ExitError>, took: Duration) -> Self {
+    fn new(result: &Result<ConfigDiff, ExitError>, took: Duration) -> Self {
         let changes = result.as_ref().ok();
         Self {
             at: jiff::Timestamp::now().to_string(),
             applied: result.is_ok(),
-            changes: changes.map(Changes::told).unwrap_or_default(),
+            changes: changes.map(ConfigDiff::differences).unwrap_or_default(),
             restart_needed: changes.map(|changes| changes.restart_needed.clone()).unwrap_or_default(),
             error: result.as_ref().err().map(|error| error.message.trim_end().to_owned()),
             exit_status: result.as_ref().err().map_or(Exit::Success, |error| error.exit).code(),
@@ -62,7 +62,7 @@ pub struct Preview {
     /// Whether a reload would try it; a network that is no good is found by the reload alone.
     pub valid: bool,
     /// As in [`Outcome`].
-    pub changes: Vec<Told>,
+    pub changes: Vec<Difference>,
     /// As in [`Outcome`].
     pub restart_needed: Vec<String>,
     /// As in [`Outcome`].
@@ -84,9 +84,12 @@ impl Preview {
         let config = Config::parse(&proposal.text, &as_from(own, &proposal.path));
         let config = config.map_err(|errors| ExitError::new(Exit::Config, errors));
         match config.and_then(|config| service.preview(&config)) {
-            Ok(changes) => {
-                Self { valid: true, changes: changes.told(), restart_needed: changes.restart_needed, error: None }
-            }
+            Ok(changes) => Self {
+                valid: true,
+                changes: changes.differences(),
+                restart_needed: changes.restart_needed,
+                error: None,
+            },
             Err(error) => Self { error: Some(error.message.trim_end().to_owned()), ..Self::default() },
         }
     }
@@ -161,13 +164,13 @@ struct Current {
     waiters: Vec<oneshot::Sender<Outcome>>,
     /// `None` where the system gave none, which is the outcome then.
     thread: Option<JoinHandle<()>>,
-    result: Receiver<Result<Changes, ExitError>>,
+    result: Receiver<Result<ConfigDiff, ExitError>>,
 }
 
 /// A reload that is done.
 pub struct Finished {
     /// For the log and systemd.
-    pub result: Result<Changes, ExitError>,
+    pub result: Result<ConfigDiff, ExitError>,
     waiters: Vec<oneshot::Sender<Outcome>>,
     outcome: Outcome,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use visiond_annotate::album::{encode, write_atomically};
 use visiond_annotate::picture::PictureMaker;
 use visiond_capture::source::Next;
-use visiond_config::report::count;
+use visiond_config::diagnostics::count;
 use visiond_config::types::PictureFormat;
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;

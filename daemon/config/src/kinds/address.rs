@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::text::{filled, refuse_home, resolve};
 use super::{Inline, quote};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,11 +47,11 @@ impl Inline for AddressKind {
         "an address such as \"127.0.0.1:8790\", \"[::1]:8790\" or \"unix:/run/visiond/http.sock\"".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Address> {
-        let text = filled(item).or_else(|| self.refuse(item, at, reader, ""))?;
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Address> {
+        let text = filled(item).or_else(|| self.refuse(item, at, context, ""))?;
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-            refuse_home(path, item, at, reader)?;
-            return Some(Address::Unix(resolve(reader.base, path)));
+            refuse_home(path, item, at, context)?;
+            return Some(Address::Unix(resolve(context.base, path)));
         }
         let more = match (text.parse::<IpAddr>(), text.rsplit_once(':'), text) {
             (Ok(IpAddr::V4(ip)), ..) => format!(": write {}", quote(&format!("{ip}:8790"))),
@@ -62,7 +62,7 @@ impl Inline for AddressKind {
             (_, _, path) if path.starts_with('/') => format!(": write {}", quote(&format!("unix:{path}"))),
             _ => String::new(),
         };
-        text.parse().map(Address::Tcp).ok().or_else(|| self.refuse(item, at, reader, &more))
+        text.parse().map(Address::Tcp).ok().or_else(|| self.refuse(item, at, context, &more))
     }
 
     fn text(&self, value: &Address) -> String {
@@ -86,10 +86,10 @@ impl Inline for HostName {
         "a host's name without a port, such as \"cameras.example.org\"".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let is_host = |text: &&str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
         let text = filled(item).filter(is_host).map(str::to_ascii_lowercase);
-        text.or_else(|| self.refuse(item, at, reader, ""))
+        text.or_else(|| self.refuse(item, at, context, ""))
     }
 
     fn text(&self, value: &String) -> String {

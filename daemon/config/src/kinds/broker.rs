@@ -2,7 +2,7 @@
 
 use super::{Inline, quote};
 use crate::kinds::text::filled;
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// The URL of a broker, without a login.
 #[derive(Debug)]
@@ -42,15 +42,15 @@ impl Inline for Broker {
         format!("a URL {}", urls.join(" or "))
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let text = filled(item).unwrap_or_default();
         if text.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {
-            reader.wrong(item, at, "has a user in it, which every reader of this file would see: use `login`");
+            context.wrong(item, at, "has a user in it, which every reader of this file would see: use `login`");
             return None;
         }
         match split_broker(text) {
             Some((scheme, ..)) if self.schemes.contains(&scheme) => Some(text.to_owned()),
-            _ => self.refuse(item, at, reader, ""),
+            _ => self.refuse(item, at, context, ""),
         }
     }
 
@@ -75,7 +75,7 @@ impl Inline for Topic {
         "a topic: words with / between them, without spaces, #, + and $".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let wrong = |c: char| c.is_control() || c.is_whitespace() || "#+$".contains(c);
         match filled(item) {
             Some(text)
@@ -83,7 +83,7 @@ impl Inline for Topic {
             {
                 Some(text.to_owned())
             }
-            _ => self.refuse(item, at, reader, ""),
+            _ => self.refuse(item, at, context, ""),
         }
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::text::{filled, refuse_home, resolve};
 use super::{Inline, quote};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// How a camera behind V4L2 is told from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,13 +112,13 @@ impl Inline for Camera {
         DESCRIPTION.to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<CameraName> {
-        let Some(text) = filled(item) else { return self.refuse(item, at, reader, "") };
-        refuse_home(text, item, at, reader)?;
-        match camera_in(reader.base, text) {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<CameraName> {
+        let Some(text) = filled(item) else { return self.refuse(item, at, context, "") };
+        refuse_home(text, item, at, context)?;
+        match camera_in(context.base, text) {
             Ok(name) => Some(name),
             Err(error) => {
-                reader.wrong(item, at, &format!("is {error}"));
+                context.wrong(item, at, &format!("is {error}"));
                 None
             }
         }

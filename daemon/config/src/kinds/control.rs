@@ -5,7 +5,7 @@ use std::fmt;
 use toml::de::DeValue;
 
 use super::{Inline, integer, quote};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// What a control is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,16 +60,16 @@ impl Inline for Control {
         "true, false, a whole number or a string".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<ControlValue> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<ControlValue> {
         match item.get_ref() {
             DeValue::Boolean(flag) => Some(ControlValue::Flag(*flag)),
             DeValue::Integer(number) => {
                 let number = integer(number).and_then(|number| i64::try_from(number).ok());
-                number.map(ControlValue::Number).or_else(|| self.refuse(item, at, reader, ""))
+                number.map(ControlValue::Number).or_else(|| self.refuse(item, at, context, ""))
             }
             // V4L2 ends text with a NUL.
             DeValue::String(text) if !text.contains('\0') => Some(ControlValue::Text(text.to_string())),
-            _ => self.refuse(item, at, reader, ""),
+            _ => self.refuse(item, at, context, ""),
         }
     }
 

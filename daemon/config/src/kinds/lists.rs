@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use super::{Inline, quote, show};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// A list of values of one kind.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ impl<K: Inline> Inline for List<K> {
         format!("a list, each {}", one.strip_prefix("one of ").unwrap_or(&one))
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Vec<K::Value>> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Vec<K::Value>> {
         let Some(items) = item.get_ref().as_array() else {
             let more = format!(": write [{}]", show(item.get_ref()));
             let single = matches!(item.get_ref(), DeValue::String(_) | DeValue::Integer(_));
-            return self.refuse(item, at, reader, if single { &more } else { "" });
+            return self.refuse(item, at, context, if single { &more } else { "" });
         };
-        let values: Vec<_> = items.iter().map(|item| self.0.read(item, at, reader)).collect();
+        let values: Vec<_> = items.iter().map(|item| self.0.read(item, at, context)).collect();
         values.into_iter().collect()
     }
 
@@ -56,14 +56,14 @@ impl<K: Inline> Inline for ByName<K> {
         format!("a table of names, each with {}", self.0.describe())
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Self::Value> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value> {
         let Some(table) = item.get_ref().as_table() else {
-            return self.refuse(item, at, reader, "");
+            return self.refuse(item, at, context, "");
         };
         let mut values = BTreeMap::new();
         for (key, item) in table.iter() {
             let path = format!("{}.{}", at.path, visiond_system::logging::escape(key.get_ref()));
-            if let Some(value) = self.0.read(item, &At { path: &path, note: at.note }, reader) {
+            if let Some(value) = self.0.read(item, &At { path: &path, note: at.note }, context) {
                 values.insert(key.get_ref().to_string(), value);
             }
         }

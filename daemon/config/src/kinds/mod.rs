@@ -22,7 +22,7 @@ mod text;
 
 use toml::de::{DeInteger, DeValue};
 
-use super::schema::{At, Item, Kind, Reader, Shape, TableWriter};
+use super::schema::{At, Context, Item, Kind, Shape, TableWriter};
 
 pub use address::{Address, address, host, is_loopback};
 pub use broker::{broker, split_broker, topic};
@@ -41,14 +41,14 @@ pub trait Inline {
     /// What follows "must be".
     fn describe(&self) -> String;
     /// Reads a value; `None` when an error was reported.
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Self::Value>;
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value>;
     /// A value as it stands behind `=`.
     fn text(&self, value: &Self::Value) -> String;
 
     /// Reports `must be X, not Y`, with what `more` adds.
-    fn refuse<T>(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>, more: &str) -> Option<T> {
+    fn refuse<T>(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>, more: &str) -> Option<T> {
         let sentence = format!("must be {}, not {}{more}", self.describe(), show(item.get_ref()));
-        reader.wrong(item, at, &sentence);
+        context.wrong(item, at, &sentence);
         None
     }
 }
@@ -60,8 +60,8 @@ impl<K: Inline> Kind for K {
         Shape::Value(self.describe())
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<K::Value> {
-        Inline::read(self, item, at, reader)
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<K::Value> {
+        Inline::read(self, item, at, context)
     }
 
     fn write(&self, name: &str, value: &K::Value, table: &mut TableWriter) {

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
 use super::{Inline, integer, quote};
-use crate::report::nearest;
-use crate::schema::{At, Item, Reader};
+use crate::diagnostics::nearest;
+use crate::schema::{At, Context, Item};
 
 /// true or false.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ impl Inline for Flag {
         "true or false".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<bool> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<bool> {
         let value = item.get_ref().as_bool();
         let quoted = matches!(item.get_ref().as_str(), Some("true" | "false"));
-        value.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+        value.or_else(|| self.refuse(item, at, context, if quoted { ": leave the quotes out" } else { "" }))
     }
 
     fn text(&self, value: &bool) -> String {
@@ -56,11 +56,11 @@ impl<T: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + Bounded> Inline 
         }
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<T> {
         let number = item.get_ref().as_integer().and_then(integer).and_then(|number| T::try_from(number).ok());
         let number = number.filter(|number| self.range.contains(number));
         let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
-        number.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+        number.or_else(|| self.refuse(item, at, context, if quoted { ": leave the quotes out" } else { "" }))
     }
 
     fn text(&self, value: &T) -> String {
@@ -87,11 +87,11 @@ impl Inline for Choice {
         numbers.join(" or ")
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<u32> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<u32> {
         let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
         let number = number.filter(|number| self.numbers.contains(number));
         let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
-        number.or_else(|| self.refuse(item, at, reader, if quoted { ": leave the quotes out" } else { "" }))
+        number.or_else(|| self.refuse(item, at, context, if quoted { ": leave the quotes out" } else { "" }))
     }
 
     fn text(&self, value: &u32) -> String {
@@ -138,7 +138,7 @@ impl Inline for Real {
         format!("a number from {} to {}", self.range.start(), self.range.end())
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<f64> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<f64> {
         let number = match item.get_ref() {
             DeValue::Integer(number) => integer(number).map(|number| number as f64),
             DeValue::Float(number) => number.as_str().parse().ok(),
@@ -151,7 +151,7 @@ impl Inline for Real {
             Some(text) if text.parse::<f64>().is_ok() => ": leave the quotes out",
             _ => "",
         };
-        number.or_else(|| self.refuse(item, at, reader, percent))
+        number.or_else(|| self.refuse(item, at, context, percent))
     }
 
     fn text(&self, value: &f64) -> String {
@@ -202,7 +202,7 @@ impl<T: Copy + PartialEq> Inline for Word<T> {
         }
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<T> {
         let text = item.get_ref().as_str();
         let found = text.and_then(|text| self.words.iter().find(|(word, _)| *word == text));
         if let Some((_, value)) = found {
@@ -210,7 +210,7 @@ impl<T: Copy + PartialEq> Inline for Word<T> {
         }
         let near = text.and_then(|text| nearest(text, self.words.iter().map(|(word, _)| *word)));
         let more = near.map_or(String::new(), |near| format!(": did you mean \"{near}\"?"));
-        self.refuse(item, at, reader, &more)
+        self.refuse(item, at, context, &more)
     }
 
     fn text(&self, value: &T) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::{Inline, quote};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 use crate::units::{UnitError, format_duration, format_size, parse_duration, parse_size};
 
 /// A span of time.
@@ -37,14 +37,14 @@ impl Inline for Time {
         format!("{zero}a duration from \"{from}\" to \"{to}\"")
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Duration> {
         let text = with_unit(item);
         match text.as_deref().map_or(Err(UnitError::Malformed), parse_duration) {
             Ok(value) if self.range.contains(&value) || self.zero && value.is_zero() => Some(value),
-            Ok(_) => self.refuse(item, at, reader, ""),
+            Ok(_) => self.refuse(item, at, context, ""),
             Err(error) => {
                 let number = text.unwrap_or_default();
-                self.refuse(item, at, reader, &unit_remedy(error, &number, ["s", "ms"], "ns, us, ms, s, min, h and d"))
+                self.refuse(item, at, context, &unit_remedy(error, &number, ["s", "ms"], "ns, us, ms, s, min, h and d"))
             }
         }
     }
@@ -82,18 +82,18 @@ impl<T: Copy + PartialOrd + TryFrom<u64> + TryInto<u64>> Inline for Size<T> {
         format!("{zero}a size from {from} to {to}")
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<T> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<T> {
         let text = with_unit(item);
         match text.as_deref().map_or(Err(UnitError::Malformed), parse_size) {
             Ok(bytes) => {
                 let value = T::try_from(bytes).ok();
                 let value = value.filter(|value| self.range.contains(value) || self.zero && bytes == 0);
-                value.or_else(|| self.refuse(item, at, reader, ""))
+                value.or_else(|| self.refuse(item, at, context, ""))
             }
             Err(error) => {
                 let number = text.unwrap_or_default();
                 let units = "B, kB, KiB, MB, MiB, GB, GiB, TB and TiB";
-                self.refuse(item, at, reader, &unit_remedy(error, &number, ["MiB", "MB"], units))
+                self.refuse(item, at, context, &unit_remedy(error, &number, ["MiB", "MB"], units))
             }
         }
     }
@@ -140,7 +140,7 @@ impl Inline for Mode {
         "octal permissions from 0o000 to 0o777".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<u32> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<u32> {
         let parse = |digits: &str| u32::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o777);
         let octal = |text: &str| parse(text.strip_prefix("0o").unwrap_or(text));
         match item.get_ref() {
@@ -150,9 +150,9 @@ impl Inline for Mode {
             }
             // A decimal 660 is meant to be octal, but is 0o1224.
             DeValue::Integer(number) if number.radix() == 10 && parse(number.as_str()).is_some() => {
-                self.refuse(item, at, reader, &format!(": write 0o{}", number.as_str()))
+                self.refuse(item, at, context, &format!(": write 0o{}", number.as_str()))
             }
-            _ => self.refuse(item, at, reader, ""),
+            _ => self.refuse(item, at, context, ""),
         }
     }
 

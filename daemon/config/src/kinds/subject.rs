@@ -2,7 +2,7 @@
 
 use super::text::filled;
 use super::{Inline, quote};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// What may stand in braces.
 const PLACES: [&str; 2] = ["{device}", "{camera}"];
@@ -31,13 +31,13 @@ impl Inline for Subject {
             .to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let text = filled(item).filter(|text| {
             let first = text.split('.').next().unwrap_or("");
             // What begins so is the server's own.
             text.len() <= 256 && text.split('.').all(is_word) && !first.starts_with(['$', '_'])
         });
-        text.map(str::to_owned).or_else(|| self.refuse(item, at, reader, ""))
+        text.map(str::to_owned).or_else(|| self.refuse(item, at, context, ""))
     }
 
     fn text(&self, value: &String) -> String {

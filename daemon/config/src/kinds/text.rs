@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Inline, list, quote, show};
-use crate::schema::{At, Item, Reader};
+use crate::schema::{At, Context, Item};
 
 /// The text of a string that is not empty. No path, name or argument of a program can hold a NUL.
 pub(super) fn filled<'a>(item: &'a Item<'_>) -> Option<&'a str> {
@@ -26,8 +26,8 @@ impl Inline for Text {
         "a string that is not empty".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
-        filled(item).map(str::to_owned).or_else(|| self.refuse(item, at, reader, ""))
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
+        filled(item).map(str::to_owned).or_else(|| self.refuse(item, at, context, ""))
     }
 
     fn text(&self, value: &String) -> String {
@@ -63,7 +63,7 @@ impl Inline for Name {
         format!("a name of 1 to {NAME_BYTES} letters (a-z, A-Z), digits, - and _")
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let text = item.get_ref().as_str();
         if let Some(name) = text.filter(|text| is_name(text)) {
             return Some(name.to_owned());
@@ -71,7 +71,7 @@ impl Inline for Name {
         let proposal: String = text.unwrap_or("").chars().map(|c| if in_name(c) { c } else { '-' }).collect();
         let proposal = proposal.trim_matches('-');
         let more = if is_name(proposal) { format!(": write {}", quote(proposal)) } else { String::new() };
-        self.refuse(item, at, reader, &more)
+        self.refuse(item, at, context, &more)
     }
 
     fn text(&self, value: &String) -> String {
@@ -108,15 +108,15 @@ impl Inline for FilePath {
         self.word.unwrap_or("a path").to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<PathBuf> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<PathBuf> {
         let Some(text) = filled(item) else {
-            return self.refuse(item, at, reader, "");
+            return self.refuse(item, at, context, "");
         };
         if self.word.is_some() && !text.contains('/') {
             return Some(PathBuf::from(text));
         }
-        refuse_home(text, item, at, reader)?;
-        Some(resolve(reader.base, text))
+        refuse_home(text, item, at, context)?;
+        Some(resolve(context.base, text))
     }
 
     fn text(&self, value: &PathBuf) -> String {
@@ -130,9 +130,9 @@ pub fn resolve(base: &Path, text: &str) -> PathBuf {
     base.join(text.strip_prefix("./").filter(|rest| !rest.is_empty() && !base.as_os_str().is_empty()).unwrap_or(text))
 }
 
-pub(super) fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<()> {
+pub(super) fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<()> {
     if text == "~" || text.starts_with("~/") {
-        reader.wrong(item, at, "begins with `~`, which is not expanded here: write the whole path");
+        context.wrong(item, at, "begins with `~`, which is not expanded here: write the whole path");
         return None;
     }
     Some(())
@@ -163,15 +163,15 @@ impl Inline for Location {
         "a path or a URL".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<String> {
-        let text = filled(item).or_else(|| self.refuse(item, at, reader, ""))?;
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
+        let text = filled(item).or_else(|| self.refuse(item, at, context, ""))?;
         if is_url(text) {
             return Some(text.to_owned());
         }
-        refuse_home(text, item, at, reader)?;
+        refuse_home(text, item, at, context)?;
         // TOML is UTF-8, and so is the folder wherever it came from TOML; another folder's odd bytes are shown as U+FFFD
         // and not found, which the error of the source then says.
-        Some(resolve(reader.base, text).to_string_lossy().into_owned())
+        Some(resolve(context.base, text).to_string_lossy().into_owned())
     }
 
     fn text(&self, value: &String) -> String {
@@ -195,13 +195,13 @@ impl Inline for CommandLine {
         "a list of a program and its arguments".to_owned()
     }
 
-    fn read(&self, item: &Item<'_>, at: &At<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> {
+    fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Vec<String>> {
         if let Some(text) = item.get_ref().as_str() {
             let words: Vec<_> = text.split_whitespace().map(quote).collect();
-            return self.refuse(item, at, reader, &format!(": write [{}]", words.join(", ")));
+            return self.refuse(item, at, context, &format!(": write [{}]", words.join(", ")));
         }
         let Some(items) = item.get_ref().as_array().filter(|items| !items.is_empty()) else {
-            return self.refuse(item, at, reader, "");
+            return self.refuse(item, at, context, "");
         };
         let mut words = Vec::new();
         for (index, item) in items.iter().enumerate() {
@@ -209,13 +209,13 @@ impl Inline for CommandLine {
             let text = item.get_ref().as_str().filter(|text| !text.contains('\0') && (index > 0 || !text.is_empty()));
             match text {
                 Some(text) if index == 0 && text.contains('/') => {
-                    refuse_home(text, item, at, reader)?;
-                    words.push(resolve(reader.base, text).to_string_lossy().into_owned());
+                    refuse_home(text, item, at, context)?;
+                    words.push(resolve(context.base, text).to_string_lossy().into_owned());
                 }
                 Some(text) => words.push(text.to_owned()),
                 None => {
                     let shown = show(item.get_ref());
-                    reader.wrong(item, at, &format!("must hold strings only, not {shown}: quote numbers too"));
+                    context.wrong(item, at, &format!("must hold strings only, not {shown}: quote numbers too"));
                 }
             }
         }

@@ -8,12 +8,12 @@ use visiond_kernels::color::{ColorMatrix, ColorRange};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
 use super::{HOUR, MS, SECOND};
-use crate::declare::{section, union};
 use crate::kinds::{
     Words, by_name, camera, choice, command_line, control, credential, duration, flag, list, location, name, path,
     program, real, text, whole, word,
 };
-use crate::schema::{Union, table, union_table};
+use crate::table_macros::{section, union};
+use crate::tables::{Union, table, union_table};
 
 pub use crate::kinds::{CameraName, ControlValue};
 

@@ -1,7 +1,7 @@
 //! `[device]`: what the outside calls this machine.
 
-use crate::declare::section;
 use crate::kinds::name;
+use crate::table_macros::section;
 
 section! {
     /// `[device]`

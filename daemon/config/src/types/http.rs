@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::declare::section;
 use crate::kinds::{address, credential, host, list, mode, real, whole};
+use crate::table_macros::section;
 
 pub use crate::kinds::Address;
 

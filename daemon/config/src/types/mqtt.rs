@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{HOUR, MS, SECOND};
-use crate::declare::section;
 use crate::kinds::{Words, broker, credential, duration, flag, list, path, text, topic, whole, word};
+use crate::table_macros::section;
 
 section! {
     /// A broker of MQTT. Topics, payloads and Home Assistant: docs/mqtt.md.

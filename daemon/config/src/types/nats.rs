@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{DAY, HOUR, MIB, SECOND};
-use crate::declare::section;
 use crate::kinds::{broker, credential, duration, flag, list, name, path, size, subject};
+use crate::table_macros::section;
 
 /// Months are what somebody may want to keep.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);

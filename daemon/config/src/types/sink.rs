@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{HOUR, MIB, MS, MqttSinkConfig, NatsSinkConfig, SECOND};
-use crate::declare::{section, union};
 use crate::kinds::{Words, duration, flag, list, mode, name, path, real, size, whole, word};
+use crate::table_macros::{section, union};
 
 section! {
     /// `[[sink]]`

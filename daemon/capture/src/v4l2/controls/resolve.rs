@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use v4l::v4l_sys as sys;
-use visiond_config::report::nearest;
+use visiond_config::diagnostics::nearest;
 use visiond_config::types::ControlValue;
 
 use super::control::{Control, Kind, MenuItem, Value, spelled};

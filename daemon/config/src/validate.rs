@@ -11,8 +11,8 @@ use toml::de::{DeTable, DeValue};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 
+use super::diagnostics::{Diagnostics, nearest};
 use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
-use super::report::{Report, nearest};
 use super::schema::Item;
 use super::types::{SinkTarget, is_lossless};
 
@@ -62,110 +62,114 @@ fn all<'a, 'i>(root: &'a DeTable<'i>, key: &str) -> Vec<Found<'a, 'i>> {
 }
 
 /// Reports what does not go together.
-pub fn check(root: &DeTable<'_>, base: &Path, report: &mut Report) {
+pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     let (models, cameras, sinks) = (all(root, "model"), all(root, "camera"), all(root, "sink"));
-    let model_names = Names::collect(&models, "model", report);
-    let camera_names = Names::collect(&cameras, "camera", report);
+    let model_names = Names::collect(&models, "model", diagnostics);
+    let camera_names = Names::collect(&cameras, "camera", diagnostics);
     for camera in &cameras {
-        model_of_camera(camera, &model_names, report);
+        model_of_camera(camera, &model_names, diagnostics);
         if let Some(annotate) = camera.inner("annotate") {
-            annotation(&annotate, report);
+            annotation(&annotate, diagnostics);
         }
         if let Some(source) = camera.inner("source").filter(|source| source.is("type", "command")) {
-            raw_frames(&source, report);
+            raw_frames(&source, diagnostics);
         }
         if let Some(source) = camera.inner("source").filter(|source| source.is("type", "video")) {
-            login(&source, report);
+            login(&source, diagnostics);
         }
     }
-    same_device(&cameras, base, report);
+    same_device(&cameras, base, diagnostics);
     for sink in &sinks {
-        cameras_of_sink(sink, &cameras, &camera_names, report);
+        cameras_of_sink(sink, &cameras, &camera_names, diagnostics);
         if sink.is("type", "mqtt") || sink.is("type", "nats") {
-            encryption(sink, report);
+            encryption(sink, diagnostics);
         }
         if sink.is("type", "nats") {
-            streams(sink, report);
+            streams(sink, diagnostics);
         }
     }
-    spools(&sinks, base, report);
-    same_outputs(&sinks, base, report);
+    spools(&sinks, base, diagnostics);
+    same_outputs(&sinks, base, diagnostics);
     if let Some(http) =
         root.get("http").and_then(|item| Some(Found { table: item.get_ref().as_table()?, span: item.span() }))
     {
-        addresses(&http, report);
+        addresses(&http, diagnostics);
     }
 }
 
 /// Whoever reaches an address from the network must know a secret, and two servers cannot have one address.
-fn addresses(http: &Found<'_, '_>, report: &mut Report) {
+fn addresses(http: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let mut seen = Vec::new();
     let listed = http.table.get("listen").and_then(|item| item.get_ref().as_array());
     for item in listed.into_iter().flat_map(|items| items.iter()) {
         let Some(text) = item.get_ref().as_str() else { continue };
         if seen.contains(&text) && !text.ends_with(":0") {
-            report.error(item.span(), format!("{text} is listed twice: leave one of them out"), None);
+            diagnostics.error(item.span(), format!("{text} is listed twice: leave one of them out"), None);
         }
         seen.push(text);
         let open = text.parse::<SocketAddr>().is_ok_and(|address| !is_loopback(address.ip()));
         if open && !http.has("token") {
             let message = "the network reaches this address, and nothing is asked of who comes: set `http.token`, or listen \
                            on 127.0.0.1";
-            report.error(item.span(), message.to_owned(), None);
+            diagnostics.error(item.span(), message.to_owned(), None);
         }
     }
 }
 
 /// A login needs a URL without one.
-fn login(source: &Found<'_, '_>, report: &mut Report) {
+fn login(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
     let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
     match authority {
-        None => report.error(span, "`login` is for URLs, and `url` is a file: leave `login` out".to_owned(), None),
+        None => diagnostics.error(span, "`login` is for URLs, and `url` is a file: leave `login` out".to_owned(), None),
         Some(authority) if authority.contains('@') => {
             let message = "`url` has a user already: leave it out there, or leave `login` out";
-            report.error(span, message.to_owned(), None);
+            diagnostics.error(span, message.to_owned(), None);
         }
         Some(_) => {}
     }
 }
 
 /// Certificates need a connection that has them, and each other; a password should have one, too.
-fn encryption(sink: &Found<'_, '_>, report: &mut Report) {
+fn encryption(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let url = sink.text("url").map(|(url, _)| url);
     let plain = url.is_some_and(|url| url.starts_with("mqtt://"));
     let host = url.and_then(split_broker).map(|(_, host, _)| host);
     let here = host.is_none_or(|host| host == "localhost" || host.parse().is_ok_and(is_loopback));
     if let Some((_, span)) = sink.text("login").filter(|_| plain && !here) {
         let message = "user and password go over the network for everybody to read: better mqtts:// in `url`";
-        report.warning(span, message);
+        diagnostics.warning(span, message);
     }
     for key in ["ca", "certificate", "key"] {
         if let Some((_, span)) = sink.text(key).filter(|_| plain) {
             let message =
                 format!("`{key}` is for TLS, and `url` is without: write mqtts:// there, or leave `{key}` out");
-            report.error(span, message, None);
+            diagnostics.error(span, message, None);
         }
     }
     for (key, other) in [("certificate", "key"), ("key", "certificate")] {
         if let Some((_, span)) = sink.text(key).filter(|_| !sink.has(other)) {
-            report.error(span, format!("`{key}` goes with `{other}`, which is missing: set both, or none"), None);
+            diagnostics.error(span, format!("`{key}` goes with `{other}`, which is missing: set both, or none"), None);
         }
     }
 }
 
 /// A sink of NATS needs a server, and a stream that is to be made a name.
-fn streams(sink: &Found<'_, '_>, report: &mut Report) {
+fn streams(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     if let Some(url) = sink.table.get("url").filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty()))
     {
-        report.error(url.span(), "`url` names no server: write one, such as nats://localhost:4222".to_owned(), None);
+        diagnostics.error(
+            url.span(),
+            "`url` names no server: write one, such as nats://localhost:4222".to_owned(),
+            None,
+        );
     }
     if let Some(create) = sink.table.get("create_stream")
         && sink.flag("create_stream") == Some(true)
         && !sink.has("stream")
     {
         let message = "`create_stream` needs the name of the stream: set `stream`";
-        report.error(create.span(), message.to_owned(), None);
+        diagnostics.error(create.span(), message.to_owned(), None);
     }
 }
 
@@ -179,12 +183,12 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Collects the names and reports those that are there twice.
-    fn collect(tables: &[Found<'a, '_>], what: &'static str, report: &mut Report) -> Self {
+    fn collect(tables: &[Found<'a, '_>], what: &'static str, diagnostics: &mut Diagnostics) -> Self {
         let mut this = Self { what, names: Vec::new(), complete: true };
         for table in tables {
             match table.text("name") {
                 Some((name, span)) if this.names.contains(&name) => {
-                    report.error(span, format!("two {what}s have the name \"{name}\": give each its own"), None);
+                    diagnostics.error(span, format!("two {what}s have the name \"{name}\": give each its own"), None);
                 }
                 Some((name, _)) => this.names.push(name),
                 None => this.complete = false,
@@ -194,7 +198,7 @@ impl<'a> Names<'a> {
     }
 
     /// Reports `name` where nothing is called so.
-    fn refer(&self, name: &str, span: Range<usize>, report: &mut Report) {
+    fn refer(&self, name: &str, span: Range<usize>, diagnostics: &mut Diagnostics) {
         if !self.complete || self.names.contains(&name) {
             return;
         }
@@ -204,7 +208,7 @@ impl<'a> Names<'a> {
             None if self.names.is_empty() => format!("there is no `[[{what}]]`"),
             None => format!("there is {}", self.list()),
         };
-        report.absence(span, format!("no {what} has the name \"{name}\": {remedy}"), None);
+        diagnostics.absence(span, format!("no {what} has the name \"{name}\": {remedy}"), None);
     }
 
     fn list(&self) -> String {
@@ -212,31 +216,31 @@ impl<'a> Names<'a> {
     }
 }
 
-fn model_of_camera(camera: &Found<'_, '_>, models: &Names<'_>, report: &mut Report) {
+fn model_of_camera(camera: &Found<'_, '_>, models: &Names<'_>, diagnostics: &mut Diagnostics) {
     if let Some((model, span)) = camera.text("model") {
-        models.refer(model, span, report);
+        models.refer(model, span, diagnostics);
     } else if !camera.has("model") && models.complete && models.names.len() != 1 {
         let message = if models.names.is_empty() {
             "this camera has no network to look at its frames: add a `[[model]]` with `name` and `path`".to_owned()
         } else {
             format!("this camera must say with `model` which network looks at its frames: {}", models.list())
         };
-        report.absence(camera.span.clone(), message, None);
+        diagnostics.absence(camera.span.clone(), message, None);
     }
 }
 
-fn annotation(annotate: &Found<'_, '_>, report: &mut Report) {
+fn annotation(annotate: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let wrong_type = annotate.has("every") && annotate.number("every").is_none()
         || annotate.has("on_detection") && annotate.flag("on_detection").is_none();
     let never = annotate.number("every").unwrap_or(0) == 0 && !annotate.flag("on_detection").unwrap_or(false);
     if never && !wrong_type {
         let message = "this table would never draw a picture: set `every = 30` or `on_detection = true`";
-        report.absence(annotate.span.clone(), message, None);
+        diagnostics.absence(annotate.span.clone(), message, None);
     }
 }
 
 /// Raw frames need their shape, and nothing else may have one.
-fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
+fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     const SHAPE: [&str; 3] = ["format", "width", "height"];
     if !source.is("container", "raw") {
         if source.has("container") && !source.is("container", "y4m") {
@@ -248,7 +252,7 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
                 let message = format!(
                     "`camera.source.{key}` goes with `container = \"raw\"` only: Y4M tells it itself, so leave it out"
                 );
-                report.error(item.span(), message, None);
+                diagnostics.error(item.span(), message, None);
             }
         }
         return;
@@ -256,7 +260,7 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
     let missing: Vec<_> = SHAPE.into_iter().filter(|key| !source.has(key)).map(|key| format!("`{key}`")).collect();
     if !missing.is_empty() {
         let message = format!("raw frames need {} too: they do not tell it themselves", missing.join(" and "));
-        report.absence(source.span.clone(), message, None);
+        diagnostics.absence(source.span.clone(), message, None);
         return;
     }
     let format = source.text("format").and_then(|(name, _)| PixelFormat::from_name(name));
@@ -272,7 +276,7 @@ fn raw_frames(source: &Found<'_, '_>, report: &mut Report) {
     if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty())
         && let Err(error) = FrameLayout::with_pitches(format, width, height, &numbers, ColorDescription::default())
     {
-        report.error(span, format!("`camera.source.pitches` is wrong: {error}"), None);
+        diagnostics.error(span, format!("`camera.source.pitches` is wrong: {error}"), None);
     }
 }
 
@@ -286,7 +290,7 @@ fn without_dots(path: &Path) -> PathBuf {
 }
 
 /// Two cameras cannot stream from one device.
-fn same_device(cameras: &[Found<'_, '_>], base: &Path, report: &mut Report) {
+fn same_device(cameras: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut seen: Vec<CameraName> = Vec::new();
     for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
         let source = camera.inner("source").filter(|source| source.is("type", "v4l2"));
@@ -299,19 +303,19 @@ fn same_device(cameras: &[Found<'_, '_>], base: &Path, report: &mut Report) {
         if seen.contains(&name) {
             let message = "another camera has this device already, which only one can open: \
                            name another, or set `enabled = false`";
-            report.error(span, message, None);
+            diagnostics.error(span, message, None);
         }
         seen.push(name);
     }
 }
 
-fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Names<'_>, report: &mut Report) {
+fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Names<'_>, diagnostics: &mut Diagnostics) {
     let listed = sink.table.get("cameras").and_then(|item| item.get_ref().as_array());
     let mut chosen = Vec::new();
     for item in listed.into_iter().flat_map(|items| items.iter()) {
         let Some(name) = item.get_ref().as_str() else { continue };
         chosen.push(name);
-        names.refer(name, item.span(), report);
+        names.refer(name, item.span(), diagnostics);
     }
     let Some((_, span)) = sink.text("when_full").filter(|(word, _)| *word == "block") else { return };
     let ours = |camera: &&Found<'_, '_>| {
@@ -319,7 +323,7 @@ fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Name
     };
     let hurried = cameras.iter().filter(ours).find(|camera| camera.inner("source").is_some_and(|s| !waits(&s)));
     if let Some((camera, _)) = hurried.and_then(|camera| camera.text("name")) {
-        report.error(
+        diagnostics.error(
             span,
             format!(
                 "\"block\" would hold up camera \"{camera}\", whose source does not wait: take \"drop_oldest\" or \
@@ -337,25 +341,25 @@ fn waits(source: &Found<'_, '_>) -> bool {
 }
 
 /// What a broker has not acknowledged can be kept, each sink's in a folder of its own.
-fn spools(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
+fn spools(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut folders = Vec::new();
     for sink in sinks.iter().filter(|sink| sink.flag("durable") == Some(true)) {
         if let Some((kind @ ("stdout" | "file" | "unix"), span)) = sink.text("type") {
             let message = format!("`durable` is for sinks that talk to a broker, not for \"{kind}\": leave it out");
-            report.error(span, message, None);
+            diagnostics.error(span, message, None);
         }
         let Some((folder, span)) = sink.text("spool_directory") else { continue };
         let folder = place(base, folder);
         if folders.contains(&folder) {
             let message = format!("another sink keeps its messages in {} already: give each its own", folder.display());
-            report.error(span, message, None);
+            diagnostics.error(span, message, None);
         }
         folders.push(folder);
     }
 }
 
 /// Two sinks cannot write to one place or have one name.
-fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
+fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let (mut names, mut places): (Vec<&str>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
     for sink in sinks {
         let Some((kind, kind_span)) = sink.text("type") else { continue };
@@ -399,7 +403,7 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
                         format!("another sink has the path {} already: give each its own", path.display())
                     }
                 };
-                report.error(span, message, None);
+                diagnostics.error(span, message, None);
             }
             places.push(place);
         }
@@ -411,7 +415,7 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, report: &mut Report) {
             } else {
                 format!("another sink is called \"{name}\" already: give this one a `name`")
             };
-            report.error(span, message, None);
+            diagnostics.error(span, message, None);
         }
         names.push(name);
     }

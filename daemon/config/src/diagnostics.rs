@@ -39,11 +39,11 @@ struct Problem {
 
 /// Collects what is wrong while a file is read.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct Diagnostics {
     problems: Vec<Problem>,
 }
 
-impl Report {
+impl Diagnostics {
     /// The file is no TOML.
     pub fn syntax(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.push(span, Severity::Error, Class::Syntax, message.into(), None);
@@ -74,7 +74,7 @@ impl Report {
     }
 
     /// Everything found, in the file's order, with lines and columns. What may only follow from a syntax error is left out.
-    pub fn into_findings(mut self, path: &Path, text: &str) -> Vec<Finding> {
+    pub fn into_findings(mut self, path: &Path, text: &str) -> Vec<Diagnostic> {
         let line_of = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count();
         let broken: Vec<usize> =
             self.problems.iter().filter(|p| p.class == Class::Syntax).map(|p| line_of(p.span.start)).collect();
@@ -84,13 +84,13 @@ impl Report {
             Class::Absence => broken.is_empty(),
         });
         self.problems.sort_by_key(|problem| (problem.span.start, problem.severity));
-        self.problems.into_iter().map(|problem| Finding::locate(problem, path, text)).collect()
+        self.problems.into_iter().map(|problem| Diagnostic::locate(problem, path, text)).collect()
     }
 }
 
 /// One mistake with its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct Diagnostic {
     /// The file.
     pub file: PathBuf,
     /// Line, counted from 1; absent where the whole file is meant.
@@ -112,7 +112,7 @@ pub struct Finding {
     marked: usize,
 }
 
-impl Finding {
+impl Diagnostic {
     /// A mistake of the whole file.
     pub fn of_file(path: &Path, message: String) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl Finding {
 /// Characters of a line that are shown at most.
 const SHOWN: usize = 120;
 
-impl fmt::Display for Finding {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if let (Some(line), Some(column)) = (self.line, self.column) {
@@ -187,7 +187,7 @@ pub struct ConfigErrors {
     /// The file.
     pub path: PathBuf,
     /// The errors, in the file's order; at least one.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Diagnostic>,
 }
 
 impl fmt::Display for ConfigErrors {

@@ -2,7 +2,8 @@
 
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
+use super::schema::{Key, Presence, Shape, Variant};
+use super::tables::{Section, TYPE_DOC};
 use super::types::Config;
 
 /// What the pages come from, as their footers show it.

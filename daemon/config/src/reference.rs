@@ -8,7 +8,8 @@
 use std::fs;
 
 use super::annotated::tests::{assert_stored, in_repository};
-use super::schema::{Key, Presence, Section, Shape, TYPE_DOC, Variant};
+use super::schema::{Key, Presence, Shape, Variant};
+use super::tables::{Section, TYPE_DOC};
 use super::types::Config;
 
 /// The manual's tables, in Markdown.

@@ -2,7 +2,7 @@
 //!
 //! [`section!`] takes a struct whose fields say everything about a key at once: doc comment, name, Rust type, kind (how its
 //! value is read, checked and written), and what holds when it is absent. From it come the struct, its `Default`, and a
-//! [`Section`](super::schema::Section): the reader, the writer, and the list of keys that the reference and the annotated
+//! [`Section`](super::tables::Section): the reader, the writer, and the list of keys that the reference and the annotated
 //! file are printed from.
 //!
 //! ```text
@@ -47,7 +47,7 @@ macro_rules! section {
             }
         }
 
-        impl $crate::schema::Section for $name {
+        impl $crate::tables::Section for $name {
             fn keys() -> Vec<$crate::schema::Key> {
                 vec![$($crate::schema::Key {
                     name: section!(@name $field $($key)?),
@@ -57,7 +57,7 @@ macro_rules! section {
                 }),+]
             }
 
-            fn read(table: &mut $crate::schema::TableReader<'_, '_>) -> Option<Self> {
+            fn read(table: &mut $crate::tables::TableReader<'_, '_>) -> Option<Self> {
                 // Every key is read before the first `?`, so that every error is found.
                 let ($($field,)+) = ($(section!(
                     @read $presence table, section!(@name $field $($key)?), concat!($($field_doc, "\n"),+), $kind,
@@ -80,7 +80,7 @@ macro_rules! section {
     (@absent $presence:ident $($example:expr)?) => { Default::default() };
 
     (@shape flatten $kind:expr, $ty:ty) => {
-        $crate::schema::Shape::Union(<$ty as $crate::schema::Union>::variants())
+        $crate::schema::Shape::Union(<$ty as $crate::tables::Union>::variants())
     };
     (@shape $presence:ident $kind:expr, $ty:ty) => {
         $crate::schema::Kind::shape(&section!(@kind $presence $kind, $ty))
@@ -134,7 +134,7 @@ macro_rules! section {
         }
     };
     (@write flatten $table:ident, $name:expr, $kind:expr, $value:expr) => {
-        $crate::schema::write_union($value, $table);
+        $crate::tables::write_union($value, $table);
     };
     (@write $presence:ident $table:ident, $name:expr, $kind:expr, $value:expr) => {
         $crate::schema::Kind::write(&$kind, $name, $value, $table);
@@ -155,7 +155,7 @@ macro_rules! union {
             $($(#[doc = $variant_doc])+ $variant $(($section))?),+
         }
 
-        impl $crate::schema::Union for $name {
+        impl $crate::tables::Union for $name {
             fn variants() -> Vec<$crate::schema::Variant> {
                 vec![$($crate::schema::Variant {
                     name: $tag,
@@ -164,7 +164,7 @@ macro_rules! union {
                 }),+]
             }
 
-            fn read(name: &str, table: &mut $crate::schema::TableReader<'_, '_>) -> Option<Self> {
+            fn read(name: &str, table: &mut $crate::tables::TableReader<'_, '_>) -> Option<Self> {
                 $(if name == $tag {
                     return union!(@read $name $variant table, $($section)?);
                 })+
@@ -185,15 +185,15 @@ macro_rules! union {
     };
 
     (@keys) => { Vec::new() };
-    (@keys $section:ty) => { <$section as $crate::schema::Section>::keys() };
+    (@keys $section:ty) => { <$section as $crate::tables::Section>::keys() };
     (@read $name:ident $variant:ident $table:ident,) => { Some($name::$variant) };
     (@read $name:ident $variant:ident $table:ident, $section:ty) => {
-        <$section as $crate::schema::Section>::read($table).map($name::$variant)
+        <$section as $crate::tables::Section>::read($table).map($name::$variant)
     };
     (@write $this:ident, $name:ident $variant:ident, $table:ident,) => {};
     (@write $this:ident, $name:ident $variant:ident, $table:ident, $section:ty) => {
         if let $name::$variant(section) = $this {
-            $crate::schema::Section::write(section, $table);
+            $crate::tables::Section::write(section, $table);
         }
     };
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::schema::Union;
+use super::tables::Union;
 use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
 
 /// What becomes of a part.
@@ -26,7 +26,7 @@ pub enum Change {
 
 /// The differences.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changes {
+pub struct ConfigDiff {
     /// Those of which nothing else is told.
     tables: Vec<&'static str>,
     models: BTreeMap<String, Change>,
@@ -39,7 +39,7 @@ pub struct Changes {
 
 /// One difference, for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Difference {
     /// `model`, `camera`, `pictures`, `sink` or `table`.
     pub part: Cow<'static, str>,
     /// Its name; of pictures the camera's.
@@ -48,7 +48,7 @@ pub struct Told {
     pub change: Change,
 }
 
-impl Changes {
+impl ConfigDiff {
     /// From `old` to `new`, as far as the files tell. What else has changed is added by who finds it.
     pub fn between(old: &Config, new: &Config) -> Self {
         // A table that is new here has to be thought of.
@@ -116,16 +116,21 @@ impl Changes {
     }
 
     /// Every difference: models, cameras, their pictures, sinks, tables.
-    pub fn told(&self) -> Vec<Told> {
+    pub fn differences(&self) -> Vec<Difference> {
         let parts =
             [("model", &self.models), ("camera", &self.cameras), ("pictures", &self.pictures), ("sink", &self.sinks)];
         let parts = parts.into_iter().flat_map(|(part, changes)| {
-            changes.iter().map(move |(name, change)| Told { part: part.into(), name: name.clone(), change: *change })
+            changes.iter().map(move |(name, change)| Difference {
+                part: part.into(),
+                name: name.clone(),
+                change: *change,
+            })
         });
         // A camera that comes or goes takes its pictures along.
         let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
         let parts = parts.filter(|told| !(told.part == "pictures" && whole(&told.name)));
-        let table = |table: &&str| Told { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
+        let table =
+            |table: &&str| Difference { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
         parts.chain(self.tables.iter().map(table)).collect()
     }
 
@@ -145,7 +150,7 @@ impl Changes {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, anew) = match &*self.part {
             "table" => return write!(f, "[{}] changed", self.name),
@@ -164,9 +169,9 @@ impl fmt::Display for Told {
 }
 
 /// `model objects loaded anew, camera door added, [log] changed`
-impl fmt::Display for Changes {
+impl fmt::Display for ConfigDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<_> = self.told().iter().map(Told::to_string).collect();
+        let parts: Vec<_> = self.differences().iter().map(Difference::to_string).collect();
         f.write_str(if parts.is_empty() { "nothing has changed" } else { "" })?;
         f.write_str(&parts.join(", "))
     }
@@ -249,16 +254,16 @@ mod tests {
     /// What a reload to `BASE` with one text in place of another says.
     fn told(from: &str, to: &str) -> String {
         assert!(BASE.contains(from), "{from}");
-        Changes::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()
+        ConfigDiff::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()
     }
 
     #[test]
     fn the_same_file_is_no_change_and_neither_is_another_order() {
-        let same = Changes::between(&config(BASE), &config(BASE));
-        assert_eq!(same, Changes::default());
+        let same = ConfigDiff::between(&config(BASE), &config(BASE));
+        assert_eq!(same, ConfigDiff::default());
         assert_eq!(same.to_string(), "nothing has changed");
         let (head, sinks) = BASE.split_at(BASE.find("[[sink]]").unwrap());
-        assert_eq!(Changes::between(&config(BASE), &config(&format!("{sinks}{head}"))), Changes::default());
+        assert_eq!(ConfigDiff::between(&config(BASE), &config(&format!("{sinks}{head}"))), ConfigDiff::default());
     }
 
     #[test]
@@ -288,7 +293,7 @@ mod tests {
         let moved = "model faces added, camera yard opened anew";
         assert_eq!(told("name = \"yard\"\n        model = \"objects\"", faces), moved);
         let off = BASE.replace("name = \"yard\"", "name = \"yard\"\nenabled = false");
-        let off = Changes::between(
+        let off = ConfigDiff::between(
             &config(BASE),
             &config(&off.replace("name = \"door\"", "name = \"door\"\nenabled = false")),
         );
@@ -301,24 +306,24 @@ mod tests {
         let text =
             "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
         let named = text.replace("name = \"c\"", "name = \"c\"\nmodel = \"a\"");
-        assert_eq!(Changes::between(&config(text), &config(&named)), Changes::default());
+        assert_eq!(ConfigDiff::between(&config(text), &config(&named)), ConfigDiff::default());
     }
 
     #[test]
     fn what_only_a_restart_changes_is_told_each_time_until_then() {
         let old = config(BASE);
         let mut new = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
-        let told = Changes::between(&old, &new).restart_needed;
+        let told = ConfigDiff::between(&old, &new).restart_needed;
         assert!(told[0].starts_with("[device] `name` is gate from the next start on"), "{told:?}");
         let other = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
         keep_until_restart(&old, &mut new);
-        assert_eq!(Changes::between(&new, &other).restart_needed, told);
-        assert_eq!(Changes::between(&new, &old), Changes::default());
+        assert_eq!(ConfigDiff::between(&new, &other).restart_needed, told);
+        assert_eq!(ConfigDiff::between(&new, &old), ConfigDiff::default());
     }
 
     #[test]
     fn what_is_found_beside_the_files_is_told_too() {
-        let mut changes = Changes::between(&config(BASE), &config(BASE));
+        let mut changes = ConfigDiff::between(&config(BASE), &config(BASE));
         changes.load_anew("objects");
         changes.open_anew("door");
         assert_eq!(changes.to_string(), "model objects loaded anew, camera door opened anew");
