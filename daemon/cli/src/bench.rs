@@ -5,7 +5,9 @@
 //! picture flatter the figures. A TensorRT engine is measured by itself too: that is the floor under everything else.
 
 mod engine;
+mod figures;
 mod frames;
+mod iterations;
 mod report;
 
 use std::collections::BTreeMap;
@@ -25,11 +27,15 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 use visiond_system::process;
 
-use super::progress::Progress;
-use super::{default_model, print, print_json};
+use crate::output::{print, print_json};
+use crate::progress::Progress;
+use crate::sample_model;
+use crate::value_parsers::duration;
 use engine::{EngineReport, WholeFrames};
+use figures::Figures;
 use frames::{Supply, Writer};
-use report::{Figures, Machine, Memory, Report, Stage};
+use iterations::Iterations;
+use report::{Machine, Memory, Report, Stage};
 
 /// Measure each stage and the whole on this machine
 #[derive(Debug, clap::Args)]
@@ -52,7 +58,7 @@ pub struct Args {
     frames: u64,
 
     /// Measure for so long, for example 10s, instead of a number of frames
-    #[arg(long, value_name = "TIME", conflicts_with = "frames", value_parser = super::run::duration)]
+    #[arg(long, value_name = "TIME", conflicts_with = "frames", value_parser = duration)]
     duration: Option<Duration>,
 
     /// Frames to look at before, unmeasured
@@ -64,7 +70,7 @@ pub struct Args {
     threads: usize,
 
     /// What runs an .onnx network: auto, onnxruntime or rten
-    #[arg(long, default_value = "auto", value_parser = super::backend)]
+    #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
     /// Memory that frames for a GPU live in: mapped, managed, host, or auto as the daemon would
@@ -106,31 +112,6 @@ fn memory(text: &str) -> Result<MemoryChoice, String> {
     parse_word(text).map(MemoryChoice)
 }
 
-/// How much is measured.
-#[derive(Debug, Clone, Copy)]
-struct Amount {
-    /// So many frames, unless a time is given.
-    frames: u64,
-    /// Before them, unmeasured.
-    warmup: u64,
-    duration: Option<Duration>,
-}
-
-impl Amount {
-    /// A part of the time, for one of several measurements.
-    fn part(&self, parts: u32) -> Self {
-        Self { duration: self.duration.map(|duration| duration / parts), ..*self }
-    }
-
-    /// Whether there is more to measure, after `count` since `began`.
-    fn goes_on(&self, count: u64, began: Instant) -> bool {
-        match self.duration {
-            Some(duration) => count == 0 || began.elapsed() < duration,
-            None => count < self.frames,
-        }
-    }
-}
-
 fn threads(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= 1024);
     number.ok_or_else(|| "not a number from 0 to 1024".to_owned())
@@ -138,7 +119,7 @@ fn threads(text: &str) -> Result<usize, String> {
 
 /// Measures and prints.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let path = args.model.map_or_else(default_model, Ok)?;
+    let path = args.model.map_or_else(sample_model::path, Ok)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let model = ModelConfig { name, path, card: args.card, ..ModelConfig::default() };
     let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
@@ -148,7 +129,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
         return Err(ExitError::new(Exit::Usage, message));
     }
-    let amount = Amount { frames: args.frames, warmup: args.warmup, duration: args.duration };
+    let iterations = Iterations { frames: args.frames, warmup: args.warmup, duration: args.duration };
     let mut bench = Bench::new(&network)?;
 
     let buffers = BufferConfig { memory: args.memory.0, ..BufferConfig::default() };
@@ -161,14 +142,14 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let frames = supply.rest(first)?;
     let writer = Writer::new(&frames, &buffers)?;
 
-    for n in 0..amount.warmup {
+    for n in 0..iterations.warmup {
         bench.look(&writer, n)?;
     }
     let mut progress = Progress::new();
     let mut times = Vec::new();
     let mut detections = 0;
     let began = Instant::now();
-    while amount.goes_on(times.len() as u64, began) {
+    while iterations.goes_on(times.len() as u64, began) {
         times.push(bench.look(&writer, times.len() as u64)?);
         detections += bench.found.len();
         progress.tell(|| format!("whole frames: {}", times.len()));
@@ -177,10 +158,10 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let input = detector.input_size();
     let engine = match network.engine.tensorrt() {
         Some(engine) => {
-            let whole = WholeFrames::measure(&mut detector, &frames, &amount, &buffers)?;
+            let whole = WholeFrames::measure(&mut detector, &frames, &iterations, &buffers)?;
             // TensorRT 8 lets one context use a profile, and the engine by itself needs one.
             drop(detector);
-            Some(EngineReport::measure(&network, engine, &amount, args.layers, whole)?)
+            Some(EngineReport::measure(&network, engine, &iterations, args.layers, whole)?)
         }
         None => None,
     };

@@ -3,8 +3,9 @@
 //! The same sources, opened the same way; no network. One thread takes frames, another converts and writes them, so that a
 //! few dozen frames in a row have no gap.
 
+mod event;
 mod footprint;
-mod shots;
+mod png_writer;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,9 +18,10 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 
-use super::config_path;
+use crate::config_path::config_path;
+use event::{Event, EventPrinter};
 use footprint::Footprint;
-use shots::{Event, Shots, Teller};
+use png_writer::PngWriter;
 
 /// Save frames of a camera as PNG
 #[derive(Debug, clap::Args)]
@@ -115,13 +117,13 @@ fn control(text: &str) -> Result<(String, ControlValue), String> {
 /// Takes the frames.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let (name, source) = chosen(&args)?;
-    let teller = Teller::new(args.json);
+    let printer = EventPrinter::new(args.json);
     let stop =
         Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
     let session = Session { name: &name, source: &source, frames: args.frames, skip: args.skip, stop: &stop };
     match args.cycles {
-        Some(cycles) => session.cycles(cycles, &teller)?,
-        None => session.pictures(&args.output, &teller)?,
+        Some(cycles) => session.cycles(cycles, &printer)?,
+        None => session.pictures(&args.output, &printer)?,
     }
     Ok(Exit::Success)
 }
@@ -198,34 +200,34 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Opens, takes, writes.
-    fn pictures(&self, folder: &Path, teller: &Teller) -> Result<(), ExitError> {
-        let shots = Shots::open(folder, self.name)?;
+    fn pictures(&self, folder: &Path, printer: &EventPrinter) -> Result<(), ExitError> {
+        let png_writer = PngWriter::open(folder, self.name)?;
         let mut source = self.open()?;
-        teller.tell(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
+        printer.print(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
         std::thread::scope(|scope| {
-            let (sender, writer) = shots.start(scope, teller)?;
+            let (sender, writer) = png_writer.start(scope, printer)?;
             let taken = self.take(source.as_mut(), |next| sender.send(next).is_ok());
             drop(sender);
             // What was taken is written, whatever ended the taking.
             writer.join().unwrap_or_else(|_| Err(ExitError { message: String::new(), exit: Exit::Failure }))?;
-            taken.and_then(|taken| teller.tell(&taken.event(source.copied_bytes())))
+            taken.and_then(|taken| printer.print(&taken.event(source.copied_bytes())))
         })
     }
 
     /// Opens, takes, closes, again and again.
-    fn cycles(&self, cycles: u64, teller: &Teller) -> Result<(), ExitError> {
-        teller.tell(&Event::Footprint { cycle: 0, footprint: Footprint::now() })?;
+    fn cycles(&self, cycles: u64, printer: &EventPrinter) -> Result<(), ExitError> {
+        printer.print(&Event::Footprint { cycle: 0, footprint: Footprint::now() })?;
         for cycle in 1..=cycles {
             let failed = |error: ExitError| ExitError { message: format!("cycle {cycle}: {}", error.message), ..error };
             let mut source = self.open().map_err(failed)?;
             if cycle == 1 {
-                teller.tell(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
+                printer.print(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
             }
             self.take(source.as_mut(), |_| true).map_err(failed)?;
             drop(source);
             // After the first, what is made once and kept is there.
             if cycle == 1 || cycle == cycles {
-                teller.tell(&Event::Footprint { cycle, footprint: Footprint::now() })?;
+                printer.print(&Event::Footprint { cycle, footprint: Footprint::now() })?;
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! `visiond check`: every error of a configuration at once.
 
+mod resources;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +12,9 @@ use visiond_config::{Document, annotated, read};
 use visiond_service::reload::{Preview, Proposal};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::client::{Address, Client, Place};
-use super::{config_path, machine, print, print_json};
+use crate::client::{Address, Client, DaemonArgs};
+use crate::config_path::config_path;
+use crate::output::{print, print_json};
 
 /// The daemon compares, and looks at the models' files.
 const PREVIEW: Duration = Duration::from_secs(30);
@@ -83,8 +86,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let mut checked: Vec<_> = configs.iter().map(|path| check(path, !args.file_only)).collect();
     if args.against_running {
         for one in checked.iter_mut().filter(|one| one.valid) {
-            let place = Place { config: Some(one.file.clone()), url: args.url.clone() };
-            let preview = preview(&Client::find(&place)?, &one.file)?;
+            let daemon = DaemonArgs { config: Some(one.file.clone()), url: args.url.clone() };
+            let preview = preview(&Client::find(&daemon)?, &one.file)?;
             one.valid = preview.valid;
             one.against_running = Some(preview);
         }
@@ -113,7 +116,7 @@ fn check(path: &Path, whole_machine: bool) -> Checked {
             let document = Document::parse(&text, &mut report);
             config = document.config(path, &mut report);
             if let Some(config) = config.as_ref().filter(|_| whole_machine) {
-                machine::check(config, document.tables(), &mut report);
+                resources::check(config, document.tables(), &mut report);
             }
             report.into_findings(path, &text)
         }

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use toml::de::{DeTable, DeValue};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::DEFAULT_CONFIGS;
+use crate::config_path::DEFAULT_CONFIGS;
 
 /// Where systemd has the daemon listen.
 const SOCKET: &str = "/run/visiond/http.sock";
@@ -41,7 +41,7 @@ const MAX_ANSWER: usize = 256 << 20;
 
 /// Which daemon is asked.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct Place {
+pub struct DaemonArgs {
     /// The daemon's configuration, which says where it listens; without it /etc/visiond/visiond.toml, else visiond.toml in
     /// this folder
     #[arg(value_name = "CONFIG")]
@@ -136,10 +136,10 @@ pub struct Reply {
 
 impl Client {
     /// Finds the daemon; nothing is asked yet.
-    pub fn find(place: &Place) -> Result<Self, ExitError> {
-        let http = Http::of(place.config.as_deref());
+    pub fn find(daemon: &DaemonArgs) -> Result<Self, ExitError> {
+        let http = Http::of(daemon.config.as_deref());
         let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, Address::Tcp(..)));
-        let address = place.url.clone().or_else(of_config).unwrap_or_else(|| Address::Unix(SOCKET.into()));
+        let address = daemon.url.clone().or_else(of_config).unwrap_or_else(|| Address::Unix(SOCKET.into()));
         let (mut token, mut no_token) = (env::var(TOKEN).ok().filter(|token| !token.is_empty()), None);
         if let (None, Some(path), Address::Tcp(..)) = (&token, http.token, &address) {
             match read_token(&path) {
@@ -406,7 +406,7 @@ mod tests {
             fs::write(folder.path().join("token"), token).unwrap();
         }
         let server = thread::spawn(move || answers(&mut listener.accept().unwrap().0, answer));
-        let client = Client::find(&Place { config: Some(config), url: None }).unwrap();
+        let client = Client::find(&DaemonArgs { config: Some(config), url: None }).unwrap();
         (client.get_json("/api/v1/status"), server.join().unwrap())
     }
 
@@ -439,7 +439,7 @@ mod tests {
     fn over_its_unix_socket_it_is_asked_without_a_token_and_where_it_is_not_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("http.sock");
-        let place = Place { config: None, url: Some(Address::Unix(socket.clone())) };
+        let place = DaemonArgs { config: None, url: Some(Address::Unix(socket.clone())) };
         let client = Client::find(&place).unwrap();
         let error = client.get_json::<Value>("/").unwrap_err().message;
         assert!(

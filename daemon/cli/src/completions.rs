@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::{command, print};
+use crate::output::print;
 
 /// Print a completion script for your shell
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,8 @@ Examples:
   visiond completions fish > ~/.config/fish/completions/visiond.fish";
 
 /// Prints the script.
-pub fn run(args: Args) -> Result<Exit, ExitError> {
+pub fn run(args: Args, mut command: clap::Command) -> Result<Exit, ExitError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "visiond", &mut script);
+    clap_complete::generate(args.shell, &mut command, "visiond", &mut script);
     print(&String::from_utf8_lossy(&script)).map(|()| Exit::Success)
 }

@@ -3,16 +3,16 @@
 //! One thread reads and decodes, this one looks and prints, so that a video costs the longer of the two. Whatever is wrong
 //! with one file is said, and the others are still looked at.
 
-pub(super) mod feed;
-mod pictures;
+mod annotated;
 mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 use visiond_capture::Buffers;
+use visiond_config::parse_word;
 use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
@@ -23,9 +23,11 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
 
-use super::{complain, default_model};
-use feed::{Feeder, Item};
-use pictures::Pictures;
+use crate::media_decoder::{Item, MediaDecoder};
+use crate::output::complain;
+use crate::sample_model;
+use crate::value_parsers::fraction;
+use annotated::{AnnotatedPictures, stem};
 use report::Report;
 
 /// What messages call the camera.
@@ -56,7 +58,7 @@ pub struct Args {
     annotate: Option<PathBuf>,
 
     /// Show only what scores so much or more, 0 to 1; without it what the card says
-    #[arg(short, long, value_name = "SCORE", value_parser = super::fraction)]
+    #[arg(short, long, value_name = "SCORE", value_parser = fraction)]
     score_threshold: Option<f64>,
 
     /// Show only these classes, by label
@@ -64,7 +66,7 @@ pub struct Args {
     classes: Vec<String>,
 
     /// What runs an .onnx network: auto, onnxruntime or rten
-    #[arg(long, default_value = "auto", value_parser = super::backend)]
+    #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
     /// Look at every N-th frame of a video
@@ -88,8 +90,8 @@ on standard error, the others are still looked at, and the exit status is 5.";
 
 /// Looks at every file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let pictures = args.annotate.as_deref().map(|folder| Pictures::open(folder, &args.files)).transpose()?;
-    let path = args.model.map_or_else(default_model, Ok)?;
+    let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
+    let path = args.model.map_or_else(sample_model::path, Ok)?;
     let model = ModelConfig {
         name: stem(&path),
         path,
@@ -116,14 +118,14 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
 
     let stop =
         Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
-    let feeder = Feeder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
+    let decoder = MediaDecoder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
     std::thread::scope(|scope| {
         // One frame is decoded ahead.
         let (sender, items) = sync_channel(1);
         let files = &args.files;
         let reading = std::thread::Builder::new().name("read".to_owned());
         reading
-            .spawn_scoped(scope, move || feeder.run(files, &sender))
+            .spawn_scoped(scope, move || decoder.run(files, &sender))
             .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
         let result = looker.look(files, &items);
         // The reader may be waiting for a frame, or for this side to take one.
@@ -139,7 +141,7 @@ struct Looker {
     model: Arc<ModelFacts>,
     camera: Arc<str>,
     report: Report,
-    pictures: Option<Pictures>,
+    pictures: Option<AnnotatedPictures>,
     found: Vec<Detection>,
     /// Of the first thing that went wrong.
     exit: Exit,
@@ -208,9 +210,4 @@ impl Looker {
             self.exit = exit;
         }
     }
-}
-
-/// A file's name without folder and ending.
-fn stem(path: &Path) -> String {
-    path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

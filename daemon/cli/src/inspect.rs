@@ -1,5 +1,6 @@
 //! `visiond inspect`: what a network's file says of itself.
 
+mod description;
 mod engine;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use visiond_config::units::format_size;
-use visiond_engine::card::{Card, CardError};
-use visiond_engine::engine::{Dim, EngineError, TensorInfo};
+use visiond_engine::card::Card;
+use visiond_engine::engine::EngineError;
 use visiond_engine::heads::{self, HeadGuess};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::plan::{self, PlanError};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use super::{print, print_json};
+use crate::output::{print, print_json};
+use description::{CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
 
 /// Show a network's inputs, outputs and metadata, its card, and the heads that fit
 ///
@@ -69,20 +70,16 @@ struct Facts {
     heads: Vec<Value>,
 }
 
-/// The card that visiond would take.
-#[derive(Debug, Serialize)]
-struct CardFacts {
-    found: bool,
-    origin: Option<String>,
-    head: Option<&'static str>,
-    classes: usize,
-    error: Option<String>,
-}
-
 /// Prints what the file says.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(file) = engine::file(&args.model)? {
-        return engine::run(&args, &file);
+        let facts = engine::Facts::of(&args.model, args.card.as_deref(), &file)?;
+        if args.json {
+            print_json(&facts)?;
+        } else {
+            print(&facts.text(args.layers))?;
+        }
+        return Ok(Exit::Success);
     }
     let file = OnnxFile::read(&args.model).map_err(|error| match error {
         EngineError::NotOnnx { path, .. } if plan::has_plan_name(&path) => {
@@ -104,39 +101,6 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         print(&text(&file, &card, &guesses))?;
     }
     Ok(Exit::Success)
-}
-
-impl CardFacts {
-    fn of(card: Result<Card, CardError>) -> Self {
-        match card {
-            Ok(card) => Self {
-                found: true,
-                origin: Some(card.origin.clone()),
-                head: Some(card.head.family().name()),
-                classes: card.classes.len(),
-                error: None,
-            },
-            Err(error) => Self::none(&error.to_string()),
-        }
-    }
-
-    fn none(why: &str) -> Self {
-        Self { found: false, origin: None, head: None, classes: 0, error: Some(why.to_owned()) }
-    }
-}
-
-fn tensor_json(info: &TensorInfo) -> Value {
-    let dim = |dim: &Dim| match dim {
-        Dim::Fixed(size) => json!(size),
-        Dim::Dynamic(name) if name.is_empty() => Value::Null,
-        Dim::Dynamic(name) => json!(name),
-    };
-    let shape = info.shape.as_ref().map(|dims| dims.iter().map(dim).collect::<Vec<_>>());
-    json!({ "name": info.name, "dtype": info.dtype.name(), "shape": shape })
-}
-
-fn guess_json(guess: &HeadGuess) -> Value {
-    json!({ "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card })
 }
 
 fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
@@ -161,9 +125,6 @@ fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
         heads: guesses.iter().map(guess_json).collect(),
     }
 }
-
-/// Characters of a note of the exporter that are shown.
-const NOTE_CHARACTERS: usize = 100;
 
 fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
     let mut out = String::new();
@@ -203,46 +164,8 @@ fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
     out
 }
 
-fn metadata_lines(metadata: &BTreeMap<String, String>, line: &mut impl FnMut(&str, String)) {
-    for (name, note) in metadata {
-        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
-        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
-        line("metadata", format!("{name} = {cut}{more}"));
-    }
-}
-
-fn card_lines(card: &CardFacts, line: &mut impl FnMut(&str, String)) {
-    match (&card.origin, &card.head) {
-        (Some(origin), Some(head)) => {
-            let classes = visiond_config::diagnostics::count(card.classes, "class name").replace("classs", "classes");
-            line("card", format!("{origin}: head {head}, {classes}"));
-        }
-        _ => {
-            // The sentence may have several lines, each an error of its own.
-            let error = card.error.as_deref().unwrap_or("none");
-            for (index, part) in error.lines().enumerate() {
-                line(if index == 0 { "card" } else { "" }, part.to_owned());
-            }
-        }
-    }
-}
-
-fn fit_lines(guesses: &[HeadGuess], line: &mut impl FnMut(&str, String)) {
-    for guess in guesses {
-        line("fits", format!("{}: {}", guess.family.name(), guess.reason));
-    }
-    if guesses.is_empty() {
-        line("fits", "no head that visiond has reads outputs of these shapes".to_owned());
-    }
-}
-
 fn beside(model: &Path) -> PathBuf {
     model.with_extension("toml")
-}
-
-fn size(bytes: u64) -> String {
-    let exact = format_size(bytes);
-    if bytes < 10_000 { exact } else { format!("{:.1} MB ({bytes} bytes)", bytes as f64 / 1e6) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, roman};
 use visiond_config::man_page;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::{command, print};
+use crate::output::print;
 
 /// Print the manual page, or write all of them into a folder
 #[derive(Debug, clap::Args)]
@@ -26,8 +26,8 @@ Examples:
   visiond man --directory /usr/local/man/man1  all pages";
 
 /// Prints or writes.
-pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let mut root = command().disable_help_subcommand(true);
+pub fn run(args: Args, command: clap::Command) -> Result<Exit, ExitError> {
+    let mut root = command.disable_help_subcommand(true);
     root.build();
     let failed = |error: io::Error| ExitError::new(Exit::Failure, format!("no manual page: {error}"));
     let Some(folder) = args.directory else {
@@ -114,6 +114,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::arguments::command;
 
     #[test]
     fn every_command_has_a_page_with_its_options_and_examples() {

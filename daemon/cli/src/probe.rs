@@ -16,8 +16,10 @@ use visiond_system::board::{self, Board};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use super::cameras::{self, Camera};
-use super::{machine, print, print_json};
+use crate::cameras::{self, Camera};
+use crate::find_program::find_program;
+use crate::output::{print, print_json};
+use crate::sample_model;
 use gpu::Gpus;
 
 /// Show what this machine has: engines, GPUs, ffmpeg, cameras; and what visiond would choose
@@ -138,7 +140,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             engine,
             prebuilt: prebuilt.map(|_| TENSORRT),
             memory: prebuilt.unwrap_or(MemoryKind::Host.name()),
-            model: super::default_model().ok(),
+            model: sample_model::path().ok(),
             camera: cameras.iter().find(|camera| camera.error.is_none()).and_then(|camera| camera.toml.clone()),
         },
         engines,
@@ -229,7 +231,7 @@ fn tensorrt() -> EngineFacts {
 }
 
 fn program(name: &'static str) -> Program {
-    let path = machine::find_program(Path::new(name));
+    let path = find_program(Path::new(name));
     let version = path.as_ref().and_then(|path| {
         let output = Command::new(path).arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use visiond_system::logging::{has_terminal, live_line};
 
-use super::complain;
+use crate::output::complain;
 
 /// How often the live line is drawn.
 const LIVE_EVERY: Duration = Duration::from_millis(200);

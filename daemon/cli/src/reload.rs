@@ -8,8 +8,8 @@ use serde::Deserialize;
 use visiond_service::reload::Outcome;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::client::{Client, Place};
-use super::{print, print_json};
+use crate::client::{Client, DaemonArgs};
+use crate::output::{print, print_json};
 
 /// Networks are loaded within this, or the daemon hangs.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    daemon: DaemonArgs,
 
     /// Print what came of it as JSON
     #[arg(long)]
@@ -45,8 +45,8 @@ struct Status {
 
 /// Asks for it and waits.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let client = Client::find(&args.place)?;
-    if let Some(named) = &args.place.config {
+    let client = Client::find(&args.daemon)?;
+    if let Some(named) = &args.daemon.config {
         is_its_own(&client, named)?;
     }
     let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;

@@ -5,14 +5,13 @@
 //! first SIGTERM or SIGINT ends it in order within two seconds, a second one at once. SIGHUP has the configuration read
 //! again, see [`service`](visiond_service). SIGPIPE is ignored by Rust's runtime.
 
-mod waiting;
+mod main_loop;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use visiond_config::parse_duration;
 use visiond_config::types::Config;
 use visiond_flow::metrics::Phase;
 use visiond_pipeline::summary::{CameraSummary, Summary};
@@ -26,8 +25,9 @@ use visiond_system::thermal::Thermals;
 use visiond_system::{logging, process};
 use visiond_web::observe::Observer;
 
-use super::config_path;
-use waiting::{End, Waiting};
+use crate::config_path::config_path;
+use crate::value_parsers::duration;
+use main_loop::{End, MainLoop};
 
 /// From a signal until all is written out and the process ends.
 const END: Duration = Duration::from_millis(1_700);
@@ -67,12 +67,6 @@ Examples:
   visiond run config/demo.toml
   visiond -v run config/demo.toml              with more in the log
   visiond run --duration 1min --summary-json summary.json config/demo.toml";
-
-/// A duration above zero, for clap.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let time = parse_duration(text).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| "not a time with its unit, such as 10s or 5min".to_owned())
-}
 
 /// Runs until told to stop.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
@@ -128,9 +122,9 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let server = Arc::new(visiond_web::Server::start(prepared, state).map_err(ExitError::system)?);
     service.is_served_by(Arc::<visiond_web::Server>::clone(&server));
     let (service, stop, notifier) = (&*service, &stop, &notifier);
-    let mut waiting =
-        Waiting { service, stop, signals, notifier, thermals, observer: &observer, reloader: &mut reloader };
-    let end = waiting.wait(limits.duration.map(|duration| began + duration));
+    let mut main_loop =
+        MainLoop { service, stop, signals, notifier, thermals, observer: &observer, reloader: &mut reloader };
+    let end = main_loop.run(limits.duration.map(|duration| began + duration));
     reloader.close();
 
     let seconds = began.elapsed().as_secs_f64();

@@ -1,7 +1,7 @@
 //! `visiond top`: what the running daemon does, live in a terminal.
 
-mod facts;
 mod screen;
+mod status;
 mod table;
 
 use std::io::{self, IsTerminal};
@@ -22,11 +22,11 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::tail::Tail;
 use visiond_web::observe::observation::Observation;
 
-use super::client::{Client, Place};
-use super::print;
-use super::run::duration;
-use facts::Sort;
-use screen::Screen;
+use crate::client::{Client, DaemonArgs};
+use crate::output::print;
+use crate::value_parsers::duration;
+use screen::{Screen, Snapshot};
+use status::Sort;
 
 /// How often keys are looked for, at the least, so that a signal ends it soon.
 const LOOK: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(200);
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    daemon: DaemonArgs,
 
     /// Print once, as text; so it is in any case where standard output is no terminal
     #[arg(long)]
@@ -63,26 +63,26 @@ Examples:
 
 /// Shows it until a key or a signal ends it.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let client = Client::find(&args.place)?;
+    let client = Client::find(&args.daemon)?;
     let first: Observation = client.get_json("/api/v1/status")?;
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        print(&facts::text(&first, args.sort))?;
+        print(&status::text(&first, args.sort))?;
         return Ok(Exit::Success);
     }
     let address = client.address().to_string();
-    let looks = look_on(client, args.interval).map_err(ExitError::system)?;
+    let snapshots = poll(client, args.interval).map_err(ExitError::system)?;
     let signalled = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&signalled)).map_err(ExitError::system)?;
     }
     let keys = read_keys().map_err(ExitError::system)?;
     let mut screen = Screen::new(address, args.sort);
-    screen.take(Ok(Look { seen: first, tail: Tail::default() }));
+    screen.take(Ok(Snapshot { seen: first, tail: Tail::default() }));
     // Dropping the terminal gives the user's own screen back, after a panic as well.
     let drawn = io::stdout().into_raw_mode().and_then(IntoAlternateScreen::into_alternate_screen);
     drawn
         .and_then(|stdout| Terminal::new(TermionBackend::new(stdout)))
-        .and_then(|mut terminal| show(&mut terminal, &mut screen, &looks, &keys, &signalled))
+        .and_then(|mut terminal| show(&mut terminal, &mut screen, &snapshots, &keys, &signalled))
         .map_err(|error| terminal_error(&error))?;
     Ok(Exit::Success)
 }
@@ -91,28 +91,22 @@ fn terminal_error(error: &io::Error) -> ExitError {
     ExitError::new(Exit::Output, format!("this terminal cannot be drawn on: {error}; `visiond top --once` prints text"))
 }
 
-/// What the daemon told at one instant.
-pub struct Look {
-    seen: Observation,
-    tail: Tail,
-}
-
 /// Asks in a thread of its own, so that keys are heard while the daemon does not answer.
-fn look_on(client: Client, interval: Duration) -> io::Result<Receiver<Result<Look, String>>> {
-    let (tell, looks) = channel();
+fn poll(client: Client, interval: Duration) -> io::Result<Receiver<Result<Snapshot, String>>> {
+    let (tell, snapshots) = channel();
     thread::Builder::new().name("top".to_owned()).spawn(move || ask(&client, interval, &tell))?;
-    Ok(looks)
+    Ok(snapshots)
 }
 
-fn ask(client: &Client, interval: Duration, tell: &Sender<Result<Look, String>>) {
+fn ask(client: &Client, interval: Duration, tell: &Sender<Result<Snapshot, String>>) {
     let mut last = 0;
     loop {
-        let look = client.get_json("/api/v1/status").and_then(|seen| {
+        let snapshot = client.get_json("/api/v1/status").and_then(|seen| {
             let tail: Tail = client.get_json(&format!("/api/v1/log?after={last}"))?;
             last = tail.last;
-            Ok(Look { seen, tail })
+            Ok(Snapshot { seen, tail })
         });
-        if tell.send(look.map_err(|error| error.message)).is_err() {
+        if tell.send(snapshot.map_err(|error| error.message)).is_err() {
             return;
         }
         thread::sleep(interval);
@@ -135,12 +129,12 @@ fn read_keys() -> io::Result<Receiver<Key>> {
 fn show<B: Backend<Error = io::Error>>(
     terminal: &mut Terminal<B>,
     screen: &mut Screen,
-    looks: &Receiver<Result<Look, String>>,
+    snapshots: &Receiver<Result<Snapshot, String>>,
     keys: &Receiver<Key>,
     signalled: &AtomicBool,
 ) -> io::Result<()> {
     loop {
-        looks.try_iter().for_each(|look| screen.take(look));
+        snapshots.try_iter().for_each(|snapshot| screen.take(snapshot));
         terminal.draw(|frame| screen.draw(frame))?;
         // Several keys may have come, and a paste is many.
         let next = keys.recv_timeout(LOOK);

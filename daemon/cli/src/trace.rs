@@ -9,8 +9,8 @@ use hyper::Method;
 use visiond_flow::trace::MOST_SECONDS;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::client::{Client, Place};
-use super::print;
+use crate::client::{Client, DaemonArgs};
+use crate::output::print;
 
 /// What the daemon may need to make the file, after it has recorded.
 const WRITING: Duration = Duration::from_secs(15);
@@ -20,7 +20,7 @@ const WRITING: Duration = Duration::from_secs(15);
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     #[command(flatten)]
-    place: Place,
+    daemon: DaemonArgs,
 
     /// How long to record, in seconds
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
@@ -43,7 +43,7 @@ Examples:
 
 /// Records, and writes the file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let client = Client::find(&args.place)?;
+    let client = Client::find(&args.daemon)?;
     let patience = Duration::from_secs(args.seconds) + WRITING;
     let reply = client.ask(Method::POST, &format!("/api/v1/trace?seconds={}", args.seconds), None, patience)?;
     let body = client.well(reply)?.body;

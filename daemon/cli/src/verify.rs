@@ -3,27 +3,27 @@
 //! Both look at the same pictures, one after the other, on the CPU's preprocess, whatever runs them. What their raw outputs and their
 //! detections differ by is added up; the exit status says whether that is within what was allowed.
 
+mod comparison;
+mod model;
 mod report;
-mod side;
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::sync_channel;
 
 use visiond_capture::Buffers;
 use visiond_capture::images::pictures_in;
+use visiond_config::parse_word;
 use visiond_config::types::BackendChoice;
-use visiond_engine::compare::{self, Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
-use visiond_flow::frame::Frame;
-use visiond_service::network::run_exit;
+use visiond_engine::compare::{self, Agreement};
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::logging::{clear_live_line, escape};
+use visiond_system::logging::clear_live_line;
 use visiond_system::stop::Stop;
 
-use super::detect::feed::{Feeder, Item};
-use super::progress::Progress;
-use super::{complain, print, print_json};
+use crate::media_decoder::MediaDecoder;
+use crate::output::{print, print_json};
+use crate::value_parsers::fraction;
+use comparison::Comparison;
 use report::{Limits, Report};
-use side::{Side, Subject};
 
 /// The lowest score that is asked for: below it networks see noise.
 const LEAST_SCORE: f64 = 0.01;
@@ -62,33 +62,33 @@ pub struct Args {
     card: Option<PathBuf>,
 
     /// What runs the first, where it is an .onnx file: auto, onnxruntime or rten
-    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = super::backend)]
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend_a: BackendChoice,
 
     /// What runs the second, where it is an .onnx file
-    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = super::backend)]
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend_b: BackendChoice,
 
     /// Compare what scores so much or more in one of the two, 0 to 1; without it what the first's card says
-    #[arg(short, long, value_name = "SCORE", value_parser = super::fraction)]
+    #[arg(short, long, value_name = "SCORE", value_parser = fraction)]
     score_threshold: Option<f64>,
 
     /// The least overlap of two boxes of one thing
-    #[arg(long, value_name = "IOU", default_value_t = 0.98, value_parser = super::fraction, help_heading = "Allowed")]
+    #[arg(long, value_name = "IOU", default_value_t = 0.98, value_parser = fraction, help_heading = "Allowed")]
     min_iou: f64,
 
     /// The greatest difference of two scores of one thing
-    #[arg(long, value_name = "SCORE", default_value_t = 0.02, value_parser = super::fraction, help_heading = "Allowed")]
+    #[arg(long, value_name = "SCORE", default_value_t = 0.02, value_parser = fraction, help_heading = "Allowed")]
     max_score_difference: f64,
 
     /// Things that differ by more than that, or that only one of the two sees, as a part of all, 0 to 1
     ///
     /// Not 0, because of two boxes of one thing that score nearly the same, the least rounding may decide which is kept.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = super::fraction, help_heading = "Allowed")]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = fraction, help_heading = "Allowed")]
     max_outside: f64,
 
     /// The least cosine of each raw output; without it raw outputs are shown and not judged
-    #[arg(long, value_name = "COSINE", value_parser = super::fraction, help_heading = "Allowed")]
+    #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed")]
     min_cosine: Option<f64>,
 
     /// Print JSON instead of tables
@@ -111,27 +111,27 @@ Examples:
 /// Compares.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let files = files(&args)?;
-    let subjects = side::load([(&args.first, args.backend_a), (&args.second, args.backend_b)], args.card.as_deref())?;
-    let of_card = || (f64::from(subjects[0].card.score_threshold) * 1e6).round() / 1e6;
+    let models = model::load([(&args.first, args.backend_a), (&args.second, args.backend_b)], args.card.as_deref())?;
+    let of_card = || (f64::from(models[0].card.score_threshold) * 1e6).round() / 1e6;
     let threshold = args.score_threshold.unwrap_or_else(of_card);
     // A thing at the threshold of one may score less in the other, and still be worth a pair.
     let floor = (threshold - 2.0 * args.max_score_difference).max(LEAST_SCORE).min(threshold);
     let pair = compare::Limits { min_iou: args.min_iou, max_score_difference: args.max_score_difference };
     let agreement = Agreement::within(threshold as f32, pair);
-    let mut comparison = Comparison::new(&subjects, agreement, floor)?;
+    let mut comparison = Comparison::new(&models, agreement, floor)?;
 
     let stop =
         Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
     let buffers = Buffers::default();
-    let feeder = Feeder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
+    let decoder = MediaDecoder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
     std::thread::scope(|scope| {
         // One frame is decoded ahead.
         let (sender, items) = sync_channel(1);
         std::thread::Builder::new()
             .name("read".to_owned())
-            .spawn_scoped(scope, move || feeder.run(&files, &sender))
+            .spawn_scoped(scope, move || decoder.run(&files, &sender))
             .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
-        let result = comparison.look(&items);
+        let result = comparison.run(&items);
         // The reader may be waiting for a frame, or for this side to take one.
         stop.raise();
         drop(items);
@@ -179,94 +179,4 @@ fn files(args: &Args) -> Result<Vec<PathBuf>, ExitError> {
     }
     files.extend(args.video.iter().cloned());
     Ok(files)
-}
-
-/// Two networks and what they differ by so far.
-struct Comparison {
-    sides: [Side; 2],
-    pairs: OutputPairs,
-    tensors: Vec<TensorDifference>,
-    agreement: Agreement,
-    /// What every picture is called.
-    pictures: Vec<String>,
-    progress: Progress,
-    /// Of the first picture that could not be read.
-    exit: Exit,
-}
-
-impl Comparison {
-    fn new(subjects: &[Subject; 2], agreement: Agreement, floor: f64) -> Result<Self, ExitError> {
-        let [a, b] = subjects.each_ref().map(|subject| subject.card.head.family().name());
-        if a != b {
-            let message = format!(
-                "the first is read as {a} by its card, the second as {b}: give both the card that is right (--card)"
-            );
-            return Err(ExitError::new(Exit::Config, message));
-        }
-        let side = |subject| Side::new(subject, floor as f32, subjects[0].card.iou_threshold);
-        let (first, second) = (side(&subjects[0])?, side(&subjects[1])?);
-        let [a, b] = [&first.detector, &second.detector];
-        let refuse = |error: CompareError| ExitError::new(Exit::Model, error);
-        let pairs = pair_outputs(a.outputs(), b.outputs()).map_err(refuse)?;
-        same_feed(a.preprocess_spec(), b.preprocess_spec()).map_err(refuse)?;
-        let tensors = a.outputs().iter().map(|info| TensorDifference::new(&info.name)).collect();
-        Ok(Self {
-            sides: [first, second],
-            pairs,
-            tensors,
-            agreement,
-            pictures: Vec::new(),
-            progress: Progress::new(),
-            exit: Exit::Success,
-        })
-    }
-
-    fn look(&mut self, items: &Receiver<Item>) -> Result<(), ExitError> {
-        for item in items {
-            match item {
-                Item::Begun { .. } => {}
-                Item::Frame { is_video, frame, .. } => self.look_at(is_video, &frame)?,
-                Item::Failed { reason } => self.fail(&reason),
-                // The source has said why.
-                Item::Damaged => self.exit = Exit::Input,
-            }
-        }
-        Ok(())
-    }
-
-    fn look_at(&mut self, is_video: bool, frame: &Frame) -> Result<(), ExitError> {
-        let name = escape(frame.name.as_deref().unwrap_or_default());
-        let name = if is_video { format!("{name} frame {}", frame.sequence) } else { name };
-        let view = match frame.view() {
-            Ok(view) => view,
-            Err(error) => {
-                self.fail(&format!("{name}: {error}"));
-                return Ok(());
-            }
-        };
-        for side in &mut self.sides {
-            side.look(&view).map_err(|error| ExitError::new(run_exit(&error), format!("{name}: {error}")))?;
-        }
-        let picture = self.pictures.len();
-        let [first, second] = &self.sides;
-        let [a, b] = [&first.detector, &second.detector];
-        let frames = (a.frames_run(), b.frames_run());
-        let refuse = |error: &dyn std::fmt::Display| ExitError::new(Exit::Model, format!("{name}: {error}"));
-        for (index, (difference, &other)) in self.tensors.iter_mut().zip(&self.pairs).enumerate() {
-            let a = a.raw_output(index).map_err(|error| refuse(&error))?;
-            let b = b.raw_output(other).map_err(|error| refuse(&error))?;
-            difference.add(picture, a, b, frames).map_err(|error| refuse(&error))?;
-        }
-        self.agreement.add(picture, &first.found, &second.found);
-        self.pictures.push(name);
-        let (count, name) = (self.pictures.len(), &self.pictures[picture]);
-        self.progress.tell(|| format!("{count} pictures compared, the last {name}"));
-        Ok(())
-    }
-
-    fn fail(&mut self, reason: &str) {
-        clear_live_line();
-        complain(reason);
-        self.exit = Exit::Input;
-    }
 }

@@ -16,9 +16,9 @@ use visiond_service::network::{Network, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
+use super::figures::{Figures, figures_row};
 use super::frames::{Shown, Writer};
-use super::report::{Figures, figures_row};
-use crate::bench::Amount;
+use super::iterations::Iterations;
 use crate::progress::Progress;
 
 /// Runs that the times of layers are averaged over, at most.
@@ -31,9 +31,9 @@ const SHARE_OF_TIME: u32 = 4;
 #[derive(Debug, Serialize)]
 pub struct EngineReport {
     /// Run by `enqueueV3`.
-    by_calls: WayReport,
+    by_calls: LaunchReport,
     /// Run as one CUDA graph.
-    as_graph: Option<WayReport>,
+    as_graph: Option<LaunchReport>,
     /// Why it is not.
     graph_refused: Option<String>,
     /// Bytes of the inputs, and of the outputs.
@@ -64,12 +64,12 @@ impl WholeFrames {
     pub fn measure(
         detector: &mut Detector,
         frames: &[Frame],
-        amount: &Amount,
+        iterations: &Iterations,
         buffers: &Buffers,
     ) -> Result<Self, ExitError> {
-        let amount = amount.part(SHARE_OF_TIME);
+        let iterations = iterations.part(SHARE_OF_TIME);
         let flights = 1..=detector.max_in_flight();
-        let rate = |flights| throughput(detector, Writer::new(frames, buffers)?, flights, &amount);
+        let rate = |flights| throughput(detector, Writer::new(frames, buffers)?, flights, &iterations);
         let rates = flights.map(rate).collect::<Result<_, _>>()?;
         let counts = detector.counts();
         Ok(Self {
@@ -84,7 +84,7 @@ impl WholeFrames {
 
 /// One way of running.
 #[derive(Debug, Serialize)]
-struct WayReport {
+struct LaunchReport {
     /// The CPU's time to hand a run over.
     enqueue_us: Figures,
     /// The GPU's time.
@@ -111,7 +111,7 @@ impl EngineReport {
     pub fn measure(
         network: &Network,
         engine: &Arc<TrtEngine>,
-        amount: &Amount,
+        iterations: &Iterations,
         with_layers: bool,
         whole_frames: WholeFrames,
     ) -> Result<Self, ExitError> {
@@ -122,11 +122,11 @@ impl EngineReport {
         let shapes = Detector::input_shapes(&network.engine, &network.card, 1)
             .map_err(|error| ExitError::new(Exit::Model, error))?;
         let mut bare = EngineBenchmark::new(engine, &shapes).map_err(fail)?;
-        let amount = amount.part(SHARE_OF_TIME);
+        let iterations = iterations.part(SHARE_OF_TIME);
         let mut progress = Progress::new();
-        let by_calls = way(&mut bare, Launch::Calls, &amount, &mut progress).map_err(fail)?;
+        let by_calls = measure_launch(&mut bare, Launch::Calls, &iterations, &mut progress).map_err(fail)?;
         let (as_graph, graph_refused) = match bare.record() {
-            Ok(()) => (Some(way(&mut bare, Launch::Graph, &amount, &mut progress).map_err(fail)?), None),
+            Ok(()) => (Some(measure_launch(&mut bare, Launch::Graph, &iterations, &mut progress).map_err(fail)?), None),
             Err(error) if error.is_fatal() => return Err(fail(error)),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -136,30 +136,30 @@ impl EngineReport {
     }
 }
 
-fn way(
+fn measure_launch(
     bare: &mut EngineBenchmark,
     launch: Launch,
-    amount: &Amount,
+    iterations: &Iterations,
     progress: &mut Progress,
-) -> Result<WayReport, EngineError> {
-    for _ in 0..amount.warmup {
+) -> Result<LaunchReport, EngineError> {
+    for _ in 0..iterations.warmup {
         bare.run(launch)?;
     }
     let mut runs: Vec<RunTime> = Vec::new();
     let began = Instant::now();
-    while amount.goes_on(runs.len() as u64, began) {
+    while iterations.goes_on(runs.len() as u64, began) {
         runs.push(bare.run(launch)?);
         progress.tell(|| format!("the engine by itself: {} runs", runs.len()));
     }
     let mut with_copies: Vec<Duration> = Vec::new();
     let began = Instant::now();
-    while amount.goes_on(with_copies.len() as u64, began) {
+    while iterations.goes_on(with_copies.len() as u64, began) {
         with_copies.push(bare.run_with_copies(launch)?);
         progress.tell(|| format!("the engine with copies: {} runs", with_copies.len()));
     }
     let count = runs.len() as u64;
     let took = bare.run_back_to_back(launch, count)?;
-    Ok(WayReport {
+    Ok(LaunchReport {
         enqueue_us: Figures::of(runs.iter().map(|run| run.enqueue)),
         gpu_us: Figures::of(runs.iter().map(|run| run.gpu)),
         done_us: Figures::of(runs.iter().map(|run| run.done)),
@@ -196,7 +196,12 @@ fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
 
 /// Whole frames a second with so many runs under way at once, over every frame in turn, which another thread writes, as a
 /// source's does.
-fn throughput(detector: &mut Detector, writer: Writer<'_>, flights: usize, amount: &Amount) -> Result<f64, ExitError> {
+fn throughput(
+    detector: &mut Detector,
+    writer: Writer<'_>,
+    flights: usize,
+    iterations: &Iterations,
+) -> Result<f64, ExitError> {
     std::thread::scope(|scope| {
         let (sender, written) = sync_channel(1);
         std::thread::Builder::new()
@@ -206,7 +211,7 @@ fn throughput(detector: &mut Detector, writer: Writer<'_>, flights: usize, amoun
             .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
         let next =
             || written.recv().unwrap_or_else(|_| Err(ExitError::new(Exit::Failure, "no more frames are written")));
-        whole_frames(detector, next, flights, amount)
+        whole_frames(detector, next, flights, iterations)
     })
 }
 
@@ -214,7 +219,7 @@ fn whole_frames<'a>(
     detector: &mut Detector,
     next: impl Fn() -> Result<Shown<'a>, ExitError>,
     flights: usize,
-    amount: &Amount,
+    iterations: &Iterations,
 ) -> Result<f64, ExitError> {
     let fail = |error: DetectorError| ExitError::new(run_exit(&error), error);
     let mut found: Vec<Detection> = Vec::new();
@@ -222,7 +227,7 @@ fn whole_frames<'a>(
     let (mut begun, mut done) = (0, 0_u64);
     let began = Instant::now();
     loop {
-        let more = amount.goes_on(begun, began);
+        let more = iterations.goes_on(begun, began);
         if more && aloft.len() < flights {
             let frame = next()?;
             let view = frame.view().map_err(|error| ExitError::new(Exit::Input, error))?;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::time::Duration;
 
 use serde::Serialize;
 use visiond_flow::frame::Frame;
 use visiond_system::process;
 
 use super::engine::EngineReport;
+use super::figures::{Figures, figures_row};
 
 /// A part of the work on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,40 +69,6 @@ impl Stage {
     }
 }
 
-/// Durations in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figures {
-    median: f64,
-    p90: f64,
-    p99: f64,
-    min: f64,
-    max: f64,
-    mean: f64,
-}
-
-impl Figures {
-    /// The middle one.
-    pub fn median(&self) -> f64 {
-        self.median
-    }
-
-    /// Exact ones, of at least one duration: a percentile is the smallest value that so many do not exceed.
-    pub fn of(times: impl Iterator<Item = Duration>) -> Self {
-        let mut us: Vec<f64> = times.map(|time| (time.as_nanos() as f64 / 100.0).round() / 10.0).collect();
-        us.sort_by(f64::total_cmp);
-        let at = |quantile: f64| us[((us.len() as f64 * quantile).ceil() as usize).clamp(1, us.len()) - 1];
-        let mean = us.iter().sum::<f64>() / us.len() as f64;
-        Self {
-            median: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            min: at(0.0),
-            max: at(1.0),
-            mean: (mean * 10.0).round() / 10.0,
-        }
-    }
-}
-
 /// Where it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Machine {
@@ -152,11 +118,6 @@ impl Memory {
         let frames_bytes = frames.iter().map(|frame| frame.buffer.as_slice().len() as u64).sum();
         Some(Self { resident_bytes: resident.now, peak_resident_bytes: resident.peak, frames_bytes })
     }
-}
-
-/// A line of the table.
-pub fn figures_row(title: &str, f: &Figures) -> String {
-    format!("{title:<16}{:>11.1}{:>11.1}{:>11.1}{:>11.1}{:>11.1}\n", f.median, f.p90, f.p99, f.min, f.max)
 }
 
 /// Everything.
@@ -262,7 +223,7 @@ impl Report {
 
     /// Medians compared.
     fn share_of_rest(&self) -> Option<f64> {
-        let median = |stage: Stage| self.stages_us.get(stage.name()).map(|figures| figures.median);
+        let median = |stage: Stage| self.stages_us.get(stage.name()).map(Figures::median);
         let infer = median(Stage::Infer).filter(|infer| *infer > 0.0)?;
         Some(median(Stage::Rest)? / infer)
     }
@@ -271,15 +232,6 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_exact() {
-        let figures = Figures::of((1..=200).rev().map(Duration::from_micros));
-        let expected = Figures { median: 100.0, p90: 180.0, p99: 198.0, min: 1.0, max: 200.0, mean: 100.5 };
-        assert_eq!(figures, expected);
-        let one = Figures::of([Duration::from_nanos(1_234)].into_iter());
-        assert_eq!((one.min, one.median, one.p99, one.max), (1.2, 1.2, 1.2, 1.2));
-    }
 
     #[test]
     fn a_processor_is_known_by_its_name() {

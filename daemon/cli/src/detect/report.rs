@@ -7,10 +7,9 @@ use std::time::Instant;
 
 use visiond_flow::message::{DetectionMessage, Message};
 use visiond_system::exit::ExitError;
-use visiond_system::logging::clear_live_line;
+use visiond_system::logging::{clear_live_line, escape};
 
-use super::escape;
-use crate::complain;
+use crate::output::complain;
 use crate::progress::Progress;
 
 /// The widest that a column gets for a long name; longer ones push their row aside.

@@ -17,12 +17,11 @@ use visiond_kernels::tensor::ShapeText;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use super::{Args, CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
-use crate::{print, print_json};
+use super::description::{CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
 
 /// What is printed.
 #[derive(Debug, Serialize)]
-struct Facts {
+pub struct Facts {
     file: PathBuf,
     size_bytes: u64,
     sha256: String,
@@ -39,6 +38,12 @@ struct Facts {
     card: CardFacts,
     /// Heads that read outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
+    /// The file that `sidecar` shows.
+    #[serde(skip)]
+    sidecar_file: Option<Sidecar>,
+    /// What `heads` shows.
+    #[serde(skip)]
+    guesses: Vec<HeadGuess>,
 }
 
 /// What TensorRT says of a loaded engine.
@@ -81,57 +86,96 @@ struct LayerRow {
     tactic: Option<String>,
 }
 
-/// Prints what there is to know of an engine.
-pub fn run(args: &Args, file: &PlanFile) -> Result<Exit, ExitError> {
-    // A sidecar is a help: without it, or with a broken one, everything else is still worth telling.
-    let sidecar = Sidecar::of(&args.model).unwrap_or_else(|error| {
-        log::warn!("{error}");
-        None
-    });
-    let free = || Device::open(0).ok().and_then(|device| device.memory_free_bytes().ok());
-    let before = free();
-    let engine = Engine::load(&args.model, &EngineConfig::default().options(&BTreeMap::new()));
-    let taken = before.zip(free()).map(|(before, after)| before.saturating_sub(after));
+impl Facts {
+    /// Reads the sidecar and the card, and loads the engine where that is possible.
+    pub fn of(model: &Path, named_card: Option<&Path>, file: &PlanFile) -> Result<Self, ExitError> {
+        // A sidecar is a help: without it, or with a broken one, everything else is still worth telling.
+        let sidecar = Sidecar::of(model).unwrap_or_else(|error| {
+            log::warn!("{error}");
+            None
+        });
+        let free = || Device::open(0).ok().and_then(|device| device.memory_free_bytes().ok());
+        let before = free();
+        let engine = Engine::load(model, &EngineConfig::default().options(&BTreeMap::new()));
+        let taken = before.zip(free()).map(|(before, after)| before.saturating_sub(after));
 
-    let (inputs, outputs) = engine.as_ref().map_or((&[][..], &[][..]), |e| (e.inputs(), e.outputs()));
-    let mut metadata = file.plan.metadata.clone();
-    let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine_sha256 == file.file.sha256);
-    if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
-        metadata.clone_from(&sidecar.metadata);
+        let (inputs, outputs) = engine.as_ref().map_or((&[][..], &[][..]), |e| (e.inputs(), e.outputs()));
+        let mut metadata = file.plan.metadata.clone();
+        let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine_sha256 == file.file.sha256);
+        if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
+            metadata.clone_from(&sidecar.metadata);
+        }
+        let guesses = heads::guess_heads(outputs, inputs, &metadata);
+        let has_file = named_card.is_some() || model.with_extension("toml").exists();
+        let card = if engine.is_ok() || has_file {
+            CardFacts::of(Card::for_model(model, named_card, &metadata, inputs, outputs))
+        } else {
+            CardFacts::none(
+                "which card fits is told by the engine's tensors, which TensorRT tells where it can be loaded",
+            )
+        };
+        if let (Some(_), Some(error)) = (named_card, &card.error) {
+            return Err(ExitError::new(Exit::Config, error));
+        }
+        let gpus = file.plan.header.gpus().iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
+        Ok(Self {
+            file: file.file.path.clone(),
+            size_bytes: file.file.size_bytes,
+            sha256: file.file.sha256.clone(),
+            built_by: file.plan.header.to_string(),
+            compute_capabilities: gpus,
+            metadata,
+            sidecar: sidecar.as_ref().map(Sidecar::to_json),
+            refused: engine.as_ref().err().map(ToString::to_string),
+            loaded: match &engine {
+                Ok(engine) => engine.tensorrt().map(|inner| loaded(engine, inner, taken)),
+                Err(_) => None,
+            },
+            card,
+            heads: guesses.iter().map(guess_json).collect(),
+            sidecar_file: sidecar,
+            guesses,
+        })
     }
-    let guesses = heads::guess_heads(outputs, inputs, &metadata);
-    let has_file = args.card.is_some() || args.model.with_extension("toml").exists();
-    let card = if engine.is_ok() || has_file {
-        CardFacts::of(Card::for_model(&args.model, args.card.as_deref(), &metadata, inputs, outputs))
-    } else {
-        CardFacts::none("which card fits is told by the engine's tensors, which TensorRT tells where it can be loaded")
-    };
-    if let (Some(_), Some(error)) = (&args.card, &card.error) {
-        return Err(ExitError::new(Exit::Config, error));
+
+    /// The description as lines of text; `with_layers` adds a table of the layers.
+    pub fn text(&self, with_layers: bool) -> String {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
+        line("file", self.file.display().to_string());
+        line("size", size(self.size_bytes));
+        line("sha256", self.sha256.clone());
+        let gpus = match &self.compute_capabilities[..] {
+            [] => String::new(),
+            gpus => format!(", for GPUs of SM {}", gpus.join(", ")),
+        };
+        line("engine", format!("built by {}{gpus}", self.built_by));
+        match &self.sidecar_file {
+            Some(sidecar) => sidecar_lines(sidecar, &self.sha256, &mut line),
+            None => line("sidecar", format!("none ({} is not there)", Sidecar::path_of(&self.file).display())),
+        }
+        metadata_lines(&self.metadata, &mut line);
+        if let Some(refused) = &self.refused {
+            line("runs here", format!("no: {refused}"));
+        }
+        if let Some(loaded) = &self.loaded {
+            loaded_lines(loaded, &mut line);
+        }
+        card_lines(&self.card, &mut line);
+        // Without outputs nothing can be said of heads.
+        if self.loaded.is_some() {
+            fit_lines(&self.guesses, &mut line);
+        }
+        let mut out = String::new();
+        for (name, value) in lines {
+            // Writing into a String cannot fail, here and below.
+            let _ = writeln!(out, "{name:10} {}", escape(&value));
+        }
+        if let (true, Some(loaded)) = (with_layers, &self.loaded) {
+            out += &layer_table(&loaded.layers);
+        }
+        out
     }
-    let gpus = file.plan.header.gpus().iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
-    let facts = Facts {
-        file: file.file.path.clone(),
-        size_bytes: file.file.size_bytes,
-        sha256: file.file.sha256.clone(),
-        built_by: file.plan.header.to_string(),
-        compute_capabilities: gpus,
-        metadata,
-        sidecar: sidecar.as_ref().map(Sidecar::to_json),
-        refused: engine.as_ref().err().map(ToString::to_string),
-        loaded: match &engine {
-            Ok(engine) => engine.tensorrt().map(|inner| loaded(engine, inner, taken)),
-            Err(_) => None,
-        },
-        card,
-        heads: guesses.iter().map(guess_json).collect(),
-    };
-    if args.json {
-        print_json(&facts)?;
-    } else {
-        print(&text(&facts, sidecar.as_ref(), &guesses, args.layers))?;
-    }
-    Ok(Exit::Success)
 }
 
 fn loaded(engine: &Engine, inner: &TrtEngine, taken: Option<u64>) -> LoadedFacts {
@@ -167,44 +211,6 @@ fn tensor(tensor: &TrtTensor) -> TensorFacts {
         format: tensor.format.clone(),
         profiles: tensor.limits.iter().map(|l| json!({ "min": l.min, "opt": l.opt, "max": l.max })).collect(),
     }
-}
-
-fn text(facts: &Facts, sidecar: Option<&Sidecar>, guesses: &[HeadGuess], with_layers: bool) -> String {
-    let mut lines: Vec<(String, String)> = Vec::new();
-    let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
-    line("file", facts.file.display().to_string());
-    line("size", size(facts.size_bytes));
-    line("sha256", facts.sha256.clone());
-    let gpus = match &facts.compute_capabilities[..] {
-        [] => String::new(),
-        gpus => format!(", for GPUs of SM {}", gpus.join(", ")),
-    };
-    line("engine", format!("built by {}{gpus}", facts.built_by));
-    match sidecar {
-        Some(sidecar) => sidecar_lines(sidecar, &facts.sha256, &mut line),
-        None => line("sidecar", format!("none ({} is not there)", Sidecar::path_of(&facts.file).display())),
-    }
-    metadata_lines(&facts.metadata, &mut line);
-    if let Some(refused) = &facts.refused {
-        line("runs here", format!("no: {refused}"));
-    }
-    if let Some(loaded) = &facts.loaded {
-        loaded_lines(loaded, &mut line);
-    }
-    card_lines(&facts.card, &mut line);
-    // Without outputs nothing can be said of heads.
-    if facts.loaded.is_some() {
-        fit_lines(guesses, &mut line);
-    }
-    let mut out = String::new();
-    for (name, value) in lines {
-        // Writing into a String cannot fail, here and below.
-        let _ = writeln!(out, "{name:10} {}", escape(&value));
-    }
-    if let (true, Some(loaded)) = (with_layers, &facts.loaded) {
-        out += &layer_table(&loaded.layers);
-    }
-    out
 }
 
 fn sidecar_lines(sidecar: &Sidecar, sha256: &str, line: &mut impl FnMut(&str, String)) {

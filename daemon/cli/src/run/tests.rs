@@ -172,9 +172,3 @@ fn the_summary_is_written_where_it_is_asked_for() {
     let nowhere = run.folder.path().join("no/summary.json");
     assert_eq!(write_summary(&nowhere, &outcome.summary).unwrap_err().exit, Exit::Output);
 }
-
-#[test]
-fn a_duration_has_a_unit() {
-    assert_eq!(duration("1min30s"), Ok(Duration::from_secs(90)));
-    assert!(duration("10").is_err() && duration("0s").is_err() && duration("soon").is_err());
-}

@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::report::Section;
-use super::{NO_TIME, SuperviseError, Teller, supervise, time_left};
-use crate::machine::find_program;
+use super::checks::Section;
+use super::child::{SuperviseError, supervise};
+use super::deadline::{NO_TIME, time_left};
+use super::progress::TestProgress;
+use crate::find_program::find_program;
 
 const FRAMES: usize = 100;
 const WIDTH: usize = 1280;
@@ -25,7 +27,7 @@ const BY_DESCRIPTOR_3: &str = r#"exec 3>&1 1>&2; exec "$@" fd=3"#;
 const BY_STANDARD_OUTPUT: &str = r#"exec "$@" fd=1"#;
 
 /// Counts bytes, until `end`.
-pub fn run(section: &mut Section, tell: &mut Teller, end: Instant) {
+pub fn run(section: &mut Section, tell: &mut TestProgress, end: Instant) {
     const CHECK: &str = "nvarguscamerasrc";
     let Some(launch) = find_program(Path::new("gst-launch-1.0")) else {
         section.skip(CHECK, "gst-launch-1.0 is not installed");

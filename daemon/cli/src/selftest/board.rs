@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use visiond_system::board::{self, Board};
 
-use super::report::Section;
+use super::checks::Section;
 use crate::probe;
 use crate::probe::gpu::Gpus;
 

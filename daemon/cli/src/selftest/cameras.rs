@@ -17,8 +17,9 @@ use visiond_config::types::{CameraFormat, CameraName};
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
 
-use super::report::Section;
-use super::{NO_TIME, Teller, time_left};
+use super::checks::Section;
+use super::deadline::{NO_TIME, time_left};
+use super::progress::TestProgress;
 use crate::cameras::{self, Camera};
 
 /// Frames of a camera.
@@ -29,7 +30,7 @@ const FRAMES_TIME: Duration = Duration::from_secs(20);
 const MISSING_ALLOWED: u64 = 2;
 
 /// Tests the cameras of these names, or all that there are, until `end`.
-pub fn run(names: &[CameraName], section: &mut Section, tell: &mut Teller, end: Instant) {
+pub fn run(names: &[CameraName], section: &mut Section, tell: &mut TestProgress, end: Instant) {
     let buffers = Buffers::default();
     if names.is_empty() {
         let found = cameras::all(&buffers);
@@ -54,7 +55,7 @@ pub fn run(names: &[CameraName], section: &mut Section, tell: &mut Teller, end: 
     }
 }
 
-fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, tell: &mut Teller, end: Instant) {
+fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, tell: &mut TestProgress, end: Instant) {
     tell.say(label);
     let opens = format!("{label}: opens");
     let Some(left) = time_left(end) else {
@@ -153,7 +154,7 @@ fn stream(
     label: &str,
     mut arrivals: Arrivals,
     section: &mut Section,
-    tell: &mut Teller,
+    tell: &mut TestProgress,
     time: Duration,
 ) -> Result<(), String> {
     let stop = Stop::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;

@@ -20,8 +20,8 @@ use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 use visiond_system::child_process::die_with_parent;
 
-use super::Teller;
-use super::report::{Row, Section};
+use super::checks::{Row, Section};
+use super::progress::TestProgress;
 
 /// A check that cannot go on, in words.
 type Failed = Box<dyn std::error::Error>;
@@ -45,7 +45,7 @@ const ROUNDS: u32 = 10_000;
 const ROUNDS_TIME: Duration = Duration::from_secs(10);
 
 /// The GPU's facts and the time of its compiler.
-pub fn cuda(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
+pub fn cuda(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed> {
     let device = match Device::open(0) {
         Ok(device) => device,
         Err(error) => {
@@ -258,7 +258,7 @@ fn identity(width: u32, height: u32) -> PreprocessSpec {
 }
 
 /// The memory matrix, and the coherence of each kind.
-pub fn memory(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
+pub fn memory(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed> {
     let device = match Device::open(0) {
         Ok(device) => device,
         Err(error) => {
@@ -458,7 +458,7 @@ const ROUND_HEIGHT: u32 = 48;
 
 /// The CPU writes a pattern that is another one in every round, the GPU reads it by the preprocess and writes it into a block of
 /// the same kind, and what the CPU reads there must be it: a cache that keeps old bytes on either side shows.
-fn coherence(device: &Arc<Device>, memory: FrameMemory, tell: &mut Teller) -> Result<Coherence, Failed> {
+fn coherence(device: &Arc<Device>, memory: FrameMemory, tell: &mut TestProgress) -> Result<Coherence, Failed> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT, ColorDescription::default())?;
     let stream = CudaStream::new(device)?;
     let mut block = Block::new(device, memory, layout.size_bytes())?;

@@ -8,14 +8,15 @@ use visiond_kernels::cuda::Device;
 use visiond_system::board;
 use visiond_system::thermal::{Files, Look, new_alarms};
 
-use super::report::Section;
-use super::{Teller, gpu};
+use super::checks::Section;
+use super::gpu;
+use super::progress::TestProgress;
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Loads every core, and the GPU where there is one, for `time`.
-pub fn run(section: &mut Section, tell: &mut Teller, time: Duration) {
+pub fn run(section: &mut Section, tell: &mut TestProgress, time: Duration) {
     let mut files = Files::search(&board::root());
     let before = files.look();
     if before.temperatures.is_empty() {
@@ -82,7 +83,7 @@ fn report(section: &mut Section, before: &Look, looks: &[Look]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Area, Outcome};
+    use super::super::checks::{Area, Outcome};
     use super::*;
 
     fn look(cpu: f64, cooled: &[&str], alarms: u64) -> Look {

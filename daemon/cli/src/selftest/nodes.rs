@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::report::Section;
+use super::checks::Section;
 
 /// Names below /dev, or in the folder that stands before the last slash; `*` ends a name that only begins so, and stands for
 /// any folder.
@@ -243,7 +243,7 @@ fn drivers(text: &str) -> BTreeMap<u32, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::report::{Area, Outcome};
+    use super::super::checks::{Area, Outcome};
     use super::*;
 
     fn state(errno: Option<i32>, major: u32) -> State {

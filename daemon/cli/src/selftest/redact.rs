@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use regex_lite::{Captures, Regex};
 use visiond_system::redact::SECRET_KEYS;
 
+use super::checks::Row;
 use super::nodes::DeviceNode;
-use super::report::{Report, Row, Sandbox};
+use super::report::{Report, Sandbox};
 
 /// Forms, and what stands in their place; `KEYS` stands for [`SECRET_KEYS`]. Order matters: a URL's credentials and query go before its host's address.
 const FORMS: [(&str, &str); 10] = [
@@ -327,8 +328,9 @@ mod tests {
 
     #[test]
     fn of_a_report_the_texts_are_redacted_and_nothing_else() {
+        use super::super::checks::{Area, Section};
         use super::super::nodes::State;
-        use super::super::report::{Area, FORMAT, Section};
+        use super::super::report::FORMAT;
 
         let root = machine();
         // A machine that is called like an area, an outcome and a field.

@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::CameraName;
 
-use super::report::{Area, Outcome, Report, Row, Sandbox, Section};
-use super::{LEAST_TIME, NO_TIME, Teller, nodes, supervise, time_left};
-use crate::machine::find_program;
+use super::checks::{Area, Outcome, Row, Section};
+use super::child::supervise;
+use super::deadline::{LEAST_TIME, NO_TIME, time_left};
+use super::nodes;
+use super::progress::TestProgress;
+use super::report::{Report, Sandbox};
+use crate::find_program::find_program;
 
 /// The unit of this version.
 const PACKAGED: &str = include_str!("../../../../systemd/visiond.service");
@@ -47,7 +51,7 @@ pub const CHECK: &str = "the unit's sandbox";
 /// Runs the tests of `areas` again, until `end`, and tells what differs from `shell`.
 pub fn run(
     section: &mut Section,
-    tell: &mut Teller,
+    tell: &mut TestProgress,
     shell: &Report,
     mut areas: Vec<Area>,
     cameras: &[CameraName],
@@ -134,7 +138,7 @@ fn command(
 /// (bus-unit-util.c: `bus_append_unit_property_assignment`): it runs again without that.
 fn rerun(
     section: &mut Section,
-    tell: &mut Teller,
+    tell: &mut TestProgress,
     shell: &Report,
     areas: &[Area],
     mut command: Vec<String>,
@@ -450,7 +454,7 @@ mod tests {
         let mut shell = Section::new(Area::Memory);
         shell.verdict("mapped", "right", "right", true);
         let mut sandbox = Section::new(Area::Memory);
-        sandbox.skip(super::super::WHOLE, NO_TIME);
+        sandbox.skip("the test itself", NO_TIME);
         let mut section = Section::new(Area::Sandbox);
         differences(&mut section, &report(shell.rows), &report(sandbox.rows), &AREAS);
         assert_eq!(
@@ -485,7 +489,7 @@ mod tests {
         let as_unit = command(Path::new("/bin/sh"), &with_secret, visiond, &areas, &[camera], patience);
         let command = [&["/bin/sh".to_owned(), program.display().to_string()], &as_unit[1..]].concat();
         let mut section = Section::new(Area::Sandbox);
-        let sandbox = rerun(&mut section, &mut Teller::new(true), shell, &areas, command, patience);
+        let sandbox = rerun(&mut section, &mut TestProgress::new(true), shell, &areas, command, patience);
         (lines(&section), sandbox)
     }
 

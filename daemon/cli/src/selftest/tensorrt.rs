@@ -9,8 +9,8 @@ use visiond_engine::tensorrt::{Library, Scratch, TrtEngine};
 use visiond_engine_builder::{self as build, BuildOptions, Monitor};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
 
-use super::Teller;
-use super::report::Section;
+use super::checks::Section;
+use super::progress::TestProgress;
 
 /// A check that cannot go on, in words.
 type Failed = Box<dyn std::error::Error>;
@@ -27,7 +27,7 @@ const PLUGIN: &str = "EfficientNMS_TRT";
 const ALLOWED: f32 = 0.01;
 
 /// Builds, runs and looks into both networks.
-pub fn run(section: &mut Section, tell: &mut Teller) -> Result<(), Failed> {
+pub fn run(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed> {
     // CUDA comes first: without it TensorRT 10 and 11 give back rubbish.
     let device = match Device::open(0) {
         Ok(device) => device,
@@ -64,7 +64,7 @@ fn built(folder: &Path, name: &str, onnx: &[u8]) -> Result<Engine, Failed> {
     Ok(Engine::load(&plan, &EngineOptions::default())?)
 }
 
-fn known(folder: &Path, section: &mut Section, tell: &mut Teller) {
+fn known(folder: &Path, section: &mut Section, tell: &mut TestProgress) {
     tell.say("building a network");
     let began = std::time::Instant::now();
     let engine = match built(folder, "known", KNOWN) {
@@ -170,7 +170,7 @@ fn inspect(engine: &Arc<TrtEngine>) -> Result<(usize, usize), Failed> {
 
 /// EfficientNMS_TRT: of two boxes of a class that overlap the better one stays, of another class the box stays too, and what
 /// scores too little goes.
-fn plugin(folder: &Path, section: &mut Section, tell: &mut Teller) {
+fn plugin(folder: &Path, section: &mut Section, tell: &mut TestProgress) {
     const BOXES: [f32; 16] = [0.0, 0.0, 10.0, 10.0, 1.0, 0.0, 11.0, 10.0, 0.0, 0.0, 10.0, 10.0, 50.0, 50.0, 60.0, 60.0];
     const SCORES: [f32; 8] = [0.9, 0.0, 0.8, 0.0, 0.0, 0.7, 0.1, 0.1];
     const WANTED: &str = "2 of 4 boxes stay, with scores 0.9 and 0.7";

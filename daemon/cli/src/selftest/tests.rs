@@ -1,58 +1,9 @@
-//! A report that was stored is read back, and what runs tests apart survives them.
+//! A stored report is read back, and after its time no test begins.
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
-
+use super::checks::Outcome;
 use super::*;
-
-#[test]
-fn a_program_that_hangs_is_ended_and_its_last_words_are_told() {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "echo ready; echo begun >&2; echo 'waiting for the GPU' >&2; exec sleep 1000"]);
-    let mut heard = false;
-    let error = supervise(&mut command, Duration::from_millis(300), |words| heard |= !words.is_empty());
-    let error = error.unwrap_err().to_string();
-    assert!(error.starts_with("sh did not end within 0 s; its last words: waiting for the GPU"), "{error}");
-    assert!(heard);
-}
-
-#[test]
-fn a_program_that_crashes_is_told_by_its_signal() {
-    let mut command = Command::new("/bin/sh");
-    let ended = supervise(command.args(["-c", "echo half; kill -SEGV $$"]), Duration::from_secs(60), |_| {}).unwrap();
-    assert_eq!((ended.status.signal(), ended.output.as_slice()), (Some(libc::SIGSEGV), &b"half\n"[..]));
-    let missing = supervise(&mut Command::new("/no/such/program"), Duration::from_secs(60), |_| {});
-    let missing = missing.unwrap_err().to_string();
-    assert!(missing.starts_with("cannot run program: No such file"), "{missing}");
-}
-
-#[test]
-fn a_program_that_is_ended_takes_with_it_what_it_started() {
-    let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", r#"exec 3>"$0"; sleep 1000 & wait"#]).arg(&pipe);
-    assert!(matches!(supervise(&mut command, Duration::from_secs(1), |_| {}), Err(SuperviseError::TimedOut { .. })));
-    // At its end when nothing has it open for writing any more.
-    while !matches!(reader.read(&mut [0]), Ok(0)) {
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[test]
-fn a_program_that_leaves_one_behind_with_its_pipes_is_not_waited_for_longer() {
-    let mut command = Command::new("/bin/sh");
-    let ended = supervise(command.args(["-c", "sleep 1000 & echo $!"]), Duration::from_secs(60), |_| {}).unwrap();
-    assert!(ended.status.success());
-    let left: libc::pid_t = String::from_utf8(ended.output).unwrap().trim().parse().unwrap();
-    // SAFETY: it touches no memory; the program sleeps yet, and nothing has waited for it.
-    assert_eq!(unsafe { libc::kill(left, libc::SIGKILL) }, 0, "it was left alone");
-}
 
 #[test]
 fn after_its_time_nothing_begins_and_every_row_says_so() {
@@ -67,9 +18,9 @@ fn after_its_time_nothing_begins_and_every_row_says_so() {
         inner: Some(Duration::ZERO),
         compile_kernels: false,
     };
-    let report = test(&args, &mut Teller::new(true));
+    let report = test(&args, &mut TestProgress::new(true));
     let rows: Vec<_> = report.rows.iter().map(|row| (row.area, row.outcome, row.seen.as_str())).collect();
-    let skipped = |area| (area, report::Outcome::Skipped, NO_TIME);
+    let skipped = |area| (area, Outcome::Skipped, NO_TIME);
     assert_eq!(rows, args.only.iter().copied().map(skipped).collect::<Vec<_>>());
 }
 

@@ -5,17 +5,25 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, TableState};
-use visiond_system::logging::{escape, tail};
+use visiond_system::logging::escape;
+use visiond_system::logging::tail::{self, Tail};
 use visiond_web::observe::observation::{CameraFacts, Observation};
 
-use super::Look;
-use super::facts::{self, Sort};
+use super::status::{self, Sort};
 use super::table::Table;
 
 /// Lines of the log kept.
 const LINES: usize = 500;
 /// Lines of the log that keep their place where the rest does not fit.
 const LOG_ROWS: u16 = 4;
+
+/// What the daemon reported at one instant.
+pub struct Snapshot {
+    /// Its status.
+    pub seen: Observation,
+    /// The log's lines since the snapshot before.
+    pub tail: Tail,
+}
 
 /// What is shown.
 pub struct Screen {
@@ -39,8 +47,8 @@ impl Screen {
     }
 
     /// The daemon was asked.
-    pub fn take(&mut self, look: Result<Look, String>) {
-        let Look { seen, tail } = match look {
+    pub fn take(&mut self, snapshot: Result<Snapshot, String>) {
+        let Snapshot { seen, tail } = match snapshot {
             Ok(look) => look,
             Err(error) => {
                 self.away = Some(error);
@@ -51,7 +59,7 @@ impl Screen {
         let same = seen.started_at == self.seen.started_at && seconds > 0.0;
         self.load = match same {
             true => (seen.process.cpu_seconds - self.seen.process.cpu_seconds) / seconds,
-            false => facts::average_load(&seen),
+            false => status::average_load(&seen),
         };
         if tail.lines.first().is_some_and(|line| self.log.last().is_some_and(|last| line.number <= last.number)) {
             // Another daemon, which counts anew.
@@ -95,9 +103,9 @@ impl Screen {
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let cameras = self.cameras();
         let chosen = self.chosen_at(&cameras);
-        let tables = [facts::cameras(&cameras), facts::models(&self.seen), facts::sinks(&self.seen)];
+        let tables = [status::cameras(&cameras), status::models(&self.seen), status::sinks(&self.seen)];
         let head = self.head();
-        let stages = chosen.map(|at| facts::stages(cameras[at]));
+        let stages = chosen.map(|at| status::stages(cameras[at]));
         let rows = |table: &Table| table.rows.len() as u16 + 2;
         let heights = [
             Constraint::Length(head.lines.len() as u16 + 1),
@@ -118,7 +126,7 @@ impl Screen {
         });
         if let (Some(stages), Some(at)) = (&stages, chosen) {
             let [line, table] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(stage_area);
-            frame.render_widget(Paragraph::new(escape(&facts::camera_line(cameras[at])).italic()), line);
+            frame.render_widget(Paragraph::new(escape(&status::camera_line(cameras[at])).italic()), line);
             draw_table(frame, table, stages, None, |_| Style::new());
         }
         draw_table(frame, model_area, &tables[1], None, |_| Style::new());
@@ -134,7 +142,7 @@ impl Screen {
 
     fn head(&self) -> Text<'static> {
         let mut lines: Vec<_> =
-            facts::head(&self.seen, self.load).iter().map(|line| Line::from(escape(line))).collect();
+            status::head(&self.seen, self.load).iter().map(|line| Line::from(escape(line))).collect();
         if let Some(first) = lines.first_mut() {
             *first = std::mem::take(first).bold();
         }
@@ -206,12 +214,12 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    fn look(names: &[&str], line: u64) -> Look {
+    fn look(names: &[&str], line: u64) -> Snapshot {
         let camera = |name: &&str| CameraFacts { name: (*name).to_owned(), ..CameraFacts::default() };
         let seen = Observation { cameras: names.iter().map(camera).collect(), ..Observation::default() };
         let message = format!("line {line} \x1b[2J");
         let line = tail::Line { number: line, message, ..tail::Line::default() };
-        Look { seen, tail: Tail { last: line.number, lines: vec![line], missed: 0 } }
+        Snapshot { seen, tail: Tail { last: line.number, lines: vec![line], missed: 0 } }
     }
 
     #[test]

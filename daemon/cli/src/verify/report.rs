@@ -7,8 +7,8 @@ use serde::Serialize;
 use visiond_engine::compare::{ClassAgreement, TensorDifference, Worst};
 use visiond_system::logging::escape;
 
-use super::Comparison;
-use super::side::Side;
+use super::comparison::Comparison;
+use super::model::ModelRunner;
 
 /// What is allowed.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -128,12 +128,12 @@ impl Report {
             not_finite: difference.not_finite,
             worst_picture: difference.worst_picture.map(picture),
         };
-        let network = |side: &Side| NetworkFacts {
-            file: side.path.clone(),
-            sha256: side.sha256.clone(),
-            backend: side.backend.clone(),
+        let network = |runner: &ModelRunner| NetworkFacts {
+            file: runner.path.clone(),
+            sha256: runner.sha256.clone(),
+            backend: runner.backend.clone(),
         };
-        let [first, second] = &comparison.sides;
+        let [first, second] = &comparison.runners;
         let agreement = &comparison.agreement;
         let label = |id: u32| first.detector.label(id).to_string();
         let outputs: Vec<_> = comparison.tensors.iter().map(tensor).collect();

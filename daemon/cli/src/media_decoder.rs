@@ -11,9 +11,8 @@ use visiond_capture::{Buffers, picture};
 use visiond_config::types::{Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
+use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
-
-use super::escape;
 
 /// Enough of a file to know a picture by.
 const HEAD_BYTES: u64 = 64;
@@ -44,7 +43,7 @@ pub enum Item {
 }
 
 /// Reads files.
-pub struct Feeder {
+pub struct MediaDecoder {
     /// Only every n-th frame of a video is handed on.
     pub every: u64,
     /// Frames of a video at most.
@@ -58,7 +57,7 @@ pub struct Feeder {
 /// Nobody takes what is read any more.
 struct Gone;
 
-impl Feeder {
+impl MediaDecoder {
     /// Reads every file, until all are read or nobody takes the frames.
     pub fn run(&self, files: &[PathBuf], out: &SyncSender<Item>) {
         for (file, path) in files.iter().enumerate() {

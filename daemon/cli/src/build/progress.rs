@@ -12,8 +12,7 @@ use visiond_engine_builder::{BuildError, BuildOptions, Built, Monitor, Phase};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging;
 
-use super::failure;
-use crate::complain;
+use crate::output::complain;
 
 /// How often the terminal's line is drawn anew, and signals are looked for.
 const TICK: Duration = Duration::from_millis(200);
@@ -81,6 +80,18 @@ fn leave() -> ! {
     complain(&BuildError::Cancelled.to_string());
     // SAFETY: `_exit` takes a number and does not return.
     unsafe { libc::_exit(Exit::Failure.code().into()) }
+}
+
+/// The exit status that goes with what went wrong.
+fn failure(error: &BuildError) -> ExitError {
+    let exit = match error {
+        BuildError::Calibration { .. } => Exit::Input,
+        BuildError::Write { .. } => Exit::Output,
+        BuildError::Cancelled | BuildError::NoDevice { .. } | BuildError::Cuda(_) => Exit::Failure,
+        BuildError::Unavailable { .. } | BuildError::Shape { .. } => Exit::Usage,
+        _ => Exit::Model,
+    };
+    ExitError::new(exit, error)
 }
 
 /// `building: 1:05, Building Engine 3/5, Timing 42/100`

@@ -3,9 +3,7 @@
 //! An error is what stays wrong until somebody acts; a warning is what may be right by the time and for the user that the
 //! daemon runs: a camera is plugged in, systemd makes /run/visiond, the service's user may write where this one may not.
 
-use std::ffi::CString;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -16,16 +14,18 @@ use visiond_config::is_url;
 use visiond_config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
 use visiond_service::network::Network;
 
+use crate::find_program::{allowed, find_program};
+
 /// Reports what is not there. `root` is the file that `config` was read from.
 pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
     for (index, model) in config.models.iter().enumerate() {
-        check_model(model, config, &Place { root, table: "model", index }, report);
+        check_model(model, config, &Table { root, name: "model", index }, report);
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
-        check_camera(camera, &Place { root, table: "camera", index }, report);
+        check_camera(camera, &Table { root, name: "camera", index }, report);
     }
     for (index, sink) in config.sinks.iter().enumerate() {
-        check_sink(sink, &Place { root, table: "sink", index }, report);
+        check_sink(sink, &Table { root, name: "sink", index }, report);
     }
     if !config.cameras.iter().any(|camera| camera.enabled) {
         let what = if config.cameras.is_empty() { "configured" } else { "enabled" };
@@ -37,16 +37,16 @@ pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
 }
 
 /// One of the file's tables, to find where a key stands.
-struct Place<'a, 'i> {
+struct Table<'a, 'i> {
     root: &'a DeTable<'i>,
-    table: &'static str,
+    name: &'static str,
     index: usize,
 }
 
-impl Place<'_, '_> {
+impl Table<'_, '_> {
     /// Where the value at `path` stands, else the table above it.
     fn span(&self, path: &[&str]) -> Range<usize> {
-        let found = self.root.get(self.table).and_then(|item| item.get_ref().as_array()?.get(self.index));
+        let found = self.root.get(self.name).and_then(|item| item.get_ref().as_array()?.get(self.index));
         let Some(mut item) = found else { return 0..0 };
         for key in path {
             match item.get_ref().as_table().and_then(|table| table.get(*key)) {
@@ -59,18 +59,18 @@ impl Place<'_, '_> {
 }
 
 /// Loads the model as `run` would, so that whatever it would say is said here.
-fn check_model(model: &ModelConfig, config: &Config, place: &Place<'_, '_>, report: &mut Diagnostics) {
+fn check_model(model: &ModelConfig, config: &Config, table: &Table<'_, '_>, report: &mut Diagnostics) {
     let result = Network::load(model, &config.engine).and_then(|network| network.required_detector().map(|_| ()));
     if let Err(error) = result {
-        report.error(place.span(&["path"]), error.message, None);
+        report.error(table.span(&["path"]), error.message, None);
     }
 }
 
-fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Diagnostics) {
-    let at = |key| place.span(&["source", key]);
+fn check_camera(camera: &CameraConfig, table: &Table<'_, '_>, report: &mut Diagnostics) {
+    let at = |key| table.span(&["source", key]);
     match &camera.source {
         SourceConfig::V4l2(v4l2) => match find_camera::find(&v4l2.device, None) {
-            Ok(found) => check_controls(v4l2, &found.node, place, report),
+            Ok(found) => check_controls(v4l2, &found.node, table, report),
             Err(error) => report.warning(at("device"), error.to_string()),
         },
         SourceConfig::Video(video) => {
@@ -92,42 +92,42 @@ fn check_camera(camera: &CameraConfig, place: &Place<'_, '_>, report: &mut Diagn
     if let Some(annotate) = &camera.annotate {
         // The folder is made when missing, in the nearest one that is there.
         let existing = annotate.directory.ancestors().find(|folder| folder.exists() || folder.as_os_str().is_empty());
-        check_folder(existing.unwrap_or(Path::new("/")), place.span(&["annotate", "directory"]), report);
+        check_folder(existing.unwrap_or(Path::new("/")), table.span(&["annotate", "directory"]), report);
     }
 }
 
 /// Controls that the camera has not, or not so, where it can be asked. The daemon streams without them.
-fn check_controls(v4l2: &V4l2Config, node: &Path, place: &Place<'_, '_>, report: &mut Diagnostics) {
+fn check_controls(v4l2: &V4l2Config, node: &Path, table: &Table<'_, '_>, report: &mut Diagnostics) {
     if v4l2.controls.is_empty() {
         return;
     }
     let Ok(node) = Node::open(node) else { return };
     for (name, why) in controls::wrong(&node, &v4l2.controls) {
-        report.warning(place.span(&["source", "controls", &name]), why);
+        report.warning(table.span(&["source", "controls", &name]), why);
     }
 }
 
-fn check_sink(sink: &SinkConfig, place: &Place<'_, '_>, report: &mut Diagnostics) {
+fn check_sink(sink: &SinkConfig, table: &Table<'_, '_>, report: &mut Diagnostics) {
     let path = match &sink.kind {
         SinkKind::Stdout => return,
         SinkKind::File(file) => &file.path,
         SinkKind::Unix(unix) => &unix.path,
-        SinkKind::Mqtt(mqtt) => return check_pem([&mqtt.ca, &mqtt.certificate, &mqtt.key], place, report),
-        SinkKind::Nats(nats) => return check_pem([&nats.ca, &nats.certificate, &nats.key], place, report),
+        SinkKind::Mqtt(mqtt) => return check_pem([&mqtt.ca, &mqtt.certificate, &mqtt.key], table, report),
+        SinkKind::Nats(nats) => return check_pem([&nats.ca, &nats.certificate, &nats.key], table, report),
     };
     if path.is_dir() {
-        report.error(place.span(&["path"]), format!("{} is a folder: name a file in it", path.display()), None);
+        report.error(table.span(&["path"]), format!("{} is a folder: name a file in it", path.display()), None);
     } else {
-        check_folder(path.parent().unwrap_or(Path::new("/")), place.span(&["path"]), report);
+        check_folder(path.parent().unwrap_or(Path::new("/")), table.span(&["path"]), report);
     }
 }
 
 /// What a broker needs of this machine. Whether one answers is not asked: it may come later.
-fn check_pem(files: [&Option<PathBuf>; 3], place: &Place<'_, '_>, report: &mut Diagnostics) {
+fn check_pem(files: [&Option<PathBuf>; 3], table: &Table<'_, '_>, report: &mut Diagnostics) {
     for (key, file) in ["ca", "certificate", "key"].into_iter().zip(files) {
         if let Some(Err(error)) = file.as_ref().map(std::fs::File::open) {
             let path = file.as_deref().unwrap_or(Path::new("")).display();
-            report.warning(place.span(&[key]), format!("{path} cannot be read: {error}"));
+            report.warning(table.span(&[key]), format!("{path} cannot be read: {error}"));
         }
     }
 }
@@ -158,21 +158,4 @@ fn check_program(program: &Path, span: Range<usize>, report: &mut Diagnostics) {
         format!("the program {name} is not in PATH: install it, or write its whole path")
     };
     report.error(span, message, None);
-}
-
-/// The file that runs as `program`: itself where it has a slash, else the first in PATH.
-pub fn find_program(program: &Path) -> Option<PathBuf> {
-    let runs = |path: &Path| path.is_file() && allowed(path, libc::X_OK);
-    if program.as_os_str().as_bytes().contains(&b'/') {
-        return runs(program).then(|| program.to_owned());
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| runs(path))
-}
-
-/// Whether this process may do to a path what `mode` says.
-fn allowed(path: &Path, mode: i32) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: `path` is a string that ends in NUL and lives through the call, which keeps no pointer.
-    unsafe { libc::access(path.as_ptr(), mode) == 0 }
 }

@@ -7,35 +7,34 @@ mod archive;
 mod argus;
 mod board;
 mod cameras;
+mod checks;
+mod child;
+mod deadline;
 mod gpu;
 mod heat;
 mod nodes;
+mod progress;
 mod redact;
 mod report;
 mod sandbox;
 mod tensorrt;
-#[cfg(test)]
-mod tests;
 
-use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::CameraName;
-use visiond_system::child_process::{die_with_parent, signal_group};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging;
 
-use super::progress::Progress;
-use super::{complain, print, print_json};
+use crate::output::{complain, print, print_json};
+use crate::value_parsers::duration;
+use checks::{Area, Row, Section};
+use child::{SuperviseError, supervise};
+use deadline::{NO_TIME, time_left};
+use progress::TestProgress;
 use redact::Redaction;
-use report::{Area, FORMAT, Report, Section};
+use report::{FORMAT, Report};
 
 /// Test this board: GPU, memory, TensorRT, cameras, heat, the service's sandbox; and write one file to send
 ///
@@ -53,7 +52,7 @@ pub struct Args {
     only: Vec<Area>,
 
     /// How long the heat test keeps the board under load
-    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = super::run::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = duration)]
     load: Duration,
 
     /// Write the report to this file, a .tar.gz, without serial numbers, addresses and names
@@ -73,7 +72,7 @@ pub struct Args {
     in_process: bool,
 
     /// Print the JSON as it is, within so long, for the process that compares and redacts it
-    #[arg(long, hide = true, value_name = "TIME", value_parser = super::run::duration)]
+    #[arg(long, hide = true, value_name = "TIME", value_parser = duration)]
     inner: Option<Duration>,
 
     /// Print the milliseconds that compiling the kernels takes
@@ -88,21 +87,9 @@ const TIME: Duration = Duration::from_secs(220);
 const AREA_TIME: Duration = Duration::from_secs(90);
 /// What heat may take longer than its load.
 const HEAT_TIME: Duration = Duration::from_secs(15);
-/// With less time than this left nothing begins: it is what a camera takes that opens and gives no frame.
-const LEAST_TIME: Duration = Duration::from_secs(15);
-/// What a program that ended may take to close its pipes: programs that it started and left may hold them.
-const PIPES_TIME: Duration = Duration::from_secs(3);
 
 /// The check of an area that did not come to its end.
 const WHOLE: &str = "the test itself";
-/// Why an area or a camera is skipped after [`TIME`].
-const NO_TIME: &str = "no time left: test it alone by --only or --camera";
-
-/// What is left until `end`, if that is enough to begin something.
-fn time_left(end: Instant) -> Option<Duration> {
-    Some(end.saturating_duration_since(Instant::now())).filter(|left| *left >= LEAST_TIME)
-}
-
 const AFTER_HELP: &str = "\
 Examples:
   visiond selftest
@@ -132,7 +119,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         archive::make(path).map_err(|error| ExitError::new(Exit::Output, error))?;
     }
     let is_for_another_process = args.in_process || args.inner.is_some();
-    let mut tell = Teller::new(is_for_another_process);
+    let mut tell = TestProgress::new(is_for_another_process);
     let report = test(&args, &mut tell);
     logging::clear_live_line();
     if is_for_another_process {
@@ -168,7 +155,7 @@ fn output(args: &Args, report: &Report) -> Result<(), ExitError> {
 }
 
 /// Every area that is asked for, in the order that disturbs the next ones least.
-fn test(args: &Args, tell: &mut Teller) -> Report {
+fn test(args: &Args, tell: &mut TestProgress) -> Report {
     let began = Instant::now();
     let end = began + args.inner.unwrap_or(TIME);
     let mut only = args.only.clone();
@@ -189,7 +176,7 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
         sandbox: None,
     };
     let nodes_before = wanted(Area::Nodes).then(|| nodes::look(Path::new("/dev")));
-    let isolated = |area: Area, report: &mut Report, tell: &mut Teller| {
+    let isolated = |area: Area, report: &mut Report, tell: &mut TestProgress| {
         if wanted(area) {
             report.rows.extend(if args.in_process {
                 here(area, args, tell, end)
@@ -225,7 +212,7 @@ fn test(args: &Args, tell: &mut Teller) -> Report {
 }
 
 /// Tests an area in this process.
-fn here(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
+fn here(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
     tell.begin(area);
     let mut section = Section::new(area);
     let result = match area {
@@ -258,7 +245,7 @@ fn here(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report:
 }
 
 /// Tests an area in a process of its own, until `end`; heat comes behind that.
-fn apart(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report::Row> {
+fn apart(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
     tell.begin(area);
     let mut section = Section::new(area);
     let (limit, left) = match area {
@@ -294,164 +281,5 @@ fn apart(area: Area, args: &Args, tell: &mut Teller, end: Instant) -> Vec<report
     }
 }
 
-/// A program that came to its end.
-#[derive(Debug)]
-struct Ended {
-    status: ExitStatus,
-    /// Its standard output.
-    output: Vec<u8>,
-    /// The last lines of its standard error.
-    errors: Vec<String>,
-}
-
-impl Ended {
-    /// The last line of its standard error.
-    fn last_words(&self) -> &str {
-        self.errors.last().map_or("", String::as_str)
-    }
-}
-
-impl std::fmt::Display for Ended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let separator = if self.errors.is_empty() { "" } else { ": " };
-        write!(f, "its process ended with {}{separator}{}", self.status, self.last_words())
-    }
-}
-
-/// A program that did not come to its end by itself.
-#[derive(Debug, thiserror::Error)]
-enum SuperviseError {
-    /// It cannot be started, or not be waited for.
-    #[error("cannot run {program}: {error}")]
-    Run {
-        /// Its file's name.
-        program: String,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// It was ended.
-    #[error("{program} did not end within {} s; its last words: {last_words}", patience.as_secs())]
-    TimedOut {
-        /// Its file's name.
-        program: String,
-        /// How long it had.
-        patience: Duration,
-        /// The last line of its standard error.
-        last_words: String,
-    },
-}
-
-/// What a program wrote so far.
-#[derive(Debug, Default)]
-struct Heard {
-    output: Vec<u8>,
-    errors: VecDeque<String>,
-}
-
-/// Runs a program to its end, or ends it and all that it started after `patience`; hands each line of its standard error to `tell`.
-///
-/// It leads a group of its own, which Ctrl-C at the terminal does not reach: the kernel kills it when this process ends.
-fn supervise(command: &mut Command, patience: Duration, mut tell: impl FnMut(&str)) -> Result<Ended, SuperviseError> {
-    /// Lines of standard error that are kept.
-    const LINES: usize = 100;
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let failed = |error| SuperviseError::Run { program: program.clone(), error };
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    die_with_parent(command);
-    let mut child = command.spawn().map_err(failed)?;
-    let heard = Arc::new(Mutex::new(Heard::default()));
-    // Both readers drop their end of the channel when their pipe is closed.
-    let (open, closed) = channel::<()>();
-    if let Some(mut pipe) = child.stdout.take() {
-        let (heard, open) = (Arc::clone(&heard), open.clone());
-        thread::spawn(move || {
-            let _open = open;
-            let mut bytes = vec![0; 64 << 10];
-            loop {
-                match pipe.read(&mut bytes) {
-                    Ok(0) => break,
-                    Ok(count) => lock(&heard).output.extend_from_slice(&bytes[..count]),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => break,
-                }
-            }
-        });
-    }
-    if let Some(pipe) = child.stderr.take() {
-        let (heard, open) = (Arc::clone(&heard), open.clone());
-        thread::spawn(move || {
-            let _open = open;
-            let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
-            for line in lines.filter(|line| !line.is_empty()) {
-                let errors = &mut lock(&heard).errors;
-                if errors.len() == LINES {
-                    errors.pop_front();
-                }
-                errors.push_back(String::from_utf8_lossy(&line).into_owned());
-            }
-        });
-    }
-    drop(open);
-    let said = || lock(&heard).errors.back().cloned().unwrap_or_default();
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
-        if began.elapsed() >= patience {
-            signal_group(child.id(), libc::SIGKILL);
-            // It was killed, so this returns.
-            let _ = child.wait();
-            return Err(SuperviseError::TimedOut { program, patience, last_words: said() });
-        }
-        tell(&said());
-        thread::sleep(Duration::from_millis(50));
-    };
-    // Nothing is ever sent: it ends when both pipes are closed, or with the time.
-    let _ = closed.recv_timeout(PIPES_TIME);
-    let Heard { output, errors } = std::mem::take(&mut *lock(&heard));
-    Ok(Ended { status, output, errors: errors.into() })
-}
-
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Says how far the test is: to the terminal, or to the process that runs this one.
-struct Teller {
-    /// The name of the area that is tested.
-    area: &'static str,
-    /// To the other process by lines on standard error.
-    by_lines: bool,
-    last_line: Option<Instant>,
-    progress: Progress,
-}
-
-impl Teller {
-    fn new(by_lines: bool) -> Self {
-        Self { area: "", by_lines, last_line: None, progress: Progress::new() }
-    }
-
-    /// Another area begins: that is always said.
-    fn begin(&mut self, area: Area) {
-        self.area = area.name();
-        if !self.by_lines {
-            self.progress.tell_now(&format!("testing {area}"));
-        }
-    }
-
-    /// Says so, now and then.
-    fn say(&mut self, words: &str) {
-        /// What the other process can show.
-        const EVERY: Duration = Duration::from_millis(200);
-        if !self.by_lines {
-            let area = self.area;
-            let separator = if words.is_empty() { "" } else { ": " };
-            self.progress.tell(|| format!("testing {area}{separator}{words}"));
-        } else if self.last_line.is_none_or(|last| last.elapsed() >= EVERY) {
-            self.last_line = Some(Instant::now());
-            // Where nobody listens any more, the result still counts.
-            let _ = writeln!(std::io::stderr(), "{words}");
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

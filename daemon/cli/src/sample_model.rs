@@ -9,7 +9,7 @@ use visiond_system::exit::{Exit, ExitError};
 const SAMPLE: &str = "nanodet-g-416.onnx";
 
 /// The sample network's file. It is too large to be part of the program, so it is looked for in the usual places.
-pub fn default_model() -> Result<PathBuf, ExitError> {
+pub fn path() -> Result<PathBuf, ExitError> {
     let exe = env::current_exe().ok();
     first_model(&places(exe.as_deref(), |name| env::var_os(name).map(PathBuf::from)))
 }

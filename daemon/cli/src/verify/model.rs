@@ -12,7 +12,7 @@ use visiond_service::network::detector_error;
 use visiond_system::exit::{Exit, ExitError};
 
 /// A network with its card.
-pub struct Subject {
+pub struct LoadedModel {
     /// The network.
     pub engine: Engine,
     /// How to feed and read it.
@@ -20,7 +20,7 @@ pub struct Subject {
 }
 
 /// Loads both. Where only one of them has a card, it serves for both.
-pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[Subject; 2], ExitError> {
+pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[LoadedModel; 2], ExitError> {
     let [a, b] = named.map(|(path, backend)| {
         let config = EngineConfig { backend, ..EngineConfig::default() };
         let engine = Engine::load(path, &config.options(&BTreeMap::new()))
@@ -31,7 +31,7 @@ pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[
     let ((engine_a, card_a), (engine_b, card_b)) = (a?, b?);
     let card_a = borrowed(card_a, card_b.as_ref().ok(), &engine_a)?;
     let card_b = borrowed(card_b, Some(&card_a), &engine_b)?;
-    Ok([Subject { engine: engine_a, card: card_a }, Subject { engine: engine_b, card: card_b }])
+    Ok([LoadedModel { engine: engine_a, card: card_a }, LoadedModel { engine: engine_b, card: card_b }])
 }
 
 fn borrowed(card: Result<Card, CardError>, other: Option<&Card>, engine: &Engine) -> Result<Card, ExitError> {
@@ -45,7 +45,7 @@ fn borrowed(card: Result<Card, CardError>, other: Option<&Card>, engine: &Engine
 }
 
 /// A network that looks at pictures.
-pub struct Side {
+pub struct ModelRunner {
     /// Its file.
     pub path: PathBuf,
     /// Of its file.
@@ -58,10 +58,10 @@ pub struct Side {
     pub found: Vec<Detection>,
 }
 
-impl Side {
+impl ModelRunner {
     /// Makes it ready to look for what scores `score_threshold` or more.
-    pub fn new(subject: &Subject, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
-        let Subject { engine, card } = subject;
+    pub fn new(loaded: &LoadedModel, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
+        let LoadedModel { engine, card } = loaded;
         let limits = Limits {
             score_threshold: Some(score_threshold),
             iou_threshold: Some(iou_threshold),
@@ -81,7 +81,7 @@ impl Side {
     }
 
     /// Looks at a picture.
-    pub fn look(&mut self, picture: &FrameView<'_>) -> Result<(), DetectorError> {
+    pub fn run(&mut self, picture: &FrameView<'_>) -> Result<(), DetectorError> {
         let flight = self.detector.begin(std::slice::from_ref(picture))?;
         self.detector.finish(flight)?;
         self.detector.detections(flight, 0, &mut self.found)

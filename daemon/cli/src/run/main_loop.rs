@@ -30,7 +30,7 @@ pub enum End {
 }
 
 /// The loop of the main thread.
-pub struct Waiting<'a> {
+pub struct MainLoop<'a> {
     pub service: &'a Service,
     pub stop: &'a Stop,
     pub signals: &'a Signals,
@@ -93,9 +93,9 @@ impl Tasks {
     }
 }
 
-impl Waiting<'_> {
+impl MainLoop<'_> {
     /// Waits for the end, which is at `until` at the latest.
-    pub fn wait(&mut self, until: Option<Instant>) -> End {
+    pub fn run(&mut self, until: Option<Instant>) -> End {
         let mut tasks = Tasks::new(self.service, self.notifier);
         loop {
             let due = [until, tasks.next_due()].into_iter().flatten().min();

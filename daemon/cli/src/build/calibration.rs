@@ -17,17 +17,17 @@ use visiond_service::network::Network;
 use visiond_system::cache;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::Args;
+use super::arguments::Args;
 
 /// A folder's pictures as tensors.
-pub struct Pictures {
+pub struct CalibrationPictures {
     files: Vec<PathBuf>,
     next: usize,
     preprocessor: Preprocessor,
     batch: usize,
 }
 
-impl Pictures {
+impl CalibrationPictures {
     /// The pictures of `folder`, for the network as it will be built.
     pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, ExitError> {
         let wrong = |reason: String| ExitError::new(Exit::Input, reason);
@@ -85,7 +85,7 @@ impl Pictures {
     }
 }
 
-impl CalibrationFeed for Pictures {
+impl CalibrationFeed for CalibrationPictures {
     fn count(&self) -> usize {
         self.files.len().div_ceil(self.batch)
     }

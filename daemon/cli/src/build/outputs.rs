@@ -10,16 +10,16 @@ use visiond_engine::tensorrt::sidecar::Sidecar;
 use visiond_engine_builder::{BuildError, Built};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::{Args, failure, precision_text};
+use super::arguments::Args;
 
 /// The places, looked at before the long work.
-pub struct Beside {
+pub struct Outputs {
     engine: PathBuf,
     /// The card to copy, and where to.
     card: Option<(PathBuf, PathBuf)>,
 }
 
-impl Beside {
+impl Outputs {
     /// Checks that the engine can be written.
     pub fn new(args: &Args, engine: &Path) -> Result<Self, ExitError> {
         let wrong = |exit, message: String| Err(ExitError::new(exit, message));
@@ -73,7 +73,7 @@ impl Beside {
     }
 }
 
-impl Beside {
+impl Outputs {
     /// Writes one after the other, and says in `made` what of the card was not there before.
     fn write_all(&self, sidecar: &Sidecar, plan: &[u8], made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
         sidecar.write(&self.engine).map_err(|error| failed(&Sidecar::path_of(&self.engine), error))?;
@@ -85,7 +85,7 @@ impl Beside {
 }
 
 fn failed(path: &Path, error: io::Error) -> ExitError {
-    failure(&BuildError::Write { path: path.to_owned(), error })
+    ExitError::new(Exit::Output, BuildError::Write { path: path.to_owned(), error })
 }
 
 fn same(a: &Path, b: &Path) -> bool {
@@ -152,4 +152,24 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
         precision: precision_text(built, args),
         metadata: built.onnx.metadata.clone(),
     }
+}
+
+/// What became of the network's numbers, for people.
+fn precision_text(built: &Built, args: &Args) -> String {
+    let mut parts = Vec::new();
+    if args.int8 {
+        parts.push("int8".to_owned());
+    }
+    match (&built.rewritten, args.fp16, args.bf16) {
+        (Some(rewritten), fp16, _) => {
+            let name = if fp16 { "fp16" } else { "bf16" };
+            let (half, full) = (rewritten.half_layers, rewritten.full_layers);
+            parts.push(format!("{half} layers in {name}, {full} in fp32"));
+        }
+        (None, true, _) => parts.push("fp16 where TensorRT finds it faster".to_owned()),
+        (None, _, true) => parts.push("bf16 where TensorRT finds it faster".to_owned()),
+        (None, false, false) if parts.is_empty() => parts.push("as in the network's file".to_owned()),
+        (None, false, false) => {}
+    }
+    parts.join(", ")
 }

@@ -10,15 +10,14 @@ use visiond_annotate::picture::PictureMaker;
 use visiond_config::types::PictureFormat;
 use visiond_flow::message::Message;
 use visiond_kernels::frame::FrameView;
+use visiond_system::exit::{Exit, ExitError};
 use visiond_system::outage::explain;
-
-use super::{Exit, ExitError, stem};
 
 /// How they are stored.
 const FORMAT: PictureFormat = PictureFormat::Jpeg;
 
 /// A folder of annotated pictures.
-pub struct Pictures {
+pub struct AnnotatedPictures {
     folder: PathBuf,
     /// What each file's pictures are called.
     stems: Vec<String>,
@@ -27,7 +26,7 @@ pub struct Pictures {
     maker: PictureMaker,
 }
 
-impl Pictures {
+impl AnnotatedPictures {
     /// Makes the folder where it is missing.
     pub fn open(folder: &Path, files: &[PathBuf]) -> Result<Self, ExitError> {
         fs::create_dir_all(folder).map_err(|error| {
@@ -72,6 +71,11 @@ impl Pictures {
     }
 }
 
+/// A file's name without folder and ending.
+pub fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
 /// The files' stems; those that come twice get a number.
 fn different_stems(files: &[PathBuf]) -> Vec<String> {
     let mut taken = BTreeSet::new();
@@ -104,7 +108,7 @@ mod tests {
         let source = folder.path().join("photo-annotated.jpg");
         fs::write(&source, "precious").unwrap();
         let files = [folder.path().join("photo.jpg"), source.clone()];
-        let pictures = Pictures::open(folder.path(), &files).unwrap();
+        let pictures = AnnotatedPictures::open(folder.path(), &files).unwrap();
         assert_eq!(pictures.path(0, None), folder.path().join("photo-annotated-2.jpg"));
         assert_eq!(pictures.path(0, Some(7)), folder.path().join("photo-annotated-00000007.jpg"));
         assert_eq!(pictures.path(1, None), folder.path().join("photo-annotated-annotated.jpg"));

@@ -1,0 +1,97 @@
+//! The command line: the global options and the list of commands.
+
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use log::LevelFilter;
+use visiond_system::exit::Exit;
+
+use crate::{
+    bench, build, capture, check, completions, detect, inspect, man, probe, reload, run, selftest, top, trace, verify,
+};
+
+/// The vision daemon: a camera goes in, detections come out.
+#[derive(Debug, Parser)]
+#[command(
+    name = "visiond",
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = EXAMPLES
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Print the version and the engines that are there
+    #[arg(short = 'V', long)]
+    pub version: bool,
+
+    /// Log more; twice for more still
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    pub verbose: u8,
+
+    /// Log less; twice for less still
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    pub quiet: u8,
+
+    /// Log so much: off, error, warn, info, debug or trace
+    ///
+    /// Without it: what the configuration says for `run`, else warn.
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Log")]
+    pub log_level: Option<LevelFilter>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  visiond detect photo.jpg                     what is on a photo
+  visiond detect --annotate out street.mp4     pictures with boxes, from a video
+  visiond probe                                what this machine has
+  visiond selftest                             whether its GPU, memory and cameras work
+  visiond capture --camera /dev/video0         a picture of a camera
+  visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
+  visiond check /etc/visiond/visiond.toml      every error of a configuration
+  visiond run /etc/visiond/visiond.toml        the daemon
+  visiond reload                               it reads its configuration again
+  visiond top                                  what it does, live in this terminal";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(run::Args),
+    Reload(reload::Args),
+    Detect(detect::Args),
+    Check(check::Args),
+    Probe(probe::Args),
+    Capture(Box<capture::Args>),
+    Build(Box<build::Args>),
+    Inspect(inspect::Args),
+    Bench(bench::Args),
+    Verify(verify::Args),
+    Selftest(Box<selftest::Args>),
+    Trace(trace::Args),
+    Top(top::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// The command line with the exit table below every help text.
+pub fn command() -> clap::Command {
+    fn with_table(command: clap::Command) -> clap::Command {
+        let examples = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
+        command.after_help(format!("{examples}{}", Exit::TABLE))
+    }
+    with_table(Cli::command()).mut_subcommands(with_table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_help_has_the_exit_table() {
+        command().debug_assert();
+        for sub in command().get_subcommands_mut() {
+            let help = sub.render_long_help().to_string();
+            assert!(help.contains(Exit::TABLE), "{help}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Parsers for values of flags that several commands have, for clap's `value_parser`.
+
+use std::time::Duration;
+
+use visiond_config::parse_duration;
+
+/// A number from 0 to 1, for clap.
+pub fn fraction(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "not a number from 0 to 1".to_owned())
+}
+
+/// A duration above zero, for clap.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| "not a time with its unit, such as 10s or 5min".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        assert_eq!(duration("1min30s"), Ok(Duration::from_secs(90)));
+        assert!(duration("10").is_err() && duration("0s").is_err() && duration("soon").is_err());
+    }
+}
