@@ -1,6 +1,6 @@
-//! The annotated file, printed from the declarations in [`types`](super::types).
+//! The annotated configuration file, generated from the declarations in [`types`](super::types).
 //!
-//! `config/visiond.toml` is what [`text`] gives; a test holds it to that. To write it anew after a change:
+//! `config/visiond.toml` equals the output of [`text`], which a test checks. To write it after a change:
 //! `VISIOND_REGENERATE=1 cargo test -p visiond-config`.
 
 use super::schema::{Key, Presence, Shape, Variant};
@@ -11,17 +11,17 @@ use super::types::Config;
 const COLUMNS: usize = 110;
 
 const HEADER: &str = "\
-# visiond's configuration: every key with its default and what it is for.
+# visiond configuration: every key with its default and description.
 #
-# Lines that begin with # and a space explain. Lines that begin with # alone are keys: take the # away to set
-# them. They show the default; where there is none, an example. `visiond check FILE` tells every mistake in a
-# file at once, `visiond check --effective FILE` what holds.
+# Lines that begin with # and a space are comments. Lines that begin with # alone are keys: remove the # to set
+# them. They show the default, or an example if there is none. `visiond check FILE` reports every error in a
+# file, `visiond check --effective FILE` prints the values that apply.
 #
-# Durations and sizes have units: \"250 ms\", \"1m30s\", \"64 MiB\". Relative paths are relative to this file's
-# folder.
+# Durations and sizes have units: \"250 ms\", \"1m30s\", \"64 MiB\". Relative paths start at the folder of this
+# file.
 ";
 
-/// The file with every key, as `visiond check --print-default-config` prints it.
+/// Returns the file with every key, as `visiond check --print-default-config` prints it.
 pub fn text() -> String {
     let mut out = String::from(HEADER);
     for key in Config::keys() {
@@ -38,7 +38,7 @@ pub fn text() -> String {
     out
 }
 
-/// Every key of the table at `path`: values first, then its tables, as TOML wants it. Of a `type` the first.
+/// Returns every key of the table at `path`: values first, then its tables, as TOML requires; only the first `type` of several.
 fn settings(keys: &[Key], path: &str) -> String {
     let (mut values, mut tables) = (String::new(), String::new());
     for key in keys {
@@ -65,11 +65,11 @@ fn typed(variant: &Variant) -> String {
     format!("#type = \"{}\"\n{}", variant.name, settings(&variant.keys, ""))
 }
 
-/// One more table for every `type` but the first, with that type's own keys only.
+/// Returns one more table for every `type` but the first, with the keys of that type only.
 fn further_types(name: &str, keys: &[Key]) -> String {
     let mut out = String::new();
     for key in keys {
-        // In a table of its own the rest of the owner needs a name; beside `type` it does not.
+        // A union in a table of its own leaves the outer table without its required name; a flattened one does not.
         let (variants, inner) = match &key.shape {
             Shape::UnionTable(variants) => (variants, Some(key.name)),
             Shape::Union(variants) => (variants, None),
@@ -96,7 +96,7 @@ fn setting(key: &Key, kind: &str) -> String {
     format!("\n{}{}#{} = {value}\n", comment(&key.doc), comment(&format!("{}; {absence}:", capital(kind))), key.name)
 }
 
-/// `text` as comment lines.
+/// Returns `text` as comment lines.
 fn comment(text: &str) -> String {
     let mut out = String::new();
     let mut line = String::from("#");

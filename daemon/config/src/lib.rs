@@ -96,13 +96,15 @@ pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
     let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
     let size = fs::metadata(path).map_err(cannot)?.len();
     if size > MAX_BYTES {
-        return Err(fail(format!("holds {size} bytes, a configuration has {MAX_BYTES} at most: name another file")));
+        return Err(fail(format!(
+            "has {size} bytes, more than the {MAX_BYTES} bytes of a configuration: name another file"
+        )));
     }
     let bytes = fs::read(path).map_err(cannot)?;
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        fail(format!("line {line} is not UTF-8 text, which TOML must be: store the file as UTF-8"))
+        fail(format!("line {line} is not UTF-8: save the file as UTF-8"))
     })
 }
 
@@ -117,7 +119,7 @@ impl<'i> Document<'i> {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
             let span = error.span().unwrap_or(text.len()..text.len());
-            diagnostics.syntax(span, format!("no TOML: {}", error.message()));
+            diagnostics.syntax(span, format!("invalid TOML: {}", error.message()));
         }
         Self { root }
     }

@@ -1,4 +1,4 @@
-//! The manual page visiond.toml(5), printed from the declarations in [`types`](super::types).
+//! The manual page visiond.toml(5), generated from the declarations in [`types`](super::types).
 
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
@@ -6,20 +6,20 @@ use super::schema::{Key, Presence, Shape, Variant};
 use super::tables::{Section, TYPE_DOC};
 use super::types::Config;
 
-/// What the pages come from, as their footers show it.
+/// Program and version, for the footer of every page.
 pub const SOURCE: &str = concat!("visiond ", env!("CARGO_PKG_VERSION"));
-/// The heading of every page.
+/// Heading of every page.
 pub const MANUAL: &str = "visiond";
 
 const DESCRIPTION: &[&str] = &[
     "The configuration of visiond(1) is one file in TOML. The daemon of the package reads /etc/visiond/visiond.toml, the \
      instance visiond@NAME reads /etc/visiond/NAME.toml.",
-    "Durations and sizes have units: \"250 ms\", \"1m30s\", \"64 MiB\". Relative paths are relative to the file's folder. \
-     Unknown keys are refused: `visiond check FILE` tells every mistake in a file at once, `visiond check --effective FILE` \
-     what holds.",
+    "Durations and sizes have units: \"250 ms\", \"1m30s\", \"64 MiB\". Relative paths start at the folder of the file. \
+     Unknown keys are errors. `visiond check FILE` reports every error in a file, `visiond check --effective FILE` \
+     prints the values that apply.",
 ];
 
-/// The page.
+/// Returns the page in roff.
 pub fn text() -> String {
     let mut roff = Roff::new();
     roff.control("TH", ["visiond.toml", "5", "", SOURCE, MANUAL]);
@@ -39,13 +39,13 @@ pub fn text() -> String {
     roff.text([roman("the daemon's configuration")]);
     roff.control("TP", []);
     roff.text([roman("/usr/share/doc/visiond/examples")]);
-    roff.text([roman("small configurations to begin with, and one with every key")]);
+    roff.text([roman("small configurations to start from, and one with every key")]);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([roman("visiond(1), visiond-check(1), visiond-probe(1)")]);
     roff.render()
 }
 
-/// A table of the file: a section of the page when it is a top one, else a subsection.
+/// Writes a table of the file: a section of the page for a top-level one, else a subsection.
 fn table(roff: &mut Roff, key: &Key, parent: &str) {
     let path = if parent.is_empty() { key.name.to_owned() } else { format!("{parent}.{}", key.name) };
     let heading = |roff: &mut Roff, text: &str, doc: &str| {
@@ -70,7 +70,7 @@ fn table(roff: &mut Roff, key: &Key, parent: &str) {
     }
 }
 
-/// The values of a table, then its tables.
+/// Writes the values of a table, then its tables.
 fn rows(roff: &mut Roff, keys: &[Key], path: &str) {
     for key in keys {
         match &key.shape {
@@ -107,7 +107,7 @@ fn entry(roff: &mut Roff, head: Vec<Inline>, text: &str) {
     roff.text(prose(text));
 }
 
-/// Text whose `code` is bold.
+/// Returns `text` with its `code` in bold.
 fn prose(text: &str) -> Vec<Inline> {
     let part = |(index, part): (usize, &str)| if index % 2 == 1 { bold(part) } else { roman(part) };
     text.split('`').enumerate().filter(|(_, part)| !part.is_empty()).map(part).collect()

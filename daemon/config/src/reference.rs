@@ -1,6 +1,6 @@
-//! The tables of `docs/configuration.md`, printed from the declarations in [`types`](super::types).
+//! The tables of `docs/configuration.md`, generated from the declarations in [`types`](super::types).
 //!
-//! Only the test below needs them: it holds the file to what [`manual`] gives, and writes it anew when asked to:
+//! The test below compares the file with the output of [`tables`], or writes it:
 //! `VISIOND_REGENERATE=1 cargo test -p visiond-config`.
 
 #![allow(clippy::unwrap_used)]
@@ -12,12 +12,12 @@ use super::schema::{Key, Presence, Shape, Variant};
 use super::tables::{Section, TYPE_DOC};
 use super::types::Config;
 
-/// The manual's tables, in Markdown.
-fn manual() -> String {
+/// Returns the tables of the reference, in Markdown.
+fn tables() -> String {
     Config::keys().iter().map(|key| chapter(key, "", 2)).collect::<String>().trim_end().to_owned() + "\n"
 }
 
-/// A table of the file under a heading of `level`.
+/// Returns a table of the file under a heading of `level`.
 fn chapter(key: &Key, parent: &str, level: usize) -> String {
     let path = if parent.is_empty() { key.name.to_owned() } else { format!("{parent}.{}", key.name) };
     let marks = "#".repeat(level);
@@ -31,9 +31,9 @@ fn chapter(key: &Key, parent: &str, level: usize) -> String {
     }
 }
 
-/// The values of a table, then the chapters of its tables.
+/// Returns the values of a table, then the chapters of its tables.
 fn rows(keys: &[Key], path: &str, level: usize) -> String {
-    let mut out = String::from("| Key | Value | Without it | What it is for |\n|---|---|---|---|\n");
+    let mut out = String::from("| Key | Value | Default | Description |\n|---|---|---|---|\n");
     for key in keys {
         match &key.shape {
             Shape::Value(kind) => {
@@ -67,15 +67,15 @@ fn types(variants: &[Variant], path: &str, level: usize) -> String {
     out
 }
 
-/// `text` where a bar would end a cell.
+/// Escapes the bars in `text`, which would end a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
 #[test]
-fn the_manual_ends_with_the_tables() {
+fn the_reference_ends_with_the_tables() {
     const MARK: &str = "<!-- From here on printed from the declarations; do not edit. -->\n";
     let stored = fs::read_to_string(in_repository("docs/configuration.md")).unwrap();
     let (prose, _) = stored.split_once(MARK).unwrap();
-    assert_stored("docs/configuration.md", &format!("{prose}{MARK}\n{}", manual()));
+    assert_stored("docs/configuration.md", &format!("{prose}{MARK}\n{}", tables()));
 }

@@ -1,4 +1,4 @@
-//! What a declaration of keys becomes: readers and writers of tables, and the list of keys for the reference.
+//! The description of a key, for the reference, and how its value is read and written.
 //!
 //! The declarations themselves are made with the macros of [`table_macros`](super::table_macros).
 
@@ -12,20 +12,20 @@ use super::diagnostics::Diagnostics;
 /// A value of a file with its place.
 pub type Item<'i> = Spanned<DeValue<'i>>;
 
-/// A key as the reference shows it.
+/// A key, as the reference describes it.
 #[derive(Debug, Clone)]
 pub struct Key {
     /// Name in the file.
     pub name: &'static str,
     /// The doc comment.
     pub doc: String,
-    /// What it holds.
+    /// Kind of value or table.
     pub shape: Shape,
-    /// What holds when it is absent.
+    /// What applies if the key is absent.
     pub presence: Presence,
 }
 
-/// What a key holds.
+/// Kind of value or table that a key holds.
 #[derive(Debug, Clone)]
 pub enum Shape {
     /// A value: the text after "must be".
@@ -34,9 +34,9 @@ pub enum Shape {
     Table(Vec<Key>),
     /// Any number of tables.
     Tables(Vec<Key>),
-    /// `type` and the keys that go with it, in a table of their own.
+    /// `type` and the keys of that type, in a table of their own.
     UnionTable(Vec<Variant>),
-    /// `type` and the keys that go with it, in this table.
+    /// `type` and the keys of that type, in this table.
     Union(Vec<Variant>),
 }
 
@@ -51,48 +51,48 @@ pub struct Variant {
     pub keys: Vec<Key>,
 }
 
-/// What holds when a key is absent.
+/// What applies if a key is absent.
 #[derive(Debug, Clone)]
 pub enum Presence {
-    /// This value, as TOML.
+    /// The default value, as TOML.
     Default(String),
-    /// The file is refused; the text is an example.
+    /// The file is rejected. The text is an example.
     Required(String),
-    /// What the doc comment says; the text is an example.
+    /// The doc comment says what applies. The text is an example.
     Optional(String),
-    /// The parts' own presences.
+    /// Each key of the table has its own presence.
     Parts,
 }
 
 /// How a key's value is read, checked and written.
 pub trait Kind {
-    /// What becomes of it.
+    /// The Rust type of the value.
     type Value;
-    /// What it holds.
+    /// Returns the kind of value or table.
     fn shape(&self) -> Shape;
-    /// Reads a value; `None` when an error was reported.
+    /// Reads a value; returns `None` after it reported an error.
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value>;
     /// Writes a value under a name.
     fn write(&self, name: &str, value: &Self::Value, table: &mut TableWriter);
-    /// A value as it stands behind `=`. Empty for tables, which never stand there.
+    /// Returns a value as TOML, to stand after `=`; empty for tables.
     fn inline(&self, value: &Self::Value) -> String;
 }
 
 /// The key that is being read.
 #[derive(Debug)]
 pub struct At<'a> {
-    /// From the file's root: `camera.source.device`.
+    /// Path from the root of the file: `camera.source.device`.
     pub path: &'a str,
-    /// What the key is for, and what holds without it.
+    /// Description of the key, and what applies without it.
     pub note: &'a str,
 }
 
-/// What reading needs to know, and what it found wrong.
+/// What reading a value needs, and the errors it found.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The folder that relative paths are relative to.
+    /// Folder that relative paths start from.
     pub base: &'a Path,
-    /// What is wrong.
+    /// Errors and warnings found so far.
     pub diagnostics: &'a mut Diagnostics,
 }
 
@@ -103,12 +103,12 @@ impl Context<'_> {
     }
 }
 
-/// A doc comment as one line of text.
+/// Joins a doc comment to one line.
 pub fn plain(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A table while it is written: values first, then tables, as TOML wants it.
+/// A table that is being written: values first, then tables, as TOML requires.
 #[derive(Debug, Default)]
 pub struct TableWriter {
     path: String,
@@ -122,12 +122,12 @@ impl TableWriter {
         self.values + self.tables.trim_start()
     }
 
-    /// `name = text`
+    /// Writes `name = text`.
     pub fn value(&mut self, name: &str, text: &str) {
         self.values += &format!("{name} = {text}\n");
     }
 
-    /// `[name]`, or `[[name]]` for one of many.
+    /// Writes the table `[name]`, or `[[name]]` for one of many.
     pub fn table(&mut self, name: &str, one_of_many: bool, write: impl FnOnce(&mut Self)) {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         let (open, close) = if one_of_many { ("[[", "]]") } else { ("[", "]") };
@@ -138,12 +138,12 @@ impl TableWriter {
     }
 }
 
-/// `kind`, which must fit a field of type `T`.
+/// Returns `kind`, which must fit a field of type `T`.
 pub fn for_field<T, K: Kind<Value = T>>(kind: K) -> K {
     kind
 }
 
-/// `kind`, which must fit a field of type `T`, an `Option`.
+/// Returns `kind`, which must fit a field of type `T`, an `Option`.
 pub fn for_option<T: IntoIterator, K: Kind<Value = T::Item>>(kind: K) -> K {
     kind
 }

@@ -1,7 +1,7 @@
-//! How keys are declared.
+//! Macros that declare the tables and keys of the file.
 //!
-//! [`section!`] takes a struct whose fields say everything about a key at once: doc comment, name, Rust type, kind (how its
-//! value is read, checked and written), and what holds when it is absent. From it come the struct, its `Default`, and a
+//! Each field of a [`section!`] declares all of a key: doc comment, name, Rust type, kind (how its value is read, checked and
+//! written), and what applies if it is absent. The macro generates the struct, its `Default`, and a
 //! [`Section`](super::tables::Section): the reader, the writer, and the list of keys that the reference and the annotated
 //! file are printed from.
 //!
@@ -15,13 +15,13 @@
 //! }
 //! ```
 //!
-//! Behind `=>` stands what holds when the key is absent:
+//! After `=>` comes what applies if the key is absent:
 //! - `default(VALUE)`: that value.
-//! - `required(EXAMPLE)`: nothing, the file is refused. The example is TOML.
+//! - `required(EXAMPLE)`: the file is rejected. The example is TOML.
 //! - `optional(EXAMPLE)`: `None`.
-//! - `derived((EXAMPLE, VALUE))`: that value, which is no text for the reference.
+//! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
 //! - `part`: the default of a table.
-//! - `flatten`: for a [`union!`], whose `type` and keys then stand in this table.
+//! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
 
 /// Declares a table of the file. See the module's documentation.
 macro_rules! section {
@@ -86,7 +86,7 @@ macro_rules! section {
         $crate::schema::Kind::shape(&section!(@kind $presence $kind, $ty))
     };
 
-    // A kind for a field of that type, so that the kind's own type follows from the field's.
+    // Ties the kind to the type of the field, so that the compiler infers the type of the kind.
     (@kind optional $kind:expr, $ty:ty) => { $crate::schema::for_option::<$ty, _>($kind) };
     (@kind $presence:ident $kind:expr, $ty:ty) => { $crate::schema::for_field::<$ty, _>($kind) };
 
@@ -141,7 +141,7 @@ macro_rules! section {
     };
 }
 
-/// Declares an enum that is chosen by `type`; a variant holds a `Section`, or nothing.
+/// Declares an enum whose variant `type` selects; a variant holds a `Section`, or nothing.
 macro_rules! union {
     (
         $(#[doc = $doc:literal])+

@@ -10,45 +10,45 @@ use super::diagnostics::{Diagnostics, nearest};
 use super::kinds::Word;
 use super::schema::{At, Context, Item, Key, Kind, Shape, TableWriter, Variant, plain};
 
-/// What `type` is for.
-pub const TYPE_DOC: &str = "What it is; its other keys follow from it.";
+/// The description of the key `type`.
+pub const TYPE_DOC: &str = "The type, which decides the other keys.";
 
-/// A struct that is a table of the file.
+/// A struct that holds a table of the file.
 pub trait Section: Sized {
-    /// Every key, in the order of the file.
+    /// Returns every key, in the order of the file.
     fn keys() -> Vec<Key>;
-    /// Reads the table; `None` when an error was reported that leaves no value.
+    /// Reads the table; returns `None` if a reported error leaves no value.
     fn read(table: &mut TableReader<'_, '_>) -> Option<Self>;
     /// Writes every key that has a value.
     fn write(&self, table: &mut TableWriter);
 }
 
-/// An enum that is chosen by the key `type`.
+/// An enum whose variant the key `type` selects.
 pub trait Union: Sized {
-    /// Every variant, in the order of the reference.
+    /// Returns every variant, in the order of the reference.
     fn variants() -> Vec<Variant>;
-    /// The variant of that name, which is one of [`Union::variants`].
+    /// Reads the variant `name`, one of [`Union::variants`].
     fn read(name: &str, table: &mut TableReader<'_, '_>) -> Option<Self>;
-    /// The variant's name.
+    /// Returns the name of the variant.
     fn name(&self) -> &'static str;
-    /// Writes the variant's keys, without `type`.
+    /// Writes the keys of the variant, without `type`.
     fn write(&self, table: &mut TableWriter);
 }
 
-/// A table while it is read; what is left in it at the end is unknown.
+/// A table that is being read. Keys that nothing asked for are unknown and reported at the end.
 pub struct TableReader<'a, 'i> {
     table: &'a DeTable<'i>,
     span: Range<usize>,
     path: String,
     known: Vec<&'static str>,
-    /// The `type` is wrong or absent, so nobody can tell which keys belong here.
+    /// The `type` is wrong or absent, so the valid keys are unknown.
     undecided: bool,
     base: &'a Path,
     diagnostics: &'a mut Diagnostics,
 }
 
 impl<'a, 'i> TableReader<'a, 'i> {
-    /// Reads `table` by `read`, then refuses what was not asked for.
+    /// Reads `table` with `read`, then reports unknown keys.
     pub fn read<T>(
         table: &'a DeTable<'i>,
         span: Range<usize>,
@@ -64,7 +64,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
         value
     }
 
-    /// A key that must be there.
+    /// Reads a required key.
     pub fn required<K: Kind>(&mut self, name: &'static str, doc: &str, kind: &K) -> Option<K::Value> {
         let note = note(doc, "required");
         let found = self.item(name, &note, kind);
@@ -78,7 +78,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
         }
     }
 
-    /// A key with a default; also the value after an error, so that reading goes on.
+    /// Reads a key with a default. Returns the default after an error too, so that reading continues.
     pub fn or_default<K: Kind>(&mut self, name: &'static str, doc: &str, kind: &K, default: K::Value) -> K::Value {
         let note = note(doc, &format!("default {}", kind.inline(&default)));
         match self.item(name, &note, kind) {
@@ -87,7 +87,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
         }
     }
 
-    /// A key that may be absent.
+    /// Reads an optional key.
     pub fn optional<K: Kind>(&mut self, name: &'static str, doc: &str, kind: &K) -> Option<K::Value> {
         match self.item(name, &note(doc, "optional"), kind) {
             Found::Value(value) => Some(value),
@@ -95,7 +95,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
         }
     }
 
-    /// `type`, and the keys that go with it.
+    /// Reads `type` and the keys of that type.
     pub fn union<U: Union>(&mut self) -> Option<U> {
         let variants = U::variants();
         let names = variants.iter().map(|variant| (variant.name, variant.name)).collect();
@@ -127,7 +127,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
             let name = key.get_ref();
             let remedy = match nearest(name, self.known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None if self.path.is_empty() => format!("the file's tables are {}", self.known.join(", ")),
+                None if self.path.is_empty() => format!("the tables of the file are {}", self.known.join(", ")),
                 None => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),
             };
             let path = visiond_system::logging::escape(&self.path_of(name));
@@ -142,7 +142,7 @@ enum Found<T> {
     Absent,
 }
 
-/// The first paragraph of a doc comment with what holds in the key's absence.
+/// Returns the doc comment, and in brackets what applies if the key is absent.
 fn note(doc: &str, absence: &str) -> String {
     let doc = plain(doc);
     format!("{} ({absence})", doc.trim_end_matches('.'))
@@ -152,7 +152,7 @@ fn note(doc: &str, absence: &str) -> String {
 #[derive(Debug)]
 pub struct Table<T>(PhantomData<T>);
 
-/// `[name]`
+/// Returns the kind of a key that is a table: `[name]`.
 pub fn table<T: Section>() -> Table<T> {
     Table(PhantomData)
 }
@@ -182,7 +182,7 @@ impl<T: Section> Kind for Table<T> {
 #[derive(Debug)]
 pub struct Tables<T>(PhantomData<T>);
 
-/// `[[name]]`
+/// Returns the kind of a key that is any number of tables: `[[name]]`.
 pub fn tables<T: Section>() -> Tables<T> {
     Tables(PhantomData)
 }
@@ -197,7 +197,7 @@ impl<T: Section> Kind for Tables<T> {
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Vec<T>> {
         let Some(items) = item.get_ref().as_array() else {
             let sentence = match item.get_ref() {
-                DeValue::Table(_) => format!("may be there several times: write `[[{}]]` with two brackets", at.path),
+                DeValue::Table(_) => format!("may appear several times: write `[[{}]]` with two brackets", at.path),
                 _ => format!("must be a table: write `[[{}]]` and its keys below", at.path),
             };
             context.wrong(item, at, &sentence);
@@ -207,7 +207,7 @@ impl<T: Section> Kind for Tables<T> {
             let table = as_table(item, at, context)?;
             TableReader::read(table, item.span(), at.path, context, T::read)
         };
-        // Every table is read, also behind a wrong one.
+        // Reads every table, also after an invalid one.
         let all: Vec<Option<T>> = items.iter().map(read).collect();
         all.into_iter().collect()
     }
@@ -227,7 +227,7 @@ impl<T: Section> Kind for Tables<T> {
 #[derive(Debug)]
 pub struct UnionTable<T>(PhantomData<T>);
 
-/// `[name]` with `type`
+/// Returns the kind of a key that is a table with `type`.
 pub fn union_table<T: Union>() -> UnionTable<T> {
     UnionTable(PhantomData)
 }
@@ -263,7 +263,7 @@ fn as_table<'a, 'i>(item: &'a Item<'i>, at: &At<'_>, context: &mut Context<'_>) 
     let table = item.get_ref().as_table();
     if table.is_none() {
         let sentence = match item.get_ref() {
-            DeValue::Array(_) => format!("is there once only: write `[{}]` with one bracket", at.path),
+            DeValue::Array(_) => format!("may appear only once: write `[{}]` with one bracket", at.path),
             _ => format!("must be a table: write `[{}]` and its keys below", at.path),
         };
         context.wrong(item, at, &sentence);

@@ -44,33 +44,33 @@ width = "wide"
         r#"visiond.toml:2:9: `log.level` must be one of "off", "error", "warn", "info", "debug", "trace", not "loud"
      2 | level = "loud"
        |         ^^^^^^
-       = How much is told; each level includes those before it. The command line's `--log-level`, `-v` and `-q` win over this (default "info")
+       = Log level; each level includes those before it. `--log-level`, `-v` and `-q` on the command line override it (default "info")
 visiond.toml:4:1: unknown key `engine.backnd`: did you mean `backend`?
      4 | backnd = "auto"
        | ^^^^^^
 visiond.toml:5:11: `engine.threads` must be a whole number from 0 to 1024, not -1
      5 | threads = -1
        |           ^^
-       = Threads of one run of a network; 0 takes every core. Fewer leave room for decoding and other programs (default 0)
+       = CPU threads of one inference; 0 uses every core. Fewer leave room for decoding and other programs (default 0)
 visiond.toml:7:12: `status.interval` must be a duration from "100 ms" to "1 h", not 5: write the unit, "5 s" or "5 ms"
      7 | interval = 5
        |            ^
-       = How often they go to the terminal and to systemd (default "1 s")
+       = Interval of the status line on the terminal and in systemd (default "1 s")
 visiond.toml:9:8: `model.name` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not "nano det": write "nano-det"
      9 | name = "nano det"
        |        ^^^^^^^^^^
-       = What cameras and messages call it (required)
+       = Name of the model, for cameras and in messages (required)
 visiond.toml:10:8: `model.path` must be a path, not 5
     10 | path = 5
        |        ^
-       = The network's file (required)
+       = The model's file: `.onnx` or `.engine` (required)
 visiond.toml:13:9: no model has the name "other": there is "nano det"
     13 | model = "other"
        |         ^^^^^^^
 visiond.toml:15:8: `camera.source.type` must be one of "v4l2", "video", "command", "images", "pattern", not "vidio": did you mean "video"?
     15 | type = "vidio"
        |        ^^^^^^^
-       = What it is; its other keys follow from it (required)
+       = The type, which decides the other keys (required)
 visiond.toml:20:7: `camera.source.fps` must be a number from 0.01 to 1000, not 0
     20 | fps = 0
        |       ^
@@ -84,10 +84,10 @@ visiond.toml: 10 errors"#
 }
 
 #[test]
-fn what_is_no_toml_hides_nothing_but_its_consequences() {
+fn a_syntax_error_hides_only_its_consequences() {
     let text = "[log]\nlevel = \nlevl = 5\n[engine\nthreads = \"x\"\nthreads = 3\nbackend = \"auto\n";
     let found = sentences(text);
-    assert!(found.iter().any(|s| s.starts_with("2:") && s.contains("no TOML")), "{found:#?}");
+    assert!(found.iter().any(|s| s.starts_with("2:") && s.contains("invalid TOML")), "{found:#?}");
     assert!(found.iter().any(|s| s == "3:1 unknown key `log.levl`: did you mean `level`?"), "{found:#?}");
     assert!(found.iter().any(|s| s.starts_with("4:")), "{found:#?}");
     assert!(found.iter().any(|s| s.starts_with("7:")), "{found:#?}");
@@ -98,19 +98,19 @@ fn what_is_no_toml_hides_nothing_but_its_consequences() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_told() {
+fn a_duplicate_key_is_reported() {
     let found = sentences("[log]\nlevel = \"info\"\nlevel = \"warn\"\n");
-    assert_eq!(found, ["3:1 no TOML: duplicate key"]);
+    assert_eq!(found, ["3:1 invalid TOML: duplicate key"]);
 }
 
 #[test]
-fn brackets_that_are_too_few_or_too_many_are_told() {
+fn too_few_or_too_many_brackets_are_reported() {
     assert_eq!(
         sentences("[model]\nname = \"n\"\n[[log]]\nlevel = \"info\"\n[camera.source]\n"),
         [
-            "1:1 `model` may be there several times: write `[[model]]` with two brackets",
-            "3:1 `log` is there once only: write `[log]` with one bracket",
-            "5:2 `camera` may be there several times: write `[[camera]]` with two brackets",
+            "1:1 `model` may appear several times: write `[[model]]` with two brackets",
+            "3:1 `log` may appear only once: write `[log]` with one bracket",
+            "5:2 `camera` may appear several times: write `[[camera]]` with two brackets",
         ]
     );
 }
@@ -146,8 +146,8 @@ reader_buffer_bytes = 4096
     assert_eq!(
         sentences(text),
         [
-            "3:11 `engine.threads` must be a whole number from 0 to 1024, not \"4\": leave the quotes out",
-            "4:23 `engine.onnxruntime_library` begins with `~`, which is not expanded here: write the whole path",
+            "3:11 `engine.threads` must be a whole number from 0 to 1024, not \"4\": remove the quotes",
+            "4:23 `engine.onnxruntime_library` begins with `~`, which visiond does not expand: write the full path",
             "6:12 `status.interval` must be a duration from \"100 ms\" to \"1 h\", not \"5 sec.\"",
             "7:16 `status.log_interval` must be 0 or a duration from \"1 s\" to \"1 d\", not \"90 S\": write s for S",
             "10:8 `model.path` must be a path, not \"\"",
@@ -155,8 +155,8 @@ reader_buffer_bytes = 4096
             "12:18 `model.max_detections` must be a whole number from 1 to 100000, not 1.5",
             "13:11 `model.classes` must be a list, each a string that is not empty, not \"person\": write [\"person\"]",
             "14:31 `model.input_shapes.images` must be a whole number from 1 to 16777216, not 0",
-            "17:11 `camera.enabled` must be true or false, not \"true\": leave the quotes out",
-            "19:18 `camera.source.command` must be a list of a program and its arguments, not \"cat x.y4m\": \
+            "17:11 `camera.enabled` must be true or false, not \"true\": remove the quotes",
+            "19:18 `camera.source.command` must be a list: a program and its arguments, not \"cat x.y4m\": \
              write [\"cat\", \"x.y4m\"]",
             "20:13 `camera.source.fd` must be 1 or 3, not 2",
             "24:8 `sink.mode` must be octal permissions from 0o000 to 0o777, not 660: write 0o660",
@@ -229,20 +229,20 @@ path = "b"
     assert_eq!(
         sentences(text),
         [
-            "8:1 this camera must say with `model` which network looks at its frames: \"n\", \"m\"",
+            "8:1 this camera must name its model: set `model` to one of \"n\", \"m\"",
             "14:9 no model has the name \"nn\": did you mean \"n\"?",
-            "16:17 another camera has this device already, which only one can open: name another, or set `enabled = false`",
-            "17:1 this table would never draw a picture: set `every = 30` or `on_detection = true`",
-            "20:8 two cameras have the name \"door\": give each its own",
-            "24:16 `camera.source.width` goes with `container = \"raw\"` only: Y4M tells it itself, so leave it out",
-            "28:1 raw frames need `width` and `height` too: they do not tell it themselves",
-            "42:11 `camera.source.pitches` is wrong: nv12 has 2 planes, 1 were given",
+            "16:17 another camera uses this device, and only one can open it: name another device, or set `enabled = false`",
+            "17:1 this table never stores a picture: set `every = 30` or `on_detection = true`",
+            "20:8 two cameras have the name \"door\": give each its own name",
+            "24:16 `camera.source.width` requires `container = \"raw\"`: Y4M carries it, so remove this key",
+            "28:1 raw frames need `width` and `height`, because they carry no header",
+            "42:11 invalid `camera.source.pitches`: nv12 has 2 planes, 1 were given",
             "46:12 no camera has the name \"dor\": did you mean \"door\"?",
-            "49:8 another sink has the path a already: give each its own",
-            "50:13 \"block\" would hold up camera \"door\", whose source does not wait: take \"drop_oldest\" or \
-             \"drop_newest\", or leave the camera out with `cameras`",
-            "54:8 another sink writes to standard output already: leave one of them out",
-            "56:8 another sink is called \"file\" already: give this one a `name`",
+            "49:8 another sink uses the path a already: give each sink its own",
+            "50:13 \"block\" would delay camera \"door\", whose source cannot wait: use \"drop_oldest\" or \
+             \"drop_newest\", or exclude the camera with `cameras`",
+            "54:8 another sink writes to standard output already: remove one of them",
+            "56:8 another sink has the name \"file\" already: give this one a `name`",
         ]
     );
 }
@@ -253,8 +253,8 @@ fn a_login_needs_a_url_without_one() {
         format!("{MODEL}[[camera]]\nname = \"a\"\nsource = {{ type = \"video\", url = \"{url}\", login = \"gate\" }}\n")
     };
     let said = |url: &str| sentences(&camera(url)).join("|");
-    assert!(said("v.mp4").contains("`login` is for URLs, and `url` is a file"), "{}", said("v.mp4"));
-    assert!(said("rtsp://me:p@x/y").contains("`url` has a user already"));
+    assert!(said("v.mp4").contains("`login` requires a URL, and `url` is a file"), "{}", said("v.mp4"));
+    assert!(said("rtsp://me:p@x/y").contains("`url` contains a user already"));
     let config = Config::parse(&camera("rtsp://x/y?at=me@home"), Path::new("/etc/visiond/v.toml"));
     assert!(config.unwrap().to_toml().contains("login = \"gate\""), "a credential's name is no path");
 }
@@ -267,13 +267,13 @@ fn a_brokers_url_has_no_login_and_certificates_need_tls() {
         if Config::parse(&text, Path::new("v.toml")).is_ok() { String::new() } else { sentences(&text).join("|") }
     };
     let with_user = sink("url = \"mqtt://me:hunter2@broker\"");
-    assert!(with_user.contains("has a user in it, which every reader of this file would see: use `login`"));
+    assert!(with_user.contains("contains a user, which everyone who can read this file would see: use `login`"));
     assert!(!with_user.contains("hunter2"), "{with_user}");
     assert!(sink("url = \"http://broker\"").contains("must be a URL mqtt://HOST:PORT or mqtts://HOST:PORT"));
-    assert!(sink("url = \"mqtt://broker\"\nca = \"ca.pem\"").contains("`ca` is for TLS, and `url` is without"));
-    assert!(sink("url = \"mqtts://broker\"\nkey = \"a.key\"").contains("`key` goes with `certificate`"));
+    assert!(sink("url = \"mqtt://broker\"\nca = \"ca.pem\"").contains("`ca` requires TLS, and `url` has none"));
+    assert!(sink("url = \"mqtts://broker\"\nkey = \"a.key\"").contains("`key` requires `certificate`"));
     assert!(sink("url = \"mqtt://broker\"\ntopic_prefix = \"a/+/b\"").contains("must be a topic"));
-    assert!(sink("url = \"mqtt://broker\"\nlogin = \"mqtt\"\nqueue = 0").contains("for everybody to read"));
+    assert!(sink("url = \"mqtt://broker\"\nlogin = \"mqtt\"\nqueue = 0").contains("go over the network in clear"));
     assert_eq!(sink("url = \"mqtt://127.0.0.1\"\nlogin = \"mqtt\""), "");
     assert_eq!(sink("url = \"mqtts://broker\"\nlogin = \"mqtt\"\nca = \"ca.pem\""), "");
     let twice = "url = \"mqtt://broker\"\n[[sink]]\ntype = \"mqtt\"\nname = \"two\"\nurl = \"mqtt://broker\"\n";
@@ -320,7 +320,7 @@ fn a_file_that_cannot_be_read_says_why() {
     assert!(text.ends_with("visiond.toml: 1 error"), "{text}");
     std::fs::write(&path, b"a = 1\nb = \"\xff\"\n").unwrap();
     let text = Config::load(&path).unwrap_err().to_string();
-    assert!(text.contains("line 2 is not UTF-8 text, which TOML must be: store the file as UTF-8"), "{text}");
+    assert!(text.contains("line 2 is not UTF-8: save the file as UTF-8"), "{text}");
     std::fs::write(&path, "\u{feff}[log]\r\nlevel = \"warn\"\r\n").unwrap();
     assert_eq!(Config::load(&path).unwrap().log.level, log::LevelFilter::Warn);
 }

@@ -49,59 +49,59 @@ pub use nats::*;
 pub use sink::*;
 
 section! {
-    /// The whole file.
+    /// The configuration file.
     pub struct Config {
-        /// What the outside calls this machine.
+        /// The name of this machine for brokers.
         device: DeviceConfig as table() => part,
-        /// What is told about the daemon itself, and where.
+        /// What the daemon logs, and where.
         log: LogConfig as table() => part,
-        /// What runs the networks.
+        /// The backends that run models.
         engine: EngineConfig as table() => part,
-        /// The memory that frames live in. It is taken when a camera is opened and stays the same from then on.
+        /// The memory of frames. visiond allocates it when it opens a camera and keeps it until it closes the camera.
         buffers: BufferConfig as table() => part,
-        /// How often the daemon tells its rates and latencies.
+        /// How often the daemon reports rates and latencies.
         status: StatusConfig as table() => part,
-        /// The page, the API and the metrics.
+        /// The live page, the API and the metrics.
         http: HttpConfig as table() => part,
-        /// A network. Several may be there; each camera names the one that looks at its frames.
+        /// A model. There may be several; each camera names its own.
         models["model"]: Vec<ModelConfig> as tables() => part,
-        /// A camera, or anything else that frames come from.
+        /// A camera, or any other source of frames.
         cameras["camera"]: Vec<CameraConfig> as tables() => part,
-        /// Where detections go, as JSON lines. Every sink has its own queue and thread, so that none holds up a camera or another sink.
+        /// An output for detections, as JSON lines. Every sink has its own queue and thread, so a slow one delays no camera and
+        /// no other sink.
         sinks["sink"]: Vec<SinkConfig> as tables() => part,
     }
 }
 
 section! {
-    /// `[log]`
+    /// The table `[log]`.
     pub struct LogConfig {
-        /// How much is told; each level includes those before it. The command line's `--log-level`, `-v` and `-q` win
-        /// over this.
+        /// Log level; each level includes those before it. `--log-level`, `-v` and `-q` on the command line override it.
         level: LevelFilter as word() => default(LevelFilter::Info),
-        /// Where it goes. "stderr" has the time and the level in every line, "journal" is the journal with priorities and
-        /// fields; "auto" is "journal" when standard error is connected to it, as under systemd.
+        /// Log target. "stderr" adds the time and the level to each line. "journal" is the systemd journal, with priorities and
+        /// fields. "auto" is "journal" when standard error is connected to the journal, as under systemd.
         target: LogTarget as word() => default(LogTarget::Auto),
     }
 }
 
 section! {
-    /// `[engine]`
+    /// The table `[engine]`.
     pub struct EngineConfig {
-        /// "onnxruntime" is the faster one and needs its library, "rten" is built in; "auto" takes ONNX Runtime where its
-        /// library is found. Both give the same detections.
+        /// Backend for `.onnx` models. "onnxruntime" is faster and needs its library; "rten" is built in; "auto" uses ONNX
+        /// Runtime if it finds the library. Both give the same detections.
         backend: BackendChoice as word() => default(BackendChoice::Auto),
-        /// ONNX Runtime's library. Without it the environment variable ORT_DYLIB_PATH is asked, then the usual places are
-        /// searched.
+        /// Path of the ONNX Runtime library. Without it, visiond reads the environment variable ORT_DYLIB_PATH, then searches
+        /// the usual folders.
         onnxruntime_library: Option<PathBuf> as path() => optional(r#""/usr/lib/libonnxruntime.so""#),
-        /// TensorRT's library, for `.engine` files. Without it the environment variable VISIOND_TENSORRT_LIBRARY is asked, then
-        /// the usual places are searched.
+        /// Path of the TensorRT library, for `.engine` files. Without it, visiond reads the environment variable
+        /// VISIOND_TENSORRT_LIBRARY, then searches the usual folders.
         tensorrt_library: Option<PathBuf> as path() => optional(r#""/usr/lib/aarch64-linux-gnu/libnvinfer.so.10""#),
-        /// The GPU that runs `.engine` files, by the number that `visiond probe` shows; a Jetson has one, 0.
+        /// The GPU that runs `.engine` files, by the number that `visiond probe` shows. A Jetson has one: 0.
         gpu: u32 as whole(0..=63) => default(0),
-        /// Threads of one run of a network; 0 takes every core. Fewer leave room for decoding and other programs.
+        /// CPU threads of one inference; 0 uses every core. Fewer leave room for decoding and other programs.
         threads: usize as whole(0..=1024) => default(0),
-        /// What a network that a reload brings may take for a frame. It is tried on a frame of each of its cameras before it
-        /// is put in force, and refused if it takes longer.
+        /// Time limit for the trial of a model that a reload brings. visiond runs the new model on one frame of each of its
+        /// cameras first, and rejects the reload if that takes longer.
         canary_timeout: Duration as duration(MS..=HOUR) => default(10 * SECOND),
     }
 }
@@ -137,53 +137,54 @@ impl EngineConfig {
 }
 
 section! {
-    /// `[buffers]`
+    /// The table `[buffers]`.
     pub struct BufferConfig {
-        /// Kind of memory for networks on the GPU. "mapped" is pinned memory that the GPU reads in place, "managed" memory that
-        /// the driver moves to whoever touches it, "host" ordinary memory, from which each frame is copied; "auto" measures
-        /// "mapped" and "managed" at the start, which takes some milliseconds, and takes the faster one; the log has the
-        /// figures. Networks on the CPU always have "host".
+        /// Kind of memory for models on the GPU. "mapped" is pinned memory that the GPU reads in place. "managed" is memory
+        /// that the driver migrates to the side that uses it. "host" is ordinary memory; each frame is copied from it. "auto"
+        /// measures "mapped" and "managed" at the start, which takes some milliseconds, and uses the faster one; the log has
+        /// the figures. Models on the CPU always use "host".
         memory: Option<MemoryKind> as word() => default(None),
-        /// Buffers of a camera: one being filled, one waiting, one in the lane, one being drawn.
+        /// Buffers per camera: one being filled, one waiting, one in the lane, one being drawn.
         count: usize as whole(3..=32) => default(4),
     }
 }
 
 section! {
-    /// `[status]`
+    /// The table `[status]`.
     pub struct StatusConfig {
-        /// How often they go to the terminal and to systemd.
+        /// Interval of the status line on the terminal and in systemd.
         interval: Duration as duration(100 * MS..=HOUR) => default(SECOND),
-        /// How often they go to the log; 0 is never.
+        /// Interval of the status line in the log; 0: never.
         log_interval: Duration as duration(SECOND..=DAY).or_zero() => default(60 * SECOND),
     }
 }
 
 section! {
-    /// `[[model]]`
+    /// A table `[[model]]`.
     pub struct ModelConfig {
-        /// What cameras and messages call it.
+        /// Name of the model, for cameras and in messages.
         name: String as name() => required(r#""objects""#),
-        /// The network's file.
+        /// The model's file: `.onnx` or `.engine`.
         path: PathBuf as path() => required(r#""models/nanodet-g-416.onnx""#),
-        /// The SHA-256 that the network's file must have, as `sha256sum` prints it. A TensorRT engine can run code, so its file
-        /// is to be trusted as a program is. Without it any file is taken.
+        /// The SHA-256 that the model's file must have, as `sha256sum` prints it. A TensorRT engine can run code, so trust its
+        /// file only as you would trust a program. Without it, any file is accepted.
         sha256: Option<String> as text() => optional(r#""c56a49a7981b...""#),
-        /// The model card, which says how to feed and read the network. Without it: the TOML beside the network with the
-        /// same stem, else what the network's own metadata tells.
+        /// The model card, which says how to prepare the model's input and read its output. Without it: the TOML file beside
+        /// the model with the same stem, else the model's own metadata.
         card: Option<PathBuf> as path() => optional(r#""models/nanodet-g-416.toml""#),
-        /// Detections below this score are dropped. Without it what the card says.
+        /// Detections below this score are dropped. Without it, the model card's value.
         score_threshold: Option<f64> as fraction() => optional("0.4"),
-        /// Of two boxes of a class that overlap by more than this (intersection over union), the better one stays. Without
-        /// it what the card says.
+        /// IoU (intersection over union) above which NMS removes the lower-scoring box of the same class. Without it, the model
+        /// card's value.
         iou_threshold: Option<f64> as fraction() => optional("0.6"),
-        /// Detections of one frame at most. Without it what the card says.
+        /// Maximum number of detections per frame. Without it, the model card's value.
         max_detections: Option<usize> as whole(1..=100_000) => optional("100"),
-        /// Only these classes, by label; empty: all.
+        /// Report these classes only, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
-        /// Shapes that replace what the network declares, by input name; for networks that leave a dimension open.
+        /// Input shapes that override the model's, by input name; for models with dynamic dimensions.
         input_shapes: BTreeMap<String, Vec<usize>> as by_name(list(whole(1..=1 << 24))) => default(BTreeMap::new()),
-        /// Frames of one run at most, for networks whose batch is dynamic or larger than 1 and that several cameras share.
+        /// Maximum number of frames per inference, for models that several cameras share and whose batch is dynamic or larger
+        /// than 1.
         max_batch: usize as whole(1..=1024) => default(1),
     }
 }

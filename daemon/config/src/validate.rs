@@ -104,13 +104,12 @@ fn addresses(http: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     for item in listed.into_iter().flat_map(|items| items.iter()) {
         let Some(text) = item.get_ref().as_str() else { continue };
         if seen.contains(&text) && !text.ends_with(":0") {
-            diagnostics.error(item.span(), format!("{text} is listed twice: leave one of them out"), None);
+            diagnostics.error(item.span(), format!("{text} is listed twice: remove one of them"), None);
         }
         seen.push(text);
         let open = text.parse::<SocketAddr>().is_ok_and(|address| !is_loopback(address.ip()));
         if open && !http.has("token") {
-            let message = "the network reaches this address, and nothing is asked of who comes: set `http.token`, or listen \
-                           on 127.0.0.1";
+            let message = "this address is reachable from the network: set `http.token`, or listen on 127.0.0.1";
             diagnostics.error(item.span(), message.to_owned(), None);
         }
     }
@@ -121,9 +120,9 @@ fn login(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
     let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
     match authority {
-        None => diagnostics.error(span, "`login` is for URLs, and `url` is a file: leave `login` out".to_owned(), None),
+        None => diagnostics.error(span, "`login` requires a URL, and `url` is a file: remove `login`".to_owned(), None),
         Some(authority) if authority.contains('@') => {
-            let message = "`url` has a user already: leave it out there, or leave `login` out";
+            let message = "`url` contains a user already: remove it there, or remove `login`";
             diagnostics.error(span, message.to_owned(), None);
         }
         Some(_) => {}
@@ -137,19 +136,18 @@ fn encryption(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let host = url.and_then(split_broker).map(|(_, host, _)| host);
     let here = host.is_none_or(|host| host == "localhost" || host.parse().is_ok_and(is_loopback));
     if let Some((_, span)) = sink.text("login").filter(|_| plain && !here) {
-        let message = "user and password go over the network for everybody to read: better mqtts:// in `url`";
+        let message = "user and password go over the network in clear: use mqtts:// in `url`";
         diagnostics.warning(span, message);
     }
     for key in ["ca", "certificate", "key"] {
         if let Some((_, span)) = sink.text(key).filter(|_| plain) {
-            let message =
-                format!("`{key}` is for TLS, and `url` is without: write mqtts:// there, or leave `{key}` out");
+            let message = format!("`{key}` requires TLS, and `url` has none: use mqtts:// there, or remove `{key}`");
             diagnostics.error(span, message, None);
         }
     }
     for (key, other) in [("certificate", "key"), ("key", "certificate")] {
         if let Some((_, span)) = sink.text(key).filter(|_| !sink.has(other)) {
-            diagnostics.error(span, format!("`{key}` goes with `{other}`, which is missing: set both, or none"), None);
+            diagnostics.error(span, format!("`{key}` requires `{other}`: set both or neither"), None);
         }
     }
 }
@@ -168,7 +166,7 @@ fn streams(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
         && sink.flag("create_stream") == Some(true)
         && !sink.has("stream")
     {
-        let message = "`create_stream` needs the name of the stream: set `stream`";
+        let message = "`create_stream` requires the name of the stream: set `stream`";
         diagnostics.error(create.span(), message.to_owned(), None);
     }
 }
@@ -188,7 +186,11 @@ impl<'a> Names<'a> {
         for table in tables {
             match table.text("name") {
                 Some((name, span)) if this.names.contains(&name) => {
-                    diagnostics.error(span, format!("two {what}s have the name \"{name}\": give each its own"), None);
+                    diagnostics.error(
+                        span,
+                        format!("two {what}s have the name \"{name}\": give each its own name"),
+                        None,
+                    );
                 }
                 Some((name, _)) => this.names.push(name),
                 None => this.complete = false,
@@ -221,9 +223,9 @@ fn model_of_camera(camera: &Found<'_, '_>, models: &Names<'_>, diagnostics: &mut
         models.refer(model, span, diagnostics);
     } else if !camera.has("model") && models.complete && models.names.len() != 1 {
         let message = if models.names.is_empty() {
-            "this camera has no network to look at its frames: add a `[[model]]` with `name` and `path`".to_owned()
+            "this camera has no model: add a `[[model]]` with `name` and `path`".to_owned()
         } else {
-            format!("this camera must say with `model` which network looks at its frames: {}", models.list())
+            format!("this camera must name its model: set `model` to one of {}", models.list())
         };
         diagnostics.absence(camera.span.clone(), message, None);
     }
@@ -234,7 +236,7 @@ fn annotation(annotate: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
         || annotate.has("on_detection") && annotate.flag("on_detection").is_none();
     let never = annotate.number("every").unwrap_or(0) == 0 && !annotate.flag("on_detection").unwrap_or(false);
     if never && !wrong_type {
-        let message = "this table would never draw a picture: set `every = 30` or `on_detection = true`";
+        let message = "this table never stores a picture: set `every = 30` or `on_detection = true`";
         diagnostics.absence(annotate.span.clone(), message, None);
     }
 }
@@ -249,9 +251,8 @@ fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
         for key in SHAPE.into_iter().chain(["pitches"]) {
             let none = |item: &Item<'_>| item.get_ref().as_array().is_some_and(|items| items.is_empty());
             if let Some(item) = source.table.get(key).filter(|item| !none(item)) {
-                let message = format!(
-                    "`camera.source.{key}` goes with `container = \"raw\"` only: Y4M tells it itself, so leave it out"
-                );
+                let message =
+                    format!("`camera.source.{key}` requires `container = \"raw\"`: Y4M carries it, so remove this key");
                 diagnostics.error(item.span(), message, None);
             }
         }
@@ -259,7 +260,7 @@ fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
     let missing: Vec<_> = SHAPE.into_iter().filter(|key| !source.has(key)).map(|key| format!("`{key}`")).collect();
     if !missing.is_empty() {
-        let message = format!("raw frames need {} too: they do not tell it themselves", missing.join(" and "));
+        let message = format!("raw frames need {}, because they carry no header", missing.join(" and "));
         diagnostics.absence(source.span.clone(), message, None);
         return;
     }
@@ -276,7 +277,7 @@ fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     if let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty())
         && let Err(error) = FrameLayout::with_pitches(format, width, height, &numbers, ColorDescription::default())
     {
-        diagnostics.error(span, format!("`camera.source.pitches` is wrong: {error}"), None);
+        diagnostics.error(span, format!("invalid `camera.source.pitches`: {error}"), None);
     }
 }
 
@@ -301,8 +302,8 @@ fn same_device(cameras: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnos
             name => name,
         };
         if seen.contains(&name) {
-            let message = "another camera has this device already, which only one can open: \
-                           name another, or set `enabled = false`";
+            let message = "another camera uses this device, and only one can open it: \
+                           name another device, or set `enabled = false`";
             diagnostics.error(span, message, None);
         }
         seen.push(name);
@@ -326,8 +327,8 @@ fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Name
         diagnostics.error(
             span,
             format!(
-                "\"block\" would hold up camera \"{camera}\", whose source does not wait: take \"drop_oldest\" or \
-                 \"drop_newest\", or leave the camera out with `cameras`"
+                "\"block\" would delay camera \"{camera}\", whose source cannot wait: use \"drop_oldest\" or \
+                 \"drop_newest\", or exclude the camera with `cameras`"
             ),
             None,
         );
@@ -345,13 +346,16 @@ fn spools(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut folders = Vec::new();
     for sink in sinks.iter().filter(|sink| sink.flag("durable") == Some(true)) {
         if let Some((kind @ ("stdout" | "file" | "unix"), span)) = sink.text("type") {
-            let message = format!("`durable` is for sinks that talk to a broker, not for \"{kind}\": leave it out");
+            let message = format!("`durable` requires a sink for a broker, not \"{kind}\": remove it");
             diagnostics.error(span, message, None);
         }
         let Some((folder, span)) = sink.text("spool_directory") else { continue };
         let folder = place(base, folder);
         if folders.contains(&folder) {
-            let message = format!("another sink keeps its messages in {} already: give each its own", folder.display());
+            let message = format!(
+                "another sink stores its messages in {} already: give each sink its own folder",
+                folder.display()
+            );
             diagnostics.error(span, message, None);
         }
         folders.push(folder);
@@ -387,20 +391,20 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnost
             if taken {
                 let message = match &place {
                     SinkTarget::Stdout => {
-                        "another sink writes to standard output already: leave one of them out".to_owned()
+                        "another sink writes to standard output already: remove one of them".to_owned()
                     }
                     SinkTarget::Mqtt { .. } => {
-                        "another sink publishes the same topics to this broker: set another `topic_prefix`, or leave \
-                               one of them out"
+                        "another sink publishes the same topics to this broker: set another `topic_prefix`, or remove \
+                               one of them"
                             .to_owned()
                     }
                     SinkTarget::Nats { .. } => {
-                        "another sink publishes the same subjects to these servers: set another `subject`, or leave \
-                               one of them out"
+                        "another sink publishes the same subjects to these servers: set another `subject`, or remove \
+                               one of them"
                             .to_owned()
                     }
                     SinkTarget::Path(path) => {
-                        format!("another sink has the path {} already: give each its own", path.display())
+                        format!("another sink uses the path {} already: give each sink its own", path.display())
                     }
                 };
                 diagnostics.error(span, message, None);
@@ -411,9 +415,9 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnost
         // Two of the same type and place are one mistake, told above.
         if names.contains(&name) && (sink.has("name") || !taken) {
             let message = if sink.has("name") {
-                format!("two sinks have the name \"{name}\": give each its own")
+                format!("two sinks have the name \"{name}\": give each its own name")
             } else {
-                format!("another sink is called \"{name}\" already: give this one a `name`")
+                format!("another sink has the name \"{name}\" already: give this one a `name`")
             };
             diagnostics.error(span, message, None);
         }

@@ -45,7 +45,7 @@ impl Inline for Broker {
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let text = filled(item).unwrap_or_default();
         if text.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {
-            context.wrong(item, at, "has a user in it, which every reader of this file would see: use `login`");
+            context.wrong(item, at, "contains a user, which everyone who can read this file would see: use `login`");
             return None;
         }
         match split_broker(text) {

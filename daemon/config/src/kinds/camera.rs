@@ -54,7 +54,7 @@ impl FromStr for CameraName {
             return Ok(Self::Node(PathBuf::from(text)));
         }
         if let Some(node) = meant_node(text) {
-            return Err(format!("not a node's whole path: write {node}"));
+            return Err(format!("not the full path of a node: write {node}"));
         }
         Ok(usb(text).unwrap_or_else(|| Self::Card(text.to_owned())))
     }
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(text.parse::<CameraName>(), Ok(expected.clone()));
             assert_eq!(expected.to_string().parse(), Ok(expected));
         }
-        assert_eq!("video0".parse::<CameraName>(), Err("not a node's whole path: write /dev/video0".to_owned()));
+        assert_eq!("video0".parse::<CameraName>(), Err("not the full path of a node: write /dev/video0".to_owned()));
         assert!("".parse::<CameraName>().is_err());
     }
 }

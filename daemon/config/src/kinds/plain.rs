@@ -27,7 +27,7 @@ impl Inline for Flag {
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<bool> {
         let value = item.get_ref().as_bool();
         let quoted = matches!(item.get_ref().as_str(), Some("true" | "false"));
-        value.or_else(|| self.refuse(item, at, context, if quoted { ": leave the quotes out" } else { "" }))
+        value.or_else(|| self.refuse(item, at, context, if quoted { ": remove the quotes" } else { "" }))
     }
 
     fn text(&self, value: &bool) -> String {
@@ -60,7 +60,7 @@ impl<T: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + Bounded> Inline 
         let number = item.get_ref().as_integer().and_then(integer).and_then(|number| T::try_from(number).ok());
         let number = number.filter(|number| self.range.contains(number));
         let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
-        number.or_else(|| self.refuse(item, at, context, if quoted { ": leave the quotes out" } else { "" }))
+        number.or_else(|| self.refuse(item, at, context, if quoted { ": remove the quotes" } else { "" }))
     }
 
     fn text(&self, value: &T) -> String {
@@ -91,7 +91,7 @@ impl Inline for Choice {
         let number = item.get_ref().as_integer().and_then(integer).and_then(|number| u32::try_from(number).ok());
         let number = number.filter(|number| self.numbers.contains(number));
         let quoted = item.get_ref().as_str().is_some_and(|text| text.parse::<i64>().is_ok());
-        number.or_else(|| self.refuse(item, at, context, if quoted { ": leave the quotes out" } else { "" }))
+        number.or_else(|| self.refuse(item, at, context, if quoted { ": remove the quotes" } else { "" }))
     }
 
     fn text(&self, value: &u32) -> String {
@@ -148,7 +148,7 @@ impl Inline for Real {
         let number = number.filter(|number| self.range.contains(number));
         let percent = match item.get_ref().as_str() {
             Some(text) if text.trim_end().ends_with('%') && *self.range.end() == 1.0 => ": write 50 % as 0.5",
-            Some(text) if text.parse::<f64>().is_ok() => ": leave the quotes out",
+            Some(text) if text.parse::<f64>().is_ok() => ": remove the quotes",
             _ => "",
         };
         number.or_else(|| self.refuse(item, at, context, percent))

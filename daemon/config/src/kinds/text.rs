@@ -132,7 +132,7 @@ pub fn resolve(base: &Path, text: &str) -> PathBuf {
 
 pub(super) fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<()> {
     if text == "~" || text.starts_with("~/") {
-        context.wrong(item, at, "begins with `~`, which is not expanded here: write the whole path");
+        context.wrong(item, at, "begins with `~`, which visiond does not expand: write the full path");
         return None;
     }
     Some(())
@@ -192,7 +192,7 @@ impl Inline for CommandLine {
     type Value = Vec<String>;
 
     fn describe(&self) -> String {
-        "a list of a program and its arguments".to_owned()
+        "a list: a program and its arguments".to_owned()
     }
 
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Vec<String>> {

@@ -18,33 +18,33 @@ use crate::tables::{Union, table, union_table};
 pub use crate::kinds::{CameraName, ControlValue};
 
 section! {
-    /// `[[camera]]`
+    /// A table `[[camera]]`.
     pub struct CameraConfig {
-        /// What messages, log and metrics call it.
+        /// Name of the camera in messages, log and metrics.
         name: String as name() => required(r#""door""#),
-        /// The `[[model]]` that looks at its frames. May be left out where there is only one.
+        /// The `[[model]]` that processes its frames. Optional if there is only one.
         model: Option<String> as name() => optional(r#""objects""#),
-        /// Whether it runs.
+        /// Whether the camera runs.
         enabled: bool as flag() => default(true),
-        /// What is opened.
+        /// The source of its frames.
         source: SourceConfig as union_table() => required(""),
-        /// Pictures with boxes drawn; one of `every` and `on_detection` must be set. Without this table there are none.
+        /// Pictures with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no pictures.
         annotate: Option<AnnotateConfig> as table() => optional(""),
     }
 }
 
 union! {
-    /// What is opened.
+    /// The source of a camera's frames, by `type`.
     pub enum SourceConfig {
-        /// A camera behind V4L2: USB, or CSI with a driver of its own.
+        /// A V4L2 camera: USB, or CSI with a driver of its own.
         V4l2(V4l2Config) = "v4l2",
-        /// A video file or a URL, such as RTSP, by ffmpeg.
+        /// A video file or a URL, such as RTSP, decoded by ffmpeg.
         Video(VideoConfig) = "video",
-        /// Any program that writes frames to its standard output or to descriptor 3, such as GStreamer.
+        /// A program that writes frames to standard output or to descriptor 3, such as GStreamer.
         Command(CommandConfig) = "command",
         /// A folder of pictures.
         Images(ImagesConfig) = "images",
-        /// A moving test picture, made here.
+        /// A moving test picture that visiond generates.
         Pattern(PatternConfig) = "pattern",
     }
 }
@@ -79,35 +79,36 @@ pub fn is_lossless(kind: &str, is_fastest: bool, has_fps: bool) -> bool {
 }
 
 section! {
-    /// A camera behind V4L2.
+    /// A V4L2 camera.
     pub struct V4l2Config {
-        /// The camera: a device node or a link to it, the USB ids `lsusb` shows ("046d:0825"; with the serial number
-        /// "046d:0825:SERIAL"), or the name that the driver gives its card. `visiond probe` shows all of them. A camera named by a
-        /// node is found again under another one when it comes back.
+        /// The camera: a device node or a link to it, the USB ids that `lsusb` shows ("046d:0825"; with the serial number
+        /// "046d:0825:SERIAL"), or the card name that the driver reports. `visiond probe` shows all of them. visiond finds a
+        /// camera that is named by its node again when it comes back under another node.
         device: CameraName as camera() => required(r#""/dev/v4l/by-id/usb-046d_HD_Webcam-video-index0""#),
-        /// Pixel format, or "mjpeg". Without it what costs least of what the camera offers.
+        /// Pixel format, or "mjpeg". Without it, the cheapest format that the camera offers.
         format: Option<CameraFormat> as word() => optional(r#""yuyv""#),
-        /// Width in pixels. Without it the driver's.
+        /// Width in pixels. Without it, the driver's.
         width: Option<u32> as whole(1..=MAX_SIDE) => optional("1280"),
-        /// Height in pixels. Without it the driver's.
+        /// Height in pixels. Without it, the driver's.
         height: Option<u32> as whole(1..=MAX_SIDE) => optional("720"),
-        /// Frames per second. Without it the driver's.
+        /// Frames per second. Without it, the driver's.
         fps: Option<f64> as real(0.01..=1000.0) => optional("30"),
-        /// YUV matrix. Without it what the driver says.
+        /// YUV matrix. Without it, the one that the driver reports.
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
-        /// YUV range. Without it what the driver says.
+        /// YUV range. Without it, the one that the driver reports.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// Controls such as exposure, by the names that `visiond probe` shows, set each time the camera is opened. A menu's
-        /// item is a number or its text; `true` presses a button. `{ auto_exposure = "Manual Mode", exposure_time_absolute
-        /// = 100 }`, or a table `[camera.source.controls]` with a line each.
+        /// Controls such as exposure, by the names that `visiond probe` shows; visiond sets them each time it opens the camera.
+        /// Set a menu to an item's number or text; `true` presses a button. `{ auto_exposure = "Manual Mode",
+        /// exposure_time_absolute = 100 }`, or a table `[camera.source.controls]` with one line per control.
         controls: BTreeMap<String, ControlValue> as by_name(control()) => default(BTreeMap::new()),
-        /// How pictures come out of the driver: "userptr" has it write into the network's memory, "mmap" reads its own memory in
-        /// place, "copy" copies them out of that once. Without it the best that works; the log says which, and why.
+        /// How frames leave the driver. With "userptr" the driver writes into the model's memory; "mmap" reads the driver's
+        /// memory in place; "copy" copies each frame out of it once. Without it, the best one that works; the log says which,
+        /// and why.
         io: Option<IoMode> as word() => optional(r#""mmap""#),
-        /// The number of the input, of a camera that has several, such as a capture card; `visiond probe` lists them. Without
-        /// it the one that is set.
+        /// Number of the input, for a device with several, such as a capture card; `visiond probe` lists them. Without it, the
+        /// current one.
         input: Option<u32> as whole(0..=63) => optional("1"),
-        /// The camera is opened again when no frame came for so long. Without it after ten frames' time, at least 1 s
+        /// visiond opens the camera again if no frame arrives for this long. Without it, ten frame intervals, but at least 1 s
         /// (3 s for the first frame) and at most 5 s.
         timeout: Option<Duration> as duration(100 * MS..=HOUR) => optional(r#""2 s""#),
     }
@@ -145,31 +146,31 @@ impl IoMode {
 }
 
 section! {
-    /// A video file or URL, by ffmpeg.
+    /// A video file or URL, decoded by ffmpeg.
     pub struct VideoConfig {
         /// Path or URL: anything that ffmpeg reads.
         url: String as location() => required(r#""rtsp://192.168.1.20:554/stream1""#),
-        /// User and password for the URL, which need not stand here then: the name of a credential of systemd's
-        /// (`LoadCredential=` in the unit), or a file's path with a slash in it, for one line `user:password`.
+        /// User and password for the URL, so that they need not stand in it: the name of a systemd credential
+        /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
-        /// "realtime" follows the file's clock and drops frames that are late; "fastest" takes every frame and drops none.
+        /// "realtime" follows the file's clock and drops late frames; "fastest" processes every frame.
         pace: Pace as word() => default(Pace::Realtime),
         /// Start again at the end.
         repeat: bool as flag() => default(false),
-        /// Stop after so many frames. Without it all.
+        /// Stop after this number of frames. Without it, at the end.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
-        /// The ffmpeg program; ffprobe is looked for beside it.
+        /// The ffmpeg program; ffprobe must be in the same folder.
         ffmpeg: PathBuf as program() => default(PathBuf::from("ffmpeg")),
         /// Arguments for ffmpeg before its input, such as `["-rtsp_transport", "tcp"]`.
         input_args: Vec<String> as list(text()) => default(Vec::new()),
-        /// What ffmpeg hands over. "bgr" is bit for bit what OpenCV's VideoCapture gives; "native" is the file's own YUV
-        /// planes, which are half the bytes and are converted here.
+        /// Pixels that ffmpeg outputs. "bgr" equals OpenCV's VideoCapture bit for bit; "native" is the file's own YUV planes,
+        /// half the bytes, which visiond converts.
         pixels: VideoPixels as word() => default(VideoPixels::Bgr),
-        /// YUV matrix. Without it what the file says.
+        /// YUV matrix. Without it, the file's.
         color_matrix: Option<ColorMatrix> as word() => optional(r#""bt709""#),
-        /// YUV range. Without it what the file says.
+        /// YUV range. Without it, the file's.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// ffmpeg is started again when no frame came for so long.
+        /// visiond restarts ffmpeg if no frame arrives for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
@@ -193,16 +194,16 @@ pub enum Pace {
 }
 
 section! {
-    /// Any program that writes frames to its standard output or to descriptor 3.
+    /// A program that writes frames to standard output or to descriptor 3.
     pub struct CommandConfig {
-        /// Program and arguments. There is no shell between: no quotes, pipes or variables. A program with a slash in its
-        /// name is a path, others are looked for in PATH.
+        /// Program and arguments. No shell runs them: no quotes, pipes or variables. A program name with a slash is a path;
+        /// others are searched in PATH.
         command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "video/x-raw,format=NV12,width=1280,height=720", "!", "fdsink"]"#),
-        /// What it writes. "y4m" (YUV4MPEG2) tells size and format itself; "raw" is frames one behind the other, and needs
-        /// `format`, `width` and `height`. Without it "y4m".
+        /// Format of the output. "y4m" (YUV4MPEG2) carries size and pixel format; "raw" is frames back to back and requires
+        /// `format`, `width` and `height`. Without it, "y4m".
         container: CommandContainer as word() => derived((r#""raw""#, CommandContainer::Y4m)),
-        /// The descriptor that it writes frames to: 1 is its standard output; with 3 its standard output goes where its standard
-        /// error goes, to the log, so that what it prints cannot get among the frames. In GStreamer `fdsink fd=3`.
+        /// File descriptor that the program writes frames to. 1 is standard output. With 3, visiond sends standard output to
+        /// the log together with standard error, so that printed text cannot mix with the frames. In GStreamer: `fdsink fd=3`.
         fd: u32 as choice(&[1, 3]) => default(1),
         /// Raw frames: pixel format.
         format: Option<PixelFormat> as word() => optional(r#""nv12""#),
@@ -210,19 +211,19 @@ section! {
         width: Option<u32> as whole(1..=MAX_SIDE) => optional("1280"),
         /// Raw frames: height in pixels.
         height: Option<u32> as whole(1..=MAX_SIDE) => optional("720"),
-        /// Raw frames: bytes from row to row, one number a plane; empty: rows without padding.
+        /// Raw frames: bytes from row to row, one number per plane; empty: rows without padding.
         pitches: Vec<usize> as list(whole(1..=1 << 20)) => default(Vec::new()),
-        /// "realtime" takes the newest frame and drops older ones; "fastest" takes every frame and holds the program up.
+        /// "realtime" takes the newest frame and drops older ones; "fastest" processes every frame and makes the program wait.
         pace: Pace as word() => default(Pace::Realtime),
-        /// Start the program again when it ends well, as a camera never ends.
+        /// Start the program again after it exits with status 0, because a camera never ends.
         repeat: bool as flag() => default(true),
-        /// Stop after so many frames. Without it never.
+        /// Stop after this number of frames. Without it, never.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
         /// YUV matrix.
         color_matrix: ColorMatrix as word() => default(ColorMatrix::Bt601),
-        /// YUV range. Without it what Y4M says, else limited.
+        /// YUV range. Without it, Y4M's, else limited.
         color_range: Option<ColorRange> as word() => optional(r#""limited""#),
-        /// The program is started again when no frame came for so long.
+        /// visiond restarts the program if no frame arrives for this long.
         timeout: Duration as duration(100 * MS..=HOUR) => default(10 * SECOND),
     }
 }
@@ -239,15 +240,15 @@ pub enum CommandContainer {
 section! {
     /// A folder of pictures.
     pub struct ImagesConfig {
-        /// The folder, whose pictures are taken in the order of their names; or one picture.
+        /// A folder, whose pictures are read in the order of their names, or one picture.
         path: PathBuf as path() => required(r#""pictures""#),
         /// Keep looking for new pictures.
         watch: bool as flag() => default(false),
-        /// How often a watched folder is read.
+        /// Interval at which a watched folder is read.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
         /// Start again at the end.
         repeat: bool as flag() => default(false),
-        /// Pictures per second. Without it as fast as they are taken, and none is dropped.
+        /// Pictures per second. Without it, as fast as they are processed, and none is dropped.
         fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
     }
 }
@@ -263,23 +264,23 @@ section! {
         fps: f64 as real(0.01..=1000.0) => default(30.0),
         /// Pixel format.
         format: PixelFormat as word() => default(PixelFormat::Nv12),
-        /// Stop after so many frames. Without it never.
+        /// Stop after this number of frames. Without it, never.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
     }
 }
 
 section! {
-    /// `[camera.annotate]`
+    /// The table `[camera.annotate]`.
     pub struct AnnotateConfig {
-        /// Folder that gets them; made when missing.
+        /// Folder for the pictures; created if missing.
         directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
-        /// Every n-th frame. Without it, or with 0, only what `on_detection` says.
+        /// Store every n-th frame. Without it, or with 0, only the frames that `on_detection` selects.
         every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
-        /// Every frame that has a detection.
+        /// Store every frame that has a detection.
         on_detection: bool as flag() => default(false),
-        /// How they are stored. "jpeg" has quality 90.
+        /// File format. "jpeg" has quality 90.
         format: PictureFormat as word() => default(PictureFormat::Jpeg),
-        /// At most so many pictures of a camera, the oldest go; 0: no limit.
+        /// Maximum number of pictures per camera; the oldest are deleted. 0: no limit.
         keep: usize as whole(0..=1_000_000_000) => default(1000),
     }
 }

@@ -4,10 +4,10 @@ use crate::kinds::name;
 use crate::table_macros::section;
 
 section! {
-    /// `[device]`
+    /// The table `[device]`.
     pub struct DeviceConfig {
-        /// What brokers call this machine: a part of every topic and subject. Without it the host's name, with a `-` in
-        /// place of what no name can hold.
+        /// Name of this machine in topics and subjects. Without it, the host name, with `-` in place of each character that a
+        /// name cannot hold.
         name: Option<String> as name() => optional(r#""gate-7""#),
     }
 }

@@ -8,23 +8,25 @@ use crate::table_macros::section;
 pub use crate::kinds::Address;
 
 section! {
-    /// `[http]`
+    /// The table `[http]`.
     pub struct HttpConfig {
-        /// Where it listens: "127.0.0.1:8790" or "unix:/run/visiond/http.sock"; port 0 is any free one, which the
-        /// log tells. Empty: the socket `http.sock` in the folder that systemd made for visiond in /run, and nothing where
-        /// it did not. Sockets that systemd hands over are served in any case. An address that the network reaches needs a `token`.
+        /// Addresses to listen on: "127.0.0.1:8790" or "unix:/run/visiond/http.sock". Port 0 is any free port, which the log
+        /// reports. Empty: the socket `http.sock` in the folder that systemd made for visiond in /run, or nothing without that
+        /// folder. Sockets that systemd passes are always served. An address that is reachable from the network requires
+        /// `token`.
         listen: Vec<Address> as list(address()) => default(Vec::new()),
-        /// The secret that whoever asks must know, on every address but not on Unix sockets, whose permissions say who may
-        /// connect: the name of a credential of systemd's (`LoadCredential=` in the unit), or a file's path with a slash in
-        /// it, for one line of 16 characters at least. Without it nothing is asked.
+        /// The secret that clients must send, on every address except Unix sockets, where file permissions decide who may
+        /// connect: the name of a systemd credential (`LoadCredential=` in the unit), or a file path that contains a slash. The
+        /// file has one line of at least 16 characters. Without it, every client has access.
         token: Option<PathBuf> as credential() => optional(r#""http-token""#),
-        /// Who may connect to a Unix socket: its permissions, in octal.
+        /// Permissions of Unix sockets, in octal: who may connect.
         socket_mode: u32 as mode() => default(0o660),
-        /// Connections at most; who comes then is told to come again.
+        /// Maximum number of connections; further clients are asked to try again later.
         max_connections: usize as whole(1..=65_536) => default(1024),
-        /// Pictures a second and camera at most, of those that are watched.
+        /// Maximum number of live pictures per second and camera.
         max_fps: f64 as real(0.1..=120.0) => default(10.0),
-        /// Names besides `localhost` by which browsers may ask for a loopback address without a token, such as a proxy's.
+        /// Host names, in addition to `localhost`, that browsers may use for a loopback address without a token, such as the
+        /// name of a proxy.
         allow_hosts: Vec<String> as list(host()) => default(Vec::new()),
     }
 }

@@ -8,52 +8,52 @@ use crate::kinds::{Words, broker, credential, duration, flag, list, path, text, 
 use crate::table_macros::section;
 
 section! {
-    /// A broker of MQTT. Topics, payloads and Home Assistant: docs/mqtt.md.
+    /// An MQTT broker. Topics, payloads and Home Assistant: docs/mqtt.md.
     pub struct MqttSinkConfig {
-        /// The broker: `mqtt://HOST:PORT`, or with TLS `mqtts://HOST:PORT`. Without a port 1883 or 8883. User and password have
-        /// no place here, see `login`.
+        /// The broker: `mqtt://HOST:PORT`, or with TLS `mqtts://HOST:PORT`. Default ports: 1883 and 8883. Set user and password
+        /// with `login`, not here.
         url: String as broker(&["mqtt", "mqtts"]) => required(r#""mqtts://broker.example.org""#),
-        /// The version of MQTT that the broker speaks.
+        /// MQTT version of the broker.
         protocol: MqttProtocol as word() => default(MqttProtocol::V5),
-        /// User and password, as one line `user:password`: the name of a systemd credential, or, with a slash in it, a
-        /// file.
+        /// User and password, as one line `user:password`: the name of a systemd credential, or a file path that contains a
+        /// slash.
         login: Option<PathBuf> as credential() => optional(r#""mqtt""#),
-        /// The certificates (PEM) that the broker's is checked by. Without it those that this system trusts.
+        /// CA certificates (PEM) that verify the broker's certificate. Without it, those that the system trusts.
         ca: Option<PathBuf> as path() => optional(r#""/etc/visiond/ca.pem""#),
-        /// This device's own certificate (PEM), for brokers that ask for one; goes with `key`.
+        /// This device's client certificate (PEM), for brokers that ask for one; requires `key`.
         certificate: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.pem""#),
-        /// The key (PEM) of `certificate`.
+        /// The private key (PEM) of `certificate`.
         key: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.key""#),
-        /// What the broker calls this connection; two with the same end each other. Without it visiond-DEVICE-SINK.
+        /// Client identifier; two connections with the same one disconnect each other. Without it, visiond-DEVICE-SINK.
         client_id: Option<String> as text() => optional(r#""visiond-gate-7""#),
-        /// After half of it in silence the broker is asked whether it is there; without an answer for all of it the
-        /// connection is given up.
+        /// Keep-alive interval. visiond pings the broker after half of it without traffic, and disconnects after all of it
+        /// without an answer.
         keep_alive: Duration as duration(SECOND..=HOUR) => default(15 * SECOND),
-        /// What every topic begins with: PREFIX/DEVICE/...
+        /// Prefix of every topic: PREFIX/DEVICE/...
         topic_prefix: String as topic() => default("visiond".to_owned()),
-        /// How sure detections are to arrive: 0 at most once, 1 at least once, 2 exactly once while the connection lasts. With
-        /// 0 also `durable` sinks lose what was on its way when the connection broke.
+        /// QoS of detections: 0 at most once, 1 at least once, 2 exactly once while the connection lasts. With 0, `durable`
+        /// sinks lose messages in flight when the connection breaks.
         qos_detections: u32 as whole(0..=2) => default(1),
-        /// The same for availability, state and snapshots.
+        /// QoS of availability, state and snapshots.
         qos_state: u32 as whole(0..=2) => default(1),
-        /// Whether the broker keeps each camera's last detections for those who subscribe later, as it does with
-        /// availability, state and snapshots.
+        /// Whether the broker retains each camera's last detections for later subscribers, as it does availability, state and
+        /// snapshots.
         retain: bool as flag() => default(false),
-        /// With MQTT 5: how long the broker holds detections for a reader that is away; 0: without end.
+        /// With MQTT 5: how long the broker keeps detections for a subscriber that is offline; 0: no limit.
         message_expiry: Duration as duration(SECOND..=24 * HOUR).or_zero() => default(Duration::ZERO),
-        /// How often a camera's state is published at most; it is when something in it has changed.
+        /// Minimum interval of a camera's state messages; one is published when something in it has changed.
         state_interval: Duration as duration(250 * MS..=HOUR) => default(SECOND),
         /// How long a camera counts as occupied after the last detection.
         occupancy_hold: Duration as duration(MS..=HOUR).or_zero() => default(5 * SECOND),
-        /// How often a camera's picture is published as JPEG; 0: never.
+        /// Interval at which a camera's picture is published as JPEG; 0: never.
         snapshot_interval: Duration as duration(SECOND..=24 * HOUR).or_zero() => default(Duration::ZERO),
-        /// Whether boxes are drawn on it.
+        /// Whether boxes are drawn on snapshots.
         snapshot_overlay: bool as flag() => default(true),
-        /// Whether the cameras are announced to Home Assistant, which then shows each as a device.
+        /// Whether to announce the cameras to Home Assistant, which then shows each as a device.
         home_assistant: bool as flag() => default(false),
-        /// The discovery prefix that Home Assistant is set to.
+        /// The discovery prefix that is set in Home Assistant.
         discovery_prefix: String as topic() => default("homeassistant".to_owned()),
-        /// Labels that Home Assistant gets a sensor for with how many of them are seen.
+        /// Labels for which Home Assistant gets a sensor with the number of detections.
         count_labels: Vec<String> as list(text()) => default(Vec::new()),
     }
 }

@@ -8,30 +8,32 @@ use crate::kinds::{Words, duration, flag, list, mode, name, path, real, size, wh
 use crate::table_macros::{section, union};
 
 section! {
-    /// `[[sink]]`
+    /// A table `[[sink]]`.
     pub struct SinkConfig {
-        /// What log and metrics call it. Without it its `type`.
+        /// Name of the sink in log and metrics. Without it, its `type`.
         name: String as name() => derived((r#""events""#, String::new())),
-        /// What it is.
+        /// The type of the sink.
         kind: SinkKind as text() => flatten,
-        /// Only these cameras; empty: all.
+        /// Send messages of these cameras only; empty: all.
         cameras: Vec<String> as list(name()) => default(Vec::new()),
-        /// Only frames with a detection.
+        /// Send only frames with a detection.
         only_detections: bool as flag() => default(false),
-        /// Messages that wait at most.
+        /// Maximum number of waiting messages.
         queue: usize as whole(1..=1_000_000) => default(256),
-        /// What a full queue does. "block" holds the lane up, and is allowed only where every camera of the sink has a
-        /// source that waits: pace "fastest", or pictures without `fps`.
+        /// What to do when the queue is full. "block" stops the lane, and is allowed only if every camera of the sink has a
+        /// source that can wait: pace "fastest", or pictures without `fps`.
         when_full: WhenFull as word() => default(WhenFull::DropOldest),
-        /// Messages a second of each camera at most; of those between, only the newest goes out. Without it all do.
+        /// Maximum messages per second and camera; in between, only the newest one is sent. Without it, no limit.
         max_rate: Option<f64> as real(0.001..=1000.0) => optional("2.0"),
-        /// For brokers: what is not acknowledged is kept on disk, over lost connections and restarts, and sent in order.
+        /// For brokers: keep messages on disk until the broker acknowledges them, over lost connections and restarts, and send
+        /// them in order.
         durable: bool as flag() => default(false),
-        /// The folder of what is kept, of this sink alone. Without it `spool/NAME` in $STATE_DIRECTORY, which systemd sets.
+        /// Folder for the messages on disk; each sink needs its own. Without it, `spool/NAME` in $STATE_DIRECTORY, which
+        /// systemd sets.
         spool_directory: Option<PathBuf> as path() => optional(r#""/var/lib/visiond/spool/mqtt""#),
-        /// Bytes on disk at most; when they are full, the oldest messages go.
+        /// Maximum bytes on disk; when they are full, the oldest messages are deleted.
         spool_bytes: u64 as size(MIB..=1 << 40) => default(256 * MIB),
-        /// After how long what was written must be safe from a power cut; 0: each message before it is sent.
+        /// Time after which a written message must survive a power cut; 0: each message before it is sent.
         spool_sync: Duration as duration(10 * MS..=HOUR).or_zero() => default(SECOND),
     }
 }
@@ -60,17 +62,17 @@ pub enum WhenFull {
 }
 
 union! {
-    /// Kinds of sink, by `type`.
+    /// The type of a sink.
     pub enum SinkKind {
         /// JSON lines to standard output.
         Stdout = "stdout",
         /// JSON lines to a file that rotates.
         File(FileSinkConfig) = "file",
-        /// JSON lines to whoever connects to a Unix socket.
+        /// JSON lines to the clients of a Unix socket.
         Unix(UnixSinkConfig) = "unix",
-        /// Messages to a broker of MQTT, with what the cameras are and show, also for Home Assistant.
+        /// Messages to an MQTT broker, with the state of the cameras, also for Home Assistant.
         Mqtt(MqttSinkConfig) = "mqtt",
-        /// Messages to a stream of NATS JetStream, which many devices may share.
+        /// Messages to a NATS JetStream stream, which many devices may share.
         Nats(NatsSinkConfig) = "nats",
     }
 }
@@ -124,23 +126,23 @@ section! {
     pub struct FileSinkConfig {
         /// The file; its folder must exist.
         path: PathBuf as path() => required(r#""/var/lib/visiond/detections.jsonl""#),
-        /// Size at which it is renamed to PATH.1 and begun anew; 0: never.
+        /// Size at which the file is renamed to PATH.1 and a new one is started; 0: never.
         rotate_bytes: u64 as size(4096..=1 << 40).or_zero() => default(64 * MIB),
-        /// Renamed files kept.
+        /// Number of renamed files to keep.
         rotate_keep: u32 as whole(0..=10_000) => default(5),
     }
 }
 
 section! {
-    /// A socket with JSON lines.
+    /// A Unix socket with JSON lines.
     pub struct UnixSinkConfig {
-        /// The socket; a stale one is replaced.
+        /// The socket; visiond replaces a stale one.
         path: PathBuf as path() => required(r#""/run/visiond/detections.sock""#),
-        /// Who may connect: permissions of the socket, in octal.
+        /// Permissions of the socket, in octal: who may connect.
         mode: u32 as mode() => default(0o660),
-        /// Readers at most.
+        /// Maximum number of readers.
         max_readers: usize as whole(1..=4096) => default(64),
-        /// What waits for one reader at most; a slower one loses messages, counted.
+        /// Maximum bytes that wait for one reader; a slower reader loses messages, which are counted.
         reader_buffer_bytes: usize as size(4096..=1 << 30) => default(1 << 20),
     }
 }
