@@ -92,7 +92,7 @@ fn a_network_that_gives_no_numbers_is_refused_and_what_runs_goes_on() {
     }
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert_eq!(ended.log.matches("the configuration is not reloaded").count(), 2, "{}", ended.log);
+    assert_eq!(ended.log.matches("configuration rejected;").count(), 2, "{}", ended.log);
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     }
     let gone = visiond_tests::run(["top", "--once", "--url", "unix:/nowhere/http.sock"]);
     assert_eq!(gone.status.code(), Some(1));
-    assert!(visiond_tests::stderr(&gone).contains("no visiond answers at unix:/nowhere/http.sock"));
+    assert!(visiond_tests::stderr(&gone).contains("cannot connect to visiond at unix:/nowhere/http.sock"));
 }
 
 #[test]

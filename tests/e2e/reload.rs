@@ -186,7 +186,7 @@ fn what_did_not_change_is_not_touched_while_all_around_it_does() {
         };
         let socket = socket.replace("1000", &format!("{}", 1000 + round));
         let status = managed.reload(&format!("{HEAD}{STAYS}{socket}{other}{more}"));
-        assert!(!status.contains("not reloaded"), "{status}");
+        assert!(!status.contains("rejected"), "{status}");
         assert_eq!(status.contains("third"), matches!(round % 5, 1 | 2), "{status}");
         managed.see("stays", 5);
         managed.see("other", 1);
@@ -224,7 +224,7 @@ fn a_network_is_exchanged_between_two_frames() {
         std::fs::rename(managed.daemon.path("part"), managed.daemon.path(&name)).unwrap();
         let _ = std::fs::copy(managed.daemon.path("tiny.toml"), managed.daemon.path(&format!("{round}.toml")));
         let status = managed.reload(&config.replace("tiny.onnx", &name));
-        assert!(!status.contains("not reloaded"), "{status}");
+        assert!(!status.contains("rejected"), "{status}");
         managed.see("stays", 5);
         let messages = managed.messages("stays");
         let mut models: Vec<_> = messages.iter().map(|m| m["model"]["sha256"].as_str().unwrap().to_owned()).collect();
@@ -258,7 +258,7 @@ fn a_wrong_configuration_is_refused_with_its_reason_and_what_runs_goes_on() {
     ];
     for (wrong, why) in &wrong {
         let status = managed.reload(wrong);
-        assert!(status.starts_with("STATUS=not reloaded: ") && status.contains(why), "{status}");
+        assert!(status.starts_with("STATUS=reload rejected: ") && status.contains(why), "{status}");
         managed.see("stays", 3);
     }
     let status = managed.reload(&config);
@@ -271,7 +271,7 @@ fn a_wrong_configuration_is_refused_with_its_reason_and_what_runs_goes_on() {
     assert_eq!(managed.children(), children, "nothing was touched");
     let ended = managed.end();
     assert_whole(&ended.daemon.messages("out.jsonl"));
-    let told = "the configuration is not reloaded, and what runs goes on:";
+    let told = "configuration rejected; the running one stays in force:";
     assert_eq!(ended.log.matches(told).count(), wrong.len() + 1, "{}", ended.log);
     for (_, why) in &wrong {
         assert!(ended.log.contains(why), "{why}:\n{}", ended.log);

@@ -83,7 +83,7 @@ fn twelve_reloads_of_which_a_third_is_wrong_touch_nothing_that_did_not_change() 
             let code = if round == 6 { 6 } else { 3 };
             assert_eq!(output.status.code(), Some(code), "{round}: {}", stderr(&output));
             let told = stderr(&output);
-            assert!(told.contains("the configuration is refused, and what runs goes on:\n"), "{told}");
+            assert!(told.contains("configuration rejected; the running one stays in force:\n"), "{told}");
             assert!(told.contains("visiond.toml:") || told.contains("/nowhere/d.sock"), "{told}");
         } else {
             now = format!("{CONFIG}{}", pattern("other", 10 + round as u32));
@@ -150,7 +150,7 @@ fn another_file_than_the_daemons_and_no_daemon_at_all_are_told() {
     std::fs::write(&other, fill(CONFIG, daemon.folder.path())).unwrap();
     let output = run(["reload".as_ref(), other.as_os_str()]);
     assert_eq!(output.status.code(), Some(2));
-    let told = format!("and reads that again, not {}: name that one", other.display());
+    let told = format!(", not {}; name its own file", other.display());
     assert!(stderr(&output).contains(&told), "{}", stderr(&output));
 
     // A file that cannot be read any more still tells nothing about where the daemon is; --url does.
@@ -163,7 +163,7 @@ fn another_file_than_the_daemons_and_no_daemon_at_all_are_told() {
     let ended = daemon.terminate();
     let output = run(["reload", "--url", &url]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains(&format!("no visiond answers at {url} (")), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("cannot connect to visiond at {url}: ")), "{}", stderr(&output));
     drop(ended);
 }
 

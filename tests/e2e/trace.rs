@@ -99,5 +99,5 @@ fn two_at_once_and_nobody_there_are_told_in_a_sentence() {
     });
     assert_eq!(daemon.terminate().status.code(), Some(0));
     let nobody = run(["trace", "-o", "-", config]);
-    assert!(stderr(&nobody).contains("no visiond answers at unix:"), "{}", stderr(&nobody));
+    assert!(stderr(&nobody).contains("cannot connect to visiond at unix:"), "{}", stderr(&nobody));
 }

@@ -8,7 +8,7 @@ use crate::{
     bench, build, capture, check, completions, detect, inspect, man, probe, reload, run, selftest, top, trace, verify,
 };
 
-/// The vision daemon: a camera goes in, detections come out.
+/// Vision daemon: reads cameras and publishes detections.
 #[derive(Debug, Parser)]
 #[command(
     name = "visiond",
@@ -21,37 +21,35 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Print the version and the engines that are there
+    /// Print the version and the installed inference backends
     #[arg(short = 'V', long)]
     pub version: bool,
 
-    /// Log more; twice for more still
+    /// Log more (repeat for still more)
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
     pub verbose: u8,
 
-    /// Log less; twice for less still
+    /// Log less (repeat for still less)
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
     pub quiet: u8,
 
-    /// Log so much: off, error, warn, info, debug or trace
-    ///
-    /// Without it: what the configuration says for `run`, else warn.
+    /// Set the log level: off, error, warn, info, debug or trace [default: `log.level` for `run`, else warn]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Log")]
     pub log_level: Option<LevelFilter>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  visiond detect photo.jpg                     what is on a photo
-  visiond detect --annotate out street.mp4     pictures with boxes, from a video
-  visiond probe                                what this machine has
-  visiond selftest                             whether its GPU, memory and cameras work
-  visiond capture --camera /dev/video0         a picture of a camera
-  visiond build yolo11n.onnx --fp16            a TensorRT engine for its GPU
-  visiond check /etc/visiond/visiond.toml      every error of a configuration
-  visiond run /etc/visiond/visiond.toml        the daemon
-  visiond reload                               it reads its configuration again
-  visiond top                                  what it does, live in this terminal";
+  visiond detect photo.jpg                     list the objects in a photo
+  visiond detect --annotate out street.mp4     draw boxes on the frames of a video
+  visiond probe                                show the hardware and software found here
+  visiond selftest                             test the GPU, its memory and the cameras
+  visiond capture --camera /dev/video0         save a frame of a camera as PNG
+  visiond build yolo11n.onnx --fp16            build a TensorRT engine for this GPU
+  visiond check /etc/visiond/visiond.toml      list every error in a configuration
+  visiond run /etc/visiond/visiond.toml        run the daemon
+  visiond reload                               make the daemon read its configuration again
+  visiond top                                  watch the daemon live in this terminal";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -73,7 +71,7 @@ pub enum Command {
     Man(man::Args),
 }
 
-/// The command line with the exit table below every help text.
+/// Returns the command line with the table of exit statuses below every help text.
 pub fn command() -> clap::Command {
     fn with_table(command: clap::Command) -> clap::Command {
         let examples = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `visiond check`: every error of a configuration at once.
+//! `visiond check`: lists every error of a configuration at once.
 
 mod resources;
 
@@ -16,42 +16,42 @@ use crate::client::{Address, Client, DaemonArgs};
 use crate::config_path::config_path;
 use crate::output::{print, print_json};
 
-/// The daemon compares, and looks at the models' files.
+/// Time limit for the daemon's comparison, which reads the model files.
 const PREVIEW: Duration = Duration::from_secs(30);
 
-/// Check configurations: every error at once, with file, line and column
+/// Check configurations and list every error with file, line and column
 ///
-/// What the file says is checked first, then whether this machine has it: models are loaded, programs, folders and devices
-/// looked for. What stays wrong until somebody acts is an error; what may be right once the daemon runs, such as a camera
-/// that is not plugged in or a folder that another user may write to, is a warning.
+/// First checks the file itself, then loads the models and looks for the programs, folders and devices on this machine.
+/// Problems that persist until you fix them are errors. Problems that may be gone when the daemon starts, such as a camera
+/// that is not plugged in or a folder that another user may write to, are warnings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The configurations; without any /etc/visiond/visiond.toml, else visiond.toml in this folder
+    /// Configuration files [default: /etc/visiond/visiond.toml, else visiond.toml in this folder]
     #[arg(value_name = "CONFIG")]
     configs: Vec<PathBuf>,
 
-    /// Print what is found as JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 
-    /// Check the file alone, not whether this machine has what it names
+    /// Check only the file, not the models, programs, folders and devices on this machine
     #[arg(long)]
     file_only: bool,
 
-    /// Print the configuration with every default written out, if it has no error
+    /// Print a valid configuration with all defaults filled in
     #[arg(long, conflicts_with = "json")]
     effective: bool,
 
-    /// Ask the daemon that runs what a reload would change
+    /// Ask the running daemon what a reload would change
     #[arg(long, conflicts_with = "effective")]
     against_running: bool,
 
-    /// Where that daemon listens: http://HOST:PORT or unix:/PATH; without it as for `visiond reload`
+    /// Connect to the daemon at ADDRESS: http://HOST:PORT or unix:/PATH [default: as for `visiond reload`]
     #[arg(long, value_name = "ADDRESS", requires = "against_running", value_parser = Address::parse)]
     url: Option<Address>,
 
-    /// Print a file with every key, its default and what it is for, to begin with
+    /// Print a template with every key, its default and its description
     #[arg(long, conflicts_with_all = ["configs", "json", "effective", "file_only", "against_running"])]
     print_default_config: bool,
 }
@@ -59,25 +59,25 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   visiond check
-  visiond check --file-only jetson.toml        written here for another machine
-  visiond check --against-running              what a reload would change
+  visiond check --file-only jetson.toml        for another machine
+  visiond check --against-running              show what a reload would change
   visiond check --effective /etc/visiond/visiond.toml
   visiond check --print-default-config > visiond.toml";
 
-/// What is said of one file.
+/// The findings for one file.
 #[derive(Debug, Serialize)]
 struct Checked {
     file: PathBuf,
     valid: bool,
     findings: Vec<Diagnostic>,
-    /// What the daemon that runs says to it.
+    /// What a reload of the running daemon would change.
     #[serde(skip_serializing_if = "Option::is_none")]
     against_running: Option<Preview>,
     #[serde(skip)]
     config: Option<Config>,
 }
 
-/// Checks every file.
+/// Checks every file and prints the findings.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if args.print_default_config {
         return print(&annotated::text()).map(|()| Exit::Success);
@@ -126,8 +126,8 @@ fn check(path: &Path, whole_machine: bool) -> Checked {
     Checked { file: path.to_owned(), valid, findings, against_running: None, config }
 }
 
-/// What a reload with the file would change. The daemon is given the text, so that it compares with what it runs, secrets
-/// and all, and tells nobody of them.
+/// Asks the daemon what a reload with the file would change. It gets the text and does the comparison itself, because the
+/// running configuration contains secrets.
 fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
     let text = read(path).map_err(|finding| ExitError::new(Exit::Config, finding))?;
     let path = std::path::absolute(path).map_err(ExitError::system)?;

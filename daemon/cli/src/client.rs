@@ -1,7 +1,7 @@
-//! Asks the daemon that runs, over its HTTP interface.
+//! HTTP client for the running daemon.
 //!
-//! Where it listens is said on the command line, else by `[http]` of its configuration, else it is systemd's socket. Of the
-//! configuration only `[http]` is looked at, so that a mistake anywhere else in it is no obstacle.
+//! The address comes from the command line, else from `[http]` of the daemon's configuration, else it is systemd's socket.
+//! The client reads only `[http]`, so that an error elsewhere in the configuration does not keep it from connecting.
 
 use std::env;
 use std::fmt;
@@ -28,55 +28,55 @@ use visiond_system::exit::{Exit, ExitError};
 
 use crate::config_path::DEFAULT_CONFIGS;
 
-/// Where systemd has the daemon listen.
+/// The socket of the systemd unit.
 const SOCKET: &str = "/run/visiond/http.sock";
-/// The token, when it is not read from where the configuration says.
+/// The environment variable with the token; it wins over the configuration's `token`.
 const TOKEN: &str = "VISIOND_TOKEN";
-/// Until a connection is there.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Until an answer is there that needs no work.
+/// Time limit for an answer to a simple request.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Bytes of an answer at most.
+/// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// Which daemon is asked.
+/// Flags that select the daemon to connect to.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
-    /// The daemon's configuration, which says where it listens; without it /etc/visiond/visiond.toml, else visiond.toml in
-    /// this folder
+    /// Daemon's configuration file, to read its address from [default: /etc/visiond/visiond.toml, else visiond.toml in this
+    /// folder]
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Where it listens: http://HOST:PORT or unix:/PATH; without it what `[http]` of its configuration says, else
-    /// unix:/run/visiond/http.sock
+    /// Connect to the daemon at ADDRESS: http://HOST:PORT or unix:/PATH [default: `[http]` of its configuration, else
+    /// unix:/run/visiond/http.sock]
     #[arg(long, value_name = "ADDRESS", value_parser = Address::parse)]
     pub url: Option<Address>,
 }
 
-/// Where a daemon listens.
+/// An address that a daemon listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
-    /// A host's name or number, and a port.
+    /// A host name or IP address, and a port.
     Tcp(String, u16),
 }
 
 impl Address {
-    /// `http://HOST:PORT` or `unix:/PATH`.
+    /// Parses `http://HOST:PORT` or `unix:/PATH`. The error is a sentence because clap prints it as such.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
         if text.starts_with("https://") {
-            return Err("visiond speaks no TLS: ask it on its own machine, or through `ssh -L`".to_owned());
+            return Err("visiond has no TLS: connect on its own machine, or through `ssh -L`".to_owned());
         }
         let host = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
         let host = host.and_then(host_and_port).map(|(host, port)| Self::Tcp(host, port));
-        host.ok_or_else(|| "not http://HOST:PORT or unix:/PATH".to_owned())
+        host.ok_or_else(|| "expected http://HOST:PORT or unix:/PATH".to_owned())
     }
 
-    /// An entry of `listen`, as somebody on this machine reaches it.
+    /// Turns an entry of `listen` into an address to connect to from this machine.
     fn listening(text: &str, base: &Path) -> Option<Self> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Some(Self::Unix(base.join(path)));
@@ -87,7 +87,7 @@ impl Address {
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
             _ => {}
         }
-        // Port 0 is one that the daemon alone knows.
+        // With port 0 the kernel chooses the port, which only the daemon knows.
         (address.port() != 0).then(|| Self::Tcp(address.ip().to_string(), address.port()))
     }
 }
@@ -102,7 +102,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// `host`, `host:port` or `[::1]:port`; without a port 80.
+/// Splits `host`, `host:port` or `[::1]:port`; the default port is 80.
 fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -117,16 +117,16 @@ fn host_and_port(text: &str) -> Option<(String, u16)> {
     (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
 }
 
-/// A daemon to ask. Every question is a connection of its own, so that the daemon may be started anew between two.
+/// A client for one daemon. Each request opens its own connection, so the daemon may restart between two requests.
 pub struct Client {
     address: Address,
     token: Option<String>,
-    /// Why the token that the configuration names cannot be had.
+    /// Why the token that the configuration names cannot be read.
     no_token: Option<String>,
     runtime: Runtime,
 }
 
-/// What it answered.
+/// An answer of the daemon.
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
@@ -135,7 +135,7 @@ pub struct Reply {
 }
 
 impl Client {
-    /// Finds the daemon; nothing is asked yet.
+    /// Determines the daemon's address and token, without connecting.
     pub fn find(daemon: &DaemonArgs) -> Result<Self, ExitError> {
         let http = Http::of(daemon.config.as_deref());
         let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, Address::Tcp(..)));
@@ -151,18 +151,18 @@ impl Client {
         Ok(Self { address, token, no_token, runtime })
     }
 
-    /// Where it is asked.
+    /// Returns the daemon's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// What is to be had at `path`.
+    /// Gets the JSON at `path`.
     pub fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, ExitError> {
         let reply = self.ask(Method::GET, path, None, ANSWER)?;
-        self.json(&self.well(reply)?)
+        self.json(&self.success(reply)?)
     }
 
-    /// Has something done that takes `patience` at most.
+    /// Posts `body` to `path` and waits at most `patience` for the JSON answer.
     pub fn post_json<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -170,41 +170,44 @@ impl Client {
         patience: Duration,
     ) -> Result<T, ExitError> {
         let reply = self.ask(Method::POST, path, body, patience)?;
-        self.json(&self.well(reply)?)
+        self.json(&self.success(reply)?)
     }
 
-    /// The reply's body, which is JSON.
+    /// Parses the reply's body as JSON.
     pub fn json<T: DeserializeOwned>(&self, reply: &Reply) -> Result<T, ExitError> {
-        let fail = |error| format!("what answers at {} is no visiond of this version: {error}", self.address);
+        let fail = |error| format!("{} is not visiond, or another version of it: {error}", self.address);
         serde_json::from_slice(&reply.body).map_err(|error| ExitError::new(Exit::Failure, fail(error)))
     }
 
-    /// The reply, unless it tells of an error.
-    pub fn well(&self, reply: Reply) -> Result<Reply, ExitError> {
+    /// Returns the reply if its status is a success.
+    ///
+    /// # Errors
+    /// With the problem that the daemon reports.
+    pub fn success(&self, reply: Reply) -> Result<Reply, ExitError> {
         if (200..300).contains(&reply.status) {
             return Ok(reply);
         }
         let message = match reply.status {
             401 => {
                 let why = match (&self.token, &self.no_token) {
-                    (Some(_), _) => "does not know this token".to_owned(),
-                    (None, Some(error)) => format!("asks for its token, and that cannot be read: {error}"),
-                    (None, None) => "asks for its token".to_owned(),
+                    (Some(_), _) => "rejects this token".to_owned(),
+                    (None, Some(error)) => format!("requires its token, which cannot be read: {error}"),
+                    (None, None) => "requires its token".to_owned(),
                 };
-                format!("visiond at {} {why}: set {TOKEN} to it, or ask through its Unix socket", self.address)
+                format!("visiond at {} {why}; set {TOKEN} to the token, or connect to the Unix socket", self.address)
             }
             status => {
                 let problem: Option<Value> = serde_json::from_slice(&reply.body).ok();
                 let text = |key: &str| problem.as_ref()?.get(key)?.as_str().map(str::to_owned);
-                let told = text("detail").or_else(|| text("title"));
-                let told = told.unwrap_or_else(|| "nothing more, so this may be no visiond".to_owned());
-                format!("visiond at {} answers with {status}: {told}", self.address)
+                let detail = text("detail").or_else(|| text("title"));
+                let detail = detail.unwrap_or_else(|| "no details; is this visiond?".to_owned());
+                format!("visiond at {} returned HTTP status {status}: {detail}", self.address)
             }
         };
         Err(ExitError::new(Exit::Failure, message))
     }
 
-    /// Asks, and waits `patience` for the whole answer. A reply that tells of an error is one, too, see [`Client::well`].
+    /// Sends a request and waits at most `patience` for the whole answer. An HTTP error status is a reply as well, see [`Client::success`].
     pub fn ask(
         &self,
         method: Method,
@@ -234,7 +237,7 @@ impl Client {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // Its error comes with the request's.
+        // An error of the connection also fails the request.
         let connection = tokio::spawn(connection);
         let host = match &self.address {
             Address::Unix(_) => "localhost".to_owned(),
@@ -259,24 +262,25 @@ impl Client {
         let address = &self.address;
         match failure {
             Failure::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                format!("{address} may not be opened: ask as root, or as a member of the group that owns it")
+                format!(
+                    "cannot open {address}: permission denied; run this as root, or as a member of the group that owns the socket"
+                )
             }
             Failure::Connect(error) => format!(
-                "no visiond answers at {address} ({error}): start it (`systemctl start visiond`), or name its \
-                 configuration, in which [http] `listen` says where it listens, or say so with --url"
+                "cannot connect to visiond at {address}: {error}; start it (`systemctl start visiond`), name its \
+                 configuration (its [http] `listen` has the address), or set --url"
             ),
             Failure::Talk(error) => {
-                format!("visiond at {address} did not answer ({error}): it ended meanwhile, or this is no visiond")
+                format!("no answer from visiond at {address}: {error}; it may have exited, or this is not visiond")
             }
-            Failure::Late => format!(
-                "visiond at {address} did not answer within {} s: its log says what it is busy with",
-                patience.as_secs()
-            ),
+            Failure::Late => {
+                format!("no answer from visiond at {address} within {} s; see its log", patience.as_secs())
+            }
         }
     }
 }
 
-/// Why there is no reply.
+/// Why a request got no reply.
 enum Failure {
     Connect(io::Error),
     Talk(String),
@@ -297,12 +301,12 @@ async fn read(response: Response<Incoming>) -> Result<Reply, Failure> {
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(|error| {
         let long = error.is::<LengthLimitError>();
-        Failure::Talk(if long { "its answer has no end".to_owned() } else { error.to_string() })
+        Failure::Talk(if long { "the answer is larger than 256 MiB".to_owned() } else { error.to_string() })
     })?;
     Ok(Reply { status, body: body.to_bytes() })
 }
 
-/// What a configuration says of where its daemon listens.
+/// The daemon's addresses and token, from `[http]` of its configuration.
 #[derive(Default)]
 struct Http {
     listen: Vec<Address>,
@@ -310,7 +314,7 @@ struct Http {
 }
 
 impl Http {
-    /// Of the file that is named, else of the first that is there. What cannot be read says nothing.
+    /// Reads the named configuration, else the first of [`DEFAULT_CONFIGS`] that exists; empty if it cannot be read.
     fn of(config: Option<&Path>) -> Self {
         let found = || DEFAULT_CONFIGS.map(Path::new).into_iter().find(|path| path.exists());
         let text = |path: &Path| fs::read_to_string(path).ok();
@@ -330,7 +334,7 @@ impl Http {
         let token = http.get("token").map(|token| token.get_ref()).and_then(DeValue::as_str);
         Self {
             listen: listen.filter_map(|text| Address::listening(text, base)).collect(),
-            // A name without a slash is a credential, which only the daemon can read.
+            // A name without a slash is a systemd credential, which only the daemon can read.
             token: token.map(|token| if token.contains('/') { base.join(token) } else { token.into() }),
         }
     }
@@ -339,7 +343,7 @@ impl Http {
 fn read_token(path: &Path) -> io::Result<String> {
     if path.components().count() == 1 {
         let Some(folder) = env::var_os("CREDENTIALS_DIRECTORY") else {
-            return Err(io::Error::other("it is a credential of systemd's, which only the service is given"));
+            return Err(io::Error::other("it is a systemd credential, which only the service can read"));
         };
         return read_token(&Path::new(&folder).join(path));
     }
@@ -425,14 +429,17 @@ mod tests {
     fn what_goes_wrong_is_a_sentence_that_says_what_to_do() {
         let error = |answer, token: &str| over_tcp(answer, token).0.unwrap_err().message;
         let locked = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
-        assert!(error(locked, "").contains("asks for its token, and that cannot be read: "));
-        assert!(error(locked, "wrong").contains("does not know this token: set VISIOND_TOKEN"));
+        assert!(error(locked, "").contains("requires its token, which cannot be read: "));
+        assert!(error(locked, "wrong").contains("rejects this token; set VISIOND_TOKEN"));
         let problem = "HTTP/1.1 404 Not Found\r\ncontent-length: 30\r\n\r\n{\"detail\":\"no such camera here\"";
-        assert!(error(problem, "").contains("answers with 404"), "cut off");
+        assert!(error(problem, "").contains("returned HTTP status 404"), "cut off");
         let cut = "HTTP/1.1 200 OK\r\ncontent-length: 3000\r\n\r\n{}";
-        assert!(error(cut, "").contains("did not answer"));
-        assert!(error("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "").contains("no visiond of this version"));
-        assert!(error("SSH-2.0\r\n", "").contains("this is no visiond"));
+        assert!(error(cut, "").contains("no answer from visiond at "));
+        assert!(
+            error("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "")
+                .contains("is not visiond, or another version of it")
+        );
+        assert!(error("SSH-2.0\r\n", "").contains("this is not visiond"));
     }
 
     #[test]
@@ -443,7 +450,7 @@ mod tests {
         let client = Client::find(&place).unwrap();
         let error = client.get_json::<Value>("/").unwrap_err().message;
         assert!(
-            error.starts_with(&format!("no visiond answers at unix:{} (No such file", socket.display())),
+            error.starts_with(&format!("cannot connect to visiond at unix:{}: No such file", socket.display())),
             "{error}"
         );
 

@@ -1,4 +1,4 @@
-//! `visiond completions`: what the shell needs to complete our arguments.
+//! `visiond completions`: prints a shell's completion script.
 
 use clap_complete::Shell;
 use visiond_system::exit::{Exit, ExitError};
@@ -9,7 +9,7 @@ use crate::output::print;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The shell
+    /// Shell to print the script for
     shell: Shell,
 }
 

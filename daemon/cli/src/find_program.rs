@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The file that runs as `program`: itself where it has a slash, else the first in PATH.
+/// Returns the executable that a shell would run as `program`: the path itself if it has a slash, else the first match in
+/// `PATH`.
 pub fn find_program(program: &Path) -> Option<PathBuf> {
     let runs = |path: &Path| path.is_file() && allowed(path, libc::X_OK);
     if program.as_os_str().as_bytes().contains(&b'/') {
@@ -14,7 +15,7 @@ pub fn find_program(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| runs(path))
 }
 
-/// Whether this process may do to a path what `mode` says.
+/// Returns whether this process may access `path` as `mode` (`R_OK`, `W_OK`, `X_OK` of access(2)) says.
 pub fn allowed(path: &Path, mode: i32) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: `path` is a string that ends in NUL and lives through the call, which keeps no pointer.

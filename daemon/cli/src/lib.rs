@@ -37,12 +37,12 @@ use visiond_system::logging::{self, Verbosity};
 use arguments::{Cli, Command, command};
 use output::{complain, print};
 
-/// Runs the command that the arguments name; returns its exit status.
+/// Parses the command line, runs the command, and returns its exit status.
 ///
 /// # Safety
-/// No other thread runs yet: this sets variables of the environment.
+/// The caller has started no thread yet, because this function sets environment variables.
 pub unsafe fn main() -> ExitCode {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that no other thread runs, which both functions require.
     unsafe {
         visiond_engine::onnx::silence_telemetry();
         visiond_system::cache::keep_kernels();
@@ -51,14 +51,14 @@ pub unsafe fn main() -> ExitCode {
     let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
-            // Prints help to standard output, mistakes to standard error; a reader that has gone wants neither.
+            // Clap prints help to standard output and errors to standard error. A closed pipe is no error here.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
         }
     };
     logging::start(Verbosity { level: cli.log_level, steps: steps(cli.verbose) - steps(cli.quiet) });
     nvtx::start();
-    // The panic hook has told what happened; threads and children end with the process.
+    // The panic hook has already printed the panic. Threads and child processes end with this process.
     let nothing_to_add = |_| Err(ExitError { message: String::new(), exit: Exit::Failure });
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(cli))).unwrap_or_else(nothing_to_add);
     logging::clear_live_line();

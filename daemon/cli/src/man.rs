@@ -1,4 +1,4 @@
-//! `visiond man`: the manual pages, from the command line's own declarations and the configuration's.
+//! `visiond man`: the manual pages, generated from the command line's and the configuration's declarations.
 
 use std::fs;
 use std::io;
@@ -11,25 +11,25 @@ use visiond_system::exit::{Exit, ExitError};
 
 use crate::output::print;
 
-/// Print the manual page, or write all of them into a folder
+/// Print the manual page, or write all manual pages to a folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Write visiond.1, a page for each command and visiond.toml.5 into this folder instead
+    /// Write visiond.1, a page for each command and visiond.toml.5 to FOLDER [default: print visiond.1]
     #[arg(long, value_name = "FOLDER")]
     directory: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
-  visiond man | man -l -                       the page of visiond itself
-  visiond man --directory /usr/local/man/man1  all pages";
+  visiond man | man -l -                       show the page of visiond itself
+  visiond man --directory /usr/local/man/man1  write all pages";
 
-/// Prints or writes.
+/// Prints the page of `visiond`, or writes all pages.
 pub fn run(args: Args, command: clap::Command) -> Result<Exit, ExitError> {
     let mut root = command.disable_help_subcommand(true);
     root.build();
-    let failed = |error: io::Error| ExitError::new(Exit::Failure, format!("no manual page: {error}"));
+    let failed = |error: io::Error| ExitError::new(Exit::Failure, format!("cannot make the manual page: {error}"));
     let Some(folder) = args.directory else {
         let text = page_of(&root, &names(&root)).map_err(failed)?;
         return print(&text).map(|()| Exit::Success);
@@ -47,7 +47,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> ExitError {
     ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display()))
 }
 
-/// Every page's file name and text.
+/// Returns each page's file name and text.
 fn pages(root: &clap::Command) -> io::Result<Vec<(String, String)>> {
     let others = names(root);
     let mut pages = vec![("visiond.1".to_owned(), page_of(root, &others)?)];
@@ -58,7 +58,7 @@ fn pages(root: &clap::Command) -> io::Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// The commands' pages.
+/// Returns the names of the commands' pages.
 fn names(root: &clap::Command) -> Vec<String> {
     root.get_subcommands().map(title).collect()
 }
@@ -67,7 +67,7 @@ fn title(command: &clap::Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-/// A command's page, which ends with references to `others` of section 1 and to the configuration's page.
+/// Returns a command's page. It refers to `others` of section 1 and to the configuration's page at its end.
 fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
     let man = Man::new(command.clone()).source(man_page::SOURCE).manual(man_page::MANUAL);
     let mut out = Vec::new();
@@ -82,7 +82,7 @@ fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
     let mut roff = Roff::new();
     for (heading, lines) in sections(&command.get_after_help().map(ToString::to_string).unwrap_or_default()) {
         roff.control("SH", [heading.to_uppercase().as_str()]);
-        // As they stand: their columns would be lost in a paragraph.
+        // No fill: a paragraph would lose the columns.
         roff.control("nf", []);
         for line in lines {
             roff.text([roman(line)]);
@@ -96,7 +96,7 @@ fn page_of(command: &clap::Command, others: &[String]) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// What stands below the options in a help text: headings that end with a colon, and the lines below each.
+/// Splits the text below the options into sections: headings that end with a colon, each with its lines.
 fn sections(after_help: &str) -> Vec<(String, Vec<String>)> {
     let mut sections: Vec<(String, Vec<String>)> = Vec::new();
     for line in after_help.lines().filter(|line| !line.is_empty()) {

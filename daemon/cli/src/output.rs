@@ -1,17 +1,18 @@
-//! Text and JSON on standard output, complaints on standard error.
+//! Text and JSON on standard output, messages on standard error.
 
 use std::io::{self, Write};
 
 use visiond_system::exit::{Exit, ExitError};
 
-/// Writes `visiond: message` to standard error. Several lines are a list of errors that name their file themselves.
+/// Writes `visiond: message` to standard error. A message of several lines is a list of errors, each with its file,
+/// and gets no prefix.
 pub fn complain(message: &str) {
     let program = if message.contains('\n') { "" } else { "visiond: " };
-    // There is no place left to complain to when standard error is gone.
+    // If standard error is closed, no other place is left for the message.
     let _ = writeln!(io::stderr(), "{program}{message}");
 }
 
-/// Writes `text` to standard output, at once.
+/// Writes `text` to standard output and flushes it.
 pub fn print(text: &str) -> Result<(), ExitError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| ExitError::stdout(&error))
@@ -20,7 +21,7 @@ pub fn print(text: &str) -> Result<(), ExitError> {
 /// Writes `value` to standard output as indented JSON.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), ExitError> {
     let mut text = serde_json::to_string_pretty(value)
-        .map_err(|error| ExitError::new(Exit::Failure, format!("no JSON: {error}")))?;
+        .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))?;
     text.push('\n');
     print(&text)
 }

@@ -1,4 +1,4 @@
-//! How far a long command is: a live line on a terminal, a line now and then elsewhere.
+//! Progress of a long command: a live line on a terminal, otherwise a line now and then.
 
 use std::time::{Duration, Instant};
 
@@ -6,34 +6,34 @@ use visiond_system::logging::{has_terminal, live_line};
 
 use crate::output::complain;
 
-/// How often the live line is drawn.
+/// Time between two updates of the live line.
 const LIVE_EVERY: Duration = Duration::from_millis(200);
 
-/// How often a line is written where standard error is no terminal.
+/// Time between two lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Tells how far it is, not too often.
+/// Prints progress on standard error at a limited rate.
 #[derive(Debug)]
 pub struct Progress {
-    told: Instant,
+    printed: Instant,
 }
 
 impl Progress {
-    /// Something begins.
+    /// Starts the first interval now.
     pub fn new() -> Self {
-        Self { told: Instant::now() }
+        Self { printed: Instant::now() }
     }
 
-    /// Tells `text` where it is time to.
+    /// Prints `text` if the interval is over.
     pub fn tell(&mut self, text: impl FnOnce() -> String) {
-        if self.told.elapsed() >= if has_terminal() { LIVE_EVERY } else { LINE_EVERY } {
+        if self.printed.elapsed() >= if has_terminal() { LIVE_EVERY } else { LINE_EVERY } {
             self.tell_now(&text());
         }
     }
 
-    /// Tells it in any case.
+    /// Prints `text` at once.
     pub fn tell_now(&mut self, text: &str) {
-        self.told = Instant::now();
+        self.printed = Instant::now();
         if has_terminal() {
             live_line(text);
         } else {
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Whether what took so long deserves a last word.
+    /// Returns whether a command that took this long should print a summary.
     pub fn was_long(took: Duration) -> bool {
         has_terminal() || took >= LINE_EVERY
     }

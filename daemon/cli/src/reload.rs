@@ -1,4 +1,4 @@
-//! `visiond reload`: the daemon reads its configuration again, and says what came of it.
+//! `visiond reload`: makes the daemon read its configuration again and prints the result.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,47 +11,47 @@ use visiond_system::exit::{Exit, ExitError};
 use crate::client::{Client, DaemonArgs};
 use crate::output::{print, print_json};
 
-/// Networks are loaded within this, or the daemon hangs.
+/// Time limit for a reload, which may load several models.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// Have the daemon read its configuration again, and tell what came of it
+/// Make the daemon read its configuration again and print what changed
 ///
-/// The daemon checks the file, loads what is new, tries it, and switches between two frames; what has not changed is not
-/// touched. Or it refuses, says why, and everything goes on as it was.
+/// The daemon checks the file, loads and tests what is new, and switches between two frames; unchanged parts keep running.
+/// An invalid configuration is rejected with its errors; the running one stays in force.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     #[command(flatten)]
     daemon: DaemonArgs,
 
-    /// Print what came of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-A configuration that is refused ends it with the status that `visiond run` would end with: 3, 4 or 6.
+If the configuration is rejected, the exit status is the one of `visiond run`: 3, 4 or 6.
 
 Examples:
   visiond reload
   visiond reload --json /etc/visiond/visiond.toml
   visiond reload --url http://127.0.0.1:8790";
 
-/// What a daemon says of itself that matters here.
+/// The part of the daemon's status that this command needs.
 #[derive(Deserialize)]
 struct Status {
     config: PathBuf,
 }
 
-/// Asks for it and waits.
+/// Requests the reload and waits for its result.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let client = Client::find(&args.daemon)?;
     if let Some(named) = &args.daemon.config {
         is_its_own(&client, named)?;
     }
     let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;
-    // What is refused is an outcome as well.
-    let reply = if reply.status == 409 { reply } else { client.well(reply)? };
+    // Status 409 carries the outcome of a rejected reload.
+    let reply = if reply.status == 409 { reply } else { client.success(reply)? };
     let outcome: Outcome = client.json(&reply)?;
     if args.json {
         print_json(&outcome)?;
@@ -63,22 +63,22 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         (None, _) => Ok(Exit::Success),
         (Some(_), exit) if args.json => Ok(exit.unwrap_or(Exit::Failure)),
         (Some(why), exit) => {
-            let message = format!("the configuration is refused, and what runs goes on:\n{why}");
+            let message = format!("configuration rejected; the running one stays in force:\n{why}");
             Err(ExitError::new(exit.unwrap_or(Exit::Failure), message))
         }
     }
 }
 
-/// The daemon's own file is the one that it reads again; another one that is named is a misunderstanding.
+/// Fails if `named` is not the daemon's own configuration, because a reload reads only that one.
 fn is_its_own(client: &Client, named: &Path) -> Result<(), ExitError> {
     let Status { config } = client.get_json("/api/v1/status")?;
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    // One that is not absolute is so from where the daemon was started.
+    // A relative path starts at the daemon's working directory, which this process does not know.
     if config.is_relative() || resolved(&config) == resolved(named) {
         return Ok(());
     }
     let message = format!(
-        "visiond at {} runs {}, and reads that again, not {}: name that one, or start the daemon with the other",
+        "cannot reload: visiond at {} runs {}, not {}; name its own file, or restart it with the other one",
         client.address(),
         config.display(),
         named.display()

@@ -1,9 +1,9 @@
 //! `visiond run`: the daemon.
 //!
-//! Everything is made ready first, so that what is wrong is told before anything runs: configuration, networks, sinks,
-//! pictures. Then this thread waits: for a signal, for the pipeline's end, or for the next time to tell how it goes. The
-//! first SIGTERM or SIGINT ends it in order within two seconds, a second one at once. SIGHUP has the configuration read
-//! again, see [`service`](visiond_service). SIGPIPE is ignored by Rust's runtime.
+//! First it loads the configuration and the models and opens the sinks, so that errors appear before anything runs. Then the
+//! main thread waits for a signal, for the end of the pipeline or for the next status report. The first SIGTERM or SIGINT
+//! ends the daemon in order within two seconds, a second one at once. SIGHUP reloads the configuration, see
+//! [`service`](visiond_service). Rust's runtime ignores SIGPIPE.
 
 mod main_loop;
 
@@ -29,46 +29,46 @@ use crate::config_path::config_path;
 use crate::value_parsers::duration;
 use main_loop::{End, MainLoop};
 
-/// From a signal until all is written out and the process ends.
+/// Time from a signal to the end of the process, for writing out what is queued.
 const END: Duration = Duration::from_millis(1_700);
-/// The same where nobody waits: the cameras have ended, or a limit is reached.
+/// The same when no signal asked for the end: the cameras have ended, or a limit is reached.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Run the daemon: cameras in, detections out, until SIGTERM or SIGINT
+/// Run the daemon: detect objects in camera frames and publish them, until SIGTERM or SIGINT
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The configuration; without it /etc/visiond/visiond.toml, else visiond.toml in this folder
+    /// Configuration file [default: /etc/visiond/visiond.toml, else visiond.toml in this folder]
     config: Option<PathBuf>,
 
-    /// End after so many messages
+    /// Exit after N messages [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_frames: Option<u64>,
 
-    /// End after so long, such as 10s or 5min
+    /// Exit after TIME, such as 10s or 5min [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
 
-    /// Write what the run came to into this file, as JSON
+    /// Write a summary of the run to FILE as JSON [default: none]
     #[arg(long, value_name = "FILE")]
     summary_json: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-It ends with status 0 within two seconds of SIGTERM or SIGINT; a second signal ends it at once,
-with status 143 or 130. When every source has come to its end, it ends by itself: with 0, or with
-5 when a source failed for good or none gave a frame, or with 4 when the network failed on every frame.
-SIGHUP has it read the configuration again: what has changed is exchanged while all else goes on, and a
-configuration that is wrong is told of and refused, and what runs goes on.
-When the GPU fails in a way that only a new process recovers from, it ends with 7, and systemd starts it again.
+SIGTERM or SIGINT ends the daemon within two seconds with status 0; a second signal ends it at once
+with status 143 or 130. The daemon also exits when every source has ended: with status 0, with 5 if a
+source failed for good or no source delivered a frame, or with 4 if inference failed on every frame.
+SIGHUP reloads the configuration: only what has changed is replaced. An invalid configuration is
+rejected with its errors; the running one stays in force.
+After an unrecoverable CUDA error the daemon exits with status 7, and systemd restarts it.
 
 Examples:
   visiond run
   visiond run config/demo.toml
-  visiond -v run config/demo.toml              with more in the log
+  visiond -v run config/demo.toml              log more
   visiond run --duration 1min --summary-json summary.json config/demo.toml";
 
-/// Runs until told to stop.
+/// Runs the daemon until a signal, a limit or the end of all sources.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let path = config_path(args.config)?;
     let signals = Signals::register().map_err(ExitError::system)?;
@@ -79,33 +79,33 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(path) = &args.summary_json {
         write_summary(path, &outcome.summary)?;
     }
-    tell(&outcome.summary);
+    report(&outcome.summary);
     match outcome.failure {
         Some(failure) => Err(failure),
         None => Ok(Exit::Success),
     }
 }
 
-/// When to end without being told.
+/// The limits after which a run ends without a signal.
 struct Limits {
     messages: Option<u64>,
     duration: Option<Duration>,
 }
 
-/// A run that began, and how it ended.
+/// The result of a run that has started.
 struct Outcome {
     summary: Summary,
     failure: Option<ExitError>,
 }
 
-/// Runs `config`, which was read from `path` and is read from there again.
+/// Runs `config`, which came from `path`; a reload reads `path` again.
 fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Result<Outcome, ExitError> {
     let stop = Stop::new().map_err(ExitError::system)?;
     let notifier = Notifier::from_environment();
     let thermals = Thermals::start(&stop);
-    notifier.status("loading the networks");
+    notifier.status("loading the models");
     let more_time = notifier.more_time();
-    // Before anything runs, as whatever is wrong with an address is wrong then.
+    // Binds the HTTP addresses before anything runs, so that a bad address is an early error.
     let prepared = visiond_web::Prepared::new(&config.http, &[])?;
     let service = Arc::new(Service::start(config, limits.messages, &stop)?);
     drop(more_time);
@@ -136,7 +136,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     server.end(deadline);
     let Parts { models, cameras, sinks } = service.end(deadline, seconds);
     if !reloader.wait(deadline) {
-        log::warn!("a reload was under way and is left behind");
+        log::warn!("a reload was still running and is abandoned");
         exit::skip_cleanup();
     }
     let summary = Summary {
@@ -150,12 +150,12 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     };
     let summary = summary.with_memory(process::resident());
     let lost = lost.map(|reason| {
-        let message = format!("the GPU failed, and only a new process gets it back (systemd starts one): {reason}");
+        let message = format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}");
         ExitError::new(Exit::Gpu, message)
     });
     let failure = match service.sink_failure() {
         _ if lost.is_some() => lost,
-        // A reader that has gone wants no words either, see `Exit::Output`.
+        // The reader of standard output has closed the pipe: exit without a message, see `Exit::Output`.
         Some(_) => Some(ExitError { message: String::new(), exit: Exit::Output }),
         None if end == End::Signal => None,
         None if service.broken().is_some() => service.broken().map(|why| ExitError::new(Exit::Failure, why)),
@@ -164,23 +164,26 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     Ok(Outcome { summary, failure })
 }
 
-/// What a run that was not told to end has to answer for.
+/// Returns the error of a run that ended without a signal, if it failed.
 fn verdict(summary: &Summary) -> Option<ExitError> {
     let failed: Vec<_> = summary.cameras.iter().filter(|camera| camera.state == Phase::Failed.name()).collect();
     if !failed.is_empty() {
         let names: Vec<_> = failed.iter().map(|camera| camera.name.as_str()).collect();
-        return Some(ExitError::new(Exit::Input, format!("failed, see above: camera {}", names.join(", "))));
+        return Some(ExitError::new(
+            Exit::Input,
+            format!("failed cameras: {}; see the errors above", names.join(", ")),
+        ));
     }
     let sum = |count: fn(&CameraSummary) -> u64| summary.cameras.iter().map(count).sum::<u64>();
     if sum(|camera| camera.captured) == 0 {
-        return Some(ExitError::new(Exit::Input, "no camera gave a frame"));
+        return Some(ExitError::new(Exit::Input, "no camera delivered a frame"));
     }
-    let message = "not one frame could be looked at, see above";
+    let message = "inference failed on every frame; see the errors above";
     (sum(|camera| camera.published) == 0).then(|| ExitError::new(Exit::Model, message))
 }
 
-/// On a terminal as it stands, else into the log.
-fn tell(summary: &Summary) {
+/// Prints the summary on a terminal, and logs it otherwise.
+fn report(summary: &Summary) {
     for line in summary.lines() {
         if logging::has_terminal() && log::log_enabled!(log::Level::Info) {
             eprintln!("{}", logging::escape(&line));
@@ -192,7 +195,7 @@ fn tell(summary: &Summary) {
 
 fn write_summary(path: &Path, summary: &Summary) -> Result<(), ExitError> {
     let fail = |error: &dyn std::fmt::Display| {
-        ExitError::new(Exit::Output, format!("the summary cannot be written to {}: {error}", path.display()))
+        ExitError::new(Exit::Output, format!("cannot write the summary to {}: {error}", path.display()))
     };
     let mut text = serde_json::to_string_pretty(summary).map_err(|error| fail(&error))?;
     text.push('\n');

@@ -1,20 +1,23 @@
-//! The model that is taken when none is named.
+//! Where a command finds the sample model when the command line names no model.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use visiond_system::exit::{Exit, ExitError};
 
-/// The sample network: NanoDet, 80 classes of COCO, 416x416.
+/// The sample model: NanoDet, the 80 COCO classes, 416x416.
 const SAMPLE: &str = "nanodet-g-416.onnx";
 
-/// The sample network's file. It is too large to be part of the program, so it is looked for in the usual places.
+/// Returns the path of the sample model, which is too large to be part of the program.
+///
+/// # Errors
+/// With [`Exit::Model`] when no folder has it.
 pub fn path() -> Result<PathBuf, ExitError> {
     let exe = env::current_exe().ok();
     first_model(&places(exe.as_deref(), |name| env::var_os(name).map(PathBuf::from)))
 }
 
-/// Folders to look into, first found first.
+/// Returns the folders to search, in this order.
 fn places(exe: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
     let set = |name: &str| variable(name).filter(|path| !path.as_os_str().is_empty());
     let beside_exe =
@@ -46,8 +49,8 @@ fn first_model(places: &[PathBuf]) -> Result<PathBuf, ExitError> {
         ExitError::new(
             Exit::Model,
             format!(
-                "the sample model {SAMPLE} is in none of {}: name a model with --model, or the folder that has the \
-                 sample with the environment variable VISIOND_MODELS",
+                "cannot find the sample model {SAMPLE} in {}: name a model with --model, or set the environment variable \
+                 VISIOND_MODELS to the folder that has the sample",
                 looked.join(", ")
             ),
         )

@@ -147,7 +147,7 @@ fn output(args: &Args, report: &Report) -> Result<(), ExitError> {
     }
     let Some(path) = &args.report else { return Ok(()) };
     let json = serde_json::to_string_pretty(&redacted)
-        .map_err(|error| ExitError::new(Exit::Failure, format!("no JSON: {error}")))?;
+        .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))?;
     archive::write(path, &json, &redacted.table(), &redaction)
         .map_err(|error| ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
     complain(&format!("wrote {}: look through it, then attach it to your issue", path.display()));

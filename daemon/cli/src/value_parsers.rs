@@ -1,19 +1,19 @@
-//! Parsers for values of flags that several commands have, for clap's `value_parser`.
+//! Value parsers that several commands give to clap. Their errors are sentences because clap prints them as such.
 
 use std::time::Duration;
 
 use visiond_config::parse_duration;
 
-/// A number from 0 to 1, for clap.
+/// Parses a number from 0 to 1.
 pub fn fraction(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
-    number.ok_or_else(|| "not a number from 0 to 1".to_owned())
+    number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
-/// A duration above zero, for clap.
+/// Parses a duration above zero, such as `10s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| "not a time with its unit, such as 10s or 5min".to_owned())
+    time.ok_or_else(|| "expected a time with a unit, such as 10s or 5min".to_owned())
 }
 
 #[cfg(test)]

@@ -120,7 +120,8 @@ impl EventPrinter {
     /// Prints a line.
     pub fn print(&self, event: &Event<'_>) -> Result<(), ExitError> {
         let line = if self.json {
-            serde_json::to_string(event).map_err(|error| ExitError::new(Exit::Failure, format!("no JSON: {error}")))?
+            serde_json::to_string(event)
+                .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))?
         } else {
             escape(&event.line())
         };

@@ -1,4 +1,4 @@
-//! What the main thread does while the daemon runs: it waits for signals, tells how it goes, and keeps systemd content.
+//! The loop of the main thread: handles signals, reports status, starts reloads, and notifies systemd.
 
 use std::time::{Duration, Instant};
 
@@ -15,17 +15,17 @@ use visiond_system::systemd::{MoreTime, Notifier};
 use visiond_system::thermal::Thermals;
 use visiond_web::observe::Observer;
 
-/// How often readiness is looked at until systemd was told.
-const READY_LOOK: Duration = Duration::from_millis(20);
+/// Time between two checks for readiness, until systemd has been notified.
+const READY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What ended the waiting.
+/// What ended the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// SIGTERM or SIGINT.
     Signal,
-    /// `--duration` is over.
+    /// The time of `--duration` is over.
     Duration,
-    /// Stop was raised from inside: every camera ended, `--max-frames` is reached, or no sink is left.
+    /// The pipeline stopped by itself: every camera ended, `--max-frames` is reached, or no sink is left.
     Inside,
 }
 
@@ -40,7 +40,7 @@ pub struct MainLoop<'a> {
     pub reloader: &'a mut Reloader,
 }
 
-/// What is due when, and what it is told of.
+/// The periodic tasks, each with the time when it is due.
 struct Tasks {
     lanes: Vec<LaneView>,
     status: StatusConfig,
@@ -50,11 +50,11 @@ struct Tasks {
     log_due: Option<Instant>,
     ready_due: Option<Instant>,
     watchdog: Option<Watchdog>,
-    /// Whether systemd was told that the start is over.
+    /// Whether systemd has been notified that the start is complete.
     started: bool,
-    /// As long as a reload is under way.
+    /// Extends systemd's timeout while a reload runs.
     more_time: Option<MoreTime>,
-    /// Why the configuration that is in the file is not in force.
+    /// Why the last reload was rejected.
     refused: Option<String>,
 }
 
@@ -78,12 +78,12 @@ impl Tasks {
         tasks
     }
 
-    /// Both reports are due after a whole interval.
+    /// Schedules both reports one whole interval from now.
     fn schedule(&mut self, notifier: &Notifier) {
         let now = Instant::now();
         let StatusConfig { interval, log_interval } = self.status;
         self.live_due = (logging::has_terminal() || notifier.is_connected()).then_some(now + interval);
-        // The log repeats what a terminal shows already.
+        // A terminal already shows what this would log.
         self.log_due = (!log_interval.is_zero() && !logging::has_terminal()).then_some(now + log_interval);
     }
 
@@ -94,7 +94,7 @@ impl Tasks {
 }
 
 impl MainLoop<'_> {
-    /// Waits for the end, which is at `until` at the latest.
+    /// Loops until the daemon is to end, at `until` at the latest.
     pub fn run(&mut self, until: Option<Instant>) -> End {
         let mut tasks = Tasks::new(self.service, self.notifier);
         loop {
@@ -103,11 +103,11 @@ impl MainLoop<'_> {
             match self.stop.wait_readable(self.signals.readable(), timeout) {
                 Ok(Wake::Ready) => match self.signals.heard() {
                     Some(Wish::End(name)) => {
-                        log::info!("{name}: ending");
+                        log::info!("{name}: shutting down");
                         return End::Signal;
                     }
                     Some(Wish::Reload) if logging::terminal_is_gone() => {
-                        log::info!("SIGHUP, as the terminal is gone: ending");
+                        log::info!("SIGHUP and the terminal is gone: shutting down");
                         return End::Signal;
                     }
                     Some(Wish::Reload) => self.begin_reload(&mut tasks, "SIGHUP"),
@@ -124,18 +124,18 @@ impl MainLoop<'_> {
                 self.end_reload(&mut tasks, finished);
             }
             if self.reloader.is_asked() {
-                self.begin_reload(&mut tasks, "asked for");
+                self.begin_reload(&mut tasks, "HTTP request");
             }
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
                 return End::Duration;
             }
-            self.attend(&mut tasks, now);
+            self.run_due(&mut tasks, now);
         }
     }
 
-    /// Does what is due.
-    fn attend(&self, tasks: &mut Tasks, now: Instant) {
+    /// Runs the tasks that are due.
+    fn run_due(&self, tasks: &mut Tasks, now: Instant) {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         if is_due(tasks.ready_due) {
             tasks.ready_due = if tasks.lanes.iter().all(LaneView::is_ready) {
@@ -143,7 +143,7 @@ impl MainLoop<'_> {
                 self.notifier.ready();
                 None
             } else {
-                Some(now + READY_LOOK)
+                Some(now + READY_INTERVAL)
             };
         }
         if is_due(tasks.live_due) {
@@ -168,8 +168,8 @@ impl MainLoop<'_> {
     }
 
     fn begin_reload(&mut self, tasks: &mut Tasks, why: &str) {
-        log::info!("{why}: reading the configuration again");
-        // Before the start is over, systemd waits for its end.
+        log::info!("{why}: reloading the configuration");
+        // Until the start is complete, systemd waits for READY=1 and no RELOADING=1 may come.
         if tasks.started {
             self.notifier.reloading();
             tasks.ready_due = None;
@@ -195,10 +195,10 @@ impl MainLoop<'_> {
                 }
             }
             Err(error) => {
-                log::error!("the configuration is not reloaded, and what runs goes on:");
+                log::error!("configuration rejected; the running one stays in force:");
                 error.message.lines().filter(|line| !line.is_empty()).for_each(|line| log::error!("{line}"));
                 let why = error.message.lines().next().unwrap_or_default();
-                tasks.refused = Some(format!("not reloaded: {why}"));
+                tasks.refused = Some(format!("reload rejected: {why}"));
             }
         }
         self.reloader.answer(finished);
@@ -207,7 +207,7 @@ impl MainLoop<'_> {
         }
         tasks.more_time = None;
         if self.notifier.is_connected() {
-            // What runs decides when it is ready, whether it is new or not.
+            // Check readiness again, whether the reload changed anything or not.
             tasks.ready_due = Some(Instant::now());
             tasks.live_due = Some(Instant::now());
         }
