@@ -116,7 +116,7 @@ fn a_network_that_takes_too_long_is_refused_until_it_is_given_the_time() {
     assert_eq!(output.status.code(), Some(4), "{outcome}");
     let why = outcome["error"].as_str().unwrap();
     assert!(
-        why.starts_with("model tiny: no answer within 0.001 s on a frame of camera bars: take a faster network"),
+        why.starts_with("model tiny: no result within 0.001 s on a frame of camera bars: use a faster model"),
         "{why}"
     );
     assert_eq!(model_of_newest(&mut daemon), running);
@@ -138,7 +138,10 @@ fn where_no_camera_gives_a_frame_a_grey_one_serves() {
     };
     let (_, outcome) = reload(&daemon, &camera("infinite"));
     let why = outcome["error"].as_str().unwrap();
-    assert!(why.starts_with("model new: on a grey frame, as no camera of it gives one 64 of the 96 numbers"), "{why}");
+    assert!(
+        why.starts_with("model new: on a grey frame (no camera of the model gives a frame) 64 of the 96 numbers"),
+        "{why}"
+    );
     let (_, outcome) = reload(&daemon, &camera("tiny"));
     assert_eq!(outcome["applied"], true, "{outcome}");
     daemon.wait_until("the new camera", |daemon| daemon.messages("out.jsonl").iter().any(|m| m["camera"] == "new"));

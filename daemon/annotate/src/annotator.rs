@@ -4,11 +4,12 @@
 //! given back as soon as its pixels are RGB, before drawing and encoding. A disk that is full does not hold up anything:
 //! the pictures are counted as lost, and a new attempt is made after 0.25 s, then ever later up to every 5 s.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex};
 use visiond_config::types::AnnotateConfig;
 use visiond_flow::frame::Frame;
 use visiond_flow::message::Message;
@@ -17,9 +18,9 @@ use visiond_system::outage::{Outage, explain};
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::threads::finished_by;
 
-use super::album::{Album, encode};
 use super::draw::draw;
-use super::picture::PictureMaker;
+use super::picture_folder::{PictureFolder, encode};
+use super::rgb_converter::RgbConverter;
 
 /// Pictures cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -74,11 +75,11 @@ impl Annotator {
     /// Makes the folder where it is missing, counts the camera's pictures in it, and starts the thread.
     pub fn start(config: &AnnotateConfig, camera: &str) -> Result<Self, AnnotateError> {
         let fail = |reason: String| AnnotateError { camera: camera.to_owned(), reason };
-        let album = Album::open(&config.directory, camera, config.format, config.keep)
+        let folder = PictureFolder::open(&config.directory, camera, config.format, config.keep)
             .map_err(|error| fail(format!("{} cannot be written: {}", config.directory.display(), explain(&error))))?;
         let shared = Arc::new(Shared::default());
         let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
-        let mut drawer = Drawer { shared: Arc::clone(&shared), album, outage, maker: PictureMaker::default() };
+        let mut drawer = Drawer { shared: Arc::clone(&shared), folder, outage, maker: RgbConverter::default() };
         // The kernel cuts thread names at 15 bytes.
         let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || {
             give_way(Rank::Nice);
@@ -100,7 +101,7 @@ impl Annotator {
         if !self.wants(&message) {
             return;
         }
-        let mut slot = self.shared.lock();
+        let mut slot = self.shared.slot.lock();
         if slot.waiting.is_some() || slot.closed {
             self.shared.dropped_busy.fetch_add(1, Ordering::Relaxed);
             return;
@@ -114,9 +115,9 @@ impl Annotator {
         if !self.wants(&message) {
             return;
         }
-        let mut slot = self.shared.lock();
+        let mut slot = self.shared.slot.lock();
         while slot.waiting.is_some() && !slot.closed {
-            slot = self.shared.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
+            self.shared.changed.wait(&mut slot);
         }
         if slot.closed {
             self.shared.dropped_busy.fetch_add(1, Ordering::Relaxed);
@@ -137,9 +138,9 @@ impl Annotator {
 
     /// Stores what waits, and ends the thread by `deadline`. A second call only tells the counts.
     pub fn close(&self, deadline: Instant) -> AnnotateCounts {
-        self.shared.lock().closed = true;
+        self.shared.slot.lock().closed = true;
         self.shared.changed.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             if !finished_by([&thread], deadline) {
                 log::warn!("annotated pictures of camera {}: the last is not stored in time, left out", self.camera);
@@ -162,19 +163,12 @@ impl Drop for Annotator {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slot> {
-        // A panic elsewhere leaves a frame and a flag behind, which are good as they are.
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The thread's side.
 struct Drawer {
     shared: Arc<Shared>,
-    album: Album,
+    folder: PictureFolder,
     outage: Outage,
-    maker: PictureMaker,
+    maker: RgbConverter,
 }
 
 impl Drawer {
@@ -197,7 +191,7 @@ impl Drawer {
             };
             draw(&mut picture, &message.detections);
             let stored =
-                encode(&picture, self.album.format()).and_then(|bytes| self.album.store(message.sequence, &bytes));
+                encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(message.sequence, &bytes));
             match stored {
                 Ok(()) => {
                     self.outage.works();
@@ -218,7 +212,7 @@ impl Drawer {
 
     /// The next frame to draw; `None` when closed and nothing waits.
     fn next(&self) -> Option<(Arc<Frame>, Arc<Message>)> {
-        let mut slot = self.shared.lock();
+        let mut slot = self.shared.slot.lock();
         loop {
             if let Some(taken) = slot.waiting.take() {
                 self.shared.changed.notify_all();
@@ -227,7 +221,7 @@ impl Drawer {
             if slot.closed {
                 return None;
             }
-            slot = self.shared.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
+            self.shared.changed.wait(&mut slot);
         }
     }
 }

@@ -22,7 +22,7 @@ use visiond_engine::detector::DetectorError;
 use visiond_flow::message::{Message, Timings};
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
-use visiond_service::network::{Network, run_exit};
+use visiond_service::loaded_model::{LoadedModel, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 use visiond_system::process;
@@ -123,7 +123,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let model = ModelConfig { name, path, card: args.card, ..ModelConfig::default() };
     let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
-    let network = Network::load(&model, &engine)?;
+    let network = LoadedModel::load(&model, &engine)?;
     if args.layers && network.engine.tensorrt().is_none() {
         let message =
             "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
@@ -241,7 +241,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(network: &Network) -> Result<Self, ExitError> {
+    fn new(network: &LoadedModel) -> Result<Self, ExitError> {
         let detector = network.required_detector()?;
         Ok(Self { detector, facts: Arc::new(network.facts()), camera: "bench".into(), found: Vec::new() })
     }

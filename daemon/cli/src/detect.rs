@@ -18,7 +18,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{Message, ModelFacts, Timings};
-use visiond_service::network::{Network, run_exit};
+use visiond_service::loaded_model::{LoadedModel, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
@@ -101,7 +101,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         max_batch: 1,
         ..ModelConfig::default()
     };
-    let network = Network::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
+    let network = LoadedModel::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
     // First, so that the GPU's kernels are there when kinds of memory are compared.
     let detector = network.required_detector()?;
     let buffers =

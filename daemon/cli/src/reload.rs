@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde::Deserialize;
-use visiond_service::reload::Outcome;
+use visiond_service::reload::ReloadOutcome;
 use visiond_system::exit::{Exit, ExitError};
 
 use crate::client::{Client, DaemonArgs};
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;
     // Status 409 carries the outcome of a rejected reload.
     let reply = if reply.status == 409 { reply } else { client.success(reply)? };
-    let outcome: Outcome = client.json(&reply)?;
+    let outcome: ReloadOutcome = client.json(&reply)?;
     if args.json {
         print_json(&outcome)?;
     } else if outcome.applied {
@@ -86,7 +86,7 @@ fn is_its_own(client: &Client, named: &Path) -> Result<(), ExitError> {
     Err(ExitError::new(Exit::Usage, message))
 }
 
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &ReloadOutcome) -> String {
     let mut out = String::new();
     for change in &outcome.changes {
         out += &format!("{change}\n");
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_came_of_it_is_told_line_by_line() {
-        let mut outcome = Outcome { applied: true, took_ms: 7, ..Outcome::default() };
+        let mut outcome = ReloadOutcome { applied: true, took_ms: 7, ..ReloadOutcome::default() };
         assert_eq!(text(&outcome), "nothing has changed, in 7 ms\n");
         outcome.changes = vec![Difference { part: "camera".into(), name: "door".to_owned(), change: Change::Changed }];
         outcome.restart_needed = vec!["[device] `name` is b".to_owned()];

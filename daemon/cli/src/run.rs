@@ -16,14 +16,14 @@ use visiond_config::types::Config;
 use visiond_flow::metrics::Phase;
 use visiond_pipeline::summary::{CameraSummary, Summary};
 use visiond_service::reload::Reloader;
-use visiond_service::{Parts, Service};
+use visiond_service::{Service, SummaryParts};
 use visiond_system::exit::{self, Exit, ExitError};
 use visiond_system::signals::Signals;
 use visiond_system::stop::Stop;
 use visiond_system::systemd::Notifier;
 use visiond_system::thermal::Thermals;
 use visiond_system::{logging, process};
-use visiond_web::observe::Observer;
+use visiond_web::status::StatusCollector;
 
 use crate::config_path::config_path;
 use crate::value_parsers::duration;
@@ -106,13 +106,13 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     notifier.status("loading the models");
     let more_time = notifier.more_time();
     // Binds the HTTP addresses before anything runs, so that a bad address is an early error.
-    let prepared = visiond_web::Prepared::new(&config.http, &[])?;
+    let prepared = visiond_web::PreparedListeners::new(&config.http, &[])?;
     let service = Arc::new(Service::start(config, limits.messages, &stop)?);
     drop(more_time);
     let began = Instant::now();
     let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
     let thermals = thermals.as_ref();
-    let observer = Arc::new(Observer::new(&service, thermals, path));
+    let observer = Arc::new(StatusCollector::new(&service, thermals, path));
     let state = visiond_web::State {
         service: Arc::clone(&service),
         live: Arc::clone(service.live()),
@@ -134,7 +134,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let lost = service.lost();
     let deadline = Instant::now() + if end == End::Signal || lost.is_some() { END } else { DRAIN };
     server.end(deadline);
-    let Parts { models, cameras, sinks } = service.end(deadline, seconds);
+    let SummaryParts { models, cameras, sinks } = service.end(deadline, seconds);
     if !reloader.wait(deadline) {
         log::warn!("a reload was still running and is abandoned");
         exit::skip_cleanup();

@@ -20,7 +20,7 @@ use ratatui::termion::screen::IntoAlternateScreen;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::tail::Tail;
-use visiond_web::observe::observation::Observation;
+use visiond_web::status::report::StatusReport;
 
 use crate::client::{Client, DaemonArgs};
 use crate::output::print;
@@ -64,7 +64,7 @@ Examples:
 /// Shows it until a key or a signal ends it.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let client = Client::find(&args.daemon)?;
-    let first: Observation = client.get_json("/api/v1/status")?;
+    let first: StatusReport = client.get_json("/api/v1/status")?;
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         print(&status::text(&first, args.sort))?;
         return Ok(Exit::Success);

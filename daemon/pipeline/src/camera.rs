@@ -1,4 +1,4 @@
-//! A camera's thread: opens its source, hands its frames to the inbox, and finds it again when it is lost.
+//! A camera's thread: opens its source, hands its frames to the mailbox, and finds it again when it is lost.
 //!
 //! ```text
 //!            open fails, retry helps          frames end
@@ -6,7 +6,7 @@
 //!    |  ^-- pause over, or news ------|  ^-------| source dies
 //!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device
 //!    |---> Failed: trying again cannot help (no such file, no video). Tried again every 30 s all the same, because somebody
-//!          may act, but only while another camera has not ended: see `Settlement`. A device may be exchanged at any time:
+//!          may act, but only while another camera has not ended: see `ActiveCameras`. A device may be exchanged at any time:
 //!          it is tried again every 5 s, and never given up.
 //! ```
 //! It ends when nothing more comes, when it is given up, and by its stop, which may be raised for it alone.
@@ -14,10 +14,11 @@
 //! Sequence numbers go on through restarts and reloads, so that a camera's messages are ordered by them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use visiond_capture::source::{Next, Open, Source, SourceError};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
@@ -29,12 +30,12 @@ use visiond_system::logging::{self, Subject, events};
 use visiond_system::process::CpuWatch;
 use visiond_system::stop::{Stop, Wake};
 
-use super::inbox::Put;
-use super::lane::{Arrival, LaneInbox};
+use crate::lane::{LaneMailbox, QueuedFrame};
+use crate::mailbox::Put;
 
 /// How long to wait for what.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// The first pause before a lost source is opened again.
     pub first: Duration,
     /// The longest.
@@ -55,7 +56,7 @@ pub struct Patience {
     pub lasting: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(250),
@@ -76,25 +77,25 @@ impl Default for Patience {
 /// A camera is settled when it has ended, or has failed so that trying again cannot help. When all are, it is over: those
 /// that failed give up as well, and the daemon can end.
 #[derive(Debug)]
-pub struct Settlement {
+pub struct ActiveCameras {
     unsettled: Mutex<usize>,
     over: Stop,
 }
 
-impl Settlement {
+impl ActiveCameras {
     /// Of so many cameras, none settled.
     pub fn new(cameras: usize) -> std::io::Result<Self> {
         Ok(Self { unsettled: Mutex::new(cameras), over: Stop::new()? })
     }
 
     /// Ends the waiting of those that failed, whatever the others do.
-    pub fn call_off(&self) {
+    pub fn stop_retries(&self) {
         self.over.raise();
     }
 
     /// A camera has ended, or has failed so that trying again cannot help.
-    pub fn settle(&self) {
-        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn leave(&self) {
+        let mut unsettled = self.unsettled.lock();
         *unsettled -= 1;
         if *unsettled == 0 {
             self.over.raise();
@@ -103,12 +104,12 @@ impl Settlement {
 
     /// One more camera comes, not settled.
     pub fn enter(&self) {
-        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.unsettled.lock() += 1;
     }
 
     /// One that had settled tries again; `false`: too late.
-    pub fn unsettle(&self) -> bool {
-        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn reenter(&self) -> bool {
+        let mut unsettled = self.unsettled.lock();
         if self.over.is_raised() {
             return false;
         }
@@ -124,15 +125,15 @@ pub struct Camera {
     /// Opens its source.
     pub open: Open,
     /// Where its frames go.
-    pub inbox: Arc<LaneInbox>,
+    pub mailbox: Arc<LaneMailbox>,
     /// Its number there.
     pub slot: usize,
     /// The next number that a message may carry; outlives the thread.
     pub sequence: Arc<AtomicU64>,
     /// All cameras' end.
-    pub settlement: Arc<Settlement>,
+    pub active_cameras: Arc<ActiveCameras>,
     /// Pauses.
-    pub patience: Patience,
+    pub retry_policy: RetryPolicy,
     /// Time of arrivals.
     pub clock: Arc<dyn Clock>,
     /// Ends it.
@@ -154,9 +155,9 @@ enum State {
 }
 
 /// What lives as long as the thread.
-struct Memory {
+struct RetryState {
     backoff: Backoff,
-    /// Whether the settlement counts it as settled.
+    /// Whether the active_cameras counts it as settled.
     settled: bool,
     /// Whether it was ever open.
     opened: bool,
@@ -165,9 +166,9 @@ struct Memory {
     /// What is told of it with its first frame.
     returns: Option<String>,
     /// The last error and when it was logged.
-    said: Option<(Arc<str>, Instant)>,
+    logged: Option<(Arc<str>, Instant)>,
     /// Another error that came after it, and when it came first.
-    unsaid: Option<(Arc<str>, Instant)>,
+    unlogged: Option<(Arc<str>, Instant)>,
 }
 
 impl Camera {
@@ -175,62 +176,69 @@ impl Camera {
     pub fn run(mut self) {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
         self.stop = self.stop.with_beat(Arc::clone(&self.metrics.beat));
-        let limit = if self.open.is_device() { self.patience.device_limit } else { self.patience.limit };
-        let backoff = Backoff::new(self.patience.first, limit);
-        let mut memory =
-            Memory { backoff, settled: false, opened: false, away: None, returns: None, said: None, unsaid: None };
+        let limit = if self.open.is_device() { self.retry_policy.device_limit } else { self.retry_policy.limit };
+        let backoff = Backoff::new(self.retry_policy.first, limit);
+        let mut retry = RetryState {
+            backoff,
+            settled: false,
+            opened: false,
+            away: None,
+            returns: None,
+            logged: None,
+            unlogged: None,
+        };
         let mut state = State::Opening;
         loop {
-            // A panic drops the source with the state; `memory` and the inbox hold whole values at every call.
+            // A panic drops the source with the state; `retry` and the mailbox hold whole values at every call.
             let step = catch_unwind(AssertUnwindSafe(|| match state {
-                State::Opening => Some(self.open(&mut memory)),
-                State::Streaming { source, since } => Some(self.stream(source, since, &mut memory)),
-                State::Waiting { pause } => Some(self.wait(pause, &mut memory)),
-                State::Failed if self.open.is_device() => Some(self.wait(self.patience.device_failed, &mut memory)),
-                State::Failed => Some(self.wait_for_help(&mut memory)),
+                State::Opening => Some(self.open(&mut retry)),
+                State::Streaming { source, since } => Some(self.stream(source, since, &mut retry)),
+                State::Waiting { pause } => Some(self.wait(pause, &mut retry)),
+                State::Failed if self.open.is_device() => Some(self.wait(self.retry_policy.device_failed, &mut retry)),
+                State::Failed => Some(self.wait_for_help(&mut retry)),
                 State::Ended => None,
             }));
             state = match step {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
-                Err(_) => self.lost(&SourceError::transient("its thread panicked, see above"), &mut memory),
+                Err(_) => self.lost(&SourceError::transient("its thread panicked, see above"), &mut retry),
             };
         }
         // Where it failed, the phase says so.
         if self.metrics.phase() != Phase::Failed {
             self.metrics.enter(Phase::Ended);
         }
-        if !memory.settled {
-            self.settlement.settle();
+        if !retry.settled {
+            self.active_cameras.leave();
         }
-        self.inbox.end(self.slot);
+        self.mailbox.end(self.slot);
     }
 
-    fn open(&mut self, memory: &mut Memory) -> State {
+    fn open(&mut self, retry: &mut RetryState) -> State {
         self.stop.mark_progress();
         if self.stop.is_raised() {
             return State::Ended;
         }
         self.metrics.enter(Phase::Opening);
         match self.open.open() {
-            Ok(source) => self.opened(source, memory),
-            Err(error) if error.retry => self.lost(&error, memory),
-            Err(error) => self.failed(&error, memory),
+            Ok(source) => self.opened(source, retry),
+            Err(error) if error.retry => self.lost(&error, retry),
+            Err(error) => self.failed(&error, retry),
         }
     }
 
-    fn opened(&self, source: Box<dyn Source>, memory: &mut Memory) -> State {
-        if std::mem::replace(&mut memory.opened, true) {
+    fn opened(&self, source: Box<dyn Source>, retry: &mut RetryState) -> State {
+        if std::mem::replace(&mut retry.opened, true) {
             self.metrics.count_restart();
         }
         self.metrics.enter(Phase::Streaming);
         self.metrics.set_io(source.io());
-        if memory.away.is_none() {
+        if retry.away.is_none() {
             self.metrics.set_reason(None);
         }
-        match memory.away {
+        match retry.away {
             // Told with its first frame: one that opens and stays silent is not back.
-            Some(_) => memory.returns = Some(source.describe()),
+            Some(_) => retry.returns = Some(source.describe()),
             None => {
                 let (name, is) = (&self.metrics.name, source.describe());
                 log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
@@ -239,7 +247,7 @@ impl Camera {
         State::Streaming { source, since: Instant::now() }
     }
 
-    fn stream(&self, mut source: Box<dyn Source>, since: Instant, memory: &mut Memory) -> State {
+    fn stream(&self, mut source: Box<dyn Source>, since: Instant, retry: &mut RetryState) -> State {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
         let mut waits = false;
@@ -259,9 +267,9 @@ impl Camera {
                     if std::mem::take(&mut waits) {
                         self.metrics.enter(Phase::Streaming);
                         self.metrics.set_io(source.io());
-                        memory.returns = Some(source.describe());
+                        retry.returns = Some(source.describe());
                     }
-                    self.frame_came(memory);
+                    self.frame_came(retry);
                     // A driver that counts anew in mid-stream must not turn messages back.
                     frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
                     self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
@@ -272,46 +280,46 @@ impl Camera {
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
                 Ok(Next::Waiting { reason }) => {
                     waits = true;
-                    memory.away.get_or_insert_with(Instant::now);
+                    retry.away.get_or_insert_with(Instant::now);
                     self.metrics.set_reason(Some(Arc::clone(&reason)));
                     self.metrics.enter(Phase::Waiting);
                     log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
                 }
-                Ok(Next::End) => return self.ended(memory),
+                Ok(Next::End) => return self.ended(retry),
                 Ok(Next::Stopped) => return State::Ended,
                 Err(error) => break error,
             }
         };
         // Its device, child and buffers go before the pause, not after.
         drop(source);
-        let stable = if self.open.is_device() { self.patience.device_stable } else { self.patience.stable };
+        let stable = if self.open.is_device() { self.retry_policy.device_stable } else { self.retry_policy.stable };
         if since.elapsed() >= stable {
-            memory.backoff.reset();
+            retry.backoff.reset();
         }
-        if error.retry { self.lost(&error, memory) } else { self.failed(&error, memory) }
+        if error.retry { self.lost(&error, retry) } else { self.failed(&error, retry) }
     }
 
-    /// It is there: what was said of its absence is settled.
-    fn frame_came(&self, memory: &mut Memory) {
-        (memory.said, memory.unsaid) = (None, None);
-        let away = memory.away.take();
+    /// It is there: what was logged of its absence is settled.
+    fn frame_came(&self, retry: &mut RetryState) {
+        (retry.logged, retry.unlogged) = (None, None);
+        let away = retry.away.take();
         if away.is_some() {
             self.metrics.set_reason(None);
         }
-        if let Some((away, is)) = away.zip(memory.returns.take()) {
+        if let Some((away, is)) = away.zip(retry.returns.take()) {
             let (name, seconds) = (&self.metrics.name, away.elapsed().as_secs_f64());
             let word = if self.sequence.load(Ordering::Relaxed) == 0 { "there" } else { "back" };
             log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {word} after {seconds:.1} s: {is}");
         }
     }
 
-    /// Puts a frame into the inbox; `false`: nobody wants more.
+    /// Puts a frame into the mailbox; `false`: nobody wants more.
     fn deliver(&self, frame: Frame) -> bool {
         self.metrics.count_captured();
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
-        match self.inbox.put(self.slot, Arrival { frame, queued_ns }) {
+        match self.mailbox.put(self.slot, QueuedFrame { frame, queued_ns }) {
             Put::Stored => true,
             Put::Displaced(_) => {
                 self.metrics.count_dropped(DropCause::Overload, 1);
@@ -321,62 +329,62 @@ impl Camera {
         }
     }
 
-    fn ended(&self, memory: &mut Memory) -> State {
+    fn ended(&self, retry: &mut RetryState) -> State {
         log::info!("camera {}: at its end", self.metrics.name);
-        self.settlement.settle();
-        memory.settled = true;
+        self.active_cameras.leave();
+        retry.settled = true;
         State::Ended
     }
 
-    fn lost(&self, error: &SourceError, memory: &mut Memory) -> State {
+    fn lost(&self, error: &SourceError, retry: &mut RetryState) -> State {
         self.metrics.count_error();
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
         self.metrics.enter(Phase::Waiting);
-        let pause = memory.backoff.pause();
-        self.say(error, memory, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
+        let pause = retry.backoff.pause();
+        self.say(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
         State::Waiting { pause }
     }
 
-    fn failed(&self, error: &SourceError, memory: &mut Memory) -> State {
+    fn failed(&self, error: &SourceError, retry: &mut RetryState) -> State {
         self.metrics.count_error();
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
         self.metrics.enter(Phase::Failed);
-        self.say(error, memory, "");
+        self.say(error, retry, "");
         if !self.open.is_device() {
-            self.settlement.settle();
-            memory.settled = true;
+            self.active_cameras.leave();
+            retry.settled = true;
         }
         State::Failed
     }
 
-    fn wait(&mut self, pause: Duration, memory: &mut Memory) -> State {
+    fn wait(&mut self, pause: Duration, retry: &mut RetryState) -> State {
         match self.open.wait(pause, &self.stop) {
             Wake::Stopped => return State::Ended,
-            Wake::Ready => memory.backoff.reset(),
+            Wake::Ready => retry.backoff.reset(),
             Wake::TimedOut => {}
         }
         State::Opening
     }
 
-    fn wait_for_help(&self, memory: &mut Memory) -> State {
-        let over = self.stop.wait_readable(self.settlement.over.as_fd(), Some(self.patience.failed));
-        if !matches!(over, Ok(Wake::TimedOut)) || !self.settlement.unsettle() {
+    fn wait_for_help(&self, retry: &mut RetryState) -> State {
+        let over = self.stop.wait_readable(self.active_cameras.over.as_fd(), Some(self.retry_policy.failed));
+        if !matches!(over, Ok(Wake::TimedOut)) || !self.active_cameras.reenter() {
             return State::Ended;
         }
-        memory.settled = false;
+        retry.settled = false;
         State::Opening
     }
 
     /// Logs an error; one that stays the same only now and then, another one when it lasts.
-    fn say(&self, error: &SourceError, memory: &mut Memory, then: &str) {
+    fn say(&self, error: &SourceError, retry: &mut RetryState, then: &str) {
         let name = &self.metrics.name;
-        memory.away.get_or_insert_with(Instant::now);
-        if memory.said.is_some() && !self.is_news(error, memory) {
+        retry.away.get_or_insert_with(Instant::now);
+        if retry.logged.is_some() && !self.is_news(error, retry) {
             log::debug!("camera {name}: still: {error}{then}");
             return;
         }
-        memory.said = Some((Arc::clone(&error.message), Instant::now()));
-        memory.unsaid = None;
+        retry.logged = Some((Arc::clone(&error.message), Instant::now()));
+        retry.unlogged = None;
         if error.retry {
             log::warn!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
         } else {
@@ -385,17 +393,17 @@ impl Camera {
     }
 
     /// Whether an error is worth a line after the one that was logged.
-    fn is_news(&self, error: &SourceError, memory: &mut Memory) -> bool {
-        if let Some((said, when)) = &memory.said
-            && *said == error.message
+    fn is_news(&self, error: &SourceError, retry: &mut RetryState) -> bool {
+        if let Some((logged, when)) = &retry.logged
+            && *logged == error.message
         {
-            memory.unsaid = None;
-            return when.elapsed() >= self.patience.repeat_log;
+            retry.unlogged = None;
+            return when.elapsed() >= self.retry_policy.repeat_log;
         }
-        match &memory.unsaid {
-            Some((unsaid, since)) if *unsaid == error.message => since.elapsed() >= self.patience.lasting,
+        match &retry.unlogged {
+            Some((unlogged, since)) if *unlogged == error.message => since.elapsed() >= self.retry_policy.lasting,
             _ => {
-                memory.unsaid = Some((Arc::clone(&error.message), Instant::now()));
+                retry.unlogged = Some((Arc::clone(&error.message), Instant::now()));
                 // What only a person can mend is another state.
                 !error.retry
             }
@@ -404,5 +412,4 @@ impl Camera {
 }
 
 #[cfg(test)]
-#[path = "camera_tests.rs"]
 mod tests;

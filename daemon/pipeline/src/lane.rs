@@ -1,191 +1,271 @@
-//! A lane: the thread of one model. Takes the newest frames of its cameras, looks at them in one run, and publishes.
+//! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and publishes.
 //!
-//! A frame's buffer is given back as soon as the run has begun, unless pictures are drawn of its camera or somebody watches it. A frame that fails
-//! costs that frame; a network that fails again and again is built anew; a panic costs the frames in hand, and the lane
-//! begins anew after a pause. Other lanes and all cameras go on meanwhile. The lane sleeps on the inbox: it never spins.
+//! A frame's buffer is given back as soon as its run has begun, unless pictures are drawn of its camera or a client watches it.
+//! The lane sleeps on the mailbox and never spins. Other lanes and all cameras go on whatever fails here:
+//! - A frame that fails is dropped.
+//! - A model that fails several times in a row is loaded again.
+//! - A panic costs the frames of the lane; it goes on after a pause.
+//! - An error that costs the process its GPU ends the lane and raises stop, because only a new process can go on: [`GpuLost`].
 //!
-//! An error that costs the process its GPU ends the lane and raises stop: only a new process can go on, see [`Lost`].
-//!
-//! The network can be exchanged for another one, which is ready, between two runs: see [`Exchange`].
-//!
-//! A network that can have two runs under way begins the second just before the first is done, see [`super::pacer`].
-
-mod given;
+//! Another model can replace this one between two runs: [`ModelSwap`]. If two runs can be in flight, the second begins just
+//! before the first ends: [`crate::pacer`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
 use visiond_flow::clock::Clock;
 use visiond_flow::frame::Frame;
 use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};
-use visiond_flow::metrics::{Activity, DropCause, LaneMetrics};
+use visiond_flow::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics};
 use visiond_flow::trace;
 use visiond_kernels::nvtx;
+use visiond_live::CameraView;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::stop::Stop;
 
-use super::inbox::{Delivery, Taken};
-use super::network::{Fault, Network, NetworkError};
-use super::pacer::{Pacer, Step};
+use crate::mailbox::{Delivery, Mailbox, Taken};
+use crate::model_runner::{BuildRunner, Fault, ModelRunner, RunError};
+use crate::pacer::{NextAction, Pacer};
 
-pub use self::given::{Arrival, Budget, Exchange, LaneCamera, LaneInbox, LaneNetwork, Lost, Outlet};
-
-/// Runs that fail one after the other until the network is built anew.
+/// The model is loaded again after this many failed runs in a row.
 const FAILURES_UNTIL_REBUILD: u32 = 3;
-/// The lane looks up so often when nothing comes.
+/// The lane's longest sleep without a frame.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// One model's thread, before it runs.
 pub struct Lane {
-    /// Its counters and name.
+    /// The lane's counters and its model's name.
     pub metrics: Arc<LaneMetrics>,
-    /// Where its cameras' frames stand.
-    pub inbox: Arc<LaneInbox>,
-    /// Where another network comes from.
-    pub exchange: Arc<Exchange>,
-    /// Where messages go.
-    pub outlet: Outlet,
-    /// How many may.
-    pub budget: Arc<Budget>,
-    /// Time of ages.
+    /// The newest frame of each camera.
+    pub mailbox: Arc<LaneMailbox>,
+    /// Where a reload leaves another model.
+    pub model_swap: Arc<ModelSwap>,
+    /// Publishes a message.
+    pub publish: PublishFn,
+    /// How many messages may still be published.
+    pub message_limit: Arc<MessageLimit>,
+    /// The clock for frames' ages.
     pub clock: Arc<dyn Clock>,
     /// Ends this lane's pauses early.
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Whether the GPU is lost.
-    pub lost: Lost,
+    /// Set when the GPU is lost.
+    pub gpu_lost: GpuLost,
 }
 
-/// A frame in hand.
-struct Work {
+/// A frame in the mailbox.
+#[derive(Debug)]
+pub struct QueuedFrame {
+    /// The frame.
+    pub frame: Frame,
+    /// When it was put there, in nanoseconds on CLOCK_MONOTONIC.
+    pub queued_ns: u64,
+}
+
+/// The mailbox of a lane.
+pub type LaneMailbox = Mailbox<Arc<LaneCamera>, QueuedFrame>;
+
+/// Publishes a message: the publisher's function, or a test's.
+pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
+
+/// Why this process has lost its GPU; set by the first lane that notices.
+pub type GpuLost = Arc<OnceLock<String>>;
+
+/// How many messages may still be published, over all lanes.
+#[derive(Debug)]
+pub struct MessageLimit {
+    left: AtomicU64,
+    stop: Stop,
+}
+
+impl MessageLimit {
+    /// Allows this many messages, or any number. The last one raises `stop`.
+    pub fn new(messages: Option<u64>, stop: &Stop) -> Self {
+        Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
+    }
+
+    /// Takes one message off; returns whether it may be published.
+    fn spend(&self) -> bool {
+        let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if matches!(spent, Ok(0 | 1) | Err(_)) {
+            self.stop.raise();
+        }
+        spent.is_ok()
+    }
+}
+
+/// What a lane knows about a camera; it comes with each of the camera's frames.
+pub struct LaneCamera {
+    /// The camera's counters and name.
+    pub metrics: Arc<CameraMetrics>,
+    /// Draws the camera's pictures, if the configuration asks for them.
+    pub annotator: Option<Arc<Annotator>>,
+    /// The clients that watch the camera.
+    pub view: Arc<CameraView>,
+    /// Whether frames and pictures may be dropped.
+    pub delivery: Delivery,
+}
+
+/// The model that a lane runs.
+pub struct LaneModel {
+    /// What messages say about the model.
+    pub facts: Arc<ModelFacts>,
+    /// The loaded model; `None` while it has to be loaded again.
+    pub runner: Option<Box<dyn ModelRunner>>,
+    /// Loads it again.
+    pub build: BuildRunner,
+}
+
+/// Hands another model to a lane.
+///
+/// The lane takes it between two runs, after [`Mailbox::call`]. The old model goes back to the sender, because freeing it
+/// takes a while and the lane has frames to run.
+#[derive(Default)]
+pub struct ModelSwap(Mutex<Option<(LaneModel, Sender<LaneModel>)>>);
+
+impl ModelSwap {
+    /// Leaves a model for the lane, and replaces one that it has not taken; the old model comes out of the receiver.
+    pub fn offer(&self, model: LaneModel) -> Receiver<LaneModel> {
+        let (back, before) = channel();
+        *self.0.lock() = Some((model, back));
+        before
+    }
+
+    fn take(&self) -> Option<(LaneModel, Sender<LaneModel>)> {
+        self.0.lock().take()
+    }
+}
+
+/// A frame of a run.
+struct PendingFrame {
     camera: Arc<LaneCamera>,
-    /// Kept once the run has begun only where a picture is made of it.
+    /// `None` once the run has begun, unless a picture is made of the frame.
     frame: Option<Frame>,
-    /// Complete but for what the run tells.
+    /// The message, complete except for the run's results.
     message: Message,
 }
 
-/// A run under way. Slot `i` of it is `works[i]`'s.
+/// A run in flight; its slot `i` holds the frame of `works[i]`.
 struct Run {
     flight: RunId,
-    works: VecDeque<Work>,
+    works: VecDeque<PendingFrame>,
 }
 
 /// What lives as long as the lane's thread.
-struct Hands {
-    taken: Vec<(Arc<LaneCamera>, Arrival)>,
-    /// To be begun, or being published.
-    works: VecDeque<Work>,
-    /// Under way, the oldest first.
-    aloft: VecDeque<Run>,
-    /// Emptied lists, for the next runs.
-    spare: Vec<VecDeque<Work>>,
+struct LaneState {
+    taken: Vec<(Arc<LaneCamera>, QueuedFrame)>,
+    /// Frames of the run that begins, or that is being published.
+    works: VecDeque<PendingFrame>,
+    /// Runs in flight, oldest first.
+    in_flight: VecDeque<Run>,
+    /// Empty lists for the next runs.
+    spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
     pacer: Pacer,
-    /// What the network had counted when it was asked last.
+    /// The model's counters after the run before.
     counted: RunCounts,
     backoff: Backoff,
     failures: u32,
-    /// What cost the process its GPU.
+    /// The error that cost the process its GPU.
     lost: Option<String>,
     complaints: RateLimit,
 }
 
 impl Lane {
-    /// Looks at frames until the inbox has ended or stopped.
-    pub fn run(self, mut looks: LaneNetwork) {
+    /// Runs the model on frames until the mailbox has ended or is stopped.
+    pub fn run(self, mut model: LaneModel) {
         logging::about(Subject::Model, Arc::clone(&self.metrics.name));
-        let flights = looks.ready.as_ref().map_or(1, |network| network.flights());
-        let mut hands = Hands {
+        let flights = model.runner.as_ref().map_or(1, |runner| runner.flights());
+        let mut state = LaneState {
             taken: Vec::new(),
             works: VecDeque::new(),
-            aloft: VecDeque::with_capacity(flights),
+            in_flight: VecDeque::with_capacity(flights),
             spare: Vec::with_capacity(flights),
             found: Vec::new(),
-            pacer: Pacer::new(flights, self.inbox.has_lossless()),
+            pacer: Pacer::new(flights, self.mailbox.has_lossless()),
             counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             lost: None,
             complaints: RateLimit::new(Duration::from_secs(10)),
         };
-        // After a panic `hands` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.
-        while catch_unwind(AssertUnwindSafe(|| self.serve(&mut looks, &mut hands))).is_err() {
+        // After a panic `state` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.
+        while catch_unwind(AssertUnwindSafe(|| self.serve(&mut model, &mut state))).is_err() {
             // The panic hook has logged where and why.
-            log::error!("model {}: beginning anew after a panic", self.metrics.name);
+            log::error!("model {}: restarting after a panic", self.metrics.name);
             self.metrics.count_error();
-            self.discard(&mut hands);
-            looks.ready = None;
+            self.discard(&mut state);
+            model.runner = None;
         }
         self.metrics.enter(Activity::Ended);
     }
 
-    /// Returns when there is nothing more to do.
-    fn serve(&self, looks: &mut LaneNetwork, hands: &mut Hands) {
+    /// Serves until the mailbox has ended, or the lane has to stop.
+    fn serve(&self, model: &mut LaneModel, state: &mut LaneState) {
         loop {
-            let Some(ready) = &mut looks.ready else {
-                if !self.rebuild(looks, hands) {
+            let Some(runner) = &mut model.runner else {
+                if !self.rebuild(model, state) {
                     return;
                 }
                 continue;
             };
-            if let Some(reason) = hands.lost.take() {
-                // Freeing what is in a lost context fails at best; the process ends anyway.
-                std::mem::forget(looks.ready.take());
-                self.give_up(reason, hands);
+            if let Some(reason) = state.lost.take() {
+                // Freeing memory of a lost CUDA context fails at best, and the process ends anyway.
+                std::mem::forget(model.runner.take());
+                self.give_up(reason, state);
                 return;
             }
-            if hands.failures >= FAILURES_UNTIL_REBUILD {
-                log::warn!(
-                    "model {}: {} runs failed one after the other, building it anew",
-                    self.metrics.name,
-                    hands.failures
-                );
-                while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
-                if hands.lost.is_none() {
-                    looks.ready = None;
+            if state.failures >= FAILURES_UNTIL_REBUILD {
+                log::warn!("model {}: {} runs failed in a row, loading it again", self.metrics.name, state.failures);
+                while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
+                if state.lost.is_none() {
+                    model.runner = None;
                 }
                 continue;
             }
-            let patience = match hands.pacer.step(self.clock.monotonic_ns(), hands.aloft.len()) {
-                Step::Wait => {
+            let timeout = match state.pacer.step(self.clock.monotonic_ns(), state.in_flight.len()) {
+                NextAction::WaitForFrame => {
                     self.metrics.enter(Activity::Idle);
                     IDLE
                 }
-                Step::Look { at_ns } => {
+                NextAction::BeginAt { at_ns } => {
                     self.clock.sleep_until(at_ns, &self.stop);
                     Duration::ZERO
                 }
-                Step::Land => {
-                    self.land(ready.as_mut(), hands);
+                NextAction::Finish => {
+                    self.finish_oldest(runner.as_mut(), state);
                     continue;
                 }
             };
-            let model = &looks.model;
-            match self.inbox.take(ready.batch(), patience, &mut hands.taken) {
+            let facts = &model.facts;
+            match self.mailbox.take(runner.batch(), timeout, &mut state.taken) {
                 Taken::Frames => {
                     self.metrics.enter(Activity::Looking);
-                    self.begin(ready.as_mut(), model, hands);
+                    self.begin(runner.as_mut(), facts, state);
                 }
                 Taken::TimedOut => {
-                    hands.pacer.nothing_waits();
-                    self.land(ready.as_mut(), hands);
+                    state.pacer.nothing_waits();
+                    self.finish_oldest(runner.as_mut(), state);
                 }
                 Taken::Called => {
-                    while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
-                    if hands.lost.is_none() {
-                        self.exchange(looks, hands);
-                        hands.pacer.set_eager(self.inbox.has_lossless());
+                    while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
+                    if state.lost.is_none() {
+                        self.swap_model(model, state);
+                        state.pacer.set_eager(self.mailbox.has_lossless());
                     }
                 }
                 Taken::Ended | Taken::Stopped => {
-                    while hands.lost.is_none() && self.land(ready.as_mut(), hands) {}
-                    if hands.lost.is_none() {
+                    while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
+                    if state.lost.is_none() {
                         return;
                     }
                 }
@@ -193,154 +273,154 @@ impl Lane {
         }
     }
 
-    /// The GPU is lost: what was in hand has failed, and the daemon is to end.
-    fn give_up(&self, reason: String, hands: &mut Hands) {
+    /// Ends the daemon because the GPU is lost; drops the frames in hand as failed.
+    fn give_up(&self, reason: String, state: &mut LaneState) {
         log::error!(
             message_id = events::GPU_LOST;
-            "model {}: the GPU is lost to this process, ending so that a new one gets it: {reason}",
+            "model {}: unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}",
             self.metrics.name
         );
-        self.discard(hands);
-        let _ = self.lost.set(reason);
+        self.discard(state);
+        let _ = self.gpu_lost.set(reason);
         self.end.raise();
     }
 
-    /// Takes another network, if one is there, in place of this one; nothing is under way.
-    fn exchange(&self, looks: &mut LaneNetwork, hands: &mut Hands) -> bool {
-        let Some((new, back)) = self.exchange.take() else { return false };
-        if let Some(network) = &new.ready {
-            hands.pacer = Pacer::new(network.flights(), self.inbox.has_lossless());
+    /// Takes another runner, if one is there, in place of this one; nothing is under way.
+    fn swap_model(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
+        let Some((new, back)) = self.model_swap.take() else { return false };
+        if let Some(runner) = &new.runner {
+            state.pacer = Pacer::new(runner.flights(), self.mailbox.has_lossless());
         }
-        hands.counted = RunCounts::default();
-        hands.failures = 0;
-        hands.backoff.reset();
-        // Where nobody waits for the old one any more, it is freed here.
-        let _ = back.send(std::mem::replace(looks, new));
+        state.counted = RunCounts::default();
+        state.failures = 0;
+        state.backoff.reset();
+        // If the reload no longer waits for the old model, it is freed here.
+        let _ = back.send(std::mem::replace(model, new));
         true
     }
 
-    /// A new network, tried again after ever longer pauses; `false` when the lane stops.
-    fn rebuild(&self, looks: &mut LaneNetwork, hands: &mut Hands) -> bool {
+    /// A new runner, tried again after ever longer pauses; `false` when the lane stops.
+    fn rebuild(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
         loop {
             self.metrics.enter(Activity::Backoff);
-            let pause = hands.backoff.pause();
-            if self.exchange(looks, hands) {
+            let pause = state.backoff.pause();
+            if self.swap_model(model, state) {
                 return true;
             }
             if self.stop.sleep(pause) {
                 return false;
             }
-            if self.exchange(looks, hands) {
+            if self.swap_model(model, state) {
                 return true;
             }
             self.metrics.enter(Activity::Looking);
-            match (looks.build)() {
-                Ok(network) => {
+            match (model.build)() {
+                Ok(runner) => {
                     self.metrics.count_rebuild();
-                    hands.failures = 0;
-                    log::info!("model {}: built anew", self.metrics.name);
-                    looks.ready = Some(network);
+                    state.failures = 0;
+                    log::info!("model {}: loaded again", self.metrics.name);
+                    model.runner = Some(runner);
                     return true;
                 }
                 Err(error) if error.fault == Fault::Process => {
                     self.metrics.count_error();
-                    self.give_up(error.to_string(), hands);
+                    self.give_up(error.to_string(), state);
                     return false;
                 }
                 Err(error) => {
                     self.metrics.count_error();
-                    log::error!("model {}: cannot be built anew: {error}; trying again", self.metrics.name);
+                    log::error!("model {}: cannot load it again: {error}; retrying", self.metrics.name);
                 }
             }
         }
     }
 
-    /// Begins a run over what was taken. A frame that cannot be part of it is left out; what fails is logged.
-    fn begin(&self, network: &mut dyn Network, model: &Arc<ModelFacts>, hands: &mut Hands) {
+    /// Begins a run on the frames that were taken. Drops a frame that fails, and begins without it; logs what fails.
+    fn begin(&self, runner: &mut dyn ModelRunner, facts: &Arc<ModelFacts>, state: &mut LaneState) {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
-        hands.works.extend(hands.taken.drain(..).map(|(camera, arrival)| receive(camera, model, arrival, now_ns)));
-        hands.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.message.sequence));
-        while let Some(first) = hands.works.front() {
-            let error = match begin_run(network, &hands.works) {
+        state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, facts, queued, now_ns)));
+        state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.message.sequence));
+        while let Some(first) = state.works.front() {
+            let error = match begin_run(runner, &state.works) {
                 Ok(flight) => {
-                    for work in &mut hands.works {
+                    for work in &mut state.works {
                         if work.camera.annotator.is_none() && !work.camera.view.wanted() {
                             work.frame = None;
                         }
                     }
-                    hands.pacer.begun(now_ns, hands.works.len());
-                    let works = std::mem::replace(&mut hands.works, hands.spare.pop().unwrap_or_default());
-                    hands.aloft.push_back(Run { flight, works });
+                    state.pacer.begun(now_ns, state.works.len());
+                    let works = std::mem::replace(&mut state.works, state.spare.pop().unwrap_or_default());
+                    state.in_flight.push_back(Run { flight, works });
                     return;
                 }
                 Err(error) => error,
             };
             match error.fault {
-                Fault::Frame(index) if index < hands.works.len() => {
-                    if let Some(work) = hands.works.remove(index) {
-                        self.complain(&mut hands.complaints, &work, &error);
+                Fault::Frame(index) if index < state.works.len() => {
+                    if let Some(work) = state.works.remove(index) {
+                        self.complain(&mut state.complaints, &work, &error);
                         fail(&work);
                     }
                 }
                 fault => {
-                    hands.failures += 1;
-                    hands.lost = (fault == Fault::Process).then(|| error.to_string());
-                    self.complain(&mut hands.complaints, first, &error);
-                    hands.works.drain(..).for_each(|work| fail(&work));
+                    state.failures += 1;
+                    state.lost = (fault == Fault::Process).then(|| error.to_string());
+                    self.complain(&mut state.complaints, first, &error);
+                    state.works.drain(..).for_each(|work| fail(&work));
                 }
             }
         }
     }
 
-    /// Waits for the oldest run under way, and publishes what it saw; `false`: there is none.
-    fn land(&self, network: &mut dyn Network, hands: &mut Hands) -> bool {
-        let Some(run) = hands.aloft.front_mut() else { return false };
+    /// Waits for the oldest run in flight, and publishes its detections; returns `false` if no run is in flight.
+    fn finish_oldest(&self, runner: &mut dyn ModelRunner, state: &mut LaneState) -> bool {
+        let Some(run) = state.in_flight.front_mut() else { return false };
         self.metrics.enter(Activity::Looking);
         let trace = trace::work("finish run");
-        let result = network.finish(run.flight);
+        let result = runner.finish(run.flight);
         drop(trace);
         self.metrics.count_run();
         let flight = run.flight;
         match result {
             Ok(timings) => {
-                hands.failures = 0;
-                hands.backoff.reset();
+                state.failures = 0;
+                state.backoff.reset();
                 let (now_ns, frames) = (self.clock.monotonic_ns(), run.works.len());
-                hands.pacer.landed(now_ns, hands.aloft.len() - 1, frames, &timings, self.inbox.waits());
-                self.read(network, hands, flight, &timings);
-                self.count(network, hands, &timings);
+                state.pacer.finished(now_ns, state.in_flight.len() - 1, frames, &timings, self.mailbox.waits());
+                self.read(runner, state, flight, &timings);
+                self.count(runner, state, &timings);
             }
             Err(error) => {
-                hands.failures += 1;
-                hands.lost = (error.fault == Fault::Process).then(|| error.to_string());
-                hands.pacer.lost();
+                state.failures += 1;
+                state.lost = (error.fault == Fault::Process).then(|| error.to_string());
+                state.pacer.lost();
                 if let Some(first) = run.works.front() {
-                    self.complain(&mut hands.complaints, first, &error);
+                    self.complain(&mut state.complaints, first, &error);
                 }
                 run.works.drain(..).for_each(|work| fail(&work));
             }
         }
-        if let Some(run) = hands.aloft.pop_front() {
-            hands.spare.push(run.works);
+        if let Some(run) = state.in_flight.pop_front() {
+            state.spare.push(run.works);
         }
         true
     }
 
-    /// Reads the oldest run, which is finished, and publishes frame by frame.
-    fn read(&self, network: &mut dyn Network, hands: &mut Hands, flight: RunId, timings: &RunTimings) {
-        let Some(run) = hands.aloft.front_mut() else { return };
+    /// Publishes the detections of the oldest run, which is finished, frame by frame.
+    fn read(&self, runner: &mut dyn ModelRunner, state: &mut LaneState, flight: RunId, timings: &RunTimings) {
+        let Some(run) = state.in_flight.front_mut() else { return };
         for slot in 0.. {
             let Some(mut work) = run.works.pop_front() else { break };
             let start = Instant::now();
             let trace = trace::work_on("read", &work.message.camera, work.message.sequence);
-            if let Err(error) = network.detections(flight, slot, &mut hands.found) {
-                self.complain(&mut hands.complaints, &work, &error);
+            if let Err(error) = runner.detections(flight, slot, &mut state.found) {
+                self.complain(&mut state.complaints, &work, &error);
                 fail(&work);
                 continue;
             }
-            let named = |found: &Detection| DetectionMessage::new(found, network.label(found.class_id));
-            work.message.detections = hands.found.iter().filter_map(named).collect();
+            let named = |found: &Detection| DetectionMessage::new(found, runner.label(found.class_id));
+            work.message.detections = state.found.iter().filter_map(named).collect();
             work.message.timings_us.preprocess = timings.preprocess_us;
             work.message.timings_us.infer = timings.infer_us;
             work.message.timings_us.postprocess = micros(start.elapsed());
@@ -351,21 +431,21 @@ impl Lane {
         }
     }
 
-    /// Passes on what the network counted since the run before.
-    fn count(&self, network: &dyn Network, hands: &mut Hands, timings: &RunTimings) {
-        let counts = network.counts();
-        // A network that was built anew begins at 0.
-        let new = counts.since(&hands.counted).unwrap_or(counts);
-        hands.counted = counts;
+    /// Adds what the model counted since the run before to the metrics.
+    fn count(&self, runner: &dyn ModelRunner, state: &mut LaneState, timings: &RunTimings) {
+        let counts = runner.counts();
+        // The counters of a model that was loaded again start at 0.
+        let new = counts.since(&state.counted).unwrap_or(counts);
+        state.counted = counts;
         if counts.graph_runs + counts.single_runs > 0 {
             self.metrics.count_gpu(&new, timings.launch_us);
         }
     }
 
-    /// Sends the message, and the frame to whoever draws it.
-    fn publish(&self, work: Work) {
+    /// Publishes the message, and hands the frame to the live view and the annotator.
+    fn publish(&self, work: PendingFrame) {
         let camera = &work.camera;
-        if !self.budget.spend() {
+        if !self.message_limit.spend() {
             return;
         }
         let _range = nvtx::range(c"publish");
@@ -375,7 +455,7 @@ impl Lane {
         message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
         let message = Arc::new(message);
         trace::frame(&message, now_ns);
-        (self.outlet)(&message);
+        (self.publish)(&message);
         camera.metrics.count_published(&message);
         self.metrics.note_frame();
         let Some(frame) = work.frame.map(Arc::new) else { return };
@@ -388,17 +468,17 @@ impl Lane {
         }
     }
 
-    /// What was in hand has failed.
-    fn discard(&self, hands: &mut Hands) {
-        let aloft = hands.aloft.drain(..).flat_map(|run| run.works);
-        let works = hands.works.drain(..).chain(aloft).map(|work| work.camera);
-        hands.pacer.lost();
-        for camera in works.chain(hands.taken.drain(..).map(|(camera, _)| camera)) {
+    /// Drops all frames of the lane as failed.
+    fn discard(&self, state: &mut LaneState) {
+        let in_flight = state.in_flight.drain(..).flat_map(|run| run.works);
+        let works = state.works.drain(..).chain(in_flight).map(|work| work.camera);
+        state.pacer.lost();
+        for camera in works.chain(state.taken.drain(..).map(|(camera, _)| camera)) {
             camera.metrics.count_dropped(DropCause::Failed, 1);
         }
     }
 
-    fn complain(&self, complaints: &mut RateLimit, work: &Work, error: &NetworkError) {
+    fn complain(&self, complaints: &mut RateLimit, work: &PendingFrame, error: &RunError) {
         self.metrics.count_error();
         let Some(held_back) = complaints.pass(Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
@@ -407,32 +487,32 @@ impl Lane {
     }
 }
 
-/// A frame that was taken out of the inbox at `now_ns`.
-fn receive(camera: Arc<LaneCamera>, model: &Arc<ModelFacts>, arrival: Arrival, now_ns: u64) -> Work {
-    let Arrival { frame, queued_ns } = arrival;
+/// Makes a pending frame of one that was taken out of the mailbox at `now_ns`.
+fn receive(camera: Arc<LaneCamera>, facts: &Arc<ModelFacts>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
+    let QueuedFrame { frame, queued_ns } = queued;
     let timings = Timings {
         capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
         queue: now_ns.saturating_sub(queued_ns) / 1_000,
         ..Timings::default()
     };
     let name = &camera.metrics.name;
-    let message = Message::new(name, model, &frame, timings, &[], |_| Arc::clone(name));
-    Work { camera, frame: Some(frame), message }
+    let message = Message::new(name, facts, &frame, timings, &[], |_| Arc::clone(name));
+    PendingFrame { camera, frame: Some(frame), message }
 }
 
-fn fail(work: &Work) {
+fn fail(work: &PendingFrame) {
     work.camera.metrics.count_dropped(DropCause::Failed, 1);
 }
 
-/// Begins a run over all of `works`.
-fn begin_run(network: &mut dyn Network, works: &VecDeque<Work>) -> Result<RunId, NetworkError> {
+/// Begins a run on all of `works`.
+fn begin_run(runner: &mut dyn ModelRunner, works: &VecDeque<PendingFrame>) -> Result<RunId, RunError> {
     let mut views = Vec::with_capacity(works.len());
     for (index, frame) in works.iter().map(|work| &work.frame).enumerate() {
-        // Frames are there until their run has begun.
+        // Every frame is still there: it is dropped after its run has begun.
         let Some(frame) = frame else { continue };
-        views.push(frame.view().map_err(|error| NetworkError::new(Fault::Frame(index), error))?);
+        views.push(frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?);
     }
-    network.begin(&views)
+    runner.begin(&views)
 }
 
 fn micros(duration: Duration) -> u64 {
@@ -443,5 +523,4 @@ fn micros(duration: Duration) -> u64 {
 pub mod testing;
 
 #[cfg(test)]
-#[path = "lane_tests.rs"]
 mod tests;

@@ -1,11 +1,11 @@
 //! From frames to messages: mailbox, lane, supervisor.
 
 pub mod camera;
-pub mod inbox;
 pub mod lane;
-pub mod network;
+pub mod mailbox;
+pub mod model_runner;
 pub mod pacer;
-pub mod status;
+pub mod status_line;
 pub mod summary;
 pub mod supervisor;
 pub mod watchdog;

@@ -22,16 +22,16 @@ const SMOOTHING: f64 = 0.125;
 
 /// What the lane does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum NextAction {
     /// Wait for a frame: nothing is under way.
-    Wait,
+    WaitForFrame,
     /// Sleep until then, and begin a run if a frame waits; else wait for the one under way.
-    Look {
+    BeginAt {
         /// On CLOCK_MONOTONIC; may have passed.
         at_ns: u64,
     },
     /// Wait for the oldest run under way.
-    Land,
+    Finish,
 }
 
 /// Paces one lane.
@@ -40,7 +40,7 @@ pub struct Pacer {
     flights: usize,
     eager: bool,
     /// By the number of frames in the run, from 1 on.
-    networks: Vec<Option<Smoothed>>,
+    run_times: Vec<Option<Smoothed>>,
     /// From the call that begins a run to its network's begin, if the GPU is free.
     loading: Option<Smoothed>,
     /// When the run that was begun last is expected to end; `None`: not known.
@@ -54,7 +54,7 @@ pub struct Pacer {
 impl Pacer {
     /// For a network that can have `flights` runs under way. `eager`: a frame's age does not matter.
     pub fn new(flights: usize, eager: bool) -> Self {
-        Self { flights, eager, networks: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
+        Self { flights, eager, run_times: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
     }
 
     /// Whether a frame's age does not matter from here on.
@@ -63,19 +63,19 @@ impl Pacer {
     }
 
     /// What to do now, with so many runs under way.
-    pub fn step(&self, now_ns: u64, aloft: usize) -> Step {
-        if aloft == 0 {
-            return Step::Wait;
+    pub fn step(&self, now_ns: u64, in_flight: usize) -> NextAction {
+        if in_flight == 0 {
+            return NextAction::WaitForFrame;
         }
-        if aloft >= self.flights {
-            return Step::Land;
+        if in_flight >= self.flights {
+            return NextAction::Finish;
         }
         if self.eager {
-            return Step::Look { at_ns: now_ns };
+            return NextAction::BeginAt { at_ns: now_ns };
         }
         match (self.behind, self.end_ns) {
-            (true, Some(end_ns)) => Step::Look { at_ns: end_ns.saturating_sub(self.lead_ns()).max(now_ns) },
-            _ => Step::Land,
+            (true, Some(end_ns)) => NextAction::BeginAt { at_ns: end_ns.saturating_sub(self.lead_ns()).max(now_ns) },
+            _ => NextAction::Finish,
         }
     }
 
@@ -89,16 +89,16 @@ impl Pacer {
     }
 
     /// The oldest run ended at `now_ns`; `waits`: frames wait to be taken.
-    pub fn landed(&mut self, now_ns: u64, aloft: usize, frames: usize, timings: &RunTimings, waits: bool) {
-        if self.networks.len() < frames {
-            self.networks.resize(frames, None);
+    pub fn finished(&mut self, now_ns: u64, in_flight: usize, frames: usize, timings: &RunTimings, waits: bool) {
+        if self.run_times.len() < frames {
+            self.run_times.resize(frames, None);
         }
-        smooth(&mut self.networks[frames - 1], timings.infer_us as f64 * 1e3);
+        smooth(&mut self.run_times[frames - 1], timings.infer_us as f64 * 1e3);
         smooth(&mut self.loading, (timings.launch_us + timings.preprocess_us) as f64 * 1e3);
         // One that is still under way begins now.
-        self.end_ns = self.expected_ns(self.frames).filter(|_| aloft > 0).map(|run_ns| now_ns + run_ns);
+        self.end_ns = self.expected_ns(self.frames).filter(|_| in_flight > 0).map(|run_ns| now_ns + run_ns);
         // With another run under way the frame for it was just taken; `nothing_waits` tells when that ends.
-        if aloft == 0 {
+        if in_flight == 0 {
             self.behind = waits;
         }
     }
@@ -115,7 +115,7 @@ impl Pacer {
 
     /// A network of so many frames takes at least about so long.
     fn expected_ns(&self, frames: usize) -> Option<u64> {
-        let run = self.networks.get(frames.checked_sub(1)?).copied().flatten()?;
+        let run = self.run_times.get(frames.checked_sub(1)?).copied().flatten()?;
         Some((run.mean - 2.0 * run.deviation).max(0.0) as u64)
     }
 
@@ -144,5 +144,4 @@ fn smooth(smoothed: &mut Option<Smoothed>, value: f64) {
 }
 
 #[cfg(test)]
-#[path = "pacer_tests.rs"]
 mod tests;

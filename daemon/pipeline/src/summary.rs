@@ -12,7 +12,7 @@ use visiond_kernels::buffer::MemoryKind;
 use visiond_system::process::Resident;
 use visiond_system::thermal::JetsonSummary;
 
-use super::status::{drops, millis};
+use super::status_line::{drops, millis};
 
 /// A whole run.
 #[derive(Debug, Serialize)]

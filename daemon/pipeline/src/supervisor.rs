@@ -23,12 +23,12 @@ use visiond_live::Live;
 use visiond_system::stop::Stop;
 use visiond_system::threads::finished_by;
 
-use super::camera::{Camera, Patience, Settlement};
-use super::inbox::{Delivery, Inbox};
-use super::lane::{Budget, Exchange, Lane, LaneCamera, LaneInbox, LaneNetwork, Lost, Outlet};
+use super::camera::{ActiveCameras, Camera, RetryPolicy};
+use super::lane::{GpuLost, Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, PublishFn};
+use super::mailbox::{Delivery, Mailbox};
 
 /// A camera to be.
-pub struct CameraPlan {
+pub struct CameraSpec {
     /// Its name.
     pub name: Arc<str>,
     /// Opens its source; `None`: it goes on in its lane as it is.
@@ -40,25 +40,25 @@ pub struct CameraPlan {
 }
 
 /// A lane to be.
-pub struct LanePlan {
+pub struct LaneSpec {
     /// Its model's name, which is its own.
     pub model: Arc<str>,
     /// The network that it is to look with; `None`: the one that it has, see [`Hold::has`].
-    pub network: Option<LaneNetwork>,
+    pub network: Option<LaneModel>,
     /// Its cameras, at least one.
-    pub cameras: Vec<CameraPlan>,
+    pub cameras: Vec<CameraSpec>,
 }
 
 /// What all lanes and cameras share.
-pub struct Surroundings {
+pub struct PipelineContext {
     /// Where messages go.
-    pub outlet: Outlet,
+    pub publish: PublishFn,
     /// Who watches.
     pub live: Arc<Live>,
     /// How many may.
     pub messages: Option<u64>,
     /// Pauses.
-    pub patience: Patience,
+    pub retry_policy: RetryPolicy,
     /// Ends it all.
     pub stop: Stop,
 }
@@ -68,25 +68,25 @@ pub struct Pipeline {
     lanes: Vec<RunningLane>,
     /// What is to run no more and had not ended when it was looked at last.
     leaving: Vec<JoinHandle<()>>,
-    around: Surroundings,
-    budget: Arc<Budget>,
-    settlement: Arc<Settlement>,
+    context: PipelineContext,
+    message_limit: Arc<MessageLimit>,
+    active_cameras: Arc<ActiveCameras>,
     unfinished: Arc<AtomicUsize>,
-    lost: Lost,
+    gpu_lost: GpuLost,
     clock: Arc<dyn Clock>,
 }
 
 struct RunningLane {
     metrics: Arc<LaneMetrics>,
-    inbox: Arc<LaneInbox>,
-    exchange: Arc<Exchange>,
+    mailbox: Arc<LaneMailbox>,
+    model_swap: Arc<ModelSwap>,
     stop: Stop,
     thread: JoinHandle<()>,
     cameras: Vec<RunningCamera>,
 }
 
 struct RunningCamera {
-    record: Record,
+    record: CameraRecord,
     slot: usize,
     stop: Stop,
     thread: JoinHandle<()>,
@@ -94,12 +94,12 @@ struct RunningCamera {
 
 /// What outlives a camera's thread when it is opened anew.
 #[derive(Clone)]
-struct Record {
+struct CameraRecord {
     metrics: Arc<CameraMetrics>,
     sequence: Arc<AtomicU64>,
 }
 
-impl Record {
+impl CameraRecord {
     fn new(name: &Arc<str>) -> Self {
         Self { metrics: Arc::new(CameraMetrics::new(Arc::clone(name))), sequence: Arc::default() }
     }
@@ -122,8 +122,8 @@ impl Drop for Unfinished {
 /// Keeps the pipeline, and every lane that has not ended, from ending by itself because no camera is left; for whoever is
 /// about to change it.
 pub struct Hold {
-    settlement: Arc<Settlement>,
-    lanes: Vec<(Arc<str>, Arc<LaneInbox>)>,
+    active_cameras: Arc<ActiveCameras>,
+    lanes: Vec<(Arc<str>, Arc<LaneMailbox>)>,
     _pipeline: Unfinished,
 }
 
@@ -136,16 +136,16 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.lanes.iter().for_each(|(_, inbox)| inbox.release());
-        self.settlement.settle();
+        self.lanes.iter().for_each(|(_, mailbox)| mailbox.release());
+        self.active_cameras.leave();
     }
 }
 
 /// Networks on their way to lanes that run.
 #[derive(Default)]
-pub struct Handover(Vec<(Arc<LaneMetrics>, Receiver<LaneNetwork>)>);
+pub struct PendingSwaps(Vec<(Arc<LaneMetrics>, Receiver<LaneModel>)>);
 
-impl Handover {
+impl PendingSwaps {
     /// Waits until each lane has taken its network, and frees the one that it had. A lane that has not by `deadline` takes
     /// it when it can.
     pub fn wait(self, deadline: Instant, stop: &Stop) {
@@ -168,24 +168,24 @@ impl Handover {
 
 impl Pipeline {
     /// Starts every thread. Fails when the system gives no thread or descriptor; what was started then ends by itself.
-    pub fn start(plans: Vec<LanePlan>, around: Surroundings) -> io::Result<Self> {
-        let budget = Arc::new(Budget::new(around.messages, &around.stop));
+    pub fn start(specs: Vec<LaneSpec>, context: PipelineContext) -> io::Result<Self> {
+        let message_limit = Arc::new(MessageLimit::new(context.messages, &context.stop));
         // Of the hold.
-        let settlement = Arc::new(Settlement::new(1)?);
+        let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
         let mut pipeline = Self {
             lanes: Vec::new(),
             leaving: Vec::new(),
-            budget,
-            settlement: Arc::clone(&settlement),
+            message_limit,
+            active_cameras: Arc::clone(&active_cameras),
             unfinished: Arc::clone(&unfinished),
-            lost: Lost::default(),
+            gpu_lost: GpuLost::default(),
             clock: Arc::new(SystemClock),
-            around,
+            context,
         };
-        let _pipeline = Unfinished { left: unfinished, stop: pipeline.around.stop.clone() };
-        let _hold = Hold { settlement, lanes: Vec::new(), _pipeline };
-        pipeline.change(plans)?;
+        let _pipeline = Unfinished { left: unfinished, stop: pipeline.context.stop.clone() };
+        let _hold = Hold { active_cameras, lanes: Vec::new(), _pipeline };
+        pipeline.change(specs)?;
         Ok(pipeline)
     }
 
@@ -193,31 +193,31 @@ impl Pipeline {
     pub fn hold(&self) -> Option<Hold> {
         let one_more = |left: usize| (left > 0).then(|| left + 1);
         self.unfinished.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
-        let pipeline = Unfinished { left: Arc::clone(&self.unfinished), stop: self.around.stop.clone() };
-        if !self.settlement.unsettle() {
+        let pipeline = Unfinished { left: Arc::clone(&self.unfinished), stop: self.context.stop.clone() };
+        if !self.active_cameras.reenter() {
             return None;
         }
-        let held = self.lanes.iter().filter(|lane| lane.inbox.hold());
-        let lanes = held.map(|lane| (Arc::clone(&lane.metrics.name), Arc::clone(&lane.inbox))).collect();
-        Some(Hold { settlement: Arc::clone(&self.settlement), lanes, _pipeline: pipeline })
+        let held = self.lanes.iter().filter(|lane| lane.mailbox.hold());
+        let lanes = held.map(|lane| (Arc::clone(&lane.metrics.name), Arc::clone(&lane.mailbox))).collect();
+        Some(Hold { active_cameras: Arc::clone(&self.active_cameras), lanes, _pipeline: pipeline })
     }
 
-    /// Makes of what runs what `plans` say, in their order; who changes what runs keeps a [`Hold`] meanwhile.
+    /// Makes of what runs what `specs` say, in their order; who changes what runs keeps a [`Hold`] meanwhile.
     ///
     /// Cameras that go, or are opened anew, end first, because two cannot have one device. Fails when the system gives no
     /// thread or descriptor, which leaves a part undone: `stop` is then raised.
-    pub fn change(&mut self, plans: Vec<LanePlan>) -> io::Result<Handover> {
-        let mut records = self.end_cameras(&plans);
+    pub fn change(&mut self, specs: Vec<LaneSpec>) -> io::Result<PendingSwaps> {
+        let mut records = self.end_cameras(&specs);
         let mut before = std::mem::take(&mut self.lanes);
-        let mut handover = Handover::default();
-        let result = plans.into_iter().try_for_each(|plan| {
-            let at = before.iter().position(|lane| lane.metrics.name == plan.model);
+        let mut pending_swaps = PendingSwaps::default();
+        let result = specs.into_iter().try_for_each(|spec| {
+            let at = before.iter().position(|lane| lane.metrics.name == spec.model);
             let lane = at.map(|at| before.remove(at));
-            self.change_lane(lane, plan, &mut records, &mut handover)
+            self.change_lane(lane, spec, &mut records, &mut pending_swaps)
         });
         if let Err(error) = result {
             self.lanes.append(&mut before);
-            self.around.stop.raise();
+            self.context.stop.raise();
             self.halt();
             return Err(error);
         }
@@ -227,15 +227,15 @@ impl Pipeline {
             self.leaving.push(lane.thread);
         }
         self.leaving.retain(|thread| !thread.is_finished());
-        Ok(handover)
+        Ok(pending_swaps)
     }
 
     /// Ends the cameras that do not stay as they are; returns what is to be remembered of them.
-    fn end_cameras(&mut self, plans: &[LanePlan]) -> HashMap<Arc<str>, Record> {
+    fn end_cameras(&mut self, specs: &[LaneSpec]) -> HashMap<Arc<str>, CameraRecord> {
         let stays = |lane: &RunningLane, camera: &RunningCamera| {
-            let plan = plans.iter().find(|plan| plan.model == lane.metrics.name);
-            let mut cameras = plan.into_iter().flat_map(|plan| &plan.cameras);
-            cameras.any(|plan| plan.open.is_none() && plan.name == camera.record.metrics.name)
+            let spec = specs.iter().find(|spec| spec.model == lane.metrics.name);
+            let mut cameras = spec.into_iter().flat_map(|spec| &spec.cameras);
+            cameras.any(|spec| spec.open.is_none() && spec.name == camera.record.metrics.name)
         };
         let mut going = Vec::new();
         for lane in &mut self.lanes {
@@ -244,13 +244,13 @@ impl Pipeline {
             lane.cameras = stay;
             for camera in go {
                 camera.stop.raise();
-                if lane.inbox.remove(camera.slot).is_some() {
+                if lane.mailbox.remove(camera.slot).is_some() {
                     camera.record.metrics.count_dropped(DropCause::Overload, 1);
                 }
                 going.push(camera);
             }
         }
-        let deadline = Instant::now() + JOIN;
+        let deadline = Instant::now() + JOIN_TIMEOUT;
         let mut records = HashMap::new();
         for RunningCamera { mut record, thread, .. } in going {
             let name = Arc::clone(&record.metrics.name);
@@ -259,7 +259,7 @@ impl Pipeline {
                 self.leaving.push(thread);
                 // The old ones are still the old thread's.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
-                record = Record { sequence: Arc::new(sequence), ..Record::new(&name) };
+                record = CameraRecord { sequence: Arc::new(sequence), ..CameraRecord::new(&name) };
             }
             records.insert(name, record);
         }
@@ -269,43 +269,43 @@ impl Pipeline {
     fn change_lane(
         &mut self,
         lane: Option<RunningLane>,
-        plan: LanePlan,
-        records: &mut HashMap<Arc<str>, Record>,
-        handover: &mut Handover,
+        spec: LaneSpec,
+        records: &mut HashMap<Arc<str>, CameraRecord>,
+        pending_swaps: &mut PendingSwaps,
     ) -> io::Result<()> {
         // Held for as long as its cameras are exchanged.
-        let mut held = lane.as_ref().is_some_and(|lane| lane.inbox.hold());
-        let mut lane = match (lane, plan.network) {
+        let mut held = lane.as_ref().is_some_and(|lane| lane.mailbox.hold());
+        let mut lane = match (lane, spec.network) {
             (Some(lane), network) if held => {
                 if let Some(network) = network {
-                    handover.0.push((Arc::clone(&lane.metrics), lane.exchange.offer(network)));
+                    pending_swaps.0.push((Arc::clone(&lane.metrics), lane.model_swap.offer(network)));
                 }
                 lane
             }
             (Some(lane), None) => lane,
             (before, Some(network)) => {
                 let metrics = before.as_ref().map(|lane| Arc::clone(&lane.metrics));
-                let metrics = metrics.unwrap_or_else(|| Arc::new(LaneMetrics::new(plan.model)));
+                let metrics = metrics.unwrap_or_else(|| Arc::new(LaneMetrics::new(spec.model)));
                 let mut lane = self.start_lane(metrics, network)?;
                 // Those that stay have ended with the lane that they had.
                 lane.cameras = before.map(|lane| lane.cameras).unwrap_or_default();
                 held = true;
                 lane
             }
-            (None, None) => return Err(io::Error::other(format!("model {} has no network", plan.model))),
+            (None, None) => return Err(io::Error::other(format!("model {} has no network", spec.model))),
         };
         let mut before = std::mem::take(&mut lane.cameras);
         let mut result = Ok(());
-        for camera in plan.cameras {
+        for camera in spec.cameras {
             let known = |metrics: &Arc<CameraMetrics>| {
                 let annotator = camera.annotator.clone();
-                let (metrics, view) = (Arc::clone(metrics), self.around.live.view(&camera.name));
+                let (metrics, view) = (Arc::clone(metrics), self.context.live.view(&camera.name));
                 Arc::new(LaneCamera { metrics, annotator, view, delivery: camera.delivery })
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {
                 (Some(open), _) => {
-                    let record = records.remove(&camera.name).unwrap_or_else(|| Record::new(&camera.name));
+                    let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
                     let known = known(&record.metrics);
                     match self.start_camera(&lane, known, record, open) {
                         Ok(running) => lane.cameras.push(running),
@@ -314,66 +314,66 @@ impl Pipeline {
                 }
                 (None, Some(at)) => {
                     let running = before.remove(at);
-                    lane.inbox.relabel(running.slot, known(&running.record.metrics));
+                    lane.mailbox.relabel(running.slot, known(&running.record.metrics));
                     lane.cameras.push(running);
                 }
                 (None, None) => result = Err(io::Error::other(format!("camera {} does not run", camera.name))),
             }
         }
         if held {
-            lane.inbox.release();
+            lane.mailbox.release();
         }
-        // It looks at the exchange, and at whether a camera must not lose anything.
-        lane.inbox.call();
+        // It looks at the model_swap, and at whether a camera must not lose anything.
+        lane.mailbox.call();
         self.lanes.push(lane);
         result
     }
 
-    /// A lane whose inbox is held.
-    fn start_lane(&self, metrics: Arc<LaneMetrics>, network: LaneNetwork) -> io::Result<RunningLane> {
-        let inbox = Arc::new(Inbox::new());
-        inbox.hold();
-        let exchange = Arc::new(Exchange::default());
-        let stop = self.around.stop.child()?;
+    /// A lane whose mailbox is held.
+    fn start_lane(&self, metrics: Arc<LaneMetrics>, network: LaneModel) -> io::Result<RunningLane> {
+        let mailbox = Arc::new(Mailbox::new());
+        mailbox.hold();
+        let model_swap = Arc::new(ModelSwap::default());
+        let stop = self.context.stop.child()?;
         let lane = Lane {
             metrics: Arc::clone(&metrics),
-            inbox: Arc::clone(&inbox),
-            exchange: Arc::clone(&exchange),
-            outlet: Arc::clone(&self.around.outlet),
-            budget: Arc::clone(&self.budget),
+            mailbox: Arc::clone(&mailbox),
+            model_swap: Arc::clone(&model_swap),
+            publish: Arc::clone(&self.context.publish),
+            message_limit: Arc::clone(&self.message_limit),
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
-            end: self.around.stop.clone(),
-            lost: Arc::clone(&self.lost),
+            end: self.context.stop.clone(),
+            gpu_lost: Arc::clone(&self.gpu_lost),
         };
         self.unfinished.fetch_add(1, Ordering::SeqCst);
-        let last = Unfinished { left: Arc::clone(&self.unfinished), stop: self.around.stop.clone() };
+        let last = Unfinished { left: Arc::clone(&self.unfinished), stop: self.context.stop.clone() };
         let thread = thread::Builder::new().name(format!("lane {}", metrics.name)).spawn(move || {
             // Dropped by a panic too, and when the system gives no thread.
             let _last = last;
             lane.run(network);
         })?;
-        Ok(RunningLane { metrics, inbox, exchange, stop, thread, cameras: Vec::new() })
+        Ok(RunningLane { metrics, mailbox, model_swap, stop, thread, cameras: Vec::new() })
     }
 
     fn start_camera(
         &self,
         lane: &RunningLane,
         known: Arc<LaneCamera>,
-        record: Record,
+        record: CameraRecord,
         open: Open,
     ) -> io::Result<RunningCamera> {
-        let stop = self.around.stop.child()?;
-        let slot = lane.inbox.add(Arc::clone(&known), known.delivery);
-        self.settlement.enter();
+        let stop = self.context.stop.child()?;
+        let slot = lane.mailbox.add(Arc::clone(&known), known.delivery);
+        self.active_cameras.enter();
         let camera = Camera {
             metrics: Arc::clone(&record.metrics),
             open,
-            inbox: Arc::clone(&lane.inbox),
+            mailbox: Arc::clone(&lane.mailbox),
             slot,
             sequence: Arc::clone(&record.sequence),
-            settlement: Arc::clone(&self.settlement),
-            patience: self.around.patience,
+            active_cameras: Arc::clone(&self.active_cameras),
+            retry_policy: self.context.retry_policy,
             clock: Arc::clone(&self.clock),
             stop: stop.clone(),
         };
@@ -391,13 +391,13 @@ impl Pipeline {
 
     /// Why no lane can go on in this process; `None` as long as they can.
     pub fn lost(&self) -> Option<&str> {
-        self.lost.get().map(String::as_str)
+        self.gpu_lost.get().map(String::as_str)
     }
 
-    /// After `stop` was raised: wakes whoever waits in an inbox or for help.
+    /// After `stop` was raised: wakes whoever waits in an mailbox or for help.
     pub fn halt(&self) {
-        self.settlement.call_off();
-        self.lanes.iter().for_each(|lane| lane.inbox.stop());
+        self.active_cameras.stop_retries();
+        self.lanes.iter().for_each(|lane| lane.mailbox.stop());
     }
 
     /// Waits until every thread has ended; `false`: some had not by `deadline`, and are named in the log.
@@ -421,8 +421,7 @@ impl Pipeline {
 }
 
 /// How long the threads have at the end: a run of the network and a source's 100 ms.
-pub const JOIN: Duration = Duration::from_millis(1_200);
+pub const JOIN_TIMEOUT: Duration = Duration::from_millis(1_200);
 
 #[cfg(test)]
-#[path = "supervisor_tests.rs"]
 mod tests;

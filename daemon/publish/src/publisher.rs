@@ -171,7 +171,7 @@ impl Publisher {
             sink.handle.queue.push(&published, || self.wake_thread.call());
             wanted = true;
         }
-        wanted |= self.shared.context.live.feed().publish(&published);
+        wanted |= self.shared.context.live.messages().publish(&published);
         if wanted {
             self.wake_thread.call();
         }
@@ -239,7 +239,7 @@ impl Shared {
     /// Wakes every sink that something came for, and who reads live.
     fn wake(&self) {
         self.sinks().iter().for_each(|sink| sink.handle.queue.wake());
-        self.context.live.feed().wake();
+        self.context.live.messages().wake();
     }
 
     /// Ends the daemon where it has sinks and each has lost its reader for good; tells whether.

@@ -1,10 +1,8 @@
-//! The trial of a new network before it is put in force: it looks at a real frame of each of its cameras.
+//! The trial of a new model before a reload switches to it: it runs on a real frame of each of its cameras.
 //!
-//! What it gives must be numbers, of the shapes that it declares and its card reads, and come in time. Where no frame is to
-//! be had, because the camera is new or away, it looks at a grey one. The trial runs on a thread of its own, so that a network
-//! that never answers costs the reload and nothing else.
+//! Its outputs must be finite numbers of the declared shapes, and come in time. If no camera of the model gives a frame, the
+//! trial uses a grey one. It runs on a thread of its own, so that a model that hangs costs only the reload.
 
-use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,80 +15,83 @@ use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 use visiond_live::{Live, OwnedFrame};
-use visiond_pipeline::network::{Fault, NetworkError};
-use visiond_system::exit::{self, Exit, ExitError};
+use visiond_pipeline::model_runner::{Fault, RunError};
+use visiond_system::exit;
 
-use crate::network::{Network, detector_error};
+use crate::error::CanaryError;
+use crate::loaded_model::LoadedModel;
 
-/// How long frames are waited for, all of them together.
-const FRAMES: Duration = Duration::from_secs(1);
-/// A trial that tells nothing for so many times what a run may take is given up.
-const PATIENCE: u32 = 4;
-/// Of every channel of the frame that stands in for a camera's.
+/// How long the trial waits for frames, for all cameras together.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(1);
+/// A trial without an answer is given up after this multiple of the limit for one run.
+const TIMEOUT_FACTOR: u32 = 4;
+/// The value of every channel of the grey frame.
 const GREY: u8 = 114;
 
-/// A network to be tried.
+/// A model to try.
 pub struct Candidate {
-    /// The network.
-    pub network: Network,
-    /// The detector that the lane is to have.
+    /// The model.
+    pub network: LoadedModel,
+    /// The detector for its lane.
     pub detector: Detector,
 }
 
-/// What a network is tried on.
+/// A frame for the trial.
 struct Sample {
     /// `a frame of camera door`
     name: String,
     frame: OwnedFrame,
 }
 
-/// How trials are made.
+/// Runs trials.
 pub struct Canary<'a> {
-    /// Where frames come from.
+    /// Gives copies of the cameras' frames.
     pub live: &'a Live,
 }
 
 impl Canary<'_> {
-    /// Tries a network on frames of `cameras`, of which none may take it longer than `limit`, and gives it back, warm; or
-    /// tells what is wrong with it.
+    /// Tries a model on frames of `cameras`; returns it, warmed up.
+    ///
+    /// # Errors
+    /// A frame took longer than `limit`, the run failed, or the outputs are not sound.
     pub fn prove(
         &self,
         name: &str,
         candidate: Candidate,
         cameras: &[&str],
         limit: Duration,
-    ) -> Result<Candidate, ExitError> {
+    ) -> Result<Candidate, CanaryError> {
         let (samples, fps) = self.samples(candidate.detector.input_size(), cameras)?;
-        let (tell, told) = channel();
+        let (report, reports) = channel();
         let names: Vec<_> = samples.iter().map(|sample| sample.name.clone()).collect();
         let trial = Trial { name: name.to_owned(), candidate, limit };
         thread::Builder::new()
             .name("canary".to_owned())
-            .spawn(move || trial.run(samples, &tell))
-            .map_err(ExitError::system)?;
+            .spawn(move || trial.run(samples, &report))
+            .map_err(CanaryError::Thread)?;
         let mut slowest = Duration::ZERO;
         for sample in names {
-            match told.recv_timeout(limit * PATIENCE) {
-                Ok(Step::Looked(took)) => slowest = slowest.max(took),
-                Ok(Step::Done(result)) => return result.map(|candidate| *candidate),
+            match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
+                Ok(TrialReport::Ran(took)) => slowest = slowest.max(took),
+                Ok(TrialReport::Ended(result)) => return result.map(|candidate| *candidate),
                 Err(RecvTimeoutError::Timeout) => {
-                    // It may be in the middle of a run for as long as the process lives.
+                    // The thread may be in this run for as long as the process lives.
                     exit::skip_cleanup();
-                    return Err(too_late(name, &sample, limit));
+                    return Err(CanaryError::TooSlow { sample, limit });
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(fault(name)),
+                Err(RecvTimeoutError::Disconnected) => return Err(CanaryError::Panic),
             }
         }
         warn_if_slow(name, slowest, fps);
-        match told.recv_timeout(limit * PATIENCE) {
-            Ok(Step::Done(result)) => result.map(|candidate| *candidate),
-            _ => Err(fault(name)),
+        match reports.recv_timeout(limit * TIMEOUT_FACTOR) {
+            Ok(TrialReport::Ended(result)) => result.map(|candidate| *candidate),
+            _ => Err(CanaryError::Panic),
         }
     }
 
-    /// A frame of each camera that gives any, else a grey one; and how many frames a second they give together.
-    fn samples(&self, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), ExitError> {
-        let until = Instant::now() + FRAMES;
+    /// Returns a frame of each camera that gives one, or else a grey one; and the cameras' frames per second together.
+    fn samples(&self, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
+        let until = Instant::now() + FRAME_TIMEOUT;
         let lanes = self.live.lanes();
         let running = lanes.iter().flat_map(|lane| &lane.cameras);
         let running = running.filter(|camera| cameras.contains(&&*camera.name) && camera.phase() == Phase::Streaming);
@@ -109,50 +110,36 @@ impl Canary<'_> {
     }
 }
 
-/// A frame of one colour.
-fn grey((width, height): (u32, u32)) -> Result<Sample, ExitError> {
-    let refused = |error: &dyn fmt::Display| ExitError::new(Exit::Failure, error);
-    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())
-        .map_err(|error| refused(&error))?;
-    let mut buffer = UnifiedBuffer::host(layout.needed_bytes()).map_err(|error| refused(&error))?;
+/// Returns a grey frame.
+fn grey((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
+    let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
     buffer.as_mut_slice().fill(GREY);
-    Ok(Sample { name: "a grey frame, as no camera of it gives one".to_owned(), frame: OwnedFrame { layout, buffer } })
+    Ok(Sample {
+        name: "a grey frame (no camera of the model gives a frame)".to_owned(),
+        frame: OwnedFrame { layout, buffer },
+    })
 }
 
 fn warn_if_slow(name: &str, took: Duration, fps: f64) {
     let runs_per_second = 1.0 / took.as_secs_f64().max(1e-6);
     if fps > runs_per_second {
         log::warn!(
-            "model {name}: one frame takes it {} ms, and its cameras give {fps:.0} a second: some will be dropped",
+            "model {name}: a run takes {} ms, and its cameras give {fps:.0} frames/s: some frames will be dropped",
             took.as_millis()
         );
     }
 }
 
-fn too_late(name: &str, sample: &str, limit: Duration) -> ExitError {
-    let limit = limit.as_secs_f64();
-    let message = format!(
-        "model {name}: no answer within {limit} s on {sample}: take a faster network, or set [engine] `canary_timeout` higher"
-    );
-    ExitError::new(Exit::Model, message)
+/// What the trial's thread reports.
+enum TrialReport {
+    /// A run on one more frame took this long.
+    Ran(Duration),
+    /// The trial has ended.
+    Ended(Result<Box<Candidate>, CanaryError>),
 }
 
-fn fault(name: &str) -> ExitError {
-    ExitError::new(
-        Exit::Failure,
-        format!("model {name}: its trial hit a fault of visiond, told above: please report it"),
-    )
-}
-
-/// What a trial tells.
-enum Step {
-    /// At one more frame; the run took so long.
-    Looked(Duration),
-    /// It is over.
-    Done(Result<Box<Candidate>, ExitError>),
-}
-
-/// A trial under way.
+/// A trial in progress.
 struct Trial {
     name: String,
     candidate: Candidate,
@@ -160,57 +147,52 @@ struct Trial {
 }
 
 impl Trial {
-    fn run(mut self, samples: Vec<Sample>, tell: &Sender<Step>) {
+    fn run(mut self, samples: Vec<Sample>, report: &Sender<TrialReport>) {
         for sample in samples {
-            // Who has given up does not listen any more.
-            let step = match self.look(&sample) {
-                Ok(took) => tell.send(Step::Looked(took)),
+            // After a timeout the receiver is gone.
+            let sent = match self.check(&sample) {
+                Ok(took) => report.send(TrialReport::Ran(took)),
                 Err(error) => {
-                    let _ = tell.send(Step::Done(Err(error)));
+                    let _ = report.send(TrialReport::Ended(Err(error)));
                     return;
                 }
             };
-            if step.is_err() {
-                log::warn!("model {}: the network that was refused has answered at last, and is freed", self.name);
+            if sent.is_err() {
+                log::warn!("model {}: the model that was refused has finished its run and is freed", self.name);
                 return;
             }
         }
-        let _ = tell.send(Step::Done(Ok(Box::new(self.candidate))));
+        let _ = report.send(TrialReport::Ended(Ok(Box::new(self.candidate))));
     }
 
-    /// How long the lane's detector takes for the frame, once it is known that what comes out is sound.
-    fn look(&mut self, sample: &Sample) -> Result<Duration, ExitError> {
+    /// Runs the lane's detector on a frame and checks the outputs; returns how long the run took.
+    fn check(&mut self, sample: &Sample) -> Result<Duration, CanaryError> {
         let Candidate { network, detector } = &mut self.candidate;
-        let about = |what: &dyn fmt::Display| format!("model {}: {what}", self.name);
-        let failed = |error: NetworkError| ExitError {
-            exit: if error.fault == Fault::Process { Exit::Gpu } else { Exit::Model },
-            message: about(&format_args!("it fails on {}: {error}", sample.name)),
-        };
-        // The first run also gets memory, and whatever else is done once.
+        let failed = |error: RunError| CanaryError::Run { sample: sample.name.clone(), error };
+        // The first run also allocates memory and does other work once.
         let took = seen(detector, sample).map_err(failed)?.min(seen(detector, sample).map_err(failed)?);
         if took > self.limit {
-            return Err(too_late(&self.name, &sample.name, self.limit));
+            return Err(CanaryError::TooSlow { sample: sample.name.clone(), limit: self.limit });
         }
         match unsound(detector) {
             Ok(None) => return Ok(took),
-            Ok(Some(why)) => return Err(ExitError::new(Exit::Model, about(&why.on(&sample.name)))),
-            // They stay on the GPU: a second detector brings them to where they can be read.
+            Ok(Some(why)) => return Err(why.on(&sample.name)),
+            // The outputs stay on the GPU: a second detector copies them to the host.
             Err(DetectorError::NoRawOutputs) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        let mut beside =
-            network.raw_detector().map_err(|error| detector_error(&format_args!("model {}", self.name), &error))?;
-        seen(&mut beside, sample).map_err(failed)?;
-        match unsound(&beside).map_err(|error| failed(error.into()))? {
+        let mut raw = network.raw_detector().map_err(CanaryError::Detector)?;
+        seen(&mut raw, sample).map_err(failed)?;
+        match unsound(&raw).map_err(|error| failed(error.into()))? {
             None => Ok(took),
-            Some(why) => Err(ExitError::new(Exit::Model, about(&why.on(&sample.name)))),
+            Some(why) => Err(why.on(&sample.name)),
         }
     }
 }
 
-/// Runs the network on the frame, and reads what it saw; from the frame to the outputs it took so long.
-fn seen(detector: &mut Detector, sample: &Sample) -> Result<Duration, NetworkError> {
-    let view = sample.frame.view().map_err(|error| NetworkError::new(Fault::Run, error))?;
+/// Runs the detector on a frame; returns how long preprocess and inference took.
+fn seen(detector: &mut Detector, sample: &Sample) -> Result<Duration, RunError> {
+    let view = sample.frame.view().map_err(|error| RunError::new(Fault::Run, error))?;
     let flight = detector.begin(std::slice::from_ref(&view))?;
     let timings = detector.finish(flight)?;
     detector.detections(flight, 0, &mut Vec::new())?;
@@ -225,22 +207,16 @@ enum Unsound {
 }
 
 impl Unsound {
-    fn on<'a>(&'a self, sample: &'a str) -> impl fmt::Display + 'a {
-        fmt::from_fn(move |f| match self {
-            Self::Shape { output, found } => write!(
-                f,
-                "on {sample} its output comes as {found}, and it declares {output}: it was not exported well, export it again"
-            ),
-            Self::NotFinite { output, count, of } => write!(
-                f,
-                "on {sample} {count} of the {of} numbers of its output {output} are infinite or no numbers: it was not \
-                 trained or converted well, or needs more precision than it was built with"
-            ),
-        })
+    fn on(self, sample: &str) -> CanaryError {
+        let sample = sample.to_owned();
+        match self {
+            Self::Shape { output, found } => CanaryError::Shape { sample, output, found },
+            Self::NotFinite { output, count, of } => CanaryError::NotFinite { sample, output, count, of },
+        }
     }
 }
 
-/// What is wrong with the outputs of the detector's last run, if anything is.
+/// Returns what is wrong with the outputs of the detector's last run, if anything is.
 fn unsound(detector: &Detector) -> Result<Option<Unsound>, DetectorError> {
     for (index, info) in detector.outputs().iter().enumerate() {
         let wrong = judge(info, &detector.raw_output(index)?);
@@ -286,12 +262,12 @@ mod tests {
         assert_eq!(judged(vec![open.clone(), two.clone()], good), None);
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let wrong = judged(vec![open.clone(), open.clone()], [0.0, bad, bad, 1.0]).unwrap();
-            let told = wrong.on("a frame of camera door").to_string();
-            assert!(told.starts_with("on a frame of camera door 2 of the 4 numbers of its output out are "), "{told}");
+            let text = wrong.on("a frame of camera door").to_string();
+            assert!(text.starts_with("on a frame of camera door 2 of the 4 numbers of output out are "), "{text}");
         }
         let wrong = judged(vec![two.clone(), Dim::Fixed(3)], good).unwrap();
-        let told = wrong.on("a grey frame").to_string();
-        assert!(told.contains("comes as f32 [2, 2], and it declares out f32 [2, 3]"), "{told}");
+        let text = wrong.on("a grey frame").to_string();
+        assert!(text.contains("is f32 [2, 2], but the model declares out f32 [2, 3]"), "{text}");
         assert!(judged(vec![two], good).is_some());
     }
 }

@@ -1,15 +1,16 @@
-//! Reloads: the configuration is read again and put in force, beside the thread that waits for signals.
+//! Reloads: read the configuration again and switch to it, on a thread beside the one that waits for signals.
 //!
-//! SIGHUP and [`Reloads`], the handle that all else asks through, go one way: the main thread begins one reload at a time,
-//! tells systemd, and answers whoever asked. Who asks while one is under way is answered by the one after it, because what
-//! that one read may be older than the wish.
+//! SIGHUP and the API, through [`ReloadHandle`], go one way: the main thread begins one reload at a time, notifies systemd, and
+//! answers every request. A request that comes during a reload is answered by the next one, because the file may have changed
+//! after the reload read it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use visiond_config::diff::{ConfigDiff, Difference};
@@ -18,29 +19,30 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::signals::Bell;
 use visiond_system::threads::finished_by;
 
-use super::Service;
+use crate::error::ServiceError;
+use crate::service::Service;
 
-/// What came of a reload.
+/// The result of a reload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Outcome {
-    /// When it was done, RFC 3339.
+pub struct ReloadOutcome {
+    /// When it ended, in RFC 3339.
     pub at: String,
-    /// Whether what the file says is in force now; else everything is as it was.
+    /// Whether the file is in force now; if not, nothing has changed.
     pub applied: bool,
-    /// What has changed, part by part; empty: nothing has.
+    /// What has changed, part by part; empty if nothing has.
     pub changes: Vec<Difference>,
-    /// What the file says otherwise and only a restart puts in force, as sentences.
+    /// What takes effect only after a restart, as sentences.
     pub restart_needed: Vec<String>,
-    /// Why it was refused: a sentence, or a line for each mistake of the file.
+    /// Why it was refused: a sentence, or a line for each error in the file.
     pub error: Option<String>,
-    /// The status that `visiond run` ends with when it finds the same at its start; 0: applied.
+    /// The exit status of `visiond run` if it starts with the same file; 0 if the reload was applied.
     pub exit_status: u8,
-    /// From its beginning to its end.
+    /// How long the reload took, in milliseconds.
     pub took_ms: u64,
 }
 
-impl Outcome {
+impl ReloadOutcome {
     fn new(result: &Result<ConfigDiff, ExitError>, took: Duration) -> Self {
         let changes = result.as_ref().ok();
         Self {
@@ -55,48 +57,48 @@ impl Outcome {
     }
 }
 
-/// What a configuration would change about what runs.
+/// What a configuration would change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preview {
-    /// Whether a reload would try it; a network that is no good is found by the reload alone.
+    /// Whether a reload would accept the file; only the reload itself finds a model that does not work.
     pub valid: bool,
-    /// As in [`Outcome`].
+    /// The same as in [`ReloadOutcome`].
     pub changes: Vec<Difference>,
-    /// As in [`Outcome`].
+    /// The same as in [`ReloadOutcome`].
     pub restart_needed: Vec<String>,
-    /// As in [`Outcome`].
+    /// The same as in [`ReloadOutcome`].
     pub error: Option<String>,
 }
 
-/// A configuration that is not in force.
+/// A configuration to preview.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Proposal {
-    /// Its file: relative paths in it are relative to the file's folder. The daemon does not read it.
+    /// The file, which the daemon does not read: relative paths in the text are relative to its folder.
     pub path: PathBuf,
-    /// What stands in it.
+    /// The text of the file.
     pub text: String,
 }
 
 impl Preview {
-    /// What `service`, whose configuration is the file `own`, would change for `proposal`.
+    /// Returns what `service`, whose configuration is the file `own`, would change for `proposal`.
     pub fn new(service: &Service, own: &Path, proposal: &Proposal) -> Self {
         let config = Config::parse(&proposal.text, &as_from(own, &proposal.path));
-        let config = config.map_err(|errors| ExitError::new(Exit::Config, errors));
-        match config.and_then(|config| service.preview(&config)) {
+        match config.map_err(ServiceError::from).and_then(|config| service.preview(&config)) {
             Ok(changes) => Self {
                 valid: true,
                 changes: changes.differences(),
                 restart_needed: changes.restart_needed,
                 error: None,
             },
-            Err(error) => Self { error: Some(error.message.trim_end().to_owned()), ..Self::default() },
+            Err(error) => Self { error: Some(error.to_string().trim_end().to_owned()), ..Self::default() },
         }
     }
 }
 
-/// `path` as a neighbour of `own` where it is one, so that relative paths in the two files read alike: the daemon may have
-/// been given a path that is relative itself.
+/// Returns `path` relative to the folder of `own` if it is in that folder.
+///
+/// The daemon's own path may be relative; relative paths in both files then resolve alike.
 fn as_from(own: &Path, path: &Path) -> PathBuf {
     let folder = |path: &Path| std::path::absolute(path).ok()?.parent()?.canonicalize().ok();
     match (folder(own), folder(path), path.file_name()) {
@@ -105,9 +107,9 @@ fn as_from(own: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// Asks for reloads, from any thread.
+/// Requests reloads, from any thread.
 #[derive(Clone)]
-pub struct Reloads(Arc<Shared>);
+pub struct ReloadHandle(Arc<Shared>);
 
 struct Shared {
     asked: Mutex<Asked>,
@@ -117,65 +119,61 @@ struct Shared {
 
 #[derive(Default)]
 struct Asked {
-    /// Who waits for a reload that has not begun.
-    waiters: Vec<oneshot::Sender<Outcome>>,
-    /// The daemon ends: there will be none.
+    /// Requests that wait for a reload that has not begun.
+    waiters: Vec<oneshot::Sender<ReloadOutcome>>,
+    /// Whether the daemon is ending, so that no reload will come.
     closed: bool,
 }
 
-impl Reloads {
+impl ReloadHandle {
     fn new(path: PathBuf, bell: Bell) -> Self {
         Self(Arc::new(Shared { asked: Mutex::default(), bell, path }))
     }
 
-    /// The file that is read.
+    /// Returns the configuration file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Asks for one that begins from now on. An error instead of an outcome means that the daemon ends.
-    pub fn request(&self) -> oneshot::Receiver<Outcome> {
+    /// Requests a reload that begins after this call. The receiver returns an error if the daemon ends first.
+    pub fn request(&self) -> oneshot::Receiver<ReloadOutcome> {
         let (waiter, outcome) = oneshot::channel();
-        let mut asked = self.lock();
+        let mut asked = self.0.asked.lock();
         if !asked.closed {
             asked.waiters.push(waiter);
             self.0.bell.ring();
         }
         outcome
     }
-
-    fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Makes reloads, one after the other. The main thread's.
+/// Runs reloads, one after the other, for the main thread.
 pub struct Reloader {
     service: Arc<Service>,
-    reloads: Reloads,
+    reloads: ReloadHandle,
     current: Option<Current>,
-    /// It was asked for again meanwhile: what is read now may be older than that.
+    /// Whether another request came during the reload, which may have read an older file.
     again: bool,
 }
 
-/// A reload under way.
+/// A reload in progress.
 struct Current {
     began: Instant,
-    waiters: Vec<oneshot::Sender<Outcome>>,
-    /// `None` where the system gave none, which is the outcome then.
+    waiters: Vec<oneshot::Sender<ReloadOutcome>>,
+    /// `None` if it could not be started; the result then says so.
     thread: Option<JoinHandle<()>>,
-    result: Receiver<Result<ConfigDiff, ExitError>>,
+    result: Receiver<Result<ConfigDiff, ServiceError>>,
 }
 
-/// A reload that is done.
+/// A reload that has ended.
 pub struct Finished {
-    /// For the log and systemd.
+    /// What has changed, or why it was refused.
     pub result: Result<ConfigDiff, ExitError>,
-    waiters: Vec<oneshot::Sender<Outcome>>,
-    outcome: Outcome,
+    waiters: Vec<oneshot::Sender<ReloadOutcome>>,
+    outcome: ReloadOutcome,
 }
 
-/// Rings when dropped, by a panic too.
+/// Rings when it is dropped, also by a panic.
 struct RingAtEnd(Bell);
 
 impl Drop for RingAtEnd {
@@ -185,89 +183,87 @@ impl Drop for RingAtEnd {
 }
 
 impl Reloader {
-    /// Reads the file at `path`, puts it in force at `service`, and rings `bell` when that is done or asked for.
+    /// Reloads `service` from the file at `path`, and rings `bell` on every request and at the end of each reload.
     pub fn new(path: PathBuf, service: &Arc<Service>, bell: Bell) -> Self {
-        Self { service: Arc::clone(service), reloads: Reloads::new(path, bell), current: None, again: false }
+        Self { service: Arc::clone(service), reloads: ReloadHandle::new(path, bell), current: None, again: false }
     }
 
-    /// The handle to ask through.
-    pub fn reloads(&self) -> Reloads {
+    /// Returns a handle that requests reloads.
+    pub fn reloads(&self) -> ReloadHandle {
         self.reloads.clone()
     }
 
-    /// Whether somebody asked through [`Reloads`] and no reload begun since.
+    /// Whether a request came through [`ReloadHandle`] since the last reload began.
     pub fn is_asked(&self) -> bool {
-        !self.again && !self.reloads.lock().waiters.is_empty()
+        !self.again && !self.reloads.0.asked.lock().waiters.is_empty()
     }
 
-    /// Begins one, or makes one follow the one under way.
+    /// Begins a reload; during another one, begins it after that.
     pub fn begin(&mut self) {
         if self.current.is_some() {
             self.again = true;
             return;
         }
         self.again = false;
-        let waiters = std::mem::take(&mut self.reloads.lock().waiters);
+        let waiters = std::mem::take(&mut self.reloads.0.asked.lock().waiters);
         let (tell, result) = channel();
         let (path, service) = (self.reloads.path().to_owned(), Arc::clone(&self.service));
-        // Its receiver lives as long as the daemon waits.
         let failed = tell.clone();
         let ring = RingAtEnd(self.reloads.0.bell.clone());
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || {
             let _ring = ring;
-            let config = Config::load(&path).map_err(|errors| ExitError::new(Exit::Config, errors));
+            let config = Config::load(&path).map_err(ServiceError::from);
             let _ = tell.send(config.and_then(|config| service.apply(config)));
         });
         let thread = match spawned {
             Ok(thread) => Some(thread),
             Err(error) => {
-                let _ = failed.send(Err(ExitError::system(error)));
+                let _ = failed.send(Err(ServiceError::System(error)));
                 None
             }
         };
         self.current = Some(Current { began: Instant::now(), waiters, thread, result });
     }
 
-    /// What came of the one that was under way, once it is done; who asked for it waits until [`Reloader::answer`]. One
-    /// that was asked for meanwhile has begun then.
+    /// Returns the reload that has ended, if one has. Its requests wait until [`Reloader::answer`].
+    ///
+    /// Begins the next reload if one was requested meanwhile.
     pub fn finished(&mut self) -> Option<Finished> {
         let result = match self.current.as_ref()?.result.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => {
-                let message = "a fault of visiond, told above: please report it";
-                Err(ExitError::new(Exit::Failure, message))
-            }
+            Err(TryRecvError::Disconnected) => Err(ServiceError::Panic),
         };
         let Current { began, waiters, .. } = self.current.take()?;
         if std::mem::take(&mut self.again) {
             self.begin();
         }
-        let outcome = Outcome::new(&result, began.elapsed());
+        let result = result.map_err(ExitError::from);
+        let outcome = ReloadOutcome::new(&result, began.elapsed());
         Some(Finished { result, waiters, outcome })
     }
 
-    /// Answers who asked, once all that it changes is changed.
+    /// Answers the requests of a reload, once its changes are in force.
     pub fn answer(&self, Finished { waiters, outcome, .. }: Finished) {
         for waiter in waiters {
-            // Who has gone wants no answer.
+            // The client may have gone.
             let _ = waiter.send(outcome.clone());
         }
     }
 
-    /// Whether one is under way.
+    /// Whether a reload is in progress.
     pub fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
-    /// The daemon ends: who waits is told so, and nobody can ask any more.
+    /// Refuses all requests, those that wait too, because the daemon is ending.
     pub fn close(&self) {
-        let mut asked = self.reloads.lock();
+        let mut asked = self.reloads.0.asked.lock();
         asked.closed = true;
         asked.waiters.clear();
     }
 
-    /// Waits for the one that is under way; `false`: it is not done by `deadline`.
+    /// Waits for the reload in progress; returns `false` if it has not ended by `deadline`.
     pub fn wait(&self, deadline: Instant) -> bool {
         let thread = self.current.as_ref().and_then(|current| current.thread.as_ref());
         finished_by(thread, deadline)

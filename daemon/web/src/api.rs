@@ -9,9 +9,10 @@ use axum::{Json, Router};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 
-use super::errors::{Problem, no_camera};
-use super::{State, masked};
-use crate::observe::observation::{CameraFacts, Observation};
+use crate::errors::{Problem, no_camera};
+use crate::masked;
+use crate::state::State;
+use crate::status::report::{CameraFacts, StatusReport};
 
 /// What the server answers, in OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
@@ -29,7 +30,7 @@ pub fn routes() -> Router<State> {
         .route("/api/v1/openapi.json", get(openapi))
 }
 
-async fn status(Extract(state): Extract<State>) -> Json<Observation> {
+async fn status(Extract(state): Extract<State>) -> Json<StatusReport> {
     Json(state.observer.observe())
 }
 
@@ -47,7 +48,7 @@ async fn detections_of(Extract(state): Extract<State>, Path(name): Path<String>)
     if !names(&state).any(|camera| camera == name) {
         return Err(no_camera(&name));
     }
-    let latest = state.live.feed().latest(&name);
+    let latest = state.live.messages().latest(&name);
     let latest = latest.ok_or_else(|| Problem::not_found(format!("camera {name} has published nothing yet")))?;
     Ok(json(Bytes::copy_from_slice(latest.line().trim_ascii_end())))
 }
@@ -55,7 +56,7 @@ async fn detections_of(Extract(state): Extract<State>, Path(name): Path<String>)
 /// The newest message of each camera that has published one.
 async fn detections(Extract(state): Extract<State>) -> Response {
     let mut list = BytesMut::from(&b"["[..]);
-    for latest in names(&state).filter_map(|camera| state.live.feed().latest(&camera)) {
+    for latest in names(&state).filter_map(|camera| state.live.messages().latest(&camera)) {
         if list.len() > 1 {
             list.put_u8(b',');
         }
@@ -103,5 +104,4 @@ fn json(text: Bytes) -> Response {
 }
 
 #[cfg(test)]
-#[path = "api_tests.rs"]
 mod tests;

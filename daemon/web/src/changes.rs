@@ -8,8 +8,8 @@ use axum::{Json, Router};
 use tokio::task::spawn_blocking;
 use visiond_service::reload::{Preview, Proposal};
 
-use super::State;
-use super::errors::Problem;
+use crate::errors::Problem;
+use crate::state::State;
 
 /// The route.
 pub fn routes() -> Router<State> {

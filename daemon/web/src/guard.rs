@@ -6,7 +6,7 @@
 //! from a page that was served here (cross-site requests), however it was let in, unless a program sends the token itself.
 
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State as Extract};
@@ -15,16 +15,17 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 use visiond_config::is_loopback;
 use visiond_system::credentials::Token;
 
-use super::errors::Problem;
-use super::listen::Peer;
-use super::page;
-use crate::observe::Observer;
+use crate::errors::Problem;
+use crate::listen::connection::Peer;
+use crate::page;
+use crate::status::StatusCollector;
 
 /// The session's cookie.
 pub const COOKIE_NAME: &str = "visiond_session";
@@ -129,7 +130,7 @@ enum Verdict {
 /// Stands before every request.
 pub struct Guard {
     rules: RwLock<Arc<Rules>>,
-    observer: Arc<Observer>,
+    observer: Arc<StatusCollector>,
     /// Held by whoever brought a wrong token, for a while.
     slow: Mutex<Wrong>,
 }
@@ -148,18 +149,18 @@ pub struct Trusted(pub bool);
 
 impl Guard {
     /// Counts what it refuses at `observer`.
-    pub fn new(observer: &Arc<Observer>) -> Arc<Self> {
+    pub fn new(observer: &Arc<StatusCollector>) -> Arc<Self> {
         Arc::new(Self { rules: RwLock::default(), observer: Arc::clone(observer), slow: Mutex::default() })
     }
 
     /// What holds from now on.
     pub fn set(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.rules.write() = Arc::new(rules);
     }
 
     /// What holds now.
     pub fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.rules.read())
     }
 
     /// Takes its time over a wrong token, so that guessing is slow however many guess at once.
@@ -253,5 +254,4 @@ fn authority(value: Option<&HeaderValue>) -> Option<Authority> {
 }
 
 #[cfg(test)]
-#[path = "guard_tests.rs"]
 mod tests;

@@ -6,9 +6,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::State;
-use super::errors::Problem;
-use super::guard::Trusted;
+use crate::errors::Problem;
+use crate::guard::Trusted;
+use crate::state::State;
 
 /// `/healthz` and `/readyz`.
 pub fn routes() -> Router<State> {

@@ -3,8 +3,7 @@
 //! A connection has so long to say what it wants, and so long to take what it asked for; what it sends is bounded. Who
 //! keeps a connection open without a word is cut off, and who comes when all are taken is told so at once.
 
-mod descriptors;
-mod stream;
+pub mod connection;
 
 use std::env;
 use std::io;
@@ -32,16 +31,15 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use visiond_config::is_loopback;
 use visiond_config::types::{Address, HttpConfig};
+use visiond_service::HttpError;
 use visiond_system::credentials::Token;
-use visiond_system::exit::{Exit, ExitError};
 use visiond_system::systemd;
 use visiond_system::unix_socket::{self, SocketFile};
 
-use super::guard::Rules;
-use crate::observe::Observer;
-use stream::{Listener, Stream};
-
-pub use stream::Peer;
+use self::connection::{Connection, Listener, ListeningSocket, Peer};
+use crate::descriptor_limit;
+use crate::guard::Rules;
+use crate::status::StatusCollector;
 
 /// From a connection's begin, or an answer's end, to the end of the next request's head.
 const HEAD: Duration = Duration::from_secs(15);
@@ -52,74 +50,57 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// Who is turned away while so many are being told so is not told.
 const REFUSALS: usize = 32;
 
-/// A place that is served.
+/// A endpoint that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Endpoint {
     address: Address,
     /// systemd made its socket, and keeps it.
     passed: bool,
 }
 
 /// What is to be served, opened and not yet served.
-pub struct Prepared {
+pub struct PreparedListeners {
     /// With a socket where it is not served yet.
-    places: Vec<(Place, Option<Opened>)>,
+    endpoints: Vec<(Endpoint, Option<ListeningSocket>)>,
     socket_mode: u32,
     max_connections: usize,
     max_fps: f64,
     rules: Rules,
 }
 
-/// A socket that waits for connections.
-pub enum Opened {
-    /// Of an address.
-    Tcp(TcpListener),
-    /// In the file system, with its file where it is ours.
-    Unix(UnixListener, Option<SocketFile>),
-}
-
-impl Prepared {
+impl PreparedListeners {
     /// Opens what `config` asks for, and what systemd hands over, as far as it is not among `served`.
-    pub fn new(config: &HttpConfig, served: &[Place]) -> Result<Self, ExitError> {
-        let token = config.token.as_deref().map(Token::read).transpose();
-        let token = token.map_err(|error| ExitError::new(Exit::Config, format!("http: {error}")))?;
-        let output = |reason: String| ExitError::new(Exit::Output, format!("http: {reason}"));
-        let mut places: Vec<(Place, Option<Opened>)> = Vec::new();
+    pub fn new(config: &HttpConfig, served: &[Endpoint]) -> Result<Self, HttpError> {
+        let token = config.token.as_deref().map(Token::read).transpose()?;
+        let mut endpoints: Vec<(Endpoint, Option<ListeningSocket>)> = Vec::new();
         for socket in systemd::passed_sockets() {
-            let (address, opened) = passed(socket).map_err(output)?;
-            places.push((Place { address, passed: true }, Some(opened)));
+            let (address, opened) = passed(socket)?;
+            endpoints.push((Endpoint { address, passed: true }, Some(opened)));
         }
-        places.extend(served.iter().filter(|place| place.passed).map(|place| (place.clone(), None)));
-        for (Place { address, .. }, _) in &places {
+        endpoints.extend(served.iter().filter(|endpoint| endpoint.passed).map(|endpoint| (endpoint.clone(), None)));
+        for (Endpoint { address, .. }, _) in &endpoints {
             if token.is_none() && matches!(address, Address::Tcp(tcp) if !is_loopback(tcp.ip())) {
-                let why = format!(
-                    "http: systemd hands over {address}, which the network reaches, and nothing is asked of who comes: set \
-                     http.token, or have visiond.socket listen on 127.0.0.1"
-                );
-                return Err(ExitError::new(Exit::Config, why));
+                return Err(HttpError::NoToken(address.clone()));
             }
         }
         for address in addresses(config) {
-            if places.iter().any(|(place, _)| place.passed && place.address == address) {
+            if endpoints.iter().any(|(endpoint, _)| endpoint.passed && endpoint.address == address) {
                 continue;
             }
-            let place = Place { address, passed: false };
-            let socket = if served.contains(&place) {
-                None
-            } else {
-                Some(open(&place.address, config.socket_mode).map_err(output)?)
-            };
-            places.push((place, socket));
+            let endpoint = Endpoint { address, passed: false };
+            let socket =
+                if served.contains(&endpoint) { None } else { Some(open(&endpoint.address, config.socket_mode)?) };
+            endpoints.push((endpoint, socket));
         }
-        descriptors::make_room(config);
+        descriptor_limit::raise_for(config);
         let rules = Rules::new(token.as_ref(), &config.allow_hosts);
         let HttpConfig { socket_mode, max_connections, max_fps, .. } = *config;
-        Ok(Self { places, socket_mode, max_connections, max_fps, rules })
+        Ok(Self { endpoints, socket_mode, max_connections, max_fps, rules })
     }
 
     /// What will be served.
-    pub fn places(&self) -> Vec<Place> {
-        self.places.iter().map(|(place, _)| place.clone()).collect()
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        self.endpoints.iter().map(|(endpoint, _)| endpoint.clone()).collect()
     }
 
     /// What will be asked of whoever comes.
@@ -134,18 +115,18 @@ impl Prepared {
 }
 
 /// A socket of systemd's, with its address.
-fn passed(socket: OwnedFd) -> Result<(Address, Opened), String> {
-    let fail = |error: io::Error| format!("a socket that systemd hands over cannot be served: {error}");
+fn passed(socket: OwnedFd) -> Result<(Address, ListeningSocket), HttpError> {
+    let fail = HttpError::PassedSocket;
     let tcp = TcpListener::from(socket);
     if let Ok(address) = tcp.local_addr() {
         tcp.set_nonblocking(true).map_err(fail)?;
-        return Ok((Address::Tcp(address), Opened::Tcp(tcp)));
+        return Ok((Address::Tcp(address), ListeningSocket::Tcp(tcp)));
     }
     let unix = UnixListener::from(OwnedFd::from(tcp));
     let address = unix.local_addr().map_err(fail)?;
     unix.set_nonblocking(true).map_err(fail)?;
     let path = address.as_pathname().unwrap_or(Path::new("without a path")).to_owned();
-    Ok((Address::Unix(path), Opened::Unix(unix, None)))
+    Ok((Address::Unix(path), ListeningSocket::Unix(unix, None)))
 }
 
 /// What the configuration says, or what goes without saying.
@@ -163,35 +144,25 @@ fn addresses(config: &HttpConfig) -> Vec<Address> {
         .collect()
 }
 
-fn open(address: &Address, socket_mode: u32) -> Result<Opened, String> {
+fn open(address: &Address, socket_mode: u32) -> Result<ListeningSocket, HttpError> {
     match address {
         Address::Unix(path) => {
-            let opened = unix_socket::bind(path, socket_mode);
-            opened.map(|(listener, file)| Opened::Unix(listener, Some(file)))
+            let opened = unix_socket::bind(path, socket_mode).map_err(|error| HttpError::UnixSocket(error.to_string()));
+            opened.map(|(listener, file)| ListeningSocket::Unix(listener, Some(file)))
         }
         Address::Tcp(tcp) => {
             let opened = TcpListener::bind(tcp).and_then(|listener| {
                 listener.set_nonblocking(true)?;
-                Ok(Opened::Tcp(listener))
+                Ok(ListeningSocket::Tcp(listener))
             });
-            opened.map_err(|error| {
-                let remedy = match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        ": another program has that port; end it, or name another in http.listen"
-                    }
-                    io::ErrorKind::PermissionDenied => ": take a port above 1023",
-                    io::ErrorKind::AddrNotAvailable => ": no interface of this machine has that address",
-                    _ => "",
-                };
-                format!("{address} cannot be listened on: {error}{remedy}")
-            })
+            opened.map_err(|error| HttpError::Bind { address: address.clone(), error })
         }
     }
 }
 
 /// Everything that accepts connections, and the connections.
 pub struct Acceptors {
-    serving: Vec<(Place, AbortHandle, Option<Arc<SocketFile>>)>,
+    serving: Vec<(Endpoint, AbortHandle, Option<Arc<SocketFile>>)>,
     tasks: JoinSet<()>,
     connections: Arc<Connections>,
     ending: watch::Sender<bool>,
@@ -200,7 +171,7 @@ pub struct Acceptors {
 /// What connections share.
 struct Connections {
     router: TowerToHyperService<Router>,
-    observer: Arc<Observer>,
+    observer: Arc<StatusCollector>,
     limit: AtomicUsize,
     refusing: AtomicUsize,
     ending: watch::Receiver<bool>,
@@ -208,7 +179,7 @@ struct Connections {
 
 impl Acceptors {
     /// Nothing is served yet.
-    pub fn new(router: Router, observer: Arc<Observer>) -> Self {
+    pub fn new(router: Router, observer: Arc<StatusCollector>) -> Self {
         let (ending, ends) = watch::channel(false);
         let connections = Connections {
             router: TowerToHyperService::new(router),
@@ -221,13 +192,13 @@ impl Acceptors {
     }
 
     /// Serves what was prepared, and nothing else from now on.
-    pub fn serve(&mut self, prepared: Prepared) {
+    pub fn serve(&mut self, prepared: PreparedListeners) {
         self.connections.limit.store(prepared.max_connections, Ordering::Relaxed);
-        self.serving.retain(|(place, task, _)| {
-            let stays = prepared.places.iter().any(|(other, _)| other == place);
+        self.serving.retain(|(endpoint, task, _)| {
+            let stays = prepared.endpoints.iter().any(|(other, _)| other == endpoint);
             if !stays {
                 task.abort();
-                log::info!("http: {} is no longer served", place.address);
+                log::info!("http: {} is no longer served", endpoint.address);
             }
             stays
         });
@@ -236,16 +207,16 @@ impl Acceptors {
                 log::error!("http: who may connect cannot be changed: {error}");
             }
         }
-        for (place, socket) in prepared.places {
+        for (endpoint, socket) in prepared.endpoints {
             let Some(socket) = socket else { continue };
             match Listener::new(socket) {
                 Ok((listener, file)) => {
-                    log::info!("http: serving at {}", listener.shown(&place.address));
+                    log::info!("http: serving at {}", listener.shown(&endpoint.address));
                     let file = file.map(Arc::new);
                     let task = self.tasks.spawn(accept(listener, file.clone(), Arc::clone(&self.connections)));
-                    self.serving.push((place, task, file));
+                    self.serving.push((endpoint, task, file));
                 }
-                Err(error) => log::error!("http: {} cannot be served: {error}", place.address),
+                Err(error) => log::error!("http: {} cannot be served: {error}", endpoint.address),
             }
         }
     }
@@ -297,7 +268,7 @@ impl Drop for Counted {
 }
 
 impl Connections {
-    fn let_in(self: &Arc<Self>, stream: Stream, peer: Peer) {
+    fn let_in(self: &Arc<Self>, stream: Connection, peer: Peer) {
         let open = self.observer.http.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let counted = Counted(Arc::clone(self));
         if open > self.limit.load(Ordering::Relaxed) as u64 {
@@ -311,7 +282,7 @@ impl Connections {
     }
 
     /// Says that there are too many, where few enough are being told so.
-    fn turn_away(self: &Arc<Self>, stream: Stream) {
+    fn turn_away(self: &Arc<Self>, stream: Connection) {
         let this = Arc::clone(self);
         if this.refusing.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
             this.refusing.fetch_sub(1, Ordering::Relaxed);
@@ -324,7 +295,7 @@ impl Connections {
     }
 }
 
-async fn connection(counted: Counted, stream: Stream, peer: Peer) {
+async fn connection(counted: Counted, stream: Connection, peer: Peer) {
     let shared = Arc::clone(&counted.0);
     let mut ending = shared.ending.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {

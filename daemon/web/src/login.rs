@@ -9,10 +9,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 
-use super::errors::Problem;
-use super::guard::{COOKIE_NAME, Guard};
-use super::listen::Peer;
-use super::page;
+use crate::errors::Problem;
+use crate::guard::{COOKIE_NAME, Guard};
+use crate::listen::connection::Peer;
+use crate::page;
 
 /// How long a browser keeps the cookie.
 const KEPT_S: u32 = 30 * 24 * 3600;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use sha2::{Digest, Sha256};
 
-use super::State;
+use crate::state::State;
 
 const FRAME: &str = include_str!("page/index.html");
 const LOGIN: &str = include_str!("page/login.html");

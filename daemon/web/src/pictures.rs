@@ -19,7 +19,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use visiond_live::{CameraView, Live, Picture, ViewError, Watch};
 
-use super::errors::{Problem, no_camera};
+use crate::errors::{Problem, no_camera};
 
 /// How long a picture is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,21 +36,21 @@ type Name = Result<Path<String>, PathRejection>;
 type Words = Result<Query<Wanted>, QueryRejection>;
 
 /// The routes.
-pub fn routes() -> Router<super::State> {
+pub fn routes() -> Router<crate::state::State> {
     Router::new()
         .route("/cameras/{name}/snapshot.jpg", get(snapshot))
         .route("/api/v1/cameras/{name}/snapshot", get(snapshot))
         .route("/cameras/{name}/stream.mjpeg", get(pictures))
 }
 
-async fn snapshot(State(state): State<super::State>, name: Name, wanted: Words) -> Result<Response, Problem> {
+async fn snapshot(State(state): State<crate::state::State>, name: Name, wanted: Words) -> Result<Response, Problem> {
     let (view, overlay) = asked(&state.live, name, wanted)?;
     let picture = view.jpeg(overlay, PATIENCE).await.map_err(|error| no_picture(&error))?;
     let headers = [(header::CONTENT_TYPE.as_str(), "image/jpeg"), (SEQUENCE, &*picture.sequence.to_string())];
     Ok((headers, picture.jpeg.clone()).into_response())
 }
 
-async fn pictures(State(state): State<super::State>, name: Name, wanted: Words) -> Result<Response, Problem> {
+async fn pictures(State(state): State<crate::state::State>, name: Name, wanted: Words) -> Result<Response, Problem> {
     let (view, overlay) = asked(&state.live, name, wanted)?;
     let watch = view.watch(overlay).map_err(|error| no_picture(&error))?;
     let pictures = stream::unfold((watch, view, state.live), async |(mut watch, view, live)| {

@@ -15,9 +15,10 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::errors::{Problem, as_problem};
-use super::guard::{self, Guard};
-use super::{State, api, changes, health, login, metrics, page, pictures, stream, trace};
+use crate::errors::{Problem, as_problem};
+use crate::guard::{self, Guard};
+use crate::state::State;
+use crate::{api, changes, health, log_lines, login, metrics, page, pictures, stream, trace};
 
 /// Bytes that a request may carry.
 const BODY_BYTES: usize = 64 << 10;
@@ -42,6 +43,7 @@ pub fn router(state: State, guard: &Arc<Guard>) -> Router {
         .merge(api::routes())
         .merge(changes::routes())
         .merge(metrics::routes())
+        .merge(log_lines::routes())
         .merge(stream::routes())
         .merge(pictures::routes())
         .merge(trace::routes())

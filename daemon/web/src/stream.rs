@@ -25,10 +25,10 @@ use serde::Deserialize;
 use tokio::time::interval;
 use visiond_live::{Delivered, Filter, Subscription};
 
-use super::errors::{Problem, no_camera};
-use super::pictures::flag;
-use crate::observe::Observer;
-use crate::observe::counters::HttpCounters;
+use crate::errors::{Problem, no_camera};
+use crate::pictures::flag;
+use crate::status::StatusCollector;
+use crate::status::counters::HttpCounters;
 
 /// So often something is said where there is no message, and a WebSocket's reader is asked whether it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -48,12 +48,12 @@ struct Wanted {
 }
 
 /// The route.
-pub fn routes() -> Router<super::State> {
+pub fn routes() -> Router<crate::state::State> {
     Router::new().route("/api/v1/stream", get(stream))
 }
 
 async fn stream(
-    State(state): State<super::State>,
+    State(state): State<crate::state::State>,
     wanted: Result<Query<Wanted>, QueryRejection>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -75,7 +75,7 @@ async fn stream(
             let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(OUTGOING_BYTES);
             upgrade.on_upgrade(async move |socket| {
                 let reader = Reader::new(&state.observer, |http| &http.websocket_readers);
-                talk(socket, state.live.feed().subscribe(filter), &reader).await;
+                talk(socket, state.live.messages().subscribe(filter), &reader).await;
             })
         }
     }
@@ -90,12 +90,12 @@ fn filter(wanted: &Wanted) -> Result<Filter, String> {
 
 /// A reader, counted while it is there.
 struct Reader {
-    observer: Arc<Observer>,
+    observer: Arc<StatusCollector>,
     counter: fn(&HttpCounters) -> &AtomicU64,
 }
 
 impl Reader {
-    fn new(observer: &Arc<Observer>, counter: fn(&HttpCounters) -> &AtomicU64) -> Self {
+    fn new(observer: &Arc<StatusCollector>, counter: fn(&HttpCounters) -> &AtomicU64) -> Self {
         counter(&observer.http).fetch_add(1, Ordering::Relaxed);
         Self { observer: Arc::clone(observer), counter }
     }
@@ -112,9 +112,9 @@ impl Drop for Reader {
     }
 }
 
-fn server_sent_events(state: &super::State, filter: Filter) -> Response {
+fn server_sent_events(state: &crate::state::State, filter: Filter) -> Response {
     let reader = Reader::new(&state.observer, |http| &http.event_readers);
-    let subscription = state.live.feed().subscribe(filter);
+    let subscription = state.live.messages().subscribe(filter);
     let events = stream::unfold((subscription, reader), async |(mut subscription, reader): (Subscription, _)| {
         let delivered = subscription.next().await;
         reader.count_lost(&delivered);

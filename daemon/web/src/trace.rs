@@ -13,8 +13,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use visiond_flow::trace::{self, MOST_SECONDS};
 
-use super::State;
-use super::errors::Problem;
+use crate::errors::Problem;
+use crate::state::State;
 
 /// What is recorded where nobody says how long.
 const SECONDS: u64 = 5;

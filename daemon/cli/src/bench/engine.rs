@@ -12,7 +12,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_engine::engine::EngineError;
 use visiond_engine::tensorrt::{EngineBenchmark, Launch, RunTime, TrtEngine};
 use visiond_flow::frame::Frame;
-use visiond_service::network::{Network, run_exit};
+use visiond_service::loaded_model::{LoadedModel, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
@@ -109,7 +109,7 @@ struct LayerReport {
 impl EngineReport {
     /// Measures the engine by itself.
     pub fn measure(
-        network: &Network,
+        network: &LoadedModel,
         engine: &Arc<TrtEngine>,
         iterations: &Iterations,
         with_layers: bool,

@@ -13,7 +13,7 @@ use visiond_engine_builder::calibration::CalibrationFeed;
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::preprocess::Preprocessor;
 use visiond_kernels::tensor::{DType, TensorMut};
-use visiond_service::network::Network;
+use visiond_service::loaded_model::LoadedModel;
 use visiond_system::cache;
 use visiond_system::exit::{Exit, ExitError};
 
@@ -47,7 +47,7 @@ impl CalibrationPictures {
             ..ModelConfig::default()
         };
         let engine = EngineConfig { backend: BackendChoice::Auto, ..EngineConfig::default() };
-        let network = Network::load(&model, &engine)?;
+        let network = LoadedModel::load(&model, &engine)?;
         let spec = network.required_detector()?.preprocess_spec().clone();
         if spec.dtype != DType::F32 {
             let message = format!("calibration fills inputs of f32, and the network's is {}", spec.dtype);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use visiond_annotate::album::{encode, write_atomically};
-use visiond_annotate::picture::PictureMaker;
+use visiond_annotate::picture_folder::{encode, write_atomically};
+use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_capture::source::Next;
 use visiond_config::types::PictureFormat;
 use visiond_flow::clock::{Clock, SystemClock};
@@ -66,7 +66,7 @@ impl Sender {
 pub struct PngWriter {
     folder: PathBuf,
     camera: String,
-    maker: PictureMaker,
+    maker: RgbConverter,
 }
 
 impl PngWriter {
@@ -75,7 +75,7 @@ impl PngWriter {
         fs::create_dir_all(folder).map_err(|error| {
             ExitError::new(Exit::Output, format!("{} cannot be made: {}", folder.display(), explain(&error)))
         })?;
-        Ok(Self { folder: folder.to_owned(), camera: camera.to_owned(), maker: PictureMaker::default() })
+        Ok(Self { folder: folder.to_owned(), camera: camera.to_owned(), maker: RgbConverter::default() })
     }
 
     /// Starts the thread that writes. It ends when the sender is gone and all is written, or when something fails.

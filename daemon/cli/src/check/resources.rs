@@ -12,7 +12,7 @@ use visiond_capture::v4l2::{controls, find_camera};
 use visiond_config::diagnostics::Diagnostics;
 use visiond_config::is_url;
 use visiond_config::types::{CameraConfig, Config, ModelConfig, SinkConfig, SinkKind, SourceConfig, V4l2Config};
-use visiond_service::network::Network;
+use visiond_service::loaded_model::LoadedModel;
 
 use crate::find_program::{allowed, find_program};
 
@@ -60,9 +60,9 @@ impl Table<'_, '_> {
 
 /// Loads the model as `run` would, so that whatever it would say is said here.
 fn check_model(model: &ModelConfig, config: &Config, table: &Table<'_, '_>, report: &mut Diagnostics) {
-    let result = Network::load(model, &config.engine).and_then(|network| network.required_detector().map(|_| ()));
+    let result = LoadedModel::load(model, &config.engine).and_then(|network| network.required_detector().map(|_| ()));
     if let Err(error) = result {
-        report.error(table.span(&["path"]), error.message, None);
+        report.error(table.span(&["path"]), error.to_string(), None);
     }
 }
 

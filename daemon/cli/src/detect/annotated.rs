@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use visiond_annotate::album::{encode, extension, write_atomically};
 use visiond_annotate::draw::draw;
-use visiond_annotate::picture::PictureMaker;
+use visiond_annotate::picture_folder::{encode, extension, write_atomically};
+use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_config::types::PictureFormat;
 use visiond_flow::message::Message;
 use visiond_kernels::frame::FrameView;
@@ -23,7 +23,7 @@ pub struct AnnotatedPictures {
     stems: Vec<String>,
     /// The files themselves, by what they really are.
     sources: BTreeSet<PathBuf>,
-    maker: PictureMaker,
+    maker: RgbConverter,
 }
 
 impl AnnotatedPictures {
@@ -36,7 +36,7 @@ impl AnnotatedPictures {
             folder: folder.to_owned(),
             stems: different_stems(files),
             sources: files.iter().filter_map(|file| file.canonicalize().ok()).collect(),
-            maker: PictureMaker::default(),
+            maker: RgbConverter::default(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::StatusConfig;
 use visiond_flow::metrics::LaneView;
-use visiond_pipeline::status::Reporter;
+use visiond_pipeline::status_line::Reporter;
 use visiond_pipeline::watchdog::Watchdog;
 use visiond_service::Service;
 use visiond_service::reload::{Finished, Reloader};
@@ -13,7 +13,7 @@ use visiond_system::signals::{Signals, Wish};
 use visiond_system::stop::{Stop, Wake};
 use visiond_system::systemd::{MoreTime, Notifier};
 use visiond_system::thermal::Thermals;
-use visiond_web::observe::Observer;
+use visiond_web::status::StatusCollector;
 
 /// Time between two checks for readiness, until systemd has been notified.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ pub struct MainLoop<'a> {
     pub signals: &'a Signals,
     pub notifier: &'a Notifier,
     pub thermals: Option<&'a Thermals>,
-    pub observer: &'a Observer,
+    pub observer: &'a StatusCollector,
     pub reloader: &'a mut Reloader,
 }
 

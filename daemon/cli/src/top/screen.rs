@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, TableState};
 use visiond_system::logging::escape;
 use visiond_system::logging::tail::{self, Tail};
-use visiond_web::observe::observation::{CameraFacts, Observation};
+use visiond_web::status::report::{CameraFacts, StatusReport};
 
 use super::status::{self, Sort};
 use super::table::Table;
@@ -20,7 +20,7 @@ const LOG_ROWS: u16 = 4;
 /// What the daemon reported at one instant.
 pub struct Snapshot {
     /// Its status.
-    pub seen: Observation,
+    pub seen: StatusReport,
     /// The log's lines since the snapshot before.
     pub tail: Tail,
 }
@@ -32,7 +32,7 @@ pub struct Screen {
     round: bool,
     /// The chosen camera, by name, so that it stays chosen when the order changes.
     chosen: Option<String>,
-    seen: Observation,
+    seen: StatusReport,
     load: f64,
     log: Vec<tail::Line>,
     /// Why the daemon did not answer the last time.
@@ -42,7 +42,7 @@ pub struct Screen {
 impl Screen {
     /// Nothing seen yet of the daemon at `address`.
     pub fn new(address: String, sort: Sort) -> Self {
-        let seen = Observation::default();
+        let seen = StatusReport::default();
         Self { address, sort, round: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
     }
 
@@ -216,7 +216,7 @@ mod tests {
 
     fn look(names: &[&str], line: u64) -> Snapshot {
         let camera = |name: &&str| CameraFacts { name: (*name).to_owned(), ..CameraFacts::default() };
-        let seen = Observation { cameras: names.iter().map(camera).collect(), ..Observation::default() };
+        let seen = StatusReport { cameras: names.iter().map(camera).collect(), ..StatusReport::default() };
         let message = format!("line {line} \x1b[2J");
         let line = tail::Line { number: line, message, ..tail::Line::default() };
         Snapshot { seen, tail: Tail { last: line.number, lines: vec![line], missed: 0 } }

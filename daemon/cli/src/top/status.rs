@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use visiond_flow::metrics::{Phase, Stage};
-use visiond_pipeline::status::millis;
-use visiond_web::observe::observation::{CameraFacts, Observation, SinkFacts, StageFacts};
+use visiond_pipeline::status_line::millis;
+use visiond_web::status::report::{CameraFacts, SinkFacts, StageFacts, StatusReport};
 
 use super::table::Table;
 
@@ -68,7 +68,7 @@ fn dropped(camera: &CameraFacts) -> u64 {
 }
 
 /// Everything as text.
-pub fn text(seen: &Observation, sort: Sort) -> String {
+pub fn text(seen: &StatusReport, sort: Sort) -> String {
     let mut parts = vec![head(seen, average_load(seen)).join("\n") + "\n"];
     let tables = [cameras(&sort.apply(&seen.cameras, false)), models(seen), sinks(seen)];
     parts.extend(tables.into_iter().filter(|table| !table.rows.is_empty()).map(|table| table.text()));
@@ -76,7 +76,7 @@ pub fn text(seen: &Observation, sort: Sort) -> String {
 }
 
 /// What is told of the daemon as a whole, in lines. `load` is its part of a core.
-pub fn head(seen: &Observation, load: f64) -> Vec<String> {
+pub fn head(seen: &StatusReport, load: f64) -> Vec<String> {
     let process = &seen.process;
     let ready = if seen.ready { "ready".to_owned() } else { format!("not ready: {}", seen.not_ready.join("; ")) };
     let mut lines = vec![
@@ -104,7 +104,7 @@ pub fn head(seen: &Observation, load: f64) -> Vec<String> {
 }
 
 /// The daemon's part of a core since its start.
-pub fn average_load(seen: &Observation) -> f64 {
+pub fn average_load(seen: &StatusReport) -> f64 {
     if seen.uptime_s > 0.0 { seen.process.cpu_seconds / seen.uptime_s } else { 0.0 }
 }
 
@@ -141,7 +141,7 @@ pub fn cameras(cameras: &[&CameraFacts]) -> Table {
 }
 
 /// A row a network.
-pub fn models(seen: &Observation) -> Table {
+pub fn models(seen: &StatusReport) -> Table {
     let head =
         [("NETWORK", false), ("RUNS", true), ("ERRORS", true), ("REBUILT", true), ("ON", false), ("FILE", false)];
     let mut table = Table::new(&head);
@@ -154,7 +154,7 @@ pub fn models(seen: &Observation) -> Table {
 }
 
 /// A row a sink.
-pub fn sinks(seen: &Observation) -> Table {
+pub fn sinks(seen: &StatusReport) -> Table {
     let head = [("SINK", false), ("STATE", false), ("WAITING", true), ("WRITTEN", true), ("LOST", true), ("TO", false)];
     let mut table = Table::new(&head);
     for sink in &seen.sinks {
@@ -224,7 +224,7 @@ fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_web::observe::observation::LabelFacts;
+    use visiond_web::status::report::LabelFacts;
 
     fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraFacts {
         let total = StageFacts { recent_p99_us: p99, ..StageFacts::default() };
@@ -259,10 +259,10 @@ mod tests {
     fn one_look_tells_of_each_camera_and_why_one_is_away() {
         let mut away = camera("gate", 0.0, 0, 0);
         (away.phase, away.reason) = ("waiting".to_owned(), Some("no camera is at /dev/video9".to_owned()));
-        let seen = Observation {
+        let seen = StatusReport {
             cameras: vec![camera("door", 29.96, 44_000, 12), away],
             uptime_s: 7_500.0,
-            ..Observation::default()
+            ..StatusReport::default()
         };
         let text = text(&seen, Sort::Name);
         assert!(text.starts_with("visiond  on , up 2 h 5 min, not ready: "), "{text}");

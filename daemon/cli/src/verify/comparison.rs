@@ -4,7 +4,7 @@ use std::sync::mpsc::Receiver;
 
 use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
 use visiond_flow::frame::Frame;
-use visiond_service::network::run_exit;
+use visiond_service::loaded_model::run_exit;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
 

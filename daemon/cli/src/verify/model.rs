@@ -8,7 +8,7 @@ use visiond_engine::card::{Card, CardError};
 use visiond_engine::detector::{Detection, Detector, DetectorError, Limits};
 use visiond_engine::engine::Engine;
 use visiond_kernels::frame::FrameView;
-use visiond_service::network::detector_error;
+use visiond_service::loaded_model::detector_exit;
 use visiond_system::exit::{Exit, ExitError};
 
 /// A network with its card.
@@ -70,7 +70,8 @@ impl ModelRunner {
             ..Limits::default()
         };
         let path = engine.file().path.clone();
-        let detector = Detector::new(engine, card, &limits).map_err(|error| detector_error(&path.display(), &error))?;
+        let detector = Detector::new(engine, card, &limits)
+            .map_err(|error| ExitError::new(detector_exit(&error), format!("{}: {error}", path.display())))?;
         Ok(Self {
             sha256: engine.file().sha256.clone(),
             backend: engine.backend_description().to_owned(),

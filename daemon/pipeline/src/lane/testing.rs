@@ -55,7 +55,7 @@ impl Fake {
     }
 }
 
-impl Network for Fake {
+impl ModelRunner for Fake {
     fn batch(&self) -> usize {
         self.batch
     }
@@ -68,14 +68,14 @@ impl Network for Fake {
         format!("class {class_id}").into()
     }
 
-    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, NetworkError> {
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, RunError> {
         assert!((1..=self.batch).contains(&frames.len()), "a run has 1 to {} frames", self.batch);
         let pixels: Vec<u8> = frames.iter().map(|frame| frame.planes()[0].bytes[0]).collect();
         if let Some(slot) = pixels.iter().position(|&pixel| matches!((self.act)(pixel), Act::FailLoad)) {
-            return Err(NetworkError::new(Fault::Frame(slot), "the frame is odd"));
+            return Err(RunError::new(Fault::Frame(slot), "the frame is odd"));
         }
         if pixels.iter().any(|&pixel| matches!((self.act)(pixel), Act::FailBegin)) {
-            return Err(NetworkError::new(Fault::Run, "the run could not begin"));
+            return Err(RunError::new(Fault::Run, "the run could not begin"));
         }
         let free = self.flights.iter().position(Option::is_none).expect("a flight is free");
         self.flights[free] = Some(pixels);
@@ -83,13 +83,13 @@ impl Network for Fake {
         Ok(RunId::new(free))
     }
 
-    fn finish(&mut self, flight: RunId) -> Result<RunTimings, NetworkError> {
+    fn finish(&mut self, flight: RunId) -> Result<RunTimings, RunError> {
         assert_eq!(self.order.remove(0), flight.index(), "runs end in their order");
         let pixels = self.flights[flight.index()].take().expect("the flight is under way");
         for &pixel in &pixels {
             match (self.act)(pixel) {
-                Act::FailRun => return Err(NetworkError::new(Fault::Run, "the run failed")),
-                Act::LoseGpu => return Err(NetworkError::new(Fault::Process, "an illegal address was encountered")),
+                Act::FailRun => return Err(RunError::new(Fault::Run, "the run failed")),
+                Act::LoseGpu => return Err(RunError::new(Fault::Process, "an illegal address was encountered")),
                 Act::Panic => panic!("made to panic"),
                 _ => {}
             }
@@ -98,11 +98,11 @@ impl Network for Fake {
         Ok(RunTimings { preprocess_us: 1, infer_us: 1, ..RunTimings::default() })
     }
 
-    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), NetworkError> {
+    fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
         out.clear();
         let pixel = self.finished[flight.index()][slot];
         if let Act::FailHead = (self.act)(pixel) {
-            return Err(NetworkError::new(Fault::Run, "the head failed"));
+            return Err(RunError::new(Fault::Run, "the head failed"));
         }
         let class_id = u32::from(pixel);
         out.push(Detection { class_id, score: 0.9, box_in_source: Some([0.0, 0.0, 1.0, 1.0]), keypoints: Vec::new() });
@@ -110,8 +110,8 @@ impl Network for Fake {
     }
 }
 
-/// An outlet whose messages a test receives.
-pub fn outlet() -> (Outlet, Receiver<Arc<Message>>) {
+/// An publish whose messages a test receives.
+pub fn message_channel() -> (PublishFn, Receiver<Arc<Message>>) {
     let (send, receive): (Sender<Arc<Message>>, _) = channel();
     let send = Mutex::new(send);
     (Arc::new(move |message: &Arc<Message>| drop(send.lock().unwrap().send(Arc::clone(message)))), receive)

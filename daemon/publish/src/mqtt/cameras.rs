@@ -157,7 +157,7 @@ impl Cameras {
             known_model.clone_from(model);
             self.stale = true;
         }
-        let latest = self.live.feed().latest(name);
+        let latest = self.live.messages().latest(name);
         let latest = latest.as_ref().map(|published| &**published.message());
         let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {

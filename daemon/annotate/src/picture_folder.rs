@@ -1,0 +1,159 @@
+//! A camera's pictures in a folder: whole files only, the newest so many kept.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Cursor, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::{ExtendedColorType, ImageEncoder, RgbImage};
+use visiond_config::types::PictureFormat;
+
+/// JPEG quality: edges of letters stay clean, a 1080p picture has about 500 KB.
+const JPEG_QUALITY: u8 = 90;
+
+/// How names of files that are not whole yet end.
+const TEMPORARY: &str = ".visiond-part";
+
+/// The pictures of one camera.
+#[derive(Debug)]
+pub struct PictureFolder {
+    directory: PathBuf,
+    camera: String,
+    format: PictureFormat,
+    keep: usize,
+    /// What is there, oldest first; empty when all are kept.
+    stored: VecDeque<PathBuf>,
+}
+
+impl PictureFolder {
+    /// Makes the folder where it is missing, and finds what this camera has there already. `keep` 0 keeps all.
+    pub fn open(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let mut folder =
+            Self { directory: directory.to_owned(), camera: camera.to_owned(), format, keep, stored: VecDeque::new() };
+        folder.try_writing()?;
+        let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            match folder.kind_of(&entry.file_name()) {
+                Some(Kind::Picture) if keep > 0 => found.push((entry.metadata()?.modified()?, entry.path())),
+                // Left by a process that was killed while it wrote.
+                Some(Kind::Temporary) => fs::remove_file(entry.path())?,
+                _ => {}
+            }
+        }
+        found.sort();
+        folder.stored = found.into_iter().map(|(_, path)| path).collect();
+        folder.remove_old();
+        Ok(folder)
+    }
+
+    /// How pictures are stored.
+    pub fn format(&self) -> PictureFormat {
+        self.format
+    }
+
+    /// Stores a picture: under a temporary name first, so that whoever looks sees whole pictures only.
+    pub fn store(&mut self, sequence: u64, encoded: &[u8]) -> io::Result<()> {
+        let path = self.directory.join(format!("{}-{sequence:08}.{}", self.camera, extension(self.format)));
+        write_then_rename(&self.temporary(), &path, encoded)?;
+        if self.keep > 0 {
+            // After a restart the numbers begin anew, and a picture replaces an older one of its name.
+            self.stored.retain(|stored| *stored != path);
+            self.stored.push_back(path);
+            self.remove_old();
+        }
+        Ok(())
+    }
+
+    fn remove_old(&mut self) {
+        while self.keep > 0 && self.stored.len() > self.keep {
+            let Some(oldest) = self.stored.pop_front() else { return };
+            match fs::remove_file(&oldest) {
+                Ok(()) => {}
+                // Somebody else has tidied up.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => log::warn!("{} cannot be removed: {error}; it stays", oldest.display()),
+            }
+        }
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.directory.join(format!(".{}{TEMPORARY}", self.camera))
+    }
+
+    /// A folder that cannot be written is told at the start, not with the first picture.
+    fn try_writing(&self) -> io::Result<()> {
+        let temporary = self.temporary();
+        match File::create(&temporary) {
+            Ok(_) => fs::remove_file(&temporary),
+            // A disk that is full now may have room later.
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn kind_of(&self, name: &OsStr) -> Option<Kind> {
+        let name = name.to_str()?;
+        if name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY)) == Some(&self.camera) {
+            return Some(Kind::Temporary);
+        }
+        let number = name.strip_prefix(&self.camera)?.strip_prefix('-')?;
+        let number = number.strip_suffix(".jpg").or_else(|| number.strip_suffix(".png"))?;
+        // "door-00000001.jpg" belongs to "door", "door-2-00000001.jpg" to "door-2".
+        (number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(Kind::Picture)
+    }
+}
+
+/// What a file in the folder is to a camera.
+enum Kind {
+    Picture,
+    Temporary,
+}
+
+/// The picture as a file's bytes.
+pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> {
+    let mut bytes = Cursor::new(Vec::new());
+    let (width, height) = picture.dimensions();
+    let encoded = match format {
+        PictureFormat::Jpeg => JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY).write_image(
+            picture,
+            width,
+            height,
+            ExtendedColorType::Rgb8,
+        ),
+        // Annotated pictures are many and short-lived: time counts more than the last tenth of size.
+        PictureFormat::Png => PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::Adaptive)
+            .write_image(picture, width, height, ExtendedColorType::Rgb8),
+    };
+    encoded.map_err(io::Error::other)?;
+    Ok(bytes.into_inner())
+}
+
+/// Writes a file under a temporary name beside it, then gives it its own: it is there whole or not at all.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    write_then_rename(&path.with_file_name(format!(".{name}{TEMPORARY}")), path, bytes)
+}
+
+fn write_then_rename(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written =
+        File::create(temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(temporary, path));
+    if written.is_err() {
+        // What is left of it takes room on a disk that may have none.
+        let _ = fs::remove_file(temporary);
+    }
+    written
+}
+
+/// How names of such files end.
+pub fn extension(format: PictureFormat) -> &'static str {
+    match format {
+        PictureFormat::Jpeg => "jpg",
+        PictureFormat::Png => "png",
+    }
+}

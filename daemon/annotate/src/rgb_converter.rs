@@ -1,0 +1,108 @@
+//! A frame of any format as an RGB picture.
+
+use image::RgbImage;
+use visiond_kernels::frame::{FrameError, FrameView};
+use visiond_kernels::letterbox::Fit;
+use visiond_kernels::preprocess::{
+    ChannelOrder, PreprocessError, PreprocessSpec, Preprocessor, Sampling, TensorLayout,
+};
+use visiond_kernels::tensor::{DType, TensorMut, TensorSizeError};
+
+/// A frame cannot become a picture.
+#[derive(Debug, thiserror::Error)]
+pub enum PictureError {
+    /// Its bytes are not what its description says.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The conversion refused it.
+    #[error(transparent)]
+    Preprocess(#[from] PreprocessError),
+    /// The picture's bytes do not fit its size.
+    #[error(transparent)]
+    Size(#[from] TensorSizeError),
+    /// The picture has more bytes than there are.
+    #[error("a picture of {width}x{height} is too large")]
+    TooLarge {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+}
+
+/// Makes pictures of frames; keeps its tables while their size stays the same.
+///
+/// It is the preprocess of a network that wants the frame as it is, so there is one place where colours are converted.
+#[derive(Default)]
+pub struct RgbConverter {
+    preprocessor: Option<Preprocessor>,
+}
+
+impl RgbConverter {
+    /// The frame's pixels.
+    pub fn make(&mut self, frame: &FrameView<'_>) -> Result<RgbImage, PictureError> {
+        let (width, height) = (frame.width(), frame.height());
+        let fits = |made: &&mut Preprocessor| (made.spec().width, made.spec().height) == (width, height);
+        let preprocessor = match self.preprocessor.as_mut().filter(fits) {
+            Some(_) => self.preprocessor.as_mut(),
+            None => Some(self.preprocessor.insert(Preprocessor::new(as_it_is(width, height))?)),
+        };
+        let bytes = width as usize * height as usize * 3;
+        let mut pixels = vec![0; bytes];
+        if let Some(preprocessor) = preprocessor {
+            let shape = [height as usize, width as usize, 3];
+            preprocessor.run(frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
+        }
+        RgbImage::from_raw(width, height, pixels).ok_or(PictureError::TooLarge { width, height })
+    }
+}
+
+fn as_it_is(width: u32, height: u32) -> PreprocessSpec {
+    PreprocessSpec {
+        width,
+        height,
+        fit: Fit::Stretch,
+        sampling: Sampling::Opencv,
+        pad: 0.0,
+        order: ChannelOrder::Rgb,
+        layout: TensorLayout::Nhwc,
+        dtype: DType::U8,
+        scale: 1.0,
+        mean: [0.0; 3],
+        std: [1.0; 3],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use visiond_kernels::color::ColorDescription;
+    use visiond_kernels::frame::{FrameLayout, PixelFormat};
+
+    #[test]
+    fn rgb_stays_as_it_is_and_yuv_gets_its_colours() {
+        let mut maker = RgbConverter::default();
+        let bytes: Vec<u8> = (0..7 * 5 * 3).map(|i| (i * 37 % 256) as u8).collect();
+        let layout = FrameLayout::packed(PixelFormat::Rgb, 7, 5, ColorDescription::default()).unwrap();
+        let picture = maker.make(&layout.view(&bytes).unwrap()).unwrap();
+        assert_eq!(picture.as_raw(), &bytes);
+        // Limited-range BT.601: Y 81, Cb 90, Cr 240 is pure red.
+        let layout = FrameLayout::packed(PixelFormat::Yuyv, 4, 2, ColorDescription::default()).unwrap();
+        let picture = maker.make(&layout.view(&[81, 90, 81, 240].repeat(4)).unwrap()).unwrap();
+        for pixel in picture.pixels() {
+            assert!(pixel.0[0] >= 253 && pixel.0[1] <= 2 && pixel.0[2] <= 2, "{pixel:?}");
+        }
+    }
+
+    #[test]
+    fn every_format_makes_a_picture() {
+        let mut maker = RgbConverter::default();
+        for format in PixelFormat::all() {
+            let layout = FrameLayout::packed(format, 9, 6, ColorDescription::default()).unwrap();
+            let bytes = vec![100; layout.size_bytes()];
+            assert_eq!(maker.make(&layout.view(&bytes).unwrap()).unwrap().dimensions(), (9, 6), "{format}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Messages to live readers, however many there are.
+//!
+//! A lane publishes a message under one lock. The message is kept once, in a ring in which every reader has a cursor. A reader
+//! that is too slow loses the oldest messages and gets their number; it costs the other readers nothing. Only readers that wait
+//! are woken: [`Broadcast::wake`] runs on another thread, [`Broadcast::wake_readers`] is a task of the readers' runtime.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use visiond_flow::message::Published;
+
+/// How many messages are kept for slow readers: four seconds of eight cameras at 30 frames a second.
+const RING: usize = 1024;
+
+/// The messages of all cameras, for any number of readers.
+#[derive(Debug, Default)]
+pub struct Broadcast {
+    inner: Arc<Mutex<Inner>>,
+    /// Whether a message came that a reader waits for, and the task was not woken yet.
+    news: AtomicBool,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    latest: HashMap<Arc<str>, Arc<Published>>,
+    ring: Ring,
+    /// How many subscriptions there are.
+    readers: usize,
+    /// Readers that found no message for them.
+    asleep: Vec<Arc<Reader>>,
+    /// No message before this number is for any of those readers.
+    looked_at: u64,
+}
+
+/// The newest [`RING`] messages that came while there were readers, numbered in their order.
+#[derive(Debug, Default)]
+struct Ring {
+    messages: VecDeque<Arc<Published>>,
+    /// The number of the oldest message.
+    first: u64,
+    /// How many came before that one, by camera; what a slow reader lost is computed from it.
+    gone: HashMap<Arc<str>, Gone>,
+}
+
+#[derive(Debug, Default)]
+struct Gone {
+    all: u64,
+    with_detections: u64,
+}
+
+/// Which messages a reader wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The cameras; empty means all.
+    pub cameras: Vec<String>,
+    /// Whether to leave out messages without detections.
+    pub only_detections: bool,
+}
+
+impl Filter {
+    fn wants(&self, published: &Published) -> bool {
+        let message = published.message();
+        self.wants_camera(&message.camera) && !(self.only_detections && message.detections.is_empty())
+    }
+
+    fn wants_camera(&self, camera: &str) -> bool {
+        self.cameras.is_empty() || self.cameras.iter().any(|wanted| wanted == camera)
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    filter: Filter,
+    /// Whether it is in [`Inner::asleep`]; written under that lock.
+    asleep: AtomicBool,
+    arrived: Notify,
+}
+
+/// A message that a reader receives.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The message with its JSON line.
+    pub message: Arc<Published>,
+    /// How many messages before it the reader lost because it was too slow.
+    pub lost: u64,
+}
+
+/// One reader's messages, until it is dropped.
+#[derive(Debug)]
+pub struct Subscription {
+    broadcast: Arc<Mutex<Inner>>,
+    reader: Arc<Reader>,
+    cursor: Cursor,
+}
+
+/// A reader's position in the ring.
+#[derive(Debug)]
+struct Cursor {
+    /// The number of the next message that the reader looks at.
+    next: u64,
+    /// How many messages before it the reader wanted, counted as [`Ring::gone`] counts.
+    before: u64,
+    /// How many messages it lost and does not know of yet.
+    lost: u64,
+}
+
+impl Broadcast {
+    /// Publishes a message; returns whether a reader waits, so that [`Broadcast::wake`] must be called.
+    ///
+    /// Never waits for a reader, and allocates only for a camera's first message.
+    pub fn publish(&self, published: &Arc<Published>) -> bool {
+        let mut inner = self.inner.lock();
+        let message = published.message();
+        // The old messages are freed after the lock.
+        let before = match inner.latest.get_mut(&message.camera) {
+            Some(latest) => Some(std::mem::replace(latest, Arc::clone(published))),
+            None => inner.latest.insert(Arc::clone(&message.camera), Arc::clone(published)),
+        };
+        let pushed_out = if inner.readers > 0 { inner.ring.push(published) } else { None };
+        let awaited = !inner.asleep.is_empty();
+        drop(inner);
+        if awaited {
+            self.news.store(true, Ordering::Release);
+        }
+        drop((before, pushed_out));
+        awaited
+    }
+
+    /// Wakes the readers' task if a message came for it since the last call.
+    pub fn wake(&self) {
+        if self.news.swap(false, Ordering::Acquire) {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Returns a camera's newest message.
+    pub fn latest(&self, camera: &str) -> Option<Arc<Published>> {
+        self.inner.lock().latest.get(camera).cloned()
+    }
+
+    /// Adds a reader, which gets messages from the next one on.
+    pub fn subscribe(&self, filter: Filter) -> Subscription {
+        let mut inner = self.inner.lock();
+        inner.readers += 1;
+        let ring = &mut inner.ring;
+        // The whole ring, so that no lane allocates.
+        ring.messages.reserve(RING - ring.messages.len());
+        let kept = ring.since(0).filter(|message| filter.wants(message)).count();
+        let cursor = Cursor { next: ring.end(), before: ring.gone(&filter) + kept as u64, lost: 0 };
+        let reader = Arc::new(Reader { filter, asleep: AtomicBool::new(false), arrived: Notify::new() });
+        Subscription { broadcast: Arc::clone(&self.inner), reader, cursor }
+    }
+
+    /// Wakes the readers that wait for a message that came. Runs for ever, as one task of the runtime that serves them.
+    pub async fn wake_readers(&self) {
+        let mut awake = Vec::new();
+        loop {
+            self.arrived.notified().await;
+            {
+                let mut inner = self.inner.lock();
+                let Inner { ring, asleep, looked_at, .. } = &mut *inner;
+                let wanted = |reader: &Reader| ring.since(*looked_at).any(|message| reader.filter.wants(message));
+                awake.extend(asleep.extract_if(.., |reader| wanted(reader)));
+                awake.iter().for_each(|reader| reader.asleep.store(false, Ordering::Relaxed));
+                *looked_at = ring.end();
+            }
+            awake.drain(..).for_each(|reader| reader.arrived.notify_one());
+        }
+    }
+
+    /// Forgets the newest messages of cameras that do not run.
+    pub(super) fn keep(&self, runs: impl Fn(&str) -> bool) {
+        self.inner.lock().latest.retain(|camera, _| runs(camera));
+    }
+}
+
+impl Ring {
+    /// The number of the next message.
+    fn end(&self) -> u64 {
+        self.first + self.messages.len() as u64
+    }
+
+    /// The kept messages from this number on.
+    fn since(&self, number: u64) -> impl Iterator<Item = &Arc<Published>> {
+        let skip = number.saturating_sub(self.first).min(self.messages.len() as u64);
+        self.messages.range(skip as usize..)
+    }
+
+    /// Adds a message, and returns the oldest if the ring was full.
+    fn push(&mut self, published: &Arc<Published>) -> Option<Arc<Published>> {
+        let oldest = if self.messages.len() < RING { None } else { self.messages.pop_front() };
+        if let Some(oldest) = &oldest {
+            let message = oldest.message();
+            let gone = match self.gone.get_mut(&message.camera) {
+                Some(gone) => gone,
+                None => self.gone.entry(Arc::clone(&message.camera)).or_default(),
+            };
+            gone.all += 1;
+            gone.with_detections += u64::from(!message.detections.is_empty());
+            self.first += 1;
+        }
+        self.messages.push_back(Arc::clone(published));
+        oldest
+    }
+
+    /// How many of the messages that are no longer kept a reader would have wanted.
+    fn gone(&self, filter: &Filter) -> u64 {
+        let wanted = self.gone.iter().filter(|(camera, _)| filter.wants_camera(camera));
+        wanted.map(|(_, gone)| if filter.only_detections { gone.with_detections } else { gone.all }).sum()
+    }
+
+    /// Removes and returns all messages; the numbers go on.
+    fn clear(&mut self) -> VecDeque<Arc<Published>> {
+        self.first = self.end();
+        self.gone.clear();
+        std::mem::take(&mut self.messages)
+    }
+}
+
+impl Cursor {
+    /// Takes the next message that the reader wants, if there is one.
+    fn take(&mut self, ring: &Ring, filter: &Filter) -> Option<Delivered> {
+        if self.next < ring.first {
+            let gone = ring.gone(filter);
+            self.lost += gone.saturating_sub(self.before);
+            (self.next, self.before) = (ring.first, gone);
+        }
+        let Some((passed, message)) = ring.since(self.next).enumerate().find(|(_, message)| filter.wants(message))
+        else {
+            self.next = ring.end();
+            return None;
+        };
+        self.next += passed as u64 + 1;
+        self.before += 1;
+        Some(Delivered { message: Arc::clone(message), lost: std::mem::take(&mut self.lost) })
+    }
+}
+
+impl Subscription {
+    /// Waits for the next message. Dropping the future before it is done loses no message.
+    pub async fn next(&mut self) -> Delivered {
+        loop {
+            if let Some(delivered) = self.take_or_sleep() {
+                return delivered;
+            }
+            self.reader.arrived.notified().await;
+        }
+    }
+
+    /// Returns the next message, if there is one.
+    pub fn try_next(&mut self) -> Option<Delivered> {
+        self.cursor.take(&self.broadcast.lock().ring, &self.reader.filter)
+    }
+
+    /// Returns the next message; if there is none, the reader is woken when one comes.
+    fn take_or_sleep(&mut self) -> Option<Delivered> {
+        let mut inner = self.broadcast.lock();
+        let delivered = self.cursor.take(&inner.ring, &self.reader.filter);
+        if delivered.is_none() && !self.reader.asleep.swap(true, Ordering::Relaxed) {
+            if inner.asleep.is_empty() {
+                inner.looked_at = inner.ring.end();
+            }
+            inner.asleep.push(Arc::clone(&self.reader));
+        }
+        delivered
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut inner = self.broadcast.lock();
+        inner.asleep.retain(|reader| !Arc::ptr_eq(reader, &self.reader));
+        inner.readers -= 1;
+        let kept = if inner.readers == 0 { inner.ring.clear() } else { VecDeque::new() };
+        drop(inner);
+        drop(kept);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! A camera's frame and pictures, between the lane, the encoder and the clients that watch.
+//!
+//! While a client waits for a picture and the next one is due, the lane keeps one frame past its run and leaves it here. The
+//! encoder makes of it what clients watch: a picture with boxes, one without, or a copy of the frame. At most one frame per
+//! camera is kept. Nothing is made for a client that does not take the pictures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use visiond_flow::clock::{Clock, SystemClock};
+use visiond_flow::frame::Frame;
+use visiond_flow::message::Message;
+
+use crate::encoder_queue::EncoderQueue;
+use crate::picture::{OwnedFrame, Picture};
+
+/// The value of `due_ns` while no frame is wanted.
+const NEVER: u64 = u64::MAX;
+
+/// Sends the newest picture of one kind to the clients that watch it.
+type Newest = watch::Sender<Option<Arc<Picture>>>;
+
+/// One camera, as clients can watch it.
+#[derive(Debug)]
+pub struct CameraView {
+    /// The camera's name.
+    pub name: Arc<str>,
+    pub(crate) queue: Arc<EncoderQueue<Self>>,
+    /// When the lane is to leave a frame here, in nanoseconds on CLOCK_MONOTONIC; [`NEVER`] if no frame is wanted.
+    due_ns: AtomicU64,
+    state: Mutex<State>,
+    plain: Newest,
+    overlay: Newest,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Option<(Arc<Frame>, Arc<Message>)>,
+    /// Whether a frame waits here or is being encoded.
+    busy: bool,
+    /// When the next picture may be made, in nanoseconds on CLOCK_MONOTONIC.
+    next_ns: u64,
+    /// How many clients have seen the newest picture and wait for the next.
+    waiting_clients: usize,
+    /// Clients that want a copy of the next frame.
+    copies: Vec<SyncSender<OwnedFrame>>,
+}
+
+impl CameraView {
+    /// Creates a view without clients.
+    pub(crate) fn new(camera: &str, queue: &Arc<EncoderQueue<Self>>) -> Self {
+        Self {
+            name: camera.into(),
+            queue: Arc::clone(queue),
+            due_ns: AtomicU64::new(NEVER),
+            state: Mutex::default(),
+            plain: Newest::default(),
+            overlay: Newest::default(),
+        }
+    }
+
+    /// Whether the lane is to leave a frame here. The lane asks when a run has begun; one relaxed load if no client watches.
+    pub fn wanted(&self) -> bool {
+        let due_ns = self.due_ns.load(Ordering::Relaxed);
+        due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
+    }
+
+    /// Leaves a frame with its message here.
+    ///
+    /// Never waits. A frame that is not wanted is dropped, and so is one that comes while the encoder or a client holds a
+    /// lock; the next frame is then wanted instead.
+    pub fn offer(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>) {
+        if !self.wanted() {
+            return;
+        }
+        let Some(mut state) = self.state.try_lock() else { return };
+        // The encoder may come for the frame at once; it then waits for this lock until the frame is there.
+        if state.busy || !self.queue.try_push(self) {
+            return;
+        }
+        state.next_ns = next_due_ns(state.next_ns, SystemClock.monotonic_ns(), self.queue.interval_ns());
+        state.busy = true;
+        state.waiting = Some((Arc::clone(frame), Arc::clone(message)));
+        self.due_ns.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Returns how many clients watch now.
+    pub fn watchers(&self) -> usize {
+        self.plain.receiver_count() + self.overlay.receiver_count()
+    }
+
+    /// Requests a copy of the next frame, without regard to the limit of pictures per second.
+    pub(crate) fn request_copy(&self, send: SyncSender<OwnedFrame>) {
+        let mut state = self.state.lock();
+        state.copies.push(send);
+        state.next_ns = 0;
+        self.request_frame(&state);
+    }
+
+    /// Requests a frame, and returns the pictures from the next one on.
+    pub(crate) fn subscribe(&self, overlay: bool) -> watch::Receiver<Option<Arc<Picture>>> {
+        let newest = if overlay { &self.overlay } else { &self.plain };
+        let pictures = newest.subscribe();
+        self.request_frame(&self.state.lock());
+        pictures
+    }
+
+    /// Notes that a client waits for the next picture.
+    pub(crate) fn begin_wait(&self) {
+        let mut state = self.state.lock();
+        state.waiting_clients += 1;
+        self.request_frame(&state);
+    }
+
+    /// Notes that a client no longer waits.
+    pub(crate) fn end_wait(&self) {
+        self.state.lock().waiting_clients -= 1;
+    }
+
+    /// Drops the newest pictures if no client watches any more.
+    pub(crate) fn client_left(&self) {
+        self.forget_unwatched(&self.state.lock());
+    }
+
+    /// Makes the lane leave a frame here as soon as the next picture may be made.
+    fn request_frame(&self, state: &State) {
+        if !state.busy {
+            self.due_ns.store(state.next_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the frame that waits, and what clients want of it.
+    pub(crate) fn take(&self) -> Option<Taken> {
+        let mut state = self.state.lock();
+        let (frame, message) = state.waiting.take()?;
+        let copies = std::mem::take(&mut state.copies);
+        let watched = |newest: &Newest| newest.receiver_count() > 0;
+        Some(Taken { frame, message, copies, plain: watched(&self.plain), overlay: watched(&self.overlay) })
+    }
+
+    /// Sends a picture to the clients.
+    pub(crate) fn show(&self, overlay: bool, picture: Picture) {
+        let newest = if overlay { &self.overlay } else { &self.plain };
+        newest.send_replace(Some(Arc::new(picture)));
+    }
+
+    /// Ends the work on the frame that was taken: requests the next frame if a client waits for it.
+    pub(crate) fn done(&self) {
+        let mut state = self.state.lock();
+        state.busy = false;
+        if state.waiting_clients > 0 || !state.copies.is_empty() {
+            self.request_frame(&state);
+        }
+        self.forget_unwatched(&state);
+    }
+
+    /// Drops the newest pictures if no client watches. Called under the lock, so that the later one of the last client and the
+    /// encoder does it.
+    fn forget_unwatched(&self, state: &State) {
+        if !state.busy && self.watchers() == 0 {
+            self.plain.send_replace(None);
+            self.overlay.send_replace(None);
+        }
+    }
+
+    /// Gives the waiting frame back, and wants no more.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        self.due_ns.store(NEVER, Ordering::Relaxed);
+        state.busy = true;
+        let waiting = state.waiting.take();
+        state.copies.clear();
+        drop(state);
+        drop(waiting);
+    }
+}
+
+/// Returns when the next picture is due if the one that was due at `due_ns` is made now.
+///
+/// It keeps in step with the interval as long as frames come, so that their jitter costs no pictures.
+fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
+    let in_step = now_ns.saturating_sub(due_ns) < interval_ns;
+    (if in_step { due_ns } else { now_ns }) + interval_ns
+}
+
+/// A frame that the encoder took out of a view.
+pub(crate) struct Taken {
+    pub frame: Arc<Frame>,
+    pub message: Arc<Message>,
+    pub copies: Vec<SyncSender<OwnedFrame>>,
+    /// Whether a client watches without boxes.
+    pub plain: bool,
+    /// Whether a client watches with boxes.
+    pub overlay: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Frames left at a view, and what watchers get.
+
+#![allow(clippy::unwrap_used)]
+
+use std::thread;
+use std::time::Duration;
+
+use visiond_flow::frame::FramePool;
+use visiond_flow::testing::{frame, message, pool};
+use visiond_kernels::frame::FrameLayout;
+use visiond_kernels::jpeg::JpegDecoder;
+use visiond_system::testing::{HANG, at_once, hang, wait_until};
+
+use super::*;
+use crate::{Live, ViewError};
+
+/// A lane that leaves frames until it is told to end.
+struct Lane {
+    end: std::sync::mpsc::Sender<()>,
+    thread: thread::JoinHandle<u64>,
+}
+
+impl Lane {
+    fn start(view: &Arc<CameraView>, pool: FramePool, every: Duration) -> Self {
+        let (end, ended) = std::sync::mpsc::channel();
+        let view = Arc::clone(view);
+        let thread = thread::spawn(move || {
+            let mut sequence = 0;
+            while ended.recv_timeout(every).is_err() {
+                offer(&view, &pool, sequence);
+                sequence += 1;
+            }
+            sequence
+        });
+        Self { end, thread }
+    }
+
+    fn end(self) -> u64 {
+        self.end.send(()).unwrap();
+        self.thread.join().unwrap()
+    }
+}
+
+fn offer(view: &Arc<CameraView>, pool: &FramePool, sequence: u64) {
+    if let Some(frame) = frame(pool, sequence) {
+        let message = Message { sequence, ..message(&view.name, &["cat"]) };
+        view.offer(&Arc::new(frame), &Arc::new(message));
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+/// Every buffer of `pool` is there.
+fn all_back(pool: &FramePool, count: usize) -> bool {
+    (0..count).map(|n| frame(pool, n as u64)).filter(Option::is_some).count() == count
+}
+
+#[test]
+fn nobody_watches_nothing_is_kept_and_no_thread_is_started() {
+    let live = Live::new();
+    let (view, pool) = (live.view("door"), pool(2));
+    assert!(!view.wanted());
+    let frame = Arc::new(frame(&pool, 0).unwrap());
+    view.offer(&frame, &Arc::new(message("door", &[])));
+    assert_eq!(Arc::strong_count(&frame), 1);
+    drop(frame);
+    assert!(all_back(&pool, 2));
+}
+
+#[test]
+fn a_snapshot_is_the_next_frame_and_its_buffer_comes_back() {
+    let live = Live::new();
+    let view = live.view("door");
+    let pool = pool(2);
+    for overlay in [false, true] {
+        let picture = block_on(async {
+            let jpeg = view.jpeg(overlay, HANG);
+            let lane = async {
+                // Before it is asked for, no frame is wanted.
+                tokio::task::yield_now().await;
+                while !view.wanted() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                while view.wanted() {
+                    offer(&view, &pool, 200);
+                }
+            };
+            tokio::join!(jpeg, lane).0.unwrap()
+        });
+        assert_eq!(picture.sequence, 200);
+        let mut rgb = vec![0; 4 * 2 * 3];
+        let layout = JpegDecoder::new().decode(&picture.jpeg, &mut rgb).unwrap();
+        assert_eq!((layout.width(), layout.height()), (4, 2));
+        // 200 in limited range is 214; the label covers the picture.
+        assert_eq!(rgb.iter().all(|value| value.abs_diff(214) <= 3), !overlay, "{rgb:?}");
+    }
+    assert_eq!(view.watchers(), 0);
+    wait_until("every buffer", || all_back(&pool, 2));
+}
+
+#[test]
+fn the_next_picture_is_due_in_step_with_the_last_unless_frames_stayed_away() {
+    let interval_ns = 50;
+    assert_eq!(next_due_ns(0, 1000, interval_ns), 1050, "the first");
+    assert_eq!(next_due_ns(1050, 1050, interval_ns), 1100);
+    assert_eq!(next_due_ns(1050, 1099, interval_ns), 1100, "a late frame costs none");
+    assert_eq!(next_due_ns(1050, 1100, interval_ns), 1150);
+    assert_eq!(next_due_ns(1050, 5000, interval_ns), 5050, "a pause is not made up for");
+}
+
+#[test]
+fn a_picture_is_made_once_for_all_watchers() {
+    let live = Live::new();
+    live.set_max_fps(20.0);
+    let view = live.view("door");
+    let mut watches: Vec<_> = (0..5).map(|_| view.watch(false).unwrap()).collect();
+    let lane = Lane::start(&view, pool(4), Duration::from_millis(4));
+    let last = block_on(async {
+        let mut last = Vec::new();
+        for _ in 0..10 {
+            last.clear();
+            for watch in &mut watches {
+                last.push(watch.next().await.unwrap());
+            }
+        }
+        last
+    });
+    // The next is 50 ms away, unless the machine has taken its time since.
+    let same = last.iter().filter(|picture| Arc::ptr_eq(picture, &last[0])).count();
+    assert!(same >= 1 && last.iter().all(|picture| picture.sequence >= last[0].sequence));
+    drop(watches);
+    assert_eq!(view.watchers(), 0);
+    // One more frame at most is taken.
+    wait_until("the view to want no frame", || !view.wanted());
+    lane.end();
+    assert!(!view.wanted());
+}
+
+#[test]
+fn for_a_watcher_that_does_not_read_one_picture_is_made_and_forgotten_with_it() {
+    let live = Live::new();
+    live.set_max_fps(1000.0);
+    let view = live.view("door");
+    let mut watch = view.watch(false).unwrap();
+    let lane = Lane::start(&view, pool(3), Duration::from_millis(1));
+    let newest = || view.plain.borrow().as_ref().map(|picture| picture.sequence);
+    wait_until("a picture", || newest().is_some() && !view.state.lock().busy);
+    let first = newest().unwrap();
+    // Nobody waits for the next, so the lane keeps no frame.
+    assert!(!view.wanted());
+    assert_eq!(newest(), Some(first), "another was made that nobody takes");
+    while block_on(watch.next()).unwrap().sequence <= first {}
+    drop(watch);
+    lane.end();
+    wait_until("the picture to be forgotten", || view.plain.borrow().is_none());
+}
+
+#[test]
+fn a_lane_waits_for_nobody_who_is_at_the_view_or_at_the_encoder() {
+    let live = Live::new();
+    let (view, pool) = (live.view("door"), pool(3));
+    let mut watch = view.watch(false).unwrap();
+    let offer_soon = |sequence| {
+        let (view, frame) = (Arc::clone(&view), Arc::new(frame(&pool, sequence).unwrap()));
+        let (tell, told) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            view.offer(&frame, &Arc::new(Message { sequence, ..message("door", &[]) }));
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(HANG).expect("the lane waits");
+    };
+    let held = view.state.lock();
+    offer_soon(0);
+    drop(held);
+    let held = view.queue.hold();
+    offer_soon(1);
+    drop(held);
+    assert!(view.wanted(), "the next frame is wanted in their place");
+    // The thread may be at its queue as it starts.
+    while view.wanted() {
+        offer_soon(2);
+    }
+    let picture = block_on(async { tokio::time::timeout(HANG, watch.next()).await });
+    assert_eq!(picture.unwrap().unwrap().sequence, 2);
+}
+
+#[test]
+fn the_trial_of_a_model_gets_the_next_frame_in_memory_of_its_own() {
+    let live = Live::new();
+    let view = live.view("door");
+    assert!(view.frame(Duration::from_millis(5)).is_none(), "no camera gives one");
+    let lane = Lane::start(&view, pool(2), Duration::from_millis(2));
+    let copy = view.frame(HANG).unwrap();
+    let pixels = copy.view().unwrap();
+    assert_eq!((pixels.width(), pixels.height()), (4, 2));
+    let value = copy.buffer.as_slice()[0];
+    assert!(copy.buffer.as_slice()[..8].iter().all(|&byte| byte == value));
+    lane.end();
+}
+
+#[test]
+fn a_camera_that_gives_no_frame_is_told_by_name() {
+    let live = Live::new();
+    let view = live.view("door");
+    let error = block_on(view.jpeg(true, Duration::from_millis(20))).unwrap_err();
+    assert!(error.to_string().starts_with("camera door gave no frame"), "{error}");
+}
+
+#[test]
+fn a_frame_that_cannot_be_shown_costs_that_picture_alone() {
+    let live = Live::new();
+    live.set_max_fps(1000.0);
+    let view = live.view("door");
+    let pool = FramePool::new(&visiond_kernels::buffer::Memory::host(), 2, 3).unwrap();
+    let mut watch = view.watch(false).unwrap();
+    // Eight bytes are its size, three its buffer's.
+    let layout = copy_layout();
+    let frame = visiond_flow::frame::Frame {
+        layout,
+        buffer: pool.take().unwrap().into(),
+        sequence: 0,
+        timestamp: visiond_flow::clock::now(&SystemClock),
+        name: None,
+    };
+    view.offer(&Arc::new(frame), &Arc::new(message("door", &[])));
+    let good = visiond_flow::testing::pool(2);
+    let lane = Lane::start(&view, good, Duration::from_millis(2));
+    assert!(block_on(async { tokio::time::timeout(HANG, watch.next()).await }).unwrap().is_some());
+    lane.end();
+}
+
+fn copy_layout() -> FrameLayout {
+    use visiond_kernels::color::ColorDescription;
+    use visiond_kernels::frame::PixelFormat;
+    FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap()
+}
+
+#[test]
+fn closing_gives_every_frame_back_and_refuses_watchers() {
+    let live = Live::new();
+    let (view, pool) = (live.view("door"), pool(3));
+    let mut watch = view.watch(false).unwrap();
+    offer(&view, &pool, 1);
+    live.close(hang());
+    wait_until("every buffer", || all_back(&pool, 3));
+    offer(&view, &pool, 2);
+    assert!(all_back(&pool, 3) && !view.wanted());
+    assert!(matches!(view.watch(true), Err(ViewError::NoEncoder { .. })));
+    // What was made before it ended may still be there, nothing more comes.
+    let ended = block_on(at_once(async { while watch.next().await.is_some() {} }));
+    assert!(ended.is_none());
+}

@@ -1,0 +1,76 @@
+//! Everything that clients can watch of this process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use visiond_flow::metrics::LaneView;
+
+use crate::broadcast::Broadcast;
+use crate::camera_view::CameraView;
+use crate::encoder_queue::EncoderQueue;
+
+/// The messages, the cameras' pictures and the lanes of this process.
+///
+/// It is created before the pipeline and lives as long as the process, so that clients stay connected over a reload.
+#[derive(Debug, Default)]
+pub struct Live {
+    messages: Broadcast,
+    queue: Arc<EncoderQueue<CameraView>>,
+    views: Mutex<HashMap<Box<str>, Arc<CameraView>>>,
+    lanes: Mutex<Vec<LaneView>>,
+}
+
+impl Live {
+    /// Creates it without lanes and without clients.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// Returns the messages of all cameras.
+    pub fn messages(&self) -> &Broadcast {
+        &self.messages
+    }
+
+    /// Returns the view of a configured camera; the first call creates it, and it is kept.
+    ///
+    /// Code that handles a name from a client uses [`Live::find`], so that clients cannot create views.
+    pub fn view(&self, camera: &str) -> Arc<CameraView> {
+        let mut views = self.views.lock();
+        if let Some(view) = views.get(camera) {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(CameraView::new(camera, &self.queue));
+        views.insert(camera.into(), Arc::clone(&view));
+        view
+    }
+
+    /// Returns the view of a camera that runs now; `None` if no running camera has this name.
+    pub fn find(&self, camera: &str) -> Option<Arc<CameraView>> {
+        let runs = self.lanes.lock().iter().flat_map(|lane| &lane.cameras).any(|known| *known.name == *camera);
+        runs.then(|| self.view(camera))
+    }
+
+    /// Returns every running lane with its cameras.
+    pub fn lanes(&self) -> Vec<LaneView> {
+        self.lanes.lock().clone()
+    }
+
+    /// Sets the lanes that run from now on, and forgets the last messages of cameras that no longer do.
+    pub fn set_lanes(&self, lanes: Vec<LaneView>) {
+        self.messages.keep(|camera| lanes.iter().flat_map(|lane| &lane.cameras).any(|known| *known.name == *camera));
+        *self.lanes.lock() = lanes;
+    }
+
+    /// Limits the pictures per second of each camera.
+    pub fn set_max_fps(&self, fps: f64) {
+        self.queue.set_max_fps(fps);
+    }
+
+    /// Gives every kept frame back, and ends the encoder by `deadline`.
+    pub fn close(&self, deadline: Instant) {
+        self.queue.close(deadline);
+        self.views.lock().values().for_each(|view| view.close());
+    }
+}

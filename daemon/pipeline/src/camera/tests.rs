@@ -1,0 +1,357 @@
+//! Cameras whose sources are written as a script.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+
+use visiond_capture::source::Opener;
+use visiond_flow::clock::SystemClock;
+use visiond_flow::frame::FramePool;
+use visiond_flow::metrics::LossCause;
+use visiond_system::testing::{EVER, HANG, wait_until};
+
+use super::*;
+use crate::lane::testing;
+use crate::mailbox::{Delivery, Mailbox, Taken};
+
+/// What opening gives, and what the source then does.
+enum Opening {
+    Source(Vec<Event>),
+    Error(SourceError),
+}
+
+enum Event {
+    Frame(u64),
+    Lost(u64, LossCause),
+    Dies,
+    Breaks,
+    Panics,
+    Ends,
+    /// No frame until stop.
+    Silence,
+}
+
+struct Scripted {
+    pool: FramePool,
+    events: VecDeque<Event>,
+}
+
+impl Source for Scripted {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        match self.events.pop_front().unwrap() {
+            Event::Frame(sequence) => loop {
+                if let Some(frame) = testing::frame(&self.pool, sequence) {
+                    return Ok(Next::Frame(frame));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            },
+            Event::Lost(frames, cause) => Ok(Next::Lost { frames, cause }),
+            Event::Dies => Err(SourceError::transient("the cable was pulled")),
+            Event::Breaks => Err(SourceError::permanent("this is no video")),
+            Event::Panics => panic!("made to panic"),
+            Event::Ends => Ok(Next::End),
+            Event::Silence => {
+                stop.sleep(EVER);
+                Ok(Next::Stopped)
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        "a script".into()
+    }
+}
+
+/// One camera on a lossless mailbox, and what came of it.
+struct Run {
+    metrics: Arc<CameraMetrics>,
+    active_cameras: Arc<ActiveCameras>,
+    mailbox: Arc<LaneMailbox>,
+    stop: Stop,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Opening {
+    fn give(self) -> Result<Box<dyn Source>, SourceError> {
+        match self {
+            Self::Source(events) => Ok(Box::new(Scripted { pool: testing::pool(2), events: events.into() })),
+            Self::Error(error) => Err(error),
+        }
+    }
+}
+
+/// A device that is waited for without end, unless there are news.
+struct Device {
+    script: VecDeque<Opening>,
+    news: std::sync::mpsc::Receiver<()>,
+}
+
+impl Opener for Device {
+    fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
+        self.script.pop_front().unwrap().give()
+    }
+
+    fn is_device(&self) -> bool {
+        true
+    }
+
+    fn wait(&mut self, _: Duration, _: &Stop) -> Wake {
+        self.news.recv().map_or(Wake::Stopped, |()| Wake::Ready)
+    }
+}
+
+fn start(active_cameras: &Arc<ActiveCameras>, script: Vec<Opening>) -> Run {
+    start_with(active_cameras, &Arc::default(), scripted(script))
+}
+
+/// As [`start`]: one that has failed stays so until stop.
+fn start_resigned(active_cameras: &Arc<ActiveCameras>, script: Vec<Opening>) -> Run {
+    start_retrying(EVER, active_cameras, &Arc::default(), scripted(script))
+}
+
+fn start_from(sequence: &Arc<AtomicU64>, script: Vec<Opening>) -> Run {
+    start_with(&Arc::new(ActiveCameras::new(1).unwrap()), sequence, scripted(script))
+}
+
+fn scripted(script: Vec<Opening>) -> Open {
+    let mut script = VecDeque::from(script);
+    Box::new(move || script.pop_front().unwrap().give())
+}
+
+fn start_with(active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
+    start_retrying(Duration::from_millis(5), active_cameras, sequence, open)
+}
+
+/// One that has failed is tried again every `failed`.
+fn start_retrying(failed: Duration, active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
+    let (stop, active_cameras) = (Stop::new().unwrap(), Arc::clone(active_cameras));
+    let metrics = Arc::new(CameraMetrics::new("door".into()));
+    let mailbox = Arc::new(Mailbox::new());
+    let slot = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
+    let camera = Camera {
+        metrics: Arc::clone(&metrics),
+        open,
+        mailbox: Arc::clone(&mailbox),
+        slot,
+        sequence: Arc::clone(sequence),
+        active_cameras: Arc::clone(&active_cameras),
+        retry_policy: RetryPolicy {
+            first: Duration::from_millis(1),
+            limit: Duration::from_millis(4),
+            failed,
+            ..RetryPolicy::default()
+        },
+        clock: Arc::new(SystemClock),
+        stop: stop.clone(),
+    };
+    let thread = std::thread::spawn(move || camera.run());
+    Run { metrics, active_cameras, mailbox, stop, thread }
+}
+
+fn alone(script: Vec<Opening>) -> Run {
+    start(&Arc::new(ActiveCameras::new(1).unwrap()), script)
+}
+
+impl Run {
+    /// Takes every frame until the camera ends.
+    fn sequences(&self) -> Vec<u64> {
+        let (mut sequences, mut out) = (Vec::new(), Vec::new());
+        while self.mailbox.take(1, HANG, &mut out) == Taken::Frames {
+            sequences.extend(out.drain(..).map(|(_, arrival)| arrival.frame.sequence));
+        }
+        sequences
+    }
+}
+
+#[test]
+fn a_source_that_dies_is_opened_again_and_its_numbers_go_on() {
+    use Event::{Dies, Ends, Frame};
+    let run = alone(vec![
+        Opening::Source(vec![Frame(0), Frame(1), Dies]),
+        Opening::Error(SourceError::transient("no such device")),
+        Opening::Source(vec![Frame(0), Frame(3), Dies]),
+        Opening::Source(vec![Frame(1), Ends]),
+    ]);
+    assert_eq!(run.sequences(), [0, 1, 2, 5, 7]);
+    run.thread.join().unwrap();
+    let snapshot = run.metrics.snapshot();
+    assert_eq!((snapshot.captured, snapshot.restarts, snapshot.errors), (5, 2, 3));
+    assert_eq!(run.metrics.phase(), Phase::Ended);
+    assert!(run.active_cameras.over.is_raised());
+}
+
+#[test]
+fn a_panic_costs_the_source_and_the_camera_goes_on() {
+    use Event::{Ends, Frame, Panics};
+    let run = alone(vec![Opening::Source(vec![Frame(0), Panics]), Opening::Source(vec![Frame(0), Ends])]);
+    assert_eq!(run.sequences(), [0, 1]);
+    assert_eq!(run.metrics.snapshot().errors, 1);
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn a_driver_that_counts_anew_does_not_turn_messages_back() {
+    use Event::{Ends, Frame};
+    let run = alone(vec![Opening::Source(vec![Frame(7), Frame(8), Frame(0), Frame(1), Frame(20), Ends])]);
+    assert_eq!(run.sequences(), [7, 8, 9, 10, 20]);
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn losses_are_counted_by_their_cause() {
+    use Event::{Ends, Lost};
+    let events = vec![Lost(3, LossCause::Driver), Lost(2, LossCause::Corrupt), Lost(1, LossCause::Driver), Ends];
+    let run = alone(vec![Opening::Source(events)]);
+    assert!(run.sequences().is_empty());
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0]);
+}
+
+#[test]
+fn an_error_that_stays_ends_a_camera_that_is_alone() {
+    let run = alone(vec![Opening::Error(SourceError::permanent("no such file"))]);
+    assert!(run.sequences().is_empty());
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Failed);
+}
+
+#[test]
+fn a_video_that_breaks_in_the_middle_has_failed() {
+    let run = alone(vec![Opening::Source(vec![Event::Frame(0), Event::Breaks])]);
+    assert_eq!(run.sequences(), [0]);
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Failed);
+}
+
+#[test]
+fn an_error_that_stays_is_tried_again_while_another_camera_lives() {
+    let active_cameras = Arc::new(ActiveCameras::new(2).unwrap());
+    let no_file = || Opening::Error(SourceError::permanent("no such file"));
+    let other = start(&active_cameras, vec![Opening::Source(vec![Event::Frame(0), Event::Silence])]);
+    let run = start(&active_cameras, vec![no_file(), no_file(), Opening::Source(vec![Event::Frame(0), Event::Ends])]);
+    assert_eq!(run.sequences(), [0], "somebody put the file there");
+    run.thread.join().unwrap();
+    assert_eq!(run.metrics.phase(), Phase::Ended);
+    assert!(!active_cameras.over.is_raised(), "the other camera goes on");
+    other.stop.raise();
+    other.thread.join().unwrap();
+}
+
+#[test]
+fn a_camera_that_is_taken_out_ends_wherever_it_stands_and_no_longer_keeps_the_others() {
+    let active_cameras = Arc::new(ActiveCameras::new(3).unwrap());
+    let streaming = start(&active_cameras, vec![Opening::Source(vec![Event::Frame(4), Event::Silence])]);
+    let failed = start_resigned(&active_cameras, vec![Opening::Error(SourceError::permanent("no such file"))]);
+    let blocked = start(&active_cameras, vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Silence])]);
+    wait_until("one to have failed and one to stream", || {
+        failed.metrics.phase() == Phase::Failed && streaming.metrics.phase() == Phase::Streaming
+    });
+    for run in [&streaming, &failed, &blocked] {
+        assert!(!active_cameras.over.is_raised());
+        run.stop.raise();
+        run.mailbox.remove(0);
+    }
+    for run in [streaming, failed, blocked] {
+        run.thread.join().unwrap();
+    }
+    assert!(active_cameras.over.is_raised(), "none is left");
+}
+
+#[test]
+fn numbers_go_on_in_the_thread_that_takes_over() {
+    let sequence = Arc::new(AtomicU64::new(5));
+    let run = start_from(&sequence, vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Ends])]);
+    assert_eq!(run.sequences(), [5, 6]);
+    run.thread.join().unwrap();
+    assert_eq!(sequence.load(Ordering::Relaxed), 7);
+}
+
+#[test]
+fn stop_ends_a_camera_wherever_it_stands() {
+    let streaming = alone(vec![Opening::Source(vec![Event::Silence])]);
+    streaming.stop.raise();
+    streaming.thread.join().unwrap();
+    let blocked = alone(vec![Opening::Source(vec![Event::Frame(0), Event::Frame(1), Event::Silence])]);
+    blocked.stop.raise();
+    blocked.mailbox.stop();
+    blocked.thread.join().unwrap();
+}
+
+#[test]
+fn news_of_a_device_open_it_at_once_and_it_is_never_given_up() {
+    let (tell, news) = std::sync::mpsc::channel();
+    let active_cameras = Arc::new(ActiveCameras::new(1).unwrap());
+    let script = VecDeque::from([
+        Opening::Error(SourceError::transient("it is not there")),
+        Opening::Error(SourceError::permanent("it is no camera")),
+        Opening::Source(vec![Event::Frame(0), Event::Dies]),
+        Opening::Source(vec![Event::Frame(0), Event::Ends]),
+    ]);
+    let run = start_with(&active_cameras, &Arc::default(), Box::new(Device { script, news }));
+    (0..3).for_each(|_| tell.send(()).unwrap());
+    assert_eq!(run.sequences(), [0, 1]);
+    run.thread.join().unwrap();
+    let snapshot = run.metrics.snapshot();
+    assert_eq!((snapshot.errors, snapshot.restarts), (3, 1));
+}
+
+#[test]
+fn a_wait_is_a_sign_of_life_and_a_call_that_does_not_come_back_is_not() {
+    let (gone, back) = std::sync::mpsc::channel::<()>();
+    let (tell, called) = std::sync::mpsc::channel();
+    let mut first = true;
+    let open = Box::new(move || -> Result<Box<dyn Source>, SourceError> {
+        if std::mem::take(&mut first) {
+            // A driver that hangs until `gone` is dropped.
+            tell.send(()).unwrap();
+            let _ = back.recv();
+        }
+        Opening::Source(vec![Event::Silence]).give()
+    });
+    let run = start_with(&Arc::new(ActiveCameras::new(1).unwrap()), &Arc::default(), open);
+    called.recv_timeout(HANG).unwrap();
+    let hung = run.metrics.beat.pulse();
+    assert!(!hung.waits);
+    drop(gone);
+    wait_until("it to wait for a frame", || run.metrics.beat.pulse().waits);
+    assert!(run.metrics.beat.pulse().steps > hung.steps);
+    run.stop.raise();
+    run.thread.join().unwrap();
+}
+
+#[test]
+fn another_reason_is_told_when_it_lasts() {
+    let run = |retry_policy: RetryPolicy| {
+        let (stop, mailbox) = (Stop::new().unwrap(), Arc::new(Mailbox::new()));
+        Camera {
+            metrics: Arc::new(CameraMetrics::new("door".into())),
+            open: Box::new(|| Err(SourceError::transient("never called"))),
+            mailbox,
+            slot: 0,
+            sequence: Arc::default(),
+            active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
+            retry_policy,
+            clock: Arc::new(SystemClock),
+            stop,
+        }
+    };
+    let (gone, refused) = (SourceError::transient("it went away"), SourceError::transient("it may not be opened"));
+    let retry = || RetryState {
+        backoff: Backoff::new(Duration::ZERO, Duration::ZERO),
+        settled: false,
+        opened: true,
+        away: None,
+        returns: None,
+        logged: Some((Arc::clone(&gone.message), Instant::now())),
+        unlogged: None,
+    };
+    let lasting = RetryPolicy::default().lasting;
+    let camera = run(RetryPolicy::default());
+    let mut retry = retry();
+    assert!(!camera.is_news(&gone, &mut retry), "logged already");
+    assert!(!camera.is_news(&refused, &mut retry), "perhaps on its way back");
+    let (_, since) = retry.unlogged.as_mut().unwrap();
+    *since -= lasting;
+    assert!(camera.is_news(&refused, &mut retry), "it lasts");
+    assert!(camera.is_news(&SourceError::permanent("it is no camera"), &mut retry), "only a person can mend that");
+}

@@ -1,0 +1,325 @@
+//! Lanes with networks that do as they are told.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
+
+use visiond_flow::clock::SystemClock;
+use visiond_flow::frame::FramePool;
+use visiond_flow::metrics::CameraMetrics;
+use visiond_system::testing::{HANG, wait_until};
+
+use super::testing::*;
+use super::*;
+use crate::mailbox::{Mailbox, Put};
+
+/// A lane at work, and what a test needs to feed it.
+struct Bench {
+    mailbox: Arc<LaneMailbox>,
+    model_swap: Arc<ModelSwap>,
+    messages: Receiver<Arc<Message>>,
+    cameras: Vec<Arc<CameraMetrics>>,
+    lane: Arc<LaneMetrics>,
+    stop: Stop,
+    lost: GpuLost,
+    thread: JoinHandle<()>,
+}
+
+fn start(cameras: usize, batch: usize, message_limit: Option<u64>, act: fn(u8) -> Act) -> Bench {
+    start_with_flights(1, cameras, batch, message_limit, act)
+}
+
+fn start_with_flights(
+    flights: usize,
+    cameras: usize,
+    batch: usize,
+    message_limit: Option<u64>,
+    act: fn(u8) -> Act,
+) -> Bench {
+    let stop = Stop::new().unwrap();
+    let mailbox = Arc::new(Mailbox::new());
+    let model_swap = Arc::new(ModelSwap::default());
+    let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
+    let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
+    let (publish, messages) = message_channel();
+    let lost = GpuLost::default();
+    for (number, metrics) in metrics.iter().enumerate() {
+        assert_eq!(mailbox.add(camera(metrics), Delivery::Lossless), number);
+    }
+    let lane = Lane {
+        metrics: Arc::clone(&lane_metrics),
+        mailbox: Arc::clone(&mailbox),
+        model_swap: Arc::clone(&model_swap),
+        publish,
+        message_limit: Arc::new(MessageLimit::new(message_limit, &stop)),
+        clock: Arc::new(SystemClock),
+        stop: stop.clone(),
+        end: stop.clone(),
+        gpu_lost: Arc::clone(&lost),
+    };
+    let thread = std::thread::spawn(move || lane.run(network("fake", batch, flights, act)));
+    Bench { mailbox, model_swap, messages, cameras: metrics, lane: lane_metrics, stop, lost, thread }
+}
+
+/// A lane's network, by the name of its model.
+fn network(model: &str, batch: usize, flights: usize, act: fn(u8) -> Act) -> LaneModel {
+    LaneModel {
+        facts: Arc::new(ModelFacts { name: model.into(), sha256: "0".repeat(64) }),
+        runner: Some(Box::new(Fake::new(batch, flights, act))),
+        build: Box::new(move || Ok(Box::new(Fake::new(batch, flights, act)))),
+    }
+}
+
+impl Bench {
+    fn put(&self, camera: usize, frame: Frame) {
+        let queued_ns = SystemClock.monotonic_ns();
+        assert!(matches!(self.mailbox.put(camera, QueuedFrame { frame, queued_ns }), Put::Stored));
+    }
+
+    fn end(self) -> (Vec<Arc<Message>>, Vec<Arc<CameraMetrics>>, Arc<LaneMetrics>) {
+        (0..self.cameras.len()).for_each(|camera| self.mailbox.end(camera));
+        self.thread.join().unwrap();
+        (self.messages.try_iter().collect(), self.cameras, self.lane)
+    }
+}
+
+fn free_buffer(pool: &FramePool, sequence: u64) -> Frame {
+    loop {
+        match frame(pool, sequence) {
+            Some(frame) => return frame,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+#[test]
+fn every_frame_becomes_a_message_with_its_timings() {
+    let bench = start(1, 1, None, |_| Act::See);
+    let pool = pool(2);
+    for n in 0..5 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 1, 2, 3, 4]);
+    let last = &messages[4];
+    assert_eq!((&*last.camera, &*last.detections[0].label, last.frame.width), ("cam0", "class 4", 4));
+    let t = last.timings_us;
+    assert!(t.total + 5 >= t.capture + t.queue + t.preprocess + t.infer + t.postprocess, "{t:?}");
+    assert_eq!((cameras[0].published(), lane.runs(), lane.errors()), (5, 5, 0));
+    assert_eq!(lane.activity(), Activity::Ended);
+    assert!(lane.had_frame());
+    assert!(frame(&pool, 0).is_some() && frame(&pool, 0).is_some(), "every buffer is back");
+}
+
+#[test]
+fn cameras_share_a_run() {
+    let bench = start(3, 3, None, |_| Act::See);
+    let pool = pool(9);
+    let frames: Vec<_> = (0..9).map(|n| frame(&pool, n).unwrap()).collect();
+    for (n, frame) in frames.into_iter().enumerate() {
+        bench.put(n % 3, frame);
+    }
+    let (messages, cameras, lane) = bench.end();
+    assert_eq!(messages.len(), 9);
+    assert!(cameras.iter().all(|camera| camera.published() == 3));
+    assert!(lane.runs() <= 9);
+    for message in &messages {
+        let camera = format!("cam{}", message.sequence % 3);
+        assert_eq!((&*message.camera, message.detections[0].class_id as u64), (&*camera, message.sequence));
+    }
+}
+
+#[test]
+fn a_frame_that_fails_costs_that_frame_alone() {
+    let bench = start(1, 1, None, |pixel| match pixel {
+        1 => Act::FailLoad,
+        2 => Act::FailRun,
+        3 => Act::FailHead,
+        _ => Act::See,
+    });
+    let pool = pool(2);
+    for n in 0..6 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 4, 5]);
+    let snapshot = cameras[0].snapshot();
+    assert_eq!(snapshot.dropped[DropCause::Failed as usize], 3);
+    assert_eq!((lane.errors(), lane.rebuilds()), (3, 0));
+}
+
+#[test]
+fn a_network_that_fails_again_and_again_is_built_anew() {
+    let bench = start(1, 1, None, |pixel| if pixel < 3 { Act::FailRun } else { Act::See });
+    let pool = pool(2);
+    for n in 0..4 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, _, lane) = bench.end();
+    assert_eq!(messages.len(), 1);
+    assert_eq!((lane.errors(), lane.rebuilds()), (3, 1));
+}
+
+#[test]
+fn a_panic_costs_the_frames_in_hand_and_the_lane_goes_on() {
+    let bench = start(1, 1, None, |pixel| if pixel == 1 { Act::Panic } else { Act::See });
+    let pool = pool(2);
+    for n in 0..3 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 2]);
+    assert_eq!((lane.errors(), lane.rebuilds()), (1, 1));
+    assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
+}
+
+#[test]
+fn stop_ends_a_lane_that_waits_before_it_builds_anew() {
+    let bench = start(1, 1, None, |_| Act::Panic);
+    bench.put(0, frame(&pool(1), 0).unwrap());
+    wait_until("the panic", || bench.lane.errors() > 0);
+    bench.stop.raise();
+    bench.mailbox.stop();
+    bench.thread.join().unwrap();
+}
+
+#[test]
+fn a_limit_of_messages_is_kept_exactly_and_raises_stop() {
+    let bench = start(1, 1, Some(2), |_| Act::See);
+    let pool = pool(2);
+    for n in 0..4 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let stop = bench.stop.clone();
+    let (messages, _, _) = bench.end();
+    assert_eq!(messages.len(), 2);
+    assert!(stop.is_raised());
+}
+
+#[test]
+fn with_two_runs_under_way_frames_come_in_their_order_and_none_is_left_behind() {
+    let bench = start_with_flights(2, 2, 2, None, |_| Act::See);
+    let pool = pool(6);
+    for n in 0..20 {
+        bench.put(n as usize % 2, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    for (number, camera) in cameras.iter().enumerate() {
+        let of_camera = messages.iter().filter(|message| message.camera == camera.name);
+        let sequences: Vec<_> = of_camera.map(|message| message.sequence).collect();
+        let expected: Vec<_> = (0..20).filter(|n| n % 2 == number as u64).collect();
+        assert_eq!(sequences, expected, "{}", camera.name);
+    }
+    assert!(messages.iter().all(|message| u64::from(message.detections[0].class_id) == message.sequence));
+    assert_eq!((lane.errors(), lane.activity()), (0, Activity::Ended));
+    assert!((0..6).all(|n| frame(&pool, n).map(std::mem::forget).is_some()), "every buffer is back");
+}
+
+#[test]
+fn a_run_that_fails_does_not_cost_the_frames_of_the_other() {
+    let bench = start_with_flights(2, 1, 1, None, |pixel| match pixel {
+        2 => Act::FailLoad,
+        5 => Act::FailBegin,
+        8 => Act::FailRun,
+        11 => Act::FailHead,
+        _ => Act::See,
+    });
+    let pool = pool(4);
+    for n in 0..14 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    assert_eq!(sequences, [0, 1, 3, 4, 6, 7, 9, 10, 12, 13]);
+    assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 4);
+    assert_eq!((lane.errors(), lane.rebuilds()), (4, 0));
+}
+
+#[test]
+fn a_frame_that_cannot_be_loaded_does_not_cost_the_others_of_its_run() {
+    let bench = start(3, 3, None, |pixel| if pixel == 1 { Act::FailLoad } else { Act::See });
+    let pool = pool(3);
+    // The lane may take them one by one or together.
+    for n in 0..3 {
+        bench.put(n as usize, frame(&pool, n).unwrap());
+    }
+    let (messages, _, lane) = bench.end();
+    let mut sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+    sequences.sort_unstable();
+    assert_eq!((sequences, lane.errors()), (vec![0, 2], 1));
+}
+
+#[test]
+fn a_panic_with_two_runs_under_way_costs_no_more_than_both() {
+    let bench = start_with_flights(2, 1, 1, None, |pixel| if pixel == 1 { Act::Panic } else { Act::See });
+    let pool = pool(4);
+    for n in 0..6 {
+        bench.put(0, free_buffer(&pool, n));
+    }
+    let (messages, cameras, lane) = bench.end();
+    let failed = cameras[0].snapshot().dropped[DropCause::Failed as usize];
+    assert!((1..=2).contains(&failed), "{failed}");
+    assert_eq!((messages.len() as u64 + failed, lane.rebuilds()), (6, 1));
+}
+
+#[test]
+fn a_lost_gpu_ends_the_lane_and_says_why() {
+    for flights in [1, 2] {
+        let bench = start_with_flights(flights, 1, 1, None, |pixel| if pixel == 2 { Act::LoseGpu } else { Act::See });
+        let pool = pool(4);
+        for n in 0..3 {
+            bench.put(0, free_buffer(&pool, n));
+        }
+        let (stop, lost) = (bench.stop.clone(), Arc::clone(&bench.lost));
+        let (messages, cameras, lane) = bench.end();
+        assert_eq!((messages.len(), lane.rebuilds(), stop.is_raised()), (2, 0, true));
+        assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
+        assert_eq!(lost.get().map(String::as_str), Some("an illegal address was encountered"));
+        assert_eq!(lane.activity(), Activity::Ended);
+    }
+}
+
+#[test]
+fn a_network_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
+    for flights in [1, 2] {
+        let bench = start_with_flights(flights, 1, 1, None, |_| Act::See);
+        let pool = pool(4);
+        let mut before = Vec::new();
+        for n in 0..30 {
+            if n % 10 == 5 {
+                before.push(bench.model_swap.offer(network(&format!("new{n}"), 1, 2, |_| Act::See)));
+                bench.mailbox.call();
+                // It comes back at once also where no frame does.
+                let old = before.last().unwrap().recv_timeout(HANG).unwrap();
+                assert!(old.runner.is_some());
+            }
+            bench.put(0, free_buffer(&pool, n));
+        }
+        let (messages, cameras, lane) = bench.end();
+        let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+        assert_eq!(sequences, (0..30).collect::<Vec<_>>());
+        for (model, frames) in [("fake", 0..4), ("new5", 5..14), ("new15", 15..24), ("new25", 25..30)] {
+            let saw = |message: &&Arc<Message>| frames.contains(&message.sequence) && message.model.name != model;
+            assert!(!messages.iter().any(|message| saw(&message)), "{model}");
+        }
+        assert_eq!((cameras[0].snapshot().dropped_in_all(), lane.errors(), lane.rebuilds()), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_lane_whose_network_cannot_be_built_takes_the_new_one() {
+    let bench = start(1, 1, None, |_| Act::Panic);
+    let pool = pool(2);
+    bench.put(0, free_buffer(&pool, 0));
+    wait_until("the panic", || bench.lane.errors() > 0);
+    let before = bench.model_swap.offer(network("new", 1, 1, |_| Act::See));
+    bench.mailbox.call();
+    bench.put(0, free_buffer(&pool, 1));
+    assert!(before.recv_timeout(HANG).is_ok());
+    let (messages, _, _) = bench.end();
+    assert_eq!(messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), [1]);
+}

@@ -1,0 +1,205 @@
+//! Pipelines that change: what ends, what is left behind, and what keeps it all from ending.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::AtomicBool;
+
+use visiond_capture::source::{Next, Source, SourceError};
+use visiond_flow::frame::FramePool;
+use visiond_flow::message::Message;
+use visiond_system::testing::{HANG, hang, wait_until};
+
+use super::*;
+use crate::lane::testing::{self, Act, Fake};
+
+/// Frames until it is told what else to do.
+struct Steady {
+    pool: FramePool,
+    next: u64,
+    orders: Arc<Orders>,
+}
+
+#[derive(Default)]
+struct Orders {
+    /// Come to an end.
+    end: AtomicBool,
+    /// Hang in a call, whoever says stop.
+    hang: AtomicBool,
+    /// It does.
+    hangs: AtomicBool,
+}
+
+impl Source for Steady {
+    fn next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
+        while self.orders.hang.load(Ordering::SeqCst) {
+            self.orders.hangs.store(true, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+        }
+        if self.orders.end.load(Ordering::SeqCst) {
+            return Ok(Next::End);
+        }
+        if stop.sleep(Duration::from_millis(1)) {
+            return Ok(Next::Stopped);
+        }
+        match testing::frame(&self.pool, self.next) {
+            Some(frame) => {
+                self.next += 1;
+                Ok(Next::Frame(frame))
+            }
+            None => self.next(stop),
+        }
+    }
+
+    fn describe(&self) -> String {
+        "steady".into()
+    }
+}
+
+fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
+    let orders = Arc::clone(orders);
+    let open = move || -> Result<Box<dyn Source>, SourceError> {
+        Ok(Box::new(Steady { pool: testing::pool(4), next: 0, orders: Arc::clone(&orders) }))
+    };
+    CameraSpec { name: name.into(), open: Some(Box::new(open)), delivery: Delivery::Lossless, annotator: None }
+}
+
+fn stays(name: &str) -> CameraSpec {
+    CameraSpec { name: name.into(), open: None, delivery: Delivery::Lossless, annotator: None }
+}
+
+fn lane(network: bool, cameras: Vec<CameraSpec>) -> Vec<LaneSpec> {
+    let make = || Box::new(Fake::new(1, 1, |_| Act::See));
+    let network = network.then(|| LaneModel {
+        facts: testing::model_facts(),
+        runner: Some(make()),
+        build: Box::new(move || Ok(make())),
+    });
+    vec![LaneSpec { model: "fake".into(), network, cameras }]
+}
+
+/// A pipeline with a camera called "a".
+struct Bench {
+    pipeline: Pipeline,
+    stop: Stop,
+    orders: Arc<Orders>,
+    messages: Receiver<Arc<Message>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (publish, messages) = testing::message_channel();
+        let (stop, orders) = (Stop::new().unwrap(), Arc::default());
+        let live = visiond_live::Live::new();
+        let context =
+            PipelineContext { publish, live, messages: None, retry_policy: RetryPolicy::default(), stop: stop.clone() };
+        let pipeline = Pipeline::start(lane(true, vec![starts("a", &orders)]), context).unwrap();
+        Self { pipeline, stop, orders, messages }
+    }
+
+    /// Waits for a message of `camera`; returns its number.
+    fn see(&self, camera: &str) -> u64 {
+        loop {
+            let message = self.messages.recv_timeout(HANG).unwrap();
+            if &*message.camera == camera {
+                return message.sequence;
+            }
+        }
+    }
+
+    fn phase(&self, camera: usize) -> Phase {
+        self.pipeline.lanes()[0].cameras[camera].phase()
+    }
+
+    fn end(self) {
+        self.stop.raise();
+        self.pipeline.halt();
+        assert!(self.pipeline.join(hang()));
+    }
+}
+
+#[test]
+fn a_hold_keeps_it_from_ending_and_its_end_lets_it_end() {
+    let bench = Bench::new();
+    let hold = bench.pipeline.hold().unwrap();
+    assert!(hold.has("fake") && !hold.has("another"));
+    bench.orders.end.store(true, Ordering::SeqCst);
+    wait_until("the camera to end", || bench.phase(0) == Phase::Ended);
+    thread::sleep(Duration::from_millis(30));
+    assert!(!bench.stop.is_raised() && bench.pipeline.lanes()[0].lane.activity() != Activity::Ended);
+    drop(hold);
+    assert!(bench.stop.sleep(HANG), "its only camera has ended");
+    assert!(bench.pipeline.hold().is_none(), "too late");
+    bench.end();
+}
+
+#[test]
+fn the_last_camera_is_exchanged_and_the_lane_goes_on() {
+    let mut bench = Bench::new();
+    bench.see("a");
+    let before = bench.pipeline.lanes();
+    let hold = bench.pipeline.hold().unwrap();
+    bench.pipeline.change(lane(false, vec![starts("b", &bench.orders)])).unwrap();
+    drop(hold);
+    bench.see("b");
+    let after = bench.pipeline.lanes();
+    assert!(Arc::ptr_eq(&before[0].lane, &after[0].lane));
+    assert_eq!((before[0].cameras[0].phase(), after[0].cameras.len()), (Phase::Ended, 1));
+    bench.end();
+}
+
+#[test]
+fn a_camera_that_is_opened_anew_goes_on_counting_and_the_other_is_not_touched() {
+    let mut bench = Bench::new();
+    let hold = bench.pipeline.hold().unwrap();
+    bench.pipeline.change(lane(false, vec![stays("a"), starts("b", &Arc::default())])).unwrap();
+    let (mut a, mut b) = (bench.see("a"), bench.see("b"));
+    for _ in 0..5 {
+        bench.pipeline.change(lane(false, vec![stays("a"), starts("b", &Arc::default())])).unwrap();
+        let (next_a, next_b) = (bench.see("a"), bench.see("b"));
+        assert!(next_a > a && next_b > b, "{a} {next_a}, {b} {next_b}");
+        (a, b) = (next_a, next_b);
+    }
+    drop(hold);
+    let snapshots: Vec<_> = bench.pipeline.lanes()[0].cameras.iter().map(|camera| camera.snapshot()).collect();
+    assert_eq!((snapshots[0].restarts, snapshots[0].dropped_in_all()), (0, 0));
+    assert!(snapshots[1].published > b / 2, "its counters go on");
+    bench.end();
+}
+
+#[test]
+fn a_source_that_does_not_end_is_left_behind_and_the_next_goes_on_counting() {
+    let mut bench = Bench::new();
+    while bench.see("a") < 5 {}
+    bench.orders.hang.store(true, Ordering::SeqCst);
+    wait_until("the source to hang", || bench.orders.hangs.load(Ordering::SeqCst));
+    let last = bench.messages.try_iter().last().map_or(5, |message| message.sequence);
+    let hold = bench.pipeline.hold().unwrap();
+    bench.pipeline.change(lane(false, vec![starts("a", &Arc::default())])).unwrap();
+    drop(hold);
+    assert!(bench.see("a") > last);
+    assert_eq!(bench.phase(0), Phase::Streaming);
+    // The old thread comes to life again, and disturbs nobody.
+    bench.orders.hang.store(false, Ordering::SeqCst);
+    wait_until("the old thread to end", || bench.pipeline.leaving.iter().all(|thread| thread.is_finished()));
+    assert_eq!(bench.phase(0), Phase::Streaming);
+    bench.end();
+}
+
+#[test]
+fn a_lane_that_is_asked_for_no_more_ends_and_the_others_go_on() {
+    let mut bench = Bench::new();
+    let hold = bench.pipeline.hold().unwrap();
+    let mut specs = lane(false, vec![stays("a")]);
+    specs.extend(
+        lane(true, vec![starts("b", &Arc::default())]).into_iter().map(|spec| LaneSpec { model: "two".into(), ..spec }),
+    );
+    bench.pipeline.change(specs).unwrap();
+    bench.see("b");
+    let second = Arc::clone(&bench.pipeline.lanes()[1].lane);
+    bench.pipeline.change(lane(false, vec![stays("a")])).unwrap();
+    drop(hold);
+    wait_until("the lane to end", || second.activity() == Activity::Ended);
+    bench.see("a");
+    assert!(!bench.stop.is_raised());
+    bench.end();
+}

@@ -1,0 +1,179 @@
+//! Why the service cannot start, or refuses another configuration.
+
+use std::io;
+use std::time::Duration;
+
+use visiond_annotate::annotator::AnnotateError;
+use visiond_config::diagnostics::ConfigErrors;
+use visiond_engine::card::CardError;
+use visiond_engine::detector::DetectorError;
+use visiond_engine::engine::EngineError;
+use visiond_kernels::buffer::BufferError;
+use visiond_kernels::frame::FrameError;
+use visiond_pipeline::model_runner::{Fault, RunError};
+use visiond_publish::PublishError;
+use visiond_system::exit::{Exit, ExitError};
+
+use crate::http_server::HttpError;
+use crate::model_exit::detector_exit;
+
+/// Why the service cannot start, or refuses another configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The configuration file has errors.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// No camera is configured and enabled.
+    #[error("no camera to run: add a [[camera]], or set `enabled` of one to true")]
+    NoCamera,
+    /// A model's file cannot be loaded.
+    #[error("model {model}: {error}")]
+    Engine {
+        /// The model's name.
+        model: String,
+        /// The reason.
+        error: EngineError,
+    },
+    /// A model's card is missing or wrong.
+    #[error("model {model}: {error}")]
+    Card {
+        /// The model's name.
+        model: String,
+        /// The reason.
+        error: CardError,
+    },
+    /// The model and its card or limits do not fit together.
+    #[error("model {model}: {error}")]
+    Detector {
+        /// The model's name.
+        model: String,
+        /// The reason.
+        error: DetectorError,
+    },
+    /// The trial of a new model failed.
+    #[error("model {model}: {error}")]
+    Canary {
+        /// The model's name.
+        model: String,
+        /// The reason.
+        error: CanaryError,
+    },
+    /// The memory for frames is not available.
+    #[error("buffers.memory: {0}")]
+    Buffers(BufferError),
+    /// Annotated pictures cannot be stored.
+    #[error(transparent)]
+    Annotate(#[from] AnnotateError),
+    /// A sink cannot be opened.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The HTTP server cannot listen.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The system has no thread or descriptor left.
+    #[error("the system refuses: {0}")]
+    System(io::Error),
+    /// The daemon is ending.
+    #[error("the daemon is ending")]
+    Ending,
+    /// A panic, which the log has.
+    #[error("internal error, see the panic in the log: please report it")]
+    Panic,
+}
+
+impl ServiceError {
+    /// Returns the exit status of a daemon that cannot start for this reason.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Config(_) | Self::NoCamera | Self::Card { .. } | Self::Buffers(_) => Exit::Config,
+            Self::Engine { .. } => Exit::Model,
+            Self::Detector { error, .. } => detector_exit(error),
+            Self::Canary { error, .. } => error.exit(),
+            Self::Annotate(_) | Self::Publish(_) => Exit::Output,
+            Self::Http(error) => error.exit(),
+            Self::System(_) | Self::Ending | Self::Panic => Exit::Failure,
+        }
+    }
+}
+
+impl From<ServiceError> for ExitError {
+    fn from(error: ServiceError) -> Self {
+        Self::new(error.exit(), error)
+    }
+}
+
+/// Why a trial failed; the texts go behind the model's name.
+#[derive(Debug, thiserror::Error)]
+pub enum CanaryError {
+    /// No result in time.
+    #[error(
+        "no result within {} s on {sample}: use a faster model, or raise [engine] `canary_timeout`",
+        limit.as_secs_f64()
+    )]
+    TooSlow {
+        /// The frame.
+        sample: String,
+        /// The limit for one run.
+        limit: Duration,
+    },
+    /// The run failed.
+    #[error("inference fails on {sample}: {error}")]
+    Run {
+        /// The frame.
+        sample: String,
+        /// The reason.
+        error: RunError,
+    },
+    /// An output does not have its declared shape.
+    #[error("on {sample} the output is {found}, but the model declares {output}: export it again")]
+    Shape {
+        /// The frame.
+        sample: String,
+        /// The output as declared.
+        output: String,
+        /// The type and shape that came.
+        found: String,
+    },
+    /// An output holds infinities or NaNs.
+    #[error(
+        "on {sample} {count} of the {of} numbers of output {output} are infinite or NaN: train or convert the model again, or \
+         build it with more precision"
+    )]
+    NotFinite {
+        /// The frame.
+        sample: String,
+        /// The output's name.
+        output: String,
+        /// How many numbers are not finite.
+        count: usize,
+        /// How many numbers the output has.
+        of: usize,
+    },
+    /// A detector that shows the raw outputs cannot be made.
+    #[error(transparent)]
+    Detector(DetectorError),
+    /// The grey frame cannot be made.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// There is no memory for the grey frame.
+    #[error(transparent)]
+    Memory(#[from] BufferError),
+    /// The trial's thread cannot be started.
+    #[error("the system refuses: {0}")]
+    Thread(io::Error),
+    /// The trial panicked.
+    #[error("internal error in its trial, see the panic in the log: please report it")]
+    Panic,
+}
+
+impl CanaryError {
+    /// Returns the exit status for this error.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Run { error, .. } if error.fault == Fault::Process => Exit::Gpu,
+            Self::TooSlow { .. } | Self::Run { .. } | Self::Shape { .. } | Self::NotFinite { .. } => Exit::Model,
+            Self::Detector(error) => detector_exit(error),
+            Self::Frame(_) | Self::Memory(_) | Self::Thread(_) | Self::Panic => Exit::Failure,
+        }
+    }
+}

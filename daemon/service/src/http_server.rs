@@ -1,0 +1,71 @@
+//! The HTTP server, as far as a reload changes it.
+
+use std::io;
+
+use visiond_config::types::{Address, HttpConfig};
+use visiond_system::credentials::CredentialError;
+use visiond_system::exit::{Exit, ExitError};
+
+/// The HTTP server, as far as a reload changes it.
+pub trait HttpServer: Send + Sync {
+    /// Opens the listeners that `config` asks for and that are not open yet.
+    ///
+    /// The returned function switches to them; until it is called, nothing changes.
+    ///
+    /// # Errors
+    /// An address cannot be listened on, or the token cannot be read.
+    fn prepare(&self, config: &HttpConfig) -> Result<Box<dyn FnOnce() + '_>, HttpError>;
+}
+
+/// Why the HTTP server cannot listen as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The token cannot be read.
+    #[error("http: {0}")]
+    Token(#[from] CredentialError),
+    /// systemd passes a socket that other machines reach, and there is no token.
+    #[error(
+        "http: systemd passes a socket at {0}, which is reachable from the network: set `http.token`, or make \
+         visiond.socket listen on 127.0.0.1"
+    )]
+    NoToken(Address),
+    /// A socket that systemd passes does not work.
+    #[error("http: cannot use a socket that systemd passes: {0}")]
+    PassedSocket(#[source] io::Error),
+    /// A Unix socket cannot be bound; the reason names it.
+    #[error("http: {0}")]
+    UnixSocket(String),
+    /// A TCP address cannot be bound.
+    #[error("http: cannot listen on {address}: {error}{}", remedy(error))]
+    Bind {
+        /// The address.
+        address: Address,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
+impl HttpError {
+    /// Returns the exit status of a daemon that cannot start for this reason.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Token(_) | Self::NoToken(_) => Exit::Config,
+            Self::PassedSocket(_) | Self::UnixSocket(_) | Self::Bind { .. } => Exit::Output,
+        }
+    }
+}
+
+impl From<HttpError> for ExitError {
+    fn from(error: HttpError) -> Self {
+        Self::new(error.exit(), error)
+    }
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => ": another program uses this port; stop it, or set another port in `http.listen`",
+        io::ErrorKind::PermissionDenied => ": use a port above 1023",
+        io::ErrorKind::AddrNotAvailable => ": no interface of this machine has this address",
+        _ => "",
+    }
+}

@@ -1,0 +1,72 @@
+//! A model that is loaded: its engine and its card, from which detectors are made.
+
+use std::sync::Arc;
+
+use visiond_config::types::{EngineConfig, ModelConfig};
+use visiond_engine::card::Card;
+use visiond_engine::detector::{Detector, DetectorError, Limits};
+use visiond_engine::engine::{Engine, EngineOptions};
+use visiond_flow::message::ModelFacts;
+use visiond_kernels::cuda::Device;
+
+use crate::error::ServiceError;
+
+pub use crate::model_exit::{detector_exit, run_exit};
+
+/// A model that is loaded, with its card; it makes detectors.
+#[derive(Debug)]
+pub struct LoadedModel {
+    /// The engine that runs it.
+    pub engine: Engine,
+    /// What its inputs and outputs mean.
+    pub card: Card,
+    limits: Limits,
+    name: String,
+}
+
+impl LoadedModel {
+    /// Loads a model as configured.
+    pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, ServiceError> {
+        let name = &model.name;
+        let options = EngineOptions { sha256: model.sha256.clone(), ..engine.options(&model.input_shapes) };
+        let engine =
+            Engine::load(&model.path, &options).map_err(|error| ServiceError::Engine { model: name.clone(), error })?;
+        let card = model.card.as_deref();
+        let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
+            .map_err(|error| ServiceError::Card { model: name.clone(), error })?;
+        let limits = Limits {
+            score_threshold: model.score_threshold.map(|score| score as f32),
+            iou_threshold: model.iou_threshold.map(|iou| iou as f32),
+            max_detections: model.max_detections,
+            classes: model.classes.clone(),
+            max_batch: model.max_batch,
+            raw_outputs: false,
+        };
+        Ok(Self { engine, card, limits, name: name.clone() })
+    }
+
+    /// Makes a detector with a session of its own.
+    pub fn detector(&self) -> Result<Detector, DetectorError> {
+        Detector::new(&self.engine, &self.card, &self.limits)
+    }
+
+    /// Makes a detector whose raw outputs can be read.
+    pub fn raw_detector(&self) -> Result<Detector, DetectorError> {
+        Detector::new(&self.engine, &self.card, &Limits { raw_outputs: true, ..self.limits.clone() })
+    }
+
+    /// Makes a detector; the error names the model.
+    pub fn required_detector(&self) -> Result<Detector, ServiceError> {
+        self.detector().map_err(|error| ServiceError::Detector { model: self.name.clone(), error })
+    }
+
+    /// Returns the GPU that runs it, if one does.
+    pub fn device(&self) -> Option<&Arc<Device>> {
+        self.engine.tensorrt().map(|engine| engine.device())
+    }
+
+    /// Returns what messages say about it.
+    pub fn facts(&self) -> ModelFacts {
+        ModelFacts { name: self.name.clone(), sha256: self.engine.file().sha256.clone() }
+    }
+}

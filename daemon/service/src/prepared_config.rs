@@ -1,0 +1,230 @@
+//! A configuration that is ready to run: its models are loaded and its picture folders opened, beside those that run.
+//!
+//! What has not changed is taken over from the running configuration; at the start that one is empty.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use visiond_annotate::annotator::Annotator;
+use visiond_capture::Buffers;
+use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
+use visiond_config::types::{CameraConfig, Config, ModelConfig};
+use visiond_kernels::cuda::Device;
+use visiond_pipeline::lane::LaneModel;
+use visiond_pipeline::mailbox::Delivery;
+use visiond_pipeline::supervisor::{CameraSpec, LaneSpec};
+
+use crate::canary::{Canary, Candidate};
+use crate::error::ServiceError;
+use crate::loaded_model::LoadedModel;
+
+/// The running configuration, from which the next one takes over what has not changed.
+#[derive(Clone, Default)]
+pub struct Running {
+    /// The configuration as it was read.
+    pub config: Config,
+    /// The running models, one for each lane, in the lanes' order.
+    pub models: Vec<RunningModel>,
+    /// The cameras whose pictures are drawn.
+    pub pictures: Vec<Pictures>,
+}
+
+/// A running model.
+#[derive(Clone)]
+pub struct RunningModel {
+    name: Arc<str>,
+    /// The model's file.
+    pub path: PathBuf,
+    files: Files,
+    /// Facts of the loaded model.
+    pub loaded: Loaded,
+    /// The memory that holds its frames.
+    pub buffers: Buffers,
+}
+
+/// Facts of a loaded model.
+#[derive(Clone)]
+pub struct Loaded {
+    /// The backend, with its version and device.
+    pub backend: String,
+    /// The SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+    /// The inputs, such as "images f32 [1, 3, 640, 640]".
+    pub input: String,
+    device: Option<Arc<Device>>,
+}
+
+/// A camera whose pictures are drawn.
+#[derive(Clone)]
+pub struct Pictures {
+    /// The camera's name.
+    pub camera: Arc<str>,
+    /// The folder of the pictures.
+    pub directory: PathBuf,
+    /// Draws and stores them.
+    pub annotator: Arc<Annotator>,
+}
+
+/// A configuration that is ready to run.
+pub struct PreparedConfig {
+    /// What differs from the running configuration.
+    pub changes: ConfigDiff,
+    /// A lane for each model that a camera uses.
+    pub lanes: Vec<LaneSpec>,
+    /// The running configuration once the change is made.
+    pub running: Running,
+}
+
+/// The files of a model: itself and its card; `None` for a file that does not exist.
+#[derive(Clone, PartialEq, Eq)]
+struct Files([Option<FileId>; 2]);
+
+/// Device, inode, size, and modification time in seconds and nanoseconds.
+type FileId = (u64, u64, u64, i64, i64);
+
+impl Files {
+    fn of(model: &ModelConfig) -> Self {
+        let id = |path: &Path| {
+            let found = fs::metadata(path).ok()?;
+            Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+        };
+        let card = model.card.clone().unwrap_or_else(|| model.path.with_extension("toml"));
+        Self([id(&model.path), id(&card)])
+    }
+}
+
+impl PreparedConfig {
+    /// Loads every new model and opens every new folder of pictures; nothing that runs is touched.
+    ///
+    /// `has_lane` says whether a model's lane can go on without being given a model. The `canary` tries every new model.
+    pub fn new(
+        mut config: Config,
+        before: &Running,
+        has_lane: impl Fn(&str) -> bool,
+        canary: Option<&Canary<'_>>,
+    ) -> Result<Self, ServiceError> {
+        let changes = ConfigDiff::between(&before.config, &config);
+        if canary.is_some() {
+            keep_until_restart(&before.config, &mut config);
+        }
+        let mut prepared = Self { changes, lanes: Vec::new(), running: Running::default() };
+        for model in config.used_models() {
+            prepared.add_lane(&config, model, before, &has_lane, canary)?;
+        }
+        if prepared.lanes.is_empty() {
+            return Err(ServiceError::NoCamera);
+        }
+        prepared.running.config = config;
+        Ok(prepared)
+    }
+
+    fn add_lane(
+        &mut self,
+        config: &Config,
+        model: &ModelConfig,
+        before: &Running,
+        has_lane: &impl Fn(&str) -> bool,
+        canary: Option<&Canary<'_>>,
+    ) -> Result<(), ServiceError> {
+        let name: Arc<str> = model.name.as_str().into();
+        let files = Files::of(model);
+        let known = before.models.iter().find(|known| known.name == name);
+        let cameras: Vec<_> = config.cameras_of(model).collect();
+        let one_starts = cameras.iter().any(|camera| self.changes.camera(&camera.name).is_some());
+        if known.is_none_or(|known| known.files != files) || (one_starts && !has_lane(&name)) {
+            self.changes.load_anew(&name);
+        }
+        let (network, loaded) = match known.filter(|_| self.changes.model(&name).is_none()) {
+            Some(known) => (None, known.loaded.clone()),
+            None => {
+                let (network, loaded) = load(config, model, canary)?;
+                (Some(network), loaded)
+            }
+        };
+        let buffers = Buffers::new(&config.buffers, loaded.device.as_ref()).map_err(ServiceError::Buffers)?;
+        if known.is_none_or(|known| !known.buffers.are_like(&buffers)) {
+            log::info!("model {name}: frames in {}", buffers.describe());
+            cameras.iter().for_each(|camera| self.changes.open_anew(&camera.name));
+        }
+        let cameras = cameras.iter().map(|camera| self.camera(camera, &buffers, before)).collect::<Result<_, _>>()?;
+        self.running.models.push(RunningModel {
+            name: Arc::clone(&name),
+            path: model.path.clone(),
+            files,
+            loaded,
+            buffers,
+        });
+        self.lanes.push(LaneSpec { model: name, network, cameras });
+        Ok(())
+    }
+
+    fn camera(
+        &mut self,
+        camera: &CameraConfig,
+        buffers: &Buffers,
+        before: &Running,
+    ) -> Result<CameraSpec, ServiceError> {
+        let name: Arc<str> = camera.name.as_str().into();
+        let opens = self.changes.camera(&name).is_some();
+        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, buffers));
+        let pictures = match (&camera.annotate, self.changes.pictures(&name)) {
+            (None, _) => None,
+            (Some(_), None) => before.pictures.iter().find(|pictures| pictures.camera == name).cloned(),
+            (Some(config), Some(Change::Added | Change::Changed | Change::Removed)) => {
+                let annotator = Annotator::start(config, &name)?;
+                let (camera, directory) = (Arc::clone(&name), config.directory.clone());
+                Some(Pictures { camera, directory, annotator: Arc::new(annotator) })
+            }
+        };
+        let annotator = pictures.as_ref().map(|pictures| Arc::clone(&pictures.annotator));
+        self.running.pictures.extend(pictures);
+        let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
+        Ok(CameraSpec { name, open, delivery, annotator })
+    }
+}
+
+/// Returns what `config` would change; loads and opens nothing.
+pub fn preview(config: &Config, before: &Running) -> Result<ConfigDiff, ServiceError> {
+    let mut changes = ConfigDiff::between(&before.config, config);
+    for model in config.used_models() {
+        let known = before.models.iter().find(|known| *known.name == *model.name);
+        if known.is_none_or(|known| known.files != Files::of(model)) {
+            changes.load_anew(&model.name);
+        }
+    }
+    if config.used_models().next().is_none() { Err(ServiceError::NoCamera) } else { Ok(changes) }
+}
+
+/// Loads a model, and tries it if there is a canary.
+fn load(
+    config: &Config,
+    model: &ModelConfig,
+    canary: Option<&Canary<'_>>,
+) -> Result<(LaneModel, Loaded), ServiceError> {
+    let network = LoadedModel::load(model, &config.engine)?;
+    let backend = network.engine.backend_description().to_owned();
+    log::info!("model {}: {} on {backend}", model.name, model.path.display());
+    let detector = network.required_detector()?;
+    let mut candidate = Candidate { network, detector };
+    if let Some(canary) = canary {
+        let cameras: Vec<_> = config.cameras_of(model).map(|camera| &*camera.name).collect();
+        let tried = canary.prove(&model.name, candidate, &cameras, config.engine.canary_timeout);
+        candidate = tried.map_err(|error| ServiceError::Canary { model: model.name.clone(), error })?;
+    }
+    let Candidate { network, detector } = candidate;
+    let inputs: Vec<_> = network.engine.inputs().iter().map(ToString::to_string).collect();
+    let loaded = Loaded {
+        sha256: network.engine.file().sha256.clone(),
+        input: inputs.join(", "),
+        device: network.device().cloned(),
+        backend,
+    };
+    let network = LaneModel {
+        facts: Arc::new(network.facts()),
+        runner: Some(Box::new(detector)),
+        build: Box::new(move || Ok(Box::new(network.detector()?))),
+    };
+    Ok((network, loaded))
+}

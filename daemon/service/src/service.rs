@@ -1,0 +1,251 @@
+//! Everything that runs, and its change to another configuration.
+//!
+//! One change is made at a time, on the thread that asks for it, while everything else goes on.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use visiond_config::diff::ConfigDiff;
+use visiond_config::types::{Config, StatusConfig};
+use visiond_flow::metrics::LaneView;
+use visiond_flow::sink_counts::SinkCounts;
+use visiond_live::Live;
+use visiond_pipeline::camera::RetryPolicy;
+use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
+use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
+use visiond_publish::SinkContext;
+use visiond_publish::{PublishError, Publisher};
+use visiond_system::stop::Stop;
+use visiond_system::{logging, process};
+
+use crate::canary::Canary;
+use crate::error::ServiceError;
+use crate::http_server::HttpServer;
+use crate::prepared_config::{self, PreparedConfig, Running};
+use crate::snapshot::Snapshot;
+
+/// A lane that takes longer for its new model gets a warning in the log.
+const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long sinks and annotators that a change removed have to write what waits.
+const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the last live picture has at the end.
+const PICTURE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Everything that runs: models, cameras, sinks.
+pub struct Service {
+    stop: Stop,
+    live: Arc<Live>,
+    publisher: Arc<Publisher>,
+    first_message: Arc<OnceLock<Option<Duration>>>,
+    state: Mutex<State>,
+    /// What runs; replaced as a whole, so that a reader never waits for a change.
+    snapshot: Mutex<Arc<Snapshot>>,
+    /// Held during a change.
+    changing: Mutex<()>,
+    /// The HTTP server, once it runs.
+    web: OnceLock<Arc<dyn HttpServer>>,
+    /// Why a change was left half done; it ends the daemon.
+    broken: OnceLock<String>,
+}
+
+struct State {
+    running: Running,
+    pipeline: Pipeline,
+}
+
+/// The parts of a run's summary.
+pub struct SummaryParts {
+    /// The models, in the configuration's order.
+    pub models: Vec<ModelSummary>,
+    /// The cameras, in the configuration's order.
+    pub cameras: Vec<CameraSummary>,
+    /// The sinks, in the configuration's order.
+    pub sinks: Vec<SinkSummary>,
+}
+
+impl Service {
+    /// Starts what `config` asks for; it publishes at most `messages`, if that is set.
+    pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, ServiceError> {
+        let PreparedConfig { lanes, running, .. } = PreparedConfig::new(config, &Running::default(), |_| false, None)?;
+        let live = Live::new();
+        let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
+        let publisher = Arc::new(Publisher::start(&running.config.sinks, &context, stop)?);
+        warn_without_sink(&running.config);
+        let first_message = Arc::new(OnceLock::new());
+        let publish = {
+            let (publisher, first_message) = (Arc::clone(&publisher), Arc::clone(&first_message));
+            Arc::new(move |message: &_| {
+                publisher.publish(message);
+                first_message.get_or_init(process::age);
+            })
+        };
+        let context = PipelineContext {
+            publish,
+            live: Arc::clone(&live),
+            messages,
+            retry_policy: RetryPolicy::default(),
+            stop: stop.clone(),
+        };
+        let pipeline = Pipeline::start(lanes, context).map_err(ServiceError::System)?;
+        let snapshot = Mutex::new(Arc::new(Snapshot::new(&running, &pipeline)));
+        live.set_lanes(pipeline.lanes());
+        let state = Mutex::new(State { running, pipeline });
+        Ok(Self {
+            stop: stop.clone(),
+            live,
+            publisher,
+            first_message,
+            state,
+            snapshot,
+            changing: Mutex::default(),
+            web: OnceLock::new(),
+            broken: OnceLock::new(),
+        })
+    }
+
+    /// Switches to another configuration; returns what has changed. After an error everything runs as before.
+    ///
+    /// Loading takes long, so the thread that pings systemd must not call this.
+    pub fn apply(&self, config: Config) -> Result<ConfigDiff, ServiceError> {
+        let _one_at_a_time = self.changing.lock();
+        let ending = || ServiceError::Ending;
+        let (before, hold) = {
+            let state = self.state.lock();
+            (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
+        };
+        let canary = Canary { live: &self.live };
+        let PreparedConfig { changes, lanes, running } =
+            PreparedConfig::new(config, &before, |model| hold.has(model), Some(&canary))?;
+        let sinks = self.publisher.prepare(&running.config.sinks)?;
+        let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
+
+        let mut state = self.state.lock();
+        if self.stop.is_raised() {
+            return Err(ending());
+        }
+        let retired = self.publisher.change(sinks)?;
+        let pending_swaps = state.pipeline.change(lanes).map_err(|error| {
+            let _ = self.broken.set(format!("a reload was left half done, because the system refuses: {error}"));
+            ServiceError::System(error)
+        })?;
+        logging::configure(running.config.log.level, running.config.log.target);
+        if let Some(serve) = serve {
+            serve();
+        }
+        warn_without_sink(&running.config);
+        state.running = running;
+        *self.snapshot.lock() = Arc::new(Snapshot::new(&state.running, &state.pipeline));
+        self.live.set_lanes(state.pipeline.lanes());
+        let pictures = state.running.pictures.clone();
+        drop(state);
+        drop(hold);
+
+        pending_swaps.wait(Instant::now() + SWAP_TIMEOUT, &self.stop);
+        let deadline = Instant::now() + RETIRE_TIMEOUT;
+        for old in before.pictures {
+            if !pictures.iter().any(|new| Arc::ptr_eq(&new.annotator, &old.annotator)) {
+                old.annotator.close(deadline);
+            }
+        }
+        retired.close(deadline);
+        Ok(changes)
+    }
+
+    /// Returns what clients can watch.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// Registers the HTTP server, which follows every later change.
+    pub fn is_served_by(&self, server: Arc<dyn HttpServer>) {
+        // A process has one server.
+        let _ = self.web.set(server);
+    }
+
+    /// Returns the configuration in force.
+    pub fn config(&self) -> Config {
+        self.state.lock().running.config.clone()
+    }
+
+    /// Returns every lane with its cameras.
+    pub fn lanes(&self) -> Vec<LaneView> {
+        self.state.lock().pipeline.lanes()
+    }
+
+    /// Returns what runs. Never waits for a change.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.lock())
+    }
+
+    /// Returns the counters of every sink. Never waits for a change.
+    pub fn sinks(&self) -> Vec<SinkCounts> {
+        self.publisher.counts()
+    }
+
+    /// Returns what `config` would change, or why it would be refused, as far as can be known without loading anything.
+    pub fn preview(&self, config: &Config) -> Result<ConfigDiff, ServiceError> {
+        let before = self.state.lock().running.clone();
+        prepared_config::preview(config, &before)
+    }
+
+    /// Returns the `[status]` table in force.
+    pub fn status(&self) -> StatusConfig {
+        self.state.lock().running.config.status.clone()
+    }
+
+    /// Returns why this process has lost its GPU; `None` if it has not.
+    pub fn lost(&self) -> Option<String> {
+        self.state.lock().pipeline.lost().map(str::to_owned)
+    }
+
+    /// Returns why a change that was left half done ended the daemon.
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.get().map(String::as_str)
+    }
+
+    /// Returns why a sink ended the daemon.
+    pub fn sink_failure(&self) -> Option<&PublishError> {
+        self.publisher.failure()
+    }
+
+    /// Returns the process's age at the first message.
+    pub fn first_message(&self) -> Option<Duration> {
+        self.first_message.get().copied().flatten()
+    }
+
+    /// Ends every thread after stop was raised, and flushes the sinks by `deadline`; returns the summary of a run of `seconds`.
+    pub fn end(&self, deadline: Instant, seconds: f64) -> SummaryParts {
+        // Waits for a change that has begun to switch; stop makes it faster.
+        let state = self.state.lock();
+        let State { running, pipeline } = &*state;
+        pipeline.halt();
+        pipeline.join(Instant::now() + JOIN_TIMEOUT);
+        self.live.close(Instant::now() + PICTURE_TIMEOUT);
+        let pictures: Vec<_> =
+            running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
+        let sinks = self.publisher.close(deadline);
+        let views = pipeline.lanes();
+        let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| {
+            let summary = CameraSummary::new(&camera.name, camera.phase().name(), &camera.snapshot(), seconds);
+            match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
+                Some((pictures, counts)) => summary.with_pictures(&pictures.directory, *counts),
+                None => summary,
+            }
+        });
+        let models = views.iter().zip(&running.models);
+        SummaryParts {
+            models: models
+                .map(|(view, model)| ModelSummary::new(view, &model.loaded.backend, model.buffers.memory.kind()))
+                .collect(),
+            cameras: cameras.collect(),
+            sinks: sinks.iter().map(SinkSummary::new).collect(),
+        }
+    }
+}
+
+fn warn_without_sink(config: &Config) {
+    if config.sinks.is_empty() {
+        log::warn!("no [[sink]] is configured: detections are not stored or sent");
+    }
+}

@@ -1,0 +1,85 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path as FilePath;
+
+use serde_json::json;
+
+use super::*;
+
+/// The sources of this folder that are no tests.
+fn sources() -> String {
+    let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let sources = files.filter(|path| path.extension().is_some_and(|ext| ext == "rs"));
+    sources.map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+#[test]
+fn every_route_is_in_the_document_and_back() {
+    let sources = sources();
+    let routes = sources.split(".route(").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"'));
+    let routes: BTreeSet<_> = routes.filter_map(|rest| rest.split('"').next()).collect();
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    let documented: BTreeSet<_> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(routes, documented);
+}
+
+#[test]
+fn every_reference_in_the_document_leads_somewhere() {
+    fn check(value: &Value, document: &Value) {
+        if let Some(to) = value.get("$ref").and_then(Value::as_str) {
+            assert!(document.pointer(to.strip_prefix('#').unwrap()).is_some(), "{to}");
+        }
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| check(item, document)),
+            Value::Object(members) => members.values().for_each(|member| check(member, document)),
+            _ => {}
+        }
+    }
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    check(&document, &document);
+}
+
+#[test]
+fn messages_are_in_the_document_as_their_schema_says() {
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
+    let ours = &document["components"]["schemas"]["Message"];
+    for part in ["required", "type", "additionalProperties"] {
+        assert_eq!(ours[part], schema[part], "{part}");
+    }
+    let names = |schema: &Value| schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(ours), names(&schema));
+}
+
+/// Checks `value` as the document's schema of that name.
+fn assert_fits(name: &str, value: &Value) {
+    let document: Value = serde_json::from_str(OPENAPI).unwrap();
+    let root = json!({ "$ref": format!("#/components/schemas/{name}"), "components": document["components"] });
+    let validator = jsonschema::draft202012::new(&root).unwrap();
+    let errors: Vec<_> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let documented = &document["components"]["schemas"][name]["properties"];
+    for member in value.as_object().unwrap().keys() {
+        assert!(documented.get(member).is_some(), "{name}.{member} is not in docs/openapi.json");
+    }
+}
+
+#[test]
+fn what_is_told_is_what_the_document_says() {
+    let mut status = serde_json::to_value(StatusReport::default()).unwrap();
+    for time in ["at", "started_at"] {
+        status[time] = "2026-01-31T12:00:00Z".into();
+    }
+    assert_fits("Status", &status);
+    let mut camera = serde_json::to_value(CameraFacts::default()).unwrap();
+    camera["phase"] = "streaming".into();
+    assert_fits("Camera", &camera);
+    assert_fits("Model", &serde_json::to_value(crate::status::report::ModelFacts::default()).unwrap());
+    assert_fits("Sink", &serde_json::to_value(crate::status::report::SinkFacts::default()).unwrap());
+    assert_fits("Http", &status["http"]);
+    assert_fits("Process", &status["process"]);
+    assert_fits("Stage", &serde_json::to_value(crate::status::report::StageFacts::default()).unwrap());
+}

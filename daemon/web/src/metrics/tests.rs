@@ -1,0 +1,101 @@
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use visiond_flow::metrics::GpuSnapshot;
+use visiond_system::thermal::Temperature;
+
+use super::*;
+use crate::status::report::{CameraFacts, LabelFacts, SinkFacts, SpoolFacts, StageFacts};
+
+/// Something in every field that a metric is made of.
+fn full() -> StatusReport {
+    let stage =
+        StageFacts { count: 3, sum_us: 4_500, buckets: vec![(Some(1_000), 2), (None, 1)], ..StageFacts::default() };
+    let stages = ["capture", "total"].map(|name| (name.to_owned(), stage.clone()));
+    let camera = CameraFacts {
+        name: "front \"door\"".to_owned(),
+        phase: "streaming".to_owned(),
+        dropped: BTreeMap::from([("driver".to_owned(), 2), ("overload".to_owned(), 3)]),
+        labels: vec![LabelFacts { label: "person".to_owned(), total: 9, newest: 1 }],
+        stages: stages.into(),
+        pictures: Some(Default::default()),
+        ..CameraFacts::default()
+    };
+    let sink = SinkFacts {
+        name: "fleet".to_owned(),
+        lost: 6,
+        dropped_full: 3,
+        failed: 2,
+        connected: Some(true),
+        spool: Some(SpoolFacts { bytes: 10, ..SpoolFacts::default() }),
+        ..SinkFacts::default()
+    };
+    StatusReport {
+        version: "1.2.3".to_owned(),
+        started_at: "2026-01-31T12:00:00.500Z".to_owned(),
+        ready: true,
+        cameras: vec![camera],
+        models: vec![ModelFacts { name: "m".to_owned(), gpu: Some(GpuSnapshot::default()), ..ModelFacts::default() }],
+        sinks: vec![sink],
+        jetson: Some(JetsonSummary {
+            power_mode: Some("MAXN".to_owned()),
+            gpu_load_now_percent: Some(45.0),
+            temperatures_c: BTreeMap::from([("gpu".to_owned(), Temperature { last: 51.5, max: 60.0 })]),
+            ..JetsonSummary::default()
+        }),
+        ..StatusReport::default()
+    }
+}
+
+#[test]
+fn what_is_seen_is_told_in_base_units() {
+    let page = render(&full());
+    for line in [
+        "visiond_build_info{version=\"1.2.3\",target=\"\"} 1",
+        "visiond_ready 1",
+        "visiond_frames_total{camera=\"front \\\"door\\\"\",outcome=\"dropped\"} 5",
+        "visiond_frames_dropped_total{camera=\"front \\\"door\\\"\",cause=\"overload\"} 3",
+        "visiond_camera_phase{camera=\"front \\\"door\\\"\",phase=\"streaming\"} 1",
+        "visiond_camera_phase{camera=\"front \\\"door\\\"\",phase=\"waiting\"} 0",
+        "visiond_stage_duration_seconds_bucket{camera=\"front \\\"door\\\"\",stage=\"capture\",le=\"0.001\"} 2",
+        "visiond_capture_to_publish_seconds_bucket{camera=\"front \\\"door\\\"\",le=\"+Inf\"} 3",
+        "visiond_capture_to_publish_seconds_sum{camera=\"front \\\"door\\\"\"} 0.0045",
+        "visiond_sink_lost_total{sink=\"fleet\",cause=\"unsent\"} 1",
+        "visiond_sink_connected{sink=\"fleet\"} 1",
+        "visiond_spool_bytes{sink=\"fleet\"} 10",
+        "visiond_temperature_celsius{zone=\"gpu\"} 51.5",
+        "visiond_gpu_load_ratio 0.45",
+        "process_start_time_seconds 1769860800.5",
+    ] {
+        assert!(page.lines().any(|is| is == line), "{line} is not in\n{page}");
+    }
+    assert!(!page.contains("stage=\"total\""));
+}
+
+#[test]
+fn a_family_stands_together_and_every_sample_has_its_own() {
+    let page = render(&full());
+    let mut families = BTreeSet::new();
+    let mut current = "";
+    for line in page.lines() {
+        if let Some(head) = line.strip_prefix("# TYPE ") {
+            current = head.split(' ').next().unwrap_or_default();
+            assert!(families.insert(current), "{current} begins twice");
+        } else if !line.starts_with('#') {
+            assert!(line.starts_with(current), "{line} under {current}");
+        }
+    }
+    assert!(families.len() > 50, "{}", families.len());
+}
+
+#[test]
+fn the_documentation_has_every_name_and_no_other() {
+    let manual = include_str!("../../../../docs/metrics.md");
+    let page = render(&full());
+    let families: BTreeSet<_> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let rows = manual.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let documented: BTreeSet<_> =
+        rows.filter(|name| name.starts_with("visiond_") || name.starts_with("process_")).collect();
+    assert_eq!(documented, families);
+}
