@@ -235,7 +235,7 @@ fn a_network_is_exchanged_between_two_frames() {
     assert_eq!(managed.children(), children, "the camera was not touched");
     let ended = managed.end();
     assert_whole(&ended.daemon.messages("out.jsonl"));
-    assert_eq!(ended.log.matches("reloaded: model tiny loaded anew\n").count(), 6, "{}", ended.log);
+    assert_eq!(ended.log.matches("reloaded: model tiny loaded again\n").count(), 6, "{}", ended.log);
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn twelve_reloads_of_which_a_third_is_wrong_touch_nothing_that_did_not_change() 
             let what = if round == 1 {
                 "camera other added\nreloaded, in "
             } else {
-                "camera other opened anew\nreloaded, in "
+                "camera other opened again\nreloaded, in "
             };
             assert!(stdout(&output).starts_with(what), "{round}: {}", stdout(&output));
         }
@@ -123,12 +123,14 @@ fn what_a_reload_would_change_is_told_and_nothing_is_changed() {
 
     let output = check(&format!("[device]\nname = \"roof\"\n{CONFIG}{}", pattern("more", 5)));
     assert!(stdout(&output).contains("\na reload would change: camera more added\n"), "{}", stdout(&output));
-    assert!(stdout(&output).contains("\na reload would not be enough: [device] `name` is roof from the next start on"));
+    assert!(
+        stdout(&output).contains("\na reload would not be enough: [device] `name` changes to roof at the next start")
+    );
 
     // A secret that is another is a change, though nobody is told of it.
     write(&daemon, &format!("{CONFIG}{}", GATE.replace("swordfish", "mackerel")));
     let output = ask(&daemon, &["check", "--against-running"]);
-    assert!(stdout(&output).contains("\na reload would change: camera gate opened anew\n"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("\na reload would change: camera gate opened again\n"), "{}", stdout(&output));
 
     write(&daemon, &CONFIG.replace("name = \"stays\"", "name = \"stays\"\nenabled = false"));
     let output = ask(&daemon, &["check", "--against-running"]);

@@ -111,7 +111,7 @@ mod tests {
         outcome.restart_needed = vec!["[device] `name` is b".to_owned()];
         assert_eq!(
             text(&outcome),
-            "camera door opened anew\nneeds a restart: [device] `name` is b\nreloaded, in 7 ms\n"
+            "camera door opened again\nneeds a restart: [device] `name` is b\nreloaded, in 7 ms\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a file, shown so that it can be mended: place, line, caret, sentence.
+//! Errors and warnings of a file, with place, line, caret and remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,26 +8,26 @@ use serde::Serialize;
 
 use visiond_system::redact::{redact_in_place, redact_urls};
 
-/// Whether the daemon refuses the file for it.
+/// Whether the daemon rejects the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It does.
+    /// The daemon rejects the file.
     Error,
-    /// It starts, but something will probably not work.
+    /// The daemon starts, but something will probably not work.
     Warning,
 }
 
-/// What kind of mistake it is: decides which ones are only consequences of others.
+/// Class of an error. It decides which errors are only consequences of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Syntax,
     Content,
-    /// Something is not there, or does not go together with something else: may be a consequence of a syntax error.
+    /// Something is missing or contradicts something else; this may follow from a syntax error.
     Absence,
 }
 
-/// One mistake, still by byte range.
+/// An error or warning with its byte range.
 #[derive(Debug)]
 struct Problem {
     span: Range<usize>,
@@ -37,29 +37,29 @@ struct Problem {
     note: Option<String>,
 }
 
-/// Collects what is wrong while a file is read.
+/// The errors and warnings found while a file is read.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     problems: Vec<Problem>,
 }
 
 impl Diagnostics {
-    /// The file is no TOML.
+    /// Reports invalid TOML.
     pub fn syntax(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.push(span, Severity::Error, Class::Syntax, message.into(), None);
     }
 
-    /// A key or value is wrong; `note` explains the key.
+    /// Reports an invalid key or value; `note` explains the key.
     pub fn error(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
         self.push(span, Severity::Error, Class::Content, message.into(), note);
     }
 
-    /// Something is missing or does not go together.
+    /// Reports something that is missing or contradicts something else.
     pub fn absence(&mut self, span: Range<usize>, message: impl Into<String>, note: Option<String>) {
         self.push(span, Severity::Error, Class::Absence, message.into(), note);
     }
 
-    /// Something will probably not work.
+    /// Reports something that will probably not work.
     pub fn warning(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.push(span, Severity::Warning, Class::Absence, message.into(), None);
     }
@@ -68,12 +68,12 @@ impl Diagnostics {
         self.problems.push(Problem { span, severity, class, message, note });
     }
 
-    /// How many errors were found until now.
+    /// Returns the number of errors so far.
     pub fn error_count(&self) -> usize {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
     }
 
-    /// Everything found, in the file's order, with lines and columns. What may only follow from a syntax error is left out.
+    /// Returns everything found, in the order of the file, with lines and columns; without what may only follow from a syntax error.
     pub fn into_findings(mut self, path: &Path, text: &str) -> Vec<Diagnostic> {
         let line_of = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count();
         let broken: Vec<usize> =
@@ -88,32 +88,32 @@ impl Diagnostics {
     }
 }
 
-/// One mistake with its place.
+/// An error or warning with its place in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Line, counted from 1; absent where the whole file is meant.
+    /// Line, counted from 1; `None` for the whole file.
     pub line: Option<usize>,
     /// Column in characters, counted from 1.
     pub column: Option<usize>,
     /// Error or warning.
     pub severity: Severity,
-    /// What is wrong and what to write.
+    /// What is wrong, and the remedy.
     pub message: String,
-    /// What the key is for.
+    /// Description of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The line itself.
+    /// Text of the line.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Characters that are marked, from `column` on.
+    /// Number of characters to mark, from `column` on.
     #[serde(skip)]
     marked: usize,
 }
 
 impl Diagnostic {
-    /// A mistake of the whole file.
+    /// Returns an error of the whole file.
     pub fn of_file(path: &Path, message: String) -> Self {
         Self {
             file: path.to_owned(),
@@ -133,7 +133,7 @@ impl Diagnostic {
         while !text.is_char_boundary(start) {
             start -= 1;
         }
-        // What is missing at a file's end is shown behind its last line.
+        // Something missing at the end of the file is shown after its last line.
         if start == text.len() && problem.class == Class::Syntax {
             start = text.trim_end_matches(['\n', '\r']).len();
         }
@@ -155,7 +155,7 @@ impl Diagnostic {
     }
 }
 
-/// Characters of a line that are shown at most.
+/// Maximum number of characters of a line to show.
 const SHOWN: usize = 120;
 
 impl fmt::Display for Diagnostic {
@@ -167,7 +167,7 @@ impl fmt::Display for Diagnostic {
         let word = if self.severity == Severity::Warning { "warning: " } else { "" };
         write!(f, ": {word}{}", self.message)?;
         if let (Some(line), Some(column)) = (self.line, self.column) {
-            // A long line is shown from a little before the place on.
+            // A long line is shown from a little before the place.
             let skipped = if column > SHOWN - 20 { column - 20 } else { 0 };
             let shown: String = self.source.chars().skip(skipped).take(SHOWN).collect();
             let at = column - 1 - skipped.min(column - 1);
@@ -181,12 +181,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Everything that is wrong with a file. Its text has every error with its place, and their number in the last line.
+/// The errors of a file. Displayed, it lists every error with its place; the last line has their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The errors, in the file's order; at least one.
+    /// At least one error, in the order of the file; warnings too.
     pub findings: Vec<Diagnostic>,
 }
 
@@ -201,12 +201,12 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// `1 error`, `2 errors`.
+/// Formats `1 error` or `2 errors`.
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The candidate that somebody probably means who writes `word`.
+/// Returns the candidate closest to `word`, if one is close enough to be a typing error away.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let distance = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());

@@ -1,7 +1,7 @@
-//! What differs between two configurations: what a reload has to do.
+//! The differences between two configurations: what a reload has to change.
 //!
-//! Parts are compared by what they are, not by where they stand: a model and a camera by name, a sink by the place that it
-//! writes to. Only what runs counts: cameras that are enabled, and models that such a camera names.
+//! Models and cameras are matched by name, sinks by their output; order does not matter. Only running parts count: enabled cameras,
+//! and models that such a camera names.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,49 +12,49 @@ use serde::{Deserialize, Serialize};
 use super::tables::Union;
 use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
 
-/// What becomes of a part.
+/// What a reload does with a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It is new.
+    /// The part is new.
     Added,
-    /// It is there no more.
+    /// The part is gone.
     Removed,
-    /// It is set otherwise.
+    /// The part has other settings.
     Changed,
 }
 
-/// The differences.
+/// The differences between two configurations.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigDiff {
-    /// Those of which nothing else is told.
+    /// Changed tables that are compared as a whole.
     tables: Vec<&'static str>,
     models: BTreeMap<String, Change>,
     cameras: BTreeMap<String, Change>,
     pictures: BTreeMap<String, Change>,
     sinks: BTreeMap<String, Change>,
-    /// What only a restart puts in force, as sentences.
+    /// Changes that need a restart, as sentences.
     pub restart_needed: Vec<String>,
 }
 
-/// One difference, for programs.
+/// One difference, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// `model`, `camera`, `pictures`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Its name; of pictures the camera's.
+    /// Name of the part; for pictures, of their camera.
     pub name: String,
-    /// What becomes of it.
+    /// What the reload does with the part.
     pub change: Change,
 }
 
 impl ConfigDiff {
-    /// From `old` to `new`, as far as the files tell. What else has changed is added by who finds it.
+    /// Compares two configurations. The caller adds changes that the files do not show, see [`load_anew`](Self::load_anew).
     pub fn between(old: &Config, new: &Config) -> Self {
-        // A table that is new here has to be thought of.
+        // Without `..`, so that a new table does not compile until it is compared.
         let Config { log, device, engine, buffers, status, http, models: _, cameras: _, sinks: _ } = old;
         let mut changes = Self::default();
-        // What a network is loaded and run with.
+        // Settings that a model is loaded and run with.
         let EngineConfig { canary_timeout, .. } = engine;
         let same_engine = EngineConfig { canary_timeout: *canary_timeout, ..new.engine.clone() } == *engine;
         let tables = [
@@ -66,7 +66,7 @@ impl ConfigDiff {
         changes.tables.extend(tables.into_iter().filter(|(_, changed)| *changed).map(|(table, _)| table));
         if device.resolved() != new.device.resolved() {
             changes.restart_needed.push(format!(
-                "[device] `name` is {} from the next start on: what runs goes by {} until then",
+                "[device] `name` changes to {} at the next start; until then it is {}",
                 new.device.resolved(),
                 device.resolved()
             ));
@@ -93,29 +93,29 @@ impl ConfigDiff {
         }
         let gone = |sink: &&SinkConfig| !new.sinks.iter().any(|after| same_output(after, sink));
         for sink in old.sinks.iter().filter(gone) {
-            // One of the same name at another place is told as changed.
+            // A sink of the same name with another output counts as changed.
             let change = if changes.sinks.contains_key(&sink.name) { Change::Changed } else { Change::Removed };
             changes.sinks.insert(sink.name.clone(), change);
         }
         changes
     }
 
-    /// What becomes of a model.
+    /// Returns what the reload does with a model.
     pub fn model(&self, name: &str) -> Option<Change> {
         self.models.get(name).copied()
     }
 
-    /// What becomes of a camera. Its pictures are no part of that.
+    /// Returns what the reload does with a camera; its pictures count separately.
     pub fn camera(&self, name: &str) -> Option<Change> {
         self.cameras.get(name).copied()
     }
 
-    /// What becomes of a camera's pictures.
+    /// Returns what the reload does with a camera's pictures.
     pub fn pictures(&self, camera: &str) -> Option<Change> {
         self.pictures.get(camera).copied()
     }
 
-    /// Every difference: models, cameras, their pictures, sinks, tables.
+    /// Returns every difference: models, cameras, their pictures, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
         let parts =
             [("model", &self.models), ("camera", &self.cameras), ("pictures", &self.pictures), ("sink", &self.sinks)];
@@ -126,7 +126,7 @@ impl ConfigDiff {
                 change: *change,
             })
         });
-        // A camera that comes or goes takes its pictures along.
+        // The pictures of an added or removed camera are part of it.
         let whole = |name: &str| matches!(self.camera(name), Some(Change::Added | Change::Removed));
         let parts = parts.filter(|told| !(told.part == "pictures" && whole(&told.name)));
         let table =
@@ -134,17 +134,17 @@ impl ConfigDiff {
         parts.chain(self.tables.iter().map(table)).collect()
     }
 
-    /// Whether this table is set otherwise; of those that no model, camera or sink is made of.
+    /// Returns whether the table `name` changed; models, cameras and sinks are compared one by one instead.
     pub fn has_table(&self, name: &str) -> bool {
         self.tables.contains(&name)
     }
 
-    /// The network has to be loaded anew for another reason, such as its file.
+    /// Marks a model to be loaded again for another reason, such as a new file.
     pub fn load_anew(&mut self, model: &str) {
         self.models.entry(model.to_owned()).or_insert(Change::Changed);
     }
 
-    /// The camera has to be opened anew for another reason, such as other memory.
+    /// Marks a camera to be opened again for another reason, such as another kind of memory.
     pub fn open_anew(&mut self, camera: &str) {
         self.cameras.entry(camera.to_owned()).or_insert(Change::Changed);
     }
@@ -154,10 +154,10 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, anew) = match &*self.part {
             "table" => return write!(f, "[{}] changed", self.name),
-            "model" => ("model", "loaded anew"),
-            "camera" => ("camera", "opened anew"),
-            "pictures" => ("pictures of camera", "set anew"),
-            part => (part, "set anew"),
+            "model" => ("model", "loaded again"),
+            "camera" => ("camera", "opened again"),
+            "pictures" => ("pictures of camera", "changed"),
+            part => (part, "changed"),
         };
         let becomes = match self.change {
             Change::Added => "added",
@@ -168,7 +168,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// `model objects loaded anew, camera door added, [log] changed`
+/// `model objects loaded again, camera door added, [log] changed`
 impl fmt::Display for ConfigDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<_> = self.differences().iter().map(Difference::to_string).collect();
@@ -177,13 +177,12 @@ impl fmt::Display for ConfigDiff {
     }
 }
 
-/// Puts into `new` what only a restart changes, as it is in `old`, which runs.
+/// Copies the settings that only a restart changes from `old`, the running configuration, to `new`.
 pub fn keep_until_restart(old: &Config, new: &mut Config) {
     new.device = old.device.clone();
 }
 
-/// Whether two sinks write to one place and keep what waits for it at one place: then the second takes over from the first
-/// without a gap.
+/// Returns whether two sinks have the same output and the same spool. If so, the second continues where the first stopped.
 pub fn same_output(a: &SinkConfig, b: &SinkConfig) -> bool {
     let spool = |sink: &SinkConfig| sink.durable.then(|| sink.spool());
     Union::name(&a.kind) == Union::name(&b.kind)
@@ -191,7 +190,7 @@ pub fn same_output(a: &SinkConfig, b: &SinkConfig) -> bool {
         && spool(a) == spool(b)
 }
 
-/// The cameras that run, each with its model's name.
+/// Returns the enabled cameras, each with the name of its model.
 fn cameras(config: &Config) -> Vec<(&CameraConfig, Option<&str>)> {
     let enabled = config.cameras.iter().filter(|camera| camera.enabled);
     enabled.map(|camera| (camera, config.model_of(camera).map(|model| model.name.as_str()))).collect()
@@ -267,30 +266,30 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_told_by_what_becomes_of_it() {
-        assert_eq!(told("objects.onnx", "better.onnx"), "model objects loaded anew");
-        assert_eq!(told("fps = 5.0", "fps = 6.0"), "camera yard opened anew");
-        assert_eq!(told("every = 30", "every = 40"), "pictures of camera yard set anew");
+    fn each_part_is_listed_with_its_change() {
+        assert_eq!(told("objects.onnx", "better.onnx"), "model objects loaded again");
+        assert_eq!(told("fps = 5.0", "fps = 6.0"), "camera yard opened again");
+        assert_eq!(told("every = 30", "every = 40"), "pictures of camera yard changed");
         assert_eq!(told("annotate =", "# "), "pictures of camera yard removed");
         assert_eq!(told("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
-        assert_eq!(told("out.jsonl", "other.jsonl"), "sink file set anew");
-        assert_eq!(told("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file set anew");
+        assert_eq!(told("out.jsonl", "other.jsonl"), "sink file changed");
+        assert_eq!(told("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file changed");
         assert_eq!(
             told("type = \"unix\"\n        path = \"d.sock\"", "type = \"stdout\""),
             "sink stdout added, sink unix removed"
         );
         let top = |table: &str| told("\n", &format!("\n{table}\n"));
         assert_eq!(top("[log]\nlevel = \"debug\"\n[status]\ninterval = \"2s\""), "[log] changed, [status] changed");
-        assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded anew");
+        assert_eq!(top("[engine]\nthreads = 2"), "model objects loaded again");
         assert_eq!(top("[engine]\ncanary_timeout = \"2s\""), "[engine] changed");
-        assert_eq!(top("[buffers]\ncount = 6"), "camera door opened anew, camera yard opened anew");
+        assert_eq!(top("[buffers]\ncount = 6"), "camera door opened again, camera yard opened again");
     }
 
     #[test]
     fn a_model_runs_only_where_a_camera_names_it_that_is_enabled() {
         assert_eq!(told("faces.onnx", "other.onnx"), "nothing has changed");
         let faces = "name = \"yard\"\n        model = \"faces\"";
-        let moved = "model faces added, camera yard opened anew";
+        let moved = "model faces added, camera yard opened again";
         assert_eq!(told("name = \"yard\"\n        model = \"objects\"", faces), moved);
         let off = BASE.replace("name = \"yard\"", "name = \"yard\"\nenabled = false");
         let off = ConfigDiff::between(
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_goes_without_saying_is_the_only_one() {
+    fn a_camera_without_a_model_uses_the_only_one() {
         let text =
             "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
         let named = text.replace("name = \"c\"", "name = \"c\"\nmodel = \"a\"");
@@ -310,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_restart_changes_is_told_each_time_until_then() {
+    fn a_change_that_needs_a_restart_is_reported_until_then() {
         let old = config(BASE);
         let mut new = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
         let told = ConfigDiff::between(&old, &new).restart_needed;
-        assert!(told[0].starts_with("[device] `name` is gate from the next start on"), "{told:?}");
+        assert!(told[0].starts_with("[device] `name` changes to gate at the next start"), "{told:?}");
         let other = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
         keep_until_restart(&old, &mut new);
         assert_eq!(ConfigDiff::between(&new, &other).restart_needed, told);
@@ -322,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_beside_the_files_is_told_too() {
+    fn changes_that_the_files_do_not_show_are_listed_too() {
         let mut changes = ConfigDiff::between(&config(BASE), &config(BASE));
         changes.load_anew("objects");
         changes.open_anew("door");
-        assert_eq!(changes.to_string(), "model objects loaded anew, camera door opened anew");
+        assert_eq!(changes.to_string(), "model objects loaded again, camera door opened again");
     }
 }

@@ -1,11 +1,11 @@
-//! The configuration: what can be set, its defaults, and how a file becomes it.
+//! The configuration: its keys, their defaults, and how a file is read.
 //!
-//! - [`types`]: the structs; every key is declared there, once.
-//! - `declare`, `schema`, `kinds`, [`units`]: how a declaration becomes a reader and a writer.
-//! - `references`: what must go together across the file's tables.
-//! - [`report`]: what is wrong, with place, line and remedy. Every error of a file is told at once;
-//! - [`changes`]: what differs between two.
-//! - [`annotated`]: the file with every key, printed from the declarations; [`page`]: the manual page, likewise.
+//! - [`types`]: the structs. Every key is declared there, and nowhere else.
+//! - `table_macros`, `schema`, `tables`, `kinds`, [`units`]: how declarations become readers and writers.
+//! - `validate`: checks across the tables of a file.
+//! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
+//! - [`diff`]: the differences between two configurations.
+//! - [`annotated`]: the file with every key, generated from the declarations; [`man_page`]: the manual page, likewise.
 
 pub mod annotated;
 pub mod diagnostics;
@@ -34,17 +34,17 @@ pub use diagnostics::ConfigErrors;
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
 pub use units::parse_duration;
 
-/// Bytes of a configuration at most; what is larger is some other file.
+/// Maximum size of a configuration in bytes; a larger file is something else.
 const MAX_BYTES: u64 = 4 << 20;
 
 impl Config {
-    /// Reads a file. Relative paths in it are relative to its folder.
+    /// Reads a file. Relative paths in it start at its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let text = read(path).map_err(|finding| ConfigErrors { path: path.to_owned(), findings: vec![*finding] })?;
         Self::parse(&text, path)
     }
 
-    /// Reads `text` as if it stood in the file `path`.
+    /// Reads `text` as the content of the file `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
         let mut diagnostics = Diagnostics::default();
         let document = Document::parse(text, &mut diagnostics);
@@ -53,7 +53,7 @@ impl Config {
         let harmless = findings.iter().all(|finding| finding.severity == Severity::Warning);
         match config {
             Some(config) if harmless => {
-                // `visiond check` shows the line too.
+                // `visiond check` also prints the line.
                 for Diagnostic { file, line, message, .. } in &findings {
                     log::warn!("{}:{}: {message}", file.display(), line.unwrap_or(1));
                 }
@@ -63,7 +63,7 @@ impl Config {
         }
     }
 
-    /// The model that looks at a camera's frames. The file was checked: a camera that names none means the only one.
+    /// Returns the model of a camera. A camera that names none uses the only model, which the checks ensure.
     pub fn model_of(&self, camera: &CameraConfig) -> Option<&ModelConfig> {
         match &camera.model {
             Some(name) => self.models.iter().find(|model| model.name == *name),
@@ -71,18 +71,18 @@ impl Config {
         }
     }
 
-    /// The cameras that run and whose frames `model` looks at.
+    /// Returns the enabled cameras that use `model`.
     pub fn cameras_of(&self, model: &ModelConfig) -> impl Iterator<Item = &CameraConfig> {
         let ours = |camera: &&CameraConfig| self.model_of(camera).is_some_and(|its| its.name == model.name);
         self.cameras.iter().filter(|camera| camera.enabled).filter(ours)
     }
 
-    /// The models that have a camera that runs.
+    /// Returns the models that an enabled camera uses.
     pub fn used_models(&self) -> impl Iterator<Item = &ModelConfig> + Clone {
         self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
     }
 
-    /// The configuration with every default written out, as a file.
+    /// Returns the configuration as TOML, with every default written out.
     pub fn to_toml(&self) -> String {
         let mut file = TableWriter::default();
         self.write(&mut file);
@@ -90,7 +90,10 @@ impl Config {
     }
 }
 
-/// The text of a file, or why there is none.
+/// Reads the text of a file.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is not UTF-8.
 pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
     let fail = |message: String| Box::new(Diagnostic::of_file(path, message));
     let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
@@ -108,13 +111,13 @@ pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
     })
 }
 
-/// A file's tables with their places.
+/// The tables of a file, with their places.
 pub struct Document<'i> {
     root: Spanned<DeTable<'i>>,
 }
 
 impl<'i> Document<'i> {
-    /// Reads TOML, as far as it is.
+    /// Parses TOML; reports syntax errors and continues after them.
     pub fn parse(text: &'i str, diagnostics: &mut Diagnostics) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
@@ -124,7 +127,7 @@ impl<'i> Document<'i> {
         Self { root }
     }
 
-    /// The configuration that the tables say; `None` when something is wrong.
+    /// Reads the configuration; returns `None` if there are errors.
     pub fn config(&self, path: &Path, diagnostics: &mut Diagnostics) -> Option<Config> {
         let before = diagnostics.error_count();
         let base = path.parent().unwrap_or(Path::new(""));
@@ -140,7 +143,7 @@ impl<'i> Document<'i> {
         Some(config)
     }
 
-    /// The tables.
+    /// Returns the tables.
     pub fn tables(&self) -> &DeTable<'i> {
         self.root.get_ref()
     }

@@ -149,7 +149,7 @@ reader_buffer_bytes = 4096
             "3:11 `engine.threads` must be a whole number from 0 to 1024, not \"4\": remove the quotes",
             "4:23 `engine.onnxruntime_library` begins with `~`, which visiond does not expand: write the full path",
             "6:12 `status.interval` must be a duration from \"100 ms\" to \"1 h\", not \"5 sec.\"",
-            "7:16 `status.log_interval` must be 0 or a duration from \"1 s\" to \"1 d\", not \"90 S\": write s for S",
+            "7:16 `status.log_interval` must be 0 or a duration from \"1 s\" to \"1 d\", not \"90 S\": write s, not S",
             "10:8 `model.path` must be a path, not \"\"",
             "11:19 `model.score_threshold` must be a number from 0 to 1, not \"50 %\": write 50 % as 0.5",
             "12:18 `model.max_detections` must be a whole number from 1 to 100000, not 1.5",

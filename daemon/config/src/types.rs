@@ -1,7 +1,7 @@
-//! What can be set.
+//! The keys of the configuration.
 //!
 //! A key is declared here and nowhere else: its doc comment, name, type, kind of value, and default. The parser,
-//! `config/visiond.toml`, `docs/configuration.md` and what `check` prints come from these declarations, see
+//! `config/visiond.toml`, `docs/configuration.md` and the output of `check` come from these declarations, see
 //! `table_macros`.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MIB: u64 = 1 << 20;
 
-/// The words of an enum as the file has them.
+/// Declares the names of an enum's values in the file.
 macro_rules! words {
     ($type:ty: $($word:literal = $value:expr),+) => {
         impl Words for $type {
@@ -106,19 +106,19 @@ section! {
     }
 }
 
-/// What runs `.onnx` networks.
+/// Backend for `.onnx` models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// ONNX Runtime where found, else rten.
+    /// ONNX Runtime if found, else rten.
     Auto,
-    /// ONNX Runtime or an error.
+    /// ONNX Runtime; an error if it is not found.
     OnnxRuntime,
-    /// rten.
+    /// The built-in backend rten.
     Rten,
 }
 
 impl EngineConfig {
-    /// What the engine wants to know, for a network with these shapes of its own.
+    /// Returns the options of an engine, for a model with these input shapes.
     pub fn options(&self, input_shapes: &BTreeMap<String, Vec<usize>>) -> EngineOptions {
         EngineOptions {
             backend: match self.backend {

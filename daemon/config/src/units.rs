@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them: `250 ms`, `1m30s`, `64 MiB`.
+//! Reads and writes durations and sizes with units: `250 ms`, `1m30s`, `64 MiB`.
 
 use std::time::Duration;
 
@@ -29,18 +29,18 @@ const SIZES: [(&str, u128); 9] = [
     ("B", 1),
 ];
 
-/// Why a text is no duration or size.
+/// Why a text is not a duration or size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnitError {
-    /// A number alone.
+    /// The number has no unit.
     NoUnit,
-    /// A word that is no unit, and the unit that it looks like.
+    /// The unit is unknown; with the unit that it resembles.
     Unknown(String, Option<&'static str>),
-    /// No number, or one that makes no whole number of nanoseconds or bytes.
+    /// The text has no number, or not a whole number of nanoseconds or bytes.
     Malformed,
 }
 
-/// Reads a duration: numbers with units, one behind the other. A bare `0` is one too.
+/// Reads a duration: one or more numbers with units, such as `1m30s`. A bare `0` is valid too.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let unit = |word: &str| {
         let word = TIME_ALIASES.iter().find(|(alias, _)| *alias == word).map_or(word, |(_, unit)| unit);
@@ -50,18 +50,18 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     u64::try_from(ns).map(Duration::from_nanos).map_err(|_| UnitError::Malformed)
 }
 
-/// Reads a size in bytes. A bare `0` is one too.
+/// Reads a size in bytes. A bare `0` is valid too.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let unit = |word: &str| SIZES.iter().find(|(name, _)| *name == word).map(|(_, bytes)| *bytes);
     u64::try_from(parse(text, unit, &SIZES)?).map_err(|_| UnitError::Malformed)
 }
 
-/// Writes a duration with the longest unit that needs no fraction.
+/// Formats a duration with the longest unit that needs no fraction.
 pub fn format_duration(duration: Duration) -> String {
     format_units(duration.as_nanos(), &TIMES, "s")
 }
 
-/// Writes a size with the largest unit that needs no fraction.
+/// Formats a size with the largest unit that needs no fraction.
 pub fn format_size(bytes: u64) -> String {
     format_units(u128::from(bytes), &SIZES, "B")
 }
@@ -100,20 +100,20 @@ fn parse(text: &str, unit: impl Fn(&str) -> Option<u128>, units: &[(&'static str
     Ok(sum)
 }
 
-/// `number` (digits and at most one point) times `each`, where that is a whole number.
+/// Returns `number` (digits and at most one point) times `each`, if that is a whole number.
 fn times(number: &str, each: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let whole: u128 = whole.parse().ok()?;
     let tenths = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let fraction = fraction.parse::<u128>().ok()?.checked_mul(each)?;
-    // A fraction of a byte or nanosecond is a mistake, not something to round.
+    // A fraction of a byte or nanosecond is an error; do not round.
     if fraction % tenths != 0 {
         return None;
     }
     whole.checked_mul(each)?.checked_add(fraction / tenths)
 }
 
-/// The unit that somebody means who writes `word`.
+/// Returns the unit that `word` probably stands for.
 fn similar(word: &str, units: &[(&'static str, u128)]) -> Option<&'static str> {
     let lower = word.to_lowercase();
     let begins = |unit: &str| unit.to_lowercase() == lower || lower.starts_with("sec") && unit == "s";

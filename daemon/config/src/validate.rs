@@ -1,7 +1,7 @@
-//! What must go together across the file's tables: names, sockets, paces.
+//! Checks across the tables of a file: names, paths, addresses, paces.
 //!
-//! This looks at the tables as they stand in the file, not at the structs, so that a mistake in one key of a camera does
-//! not hide what is wrong with its name. Whatever is absent or of the wrong type is skipped: the reader told of it already.
+//! The checks read the tables of the file, not the structs, so that an error in one key of a camera does not hide an error in its
+//! name. They skip what is absent or of the wrong type, because reading the tables reported that already.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::kinds::{CameraName, camera_in, is_loopback, resolve, split_broker};
 use super::schema::Item;
 use super::types::{SinkTarget, is_lossless};
 
-/// A table with its place.
+/// A table with its place in the file.
 #[derive(Clone)]
 struct Found<'a, 'i> {
     table: &'a DeTable<'i>,
@@ -61,7 +61,7 @@ fn all<'a, 'i>(root: &'a DeTable<'i>, key: &str) -> Vec<Found<'a, 'i>> {
     items.into_iter().flat_map(|items| items.iter()).filter_map(found).collect()
 }
 
-/// Reports what does not go together.
+/// Reports keys and tables that contradict each other.
 pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     let (models, cameras, sinks) = (all(root, "model"), all(root, "camera"), all(root, "sink"));
     let model_names = Names::collect(&models, "model", diagnostics);
@@ -97,7 +97,7 @@ pub fn check(root: &DeTable<'_>, base: &Path, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Whoever reaches an address from the network must know a secret, and two servers cannot have one address.
+/// Checks `listen`: an address that is reachable from the network requires a token, and no address may appear twice.
 fn addresses(http: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let mut seen = Vec::new();
     let listed = http.table.get("listen").and_then(|item| item.get_ref().as_array());
@@ -115,7 +115,7 @@ fn addresses(http: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A login needs a URL without one.
+/// Checks that `login` comes with a URL that has no user.
 fn login(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let (Some((_, span)), Some((url, _))) = (source.text("login"), source.text("url")) else { return };
     let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or(rest));
@@ -129,7 +129,7 @@ fn login(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Certificates need a connection that has them, and each other; a password should have one, too.
+/// Checks that certificates come with TLS and with their key, and warns of a password without TLS.
 fn encryption(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     let url = sink.text("url").map(|(url, _)| url);
     let plain = url.is_some_and(|url| url.starts_with("mqtt://"));
@@ -152,7 +152,7 @@ fn encryption(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A sink of NATS needs a server, and a stream that is to be made a name.
+/// Checks that a NATS sink has a server, and a name for a stream that it creates.
 fn streams(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     if let Some(url) = sink.table.get("url").filter(|url| url.get_ref().as_array().is_some_and(|urls| urls.is_empty()))
     {
@@ -171,16 +171,16 @@ fn streams(sink: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The names that can be referred to.
+/// The names of models or cameras that other tables may refer to.
 struct Names<'a> {
     what: &'static str,
     names: Vec<&'a str>,
-    /// Whether every table has a name; else a reference may be right, only its target is not.
+    /// Whether every table has a name. If not, an unknown reference may be right, so it is not reported.
     complete: bool,
 }
 
 impl<'a> Names<'a> {
-    /// Collects the names and reports those that are there twice.
+    /// Collects the names and reports duplicates.
     fn collect(tables: &[Found<'a, '_>], what: &'static str, diagnostics: &mut Diagnostics) -> Self {
         let mut this = Self { what, names: Vec::new(), complete: true };
         for table in tables {
@@ -199,7 +199,7 @@ impl<'a> Names<'a> {
         this
     }
 
-    /// Reports `name` where nothing is called so.
+    /// Reports `name` if no table has it.
     fn refer(&self, name: &str, span: Range<usize>, diagnostics: &mut Diagnostics) {
         if !self.complete || self.names.contains(&name) {
             return;
@@ -241,7 +241,7 @@ fn annotation(annotate: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Raw frames need their shape, and nothing else may have one.
+/// Checks that raw frames have their shape, and that other containers have none.
 fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     const SHAPE: [&str; 3] = ["format", "width", "height"];
     if !source.is("container", "raw") {
@@ -281,7 +281,7 @@ fn raw_frames(source: &Found<'_, '_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A path without its `.`s, to compare.
+/// Returns the resolved path without `.` components, for comparison.
 fn place(base: &Path, text: &str) -> PathBuf {
     without_dots(&resolve(base, text))
 }
@@ -290,7 +290,7 @@ fn without_dots(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Two cameras cannot stream from one device.
+/// Checks that no two enabled cameras use one device.
 fn same_device(cameras: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut seen: Vec<CameraName> = Vec::new();
     for camera in cameras.iter().filter(|camera| camera.flag("enabled") != Some(false)) {
@@ -335,13 +335,13 @@ fn cameras_of_sink(sink: &Found<'_, '_>, cameras: &[Found<'_, '_>], names: &Name
     }
 }
 
-/// Whether nothing is lost when nobody takes this source's frames for a while. True also when its type is unknown.
+/// Returns whether the source waits, without losing frames, until the lane takes them. True also if its type is unknown.
 fn waits(source: &Found<'_, '_>) -> bool {
     let kind = source.text("type").map_or("", |(name, _)| name);
     is_lossless(kind, source.is("pace", "fastest"), source.has("fps"))
 }
 
-/// What a broker has not acknowledged can be kept, each sink's in a folder of its own.
+/// Checks that `durable` sinks have a broker, and each a spool folder of its own.
 fn spools(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let mut folders = Vec::new();
     for sink in sinks.iter().filter(|sink| sink.flag("durable") == Some(true)) {
@@ -362,7 +362,7 @@ fn spools(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Two sinks cannot write to one place or have one name.
+/// Checks that no two sinks have the same output or the same name.
 fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnostics) {
     let (mut names, mut places): (Vec<&str>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
     for sink in sinks {
@@ -412,7 +412,7 @@ fn same_outputs(sinks: &[Found<'_, '_>], base: &Path, diagnostics: &mut Diagnost
             places.push(place);
         }
         let (name, span) = sink.text("name").unwrap_or((kind, kind_span));
-        // Two of the same type and place are one mistake, told above.
+        // Two sinks of the same type and output are one error, reported above.
         if names.contains(&name) && (sink.has("name") || !taken) {
             let message = if sink.has("name") {
                 format!("two sinks have the name \"{name}\": give each its own name")

@@ -1,4 +1,4 @@
-//! What time it is, on the two clocks that a frame's timestamp carries.
+//! The two clocks of a frame's timestamp, and how timestamps are made.
 //!
 //! Sources that wait (pattern, files at their own pace) take a [`Clock`], so that a test can move time.
 
@@ -9,23 +9,23 @@ use visiond_system::stop::Stop;
 
 use crate::timestamp::{Instant, Timestamp};
 
-/// Where time comes from.
+/// A source of time: the system's, or a simulated one.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds of CLOCK_MONOTONIC.
+    /// Returns nanoseconds of CLOCK_MONOTONIC.
     fn monotonic_ns(&self) -> u64;
 
-    /// Nanoseconds since 1970 UTC, CLOCK_REALTIME.
+    /// Returns nanoseconds since 1970 UTC, from CLOCK_REALTIME.
     fn realtime_ns(&self) -> u64;
 
-    /// Nanoseconds of the machine's system counter, by which a Jetson's capture unit stamps frames; `None` where a program
-    /// cannot read it. It counts from power-on at an even rate, while CLOCK_MONOTONIC begins later and is steered by NTP.
+    /// Returns nanoseconds of the machine's system counter, which a Jetson's capture unit uses for timestamps; `None` if programs
+    /// cannot read it. The counter starts at power-on and has a constant rate; CLOCK_MONOTONIC starts later and NTP adjusts it.
     fn system_counter_ns(&self) -> Option<u64>;
 
-    /// Sleeps until `monotonic_ns` unless stop comes first; tells whether it did.
+    /// Sleeps until `monotonic_ns` or until stop is raised; returns whether stop was raised.
     fn sleep_until(&self, monotonic_ns: u64, stop: &Stop) -> bool;
 }
 
-/// The system's clocks.
+/// The clocks of the system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -49,13 +49,13 @@ impl Clock for SystemClock {
     }
 }
 
-/// The generic timer's virtual counter. Linux lets every program read it (`CNTKCTL_EL1.EL0VCTEN`), as the vDSO does for
+/// Reads the virtual counter of the generic timer. Linux lets every program read it (`CNTKCTL_EL1.EL0VCTEN`), as the vDSO does for
 /// clock_gettime. Costs about as much as that call, some 50 ns.
 #[cfg(target_arch = "aarch64")]
 fn counter_ns() -> Option<u64> {
     let (count, frequency_hz): (u64, u64);
-    // SAFETY: both registers can be read at EL0 on Linux; the barrier keeps the count from being read early. No memory and no
-    // flags are touched.
+    // SAFETY: both registers can be read at EL0 on Linux; the barrier prevents an early read of the count. The instructions change
+    // no memory and no flags.
     unsafe {
         std::arch::asm!(
             "isb",
@@ -75,44 +75,44 @@ fn counter_ns() -> Option<u64> {
     None
 }
 
-/// This instant, as the end of a frame: the timestamp of every source that is no camera.
+/// Returns the current time as the end of a frame: the timestamp of every source except cameras.
 pub fn now(clock: &dyn Clock) -> Timestamp {
     Timestamp { monotonic_ns: clock.monotonic_ns(), realtime_ns: clock.realtime_ns(), instant: Instant::EndOfFrame }
 }
 
-/// The timestamp of an instant that a driver gave on CLOCK_MONOTONIC.
+/// Returns the timestamp of an instant that a driver gave on CLOCK_MONOTONIC.
 ///
-/// Both clocks are read now and the age is taken off the wall clock, so a step of the wall clock between the capture and
-/// this call moves the result by the step. Ages are of the monotonic clock, which nobody sets.
+/// Reads both clocks and subtracts the age from the wall clock. A step of the wall clock between the capture and this call
+/// therefore shifts the result by the step. Ages come from the monotonic clock, which never steps.
 pub fn at_monotonic(clock: &dyn Clock, monotonic_ns: u64, instant: Instant) -> Timestamp {
     let age_ns = i128::from(clock.monotonic_ns()) - i128::from(monotonic_ns);
     let realtime_ns = i128::from(clock.realtime_ns()) - age_ns;
     Timestamp { monotonic_ns, realtime_ns: u64::try_from(realtime_ns).unwrap_or(0), instant }
 }
 
-/// Notices when somebody sets the wall clock.
+/// Detects steps of the wall clock.
 #[derive(Debug, Default)]
 pub struct WallWatch {
-    /// How far the wall clock was ahead of the monotonic one.
+    /// Wall clock less monotonic clock at the last call.
     offset_ns: Mutex<Option<i128>>,
 }
 
 impl WallWatch {
-    /// The one of the process, so that a step is told once.
+    /// Returns the instance of the process, so that a step is reported once.
     pub fn of_process() -> &'static Self {
         static WATCH: WallWatch = WallWatch { offset_ns: Mutex::new(None) };
         &WATCH
     }
 
-    /// By how many seconds the wall clock was set since the last call; `None`: it went on.
+    /// Returns the step of the wall clock since the last call in seconds; `None` without a step.
     pub fn step(&self, clock: &dyn Clock) -> Option<f64> {
-        /// What NTP does to the clock from one frame to the next is far less.
+        /// Smallest step; NTP changes the clock far less from one frame to the next.
         const LEAST_NS: u128 = 100_000_000;
         let mut last = self.offset_ns.lock();
         let before_ns = clock.monotonic_ns();
         let realtime_ns = clock.realtime_ns();
         if clock.monotonic_ns() - before_ns > 10_000_000 {
-            // This thread had to wait between the two clocks: they cannot be compared.
+            // This thread was suspended between the two reads, so the clocks cannot be compared.
             return None;
         }
         let offset_ns = i128::from(realtime_ns) - i128::from(before_ns);
@@ -125,24 +125,24 @@ fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write; both clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
-    // Neither clock is negative: one counts from the boot, the other from 1970.
+    // Neither clock is negative: one starts at boot, the other in 1970.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated {
-    //! A clock that a test moves.
+    //! A clock for tests, which a test moves.
 
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 
-    /// Sleeping moves it; nothing waits.
+    /// A clock that moves when a test moves it or code sleeps; nothing waits.
     #[derive(Debug, Default)]
     pub struct SimulatedClock {
         monotonic_ns: AtomicU64,
         ahead_ns: AtomicU64,
-        /// Of the system counter; 0: there is none.
+        /// System counter; 0: none.
         counter_ns: AtomicU64,
     }
 
@@ -150,7 +150,7 @@ pub mod simulated {
         /// Wall clock at monotonic 0.
         pub const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
-        /// Lets time pass.
+        /// Moves the clock forward.
         pub fn advance(&self, duration: Duration) {
             self.monotonic_ns.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
         }
@@ -160,7 +160,7 @@ pub mod simulated {
             self.counter_ns.store(counter_ns, Ordering::SeqCst);
         }
 
-        /// Sets the wall clock ahead.
+        /// Steps the wall clock forward.
         pub fn set_ahead(&self, duration: Duration) {
             self.ahead_ns.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
         }

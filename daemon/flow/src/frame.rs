@@ -1,4 +1,4 @@
-//! A captured frame, and the pool that its buffer goes back to.
+//! A captured frame, and the pool that its buffer returns to.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,28 +11,31 @@ use visiond_system::stop::Stop;
 
 use crate::timestamp::Timestamp;
 
-/// How long a wait for a buffer lasts before stop is looked at again.
+/// How often a wait for a buffer checks stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// One frame: its bytes, what they mean, and when they were taken.
+/// A frame: its bytes, their layout, and its time.
 ///
-/// Dropping it gives its buffer back to whoever fills buffers.
+/// Dropping it returns its buffer to the pool or the driver.
 #[derive(Debug)]
 pub struct Frame {
-    /// Pixel format, size, planes, colours.
+    /// Pixel format, size, planes and colours.
     pub layout: FrameLayout,
-    /// The bytes.
+    /// The pixels.
     pub buffer: FrameBytes,
-    /// The driver's number, or the source's own count from 0; a gap is a frame that the source lost.
+    /// Number from the driver, or counted by the source from 0. A gap is a frame that the source lost.
     pub sequence: u64,
-    /// When it was taken.
+    /// Time of the frame.
     pub timestamp: Timestamp,
-    /// What the frame is called where it has a name of its own (a picture's path).
+    /// Name of the frame, if it has one: the path of a picture.
     pub name: Option<Arc<str>>,
 }
 
 impl Frame {
-    /// The pixels.
+    /// Returns a view of the pixels.
+    ///
+    /// # Errors
+    /// The buffer is too small for the layout.
     pub fn view(&self) -> Result<FrameView<'_>, FrameError> {
         match &self.buffer {
             FrameBytes::Pooled(PooledBuffer { buffer: Some(buffer), .. }) => self.layout.view_of(buffer),
@@ -45,17 +48,17 @@ impl Frame {
     }
 }
 
-/// Where a frame's bytes are, until they go back to whoever fills them.
+/// Buffer of a frame, borrowed from a pool or a driver.
 #[derive(Debug)]
 pub enum FrameBytes {
-    /// In a buffer of a pool.
+    /// A buffer of a pool.
     Pooled(PooledBuffer),
-    /// In a buffer that the camera's driver fills, read in place.
+    /// A buffer of the camera's driver, read in place.
     Driver(DriverBuffer),
 }
 
 impl FrameBytes {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Self::Pooled(buffer) => buffer.as_slice(),
@@ -64,25 +67,25 @@ impl FrameBytes {
     }
 }
 
-/// Memory that a camera's driver fills, mapped or handed to it by the process.
+/// Memory that a camera's driver fills: mapped from the driver, or provided by the process.
 ///
 /// # Safety
 /// [`bytes`](Self::bytes) returns the same initialised memory for as long as the value lives.
 pub unsafe trait DriverMemory: std::fmt::Debug + Send + Sync {
-    /// The bytes of the whole buffer.
+    /// Returns the bytes of the whole buffer.
     ///
     /// # Safety
     /// The driver does not write to the buffer while the slice lives.
     unsafe fn bytes(&self) -> &[u8];
 
-    /// Where the GPU sees the first byte, if it does.
+    /// Returns the GPU address of the first byte, if the GPU can access it.
     fn device_address(&self) -> Option<DeviceAddress>;
 
-    /// The buffer that the bytes stand in, where it is one of the model's kind of memory.
+    /// Returns the buffer that holds the bytes, if it has the model's kind of memory.
     fn buffer(&self) -> Option<&UnifiedBuffer>;
 }
 
-/// A driver's buffer that is read by the pipeline. Dropping it gives it back to the stream, which queues it again.
+/// A driver's buffer that the pipeline reads. Dropping it returns it to the stream, which queues it again.
 #[derive(Debug)]
 pub struct DriverBuffer {
     memory: Arc<dyn DriverMemory>,
@@ -91,7 +94,7 @@ pub struct DriverBuffer {
 }
 
 impl DriverBuffer {
-    /// Takes buffer `index` out of the stream; `home` receives the index when it is dropped.
+    /// Wraps buffer `index` of the stream; `home` receives the index when this is dropped.
     ///
     /// # Safety
     /// The driver does not write to `memory` until `home` has received `index`.
@@ -99,18 +102,18 @@ impl DriverBuffer {
         Self { memory, index, home }
     }
 
-    /// The bytes of all its memory.
+    /// Returns the bytes of the whole buffer.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the constructor's promise: the driver leaves the memory alone until `drop` sends the index.
+        // SAFETY: the caller of `new` promised that the driver does not write to the memory until `drop` sends the index.
         unsafe { self.memory.bytes() }
     }
 
-    /// Where the GPU sees the first byte.
+    /// Returns the GPU address of the first byte, if the GPU can access it.
     pub fn device_address(&self) -> Option<DeviceAddress> {
         self.memory.device_address()
     }
 
-    /// The buffer that the bytes stand in, where it is one of the model's kind of memory.
+    /// Returns the buffer that holds the bytes, if it has the model's kind of memory.
     pub fn buffer(&self) -> Option<&UnifiedBuffer> {
         self.memory.buffer()
     }
@@ -118,7 +121,7 @@ impl DriverBuffer {
 
 impl Drop for DriverBuffer {
     fn drop(&mut self) {
-        // A stream that has ended wants no buffer back; the last owner of the memory frees it.
+        // Fails if the stream has ended; the last owner of the memory frees it then.
         let _ = self.home.send(self.index);
     }
 }
@@ -129,7 +132,7 @@ impl From<PooledBuffer> for FrameBytes {
     }
 }
 
-/// Buffers that go round between a source and the lane; none is made after the pool.
+/// A fixed set of buffers that circulate between a source and the lane.
 #[derive(Debug)]
 pub struct FramePool {
     free: Receiver<UnifiedBuffer>,
@@ -137,7 +140,10 @@ pub struct FramePool {
 }
 
 impl FramePool {
-    /// A pool of `count` buffers of `memory`, `bytes` each.
+    /// Allocates `count` buffers of `bytes` each.
+    ///
+    /// # Errors
+    /// The memory cannot be allocated.
     pub fn new(memory: &Memory, count: usize, bytes: usize) -> Result<Self, BufferError> {
         let (home, free) = channel();
         for _ in 0..count {
@@ -147,19 +153,19 @@ impl FramePool {
         Ok(Self { free, home })
     }
 
-    /// A free buffer, or `None` while all are on their way.
+    /// Returns a free buffer, or `None` if all are in use.
     pub fn take(&self) -> Option<PooledBuffer> {
         self.free.try_recv().ok().map(|buffer| self.lend(buffer))
     }
 
-    /// A buffer, waiting until one comes back; `None` when stop came first.
+    /// Waits for a free buffer; returns `None` if stop is raised first.
     pub fn take_wait(&self, stop: &Stop) -> Option<PooledBuffer> {
         while !stop.is_raised() {
             stop.mark_progress();
             match self.free.recv_timeout(STOP_CHECK) {
                 Ok(buffer) => return Some(self.lend(buffer)),
                 Err(RecvTimeoutError::Timeout) => {}
-                // Cannot happen, `self.home` is a sender; if it did, nothing would ever come.
+                // Cannot happen, because `self.home` is a sender.
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
@@ -171,7 +177,7 @@ impl FramePool {
     }
 }
 
-/// A buffer that goes back to its pool when dropped.
+/// A buffer that returns to its pool when dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
     /// `None` only inside `drop`.
@@ -180,19 +186,22 @@ pub struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], UnifiedBuffer::as_slice)
     }
 
-    /// The bytes, to fill.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], UnifiedBuffer::as_mut_slice)
     }
 
-    /// Makes it hold at least `bytes`: a larger block of the same kind takes its place, its content is lost.
+    /// Grows the buffer to at least `bytes`: replaces it by a larger one of the same kind, and loses its content.
     ///
-    /// For pictures, each of which has its own size; a camera's pool is made in the right size.
+    /// For pictures, which differ in size; a camera's pool has the right size from the start.
+    ///
+    /// # Errors
+    /// The memory cannot be allocated.
     pub fn grow(&mut self, bytes: usize) -> Result<(), BufferError> {
         if let Some(buffer) = &mut self.buffer
             && buffer.len() < bytes
@@ -206,7 +215,7 @@ impl PooledBuffer {
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
-            // A pool that is gone wants no buffer back; it is freed here.
+            // Fails if the pool is gone; that frees the buffer here.
             let _ = self.home.send(buffer);
         }
     }
@@ -220,7 +229,7 @@ mod tests {
     use visiond_system::testing::{stopped_while_it_waits, while_it_waits};
 
     #[test]
-    fn a_dropped_buffer_wakes_who_waits_for_one() {
+    fn a_dropped_buffer_wakes_a_waiting_source() {
         let pool = FramePool::new(&Memory::host(), 1, 16).unwrap();
         let lent = pool.take().unwrap();
         assert!(pool.take().is_none());

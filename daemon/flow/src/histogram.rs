@@ -1,14 +1,14 @@
-//! A histogram of durations that many threads write and one reads: fixed buckets, no allocation, no lock.
+//! A histogram of durations with fixed buckets, which many threads write without allocation or lock.
 //!
 //! Buckets as in HDR histograms: exact up to 31 us, then 16 to each power of two, so that a value is known to 6.3 % and a
-//! percentile (the middle of its bucket) to 3.2 %. Everything from 71 minutes on falls into the last bucket.
+//! percentile (the middle of its bucket) to 3.2 %. Values of 71 minutes and more fall into the last bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sub-buckets of a power of two, as a power of two.
 const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
-/// Values of more bits are counted as the largest of so many.
+/// Maximum bits of a value; larger values count as the largest.
 const MAX_BITS: u32 = 32;
 /// Number of buckets.
 const BUCKETS: usize = (MAX_BITS - SUB_BITS + 1) as usize * SUB;
@@ -23,7 +23,7 @@ fn bucket_of(value: u64) -> usize {
     (exponent - SUB_BITS + 1) as usize * SUB + sub
 }
 
-/// The bucket's smallest value and the next bucket's.
+/// Returns the smallest value of the bucket and of the next one.
 fn bounds(bucket: usize) -> (u64, u64) {
     if bucket < SUB {
         return (bucket as u64, bucket as u64 + 1);
@@ -33,7 +33,7 @@ fn bounds(bucket: usize) -> (u64, u64) {
     (low, low + (1 << shift))
 }
 
-/// Durations in microseconds.
+/// A histogram of durations in microseconds.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -55,7 +55,7 @@ impl Histogram {
         self.max_us.fetch_max(value_us, Ordering::Relaxed);
     }
 
-    /// What it holds now. Values that are recorded meanwhile may or may not be in it.
+    /// Returns a snapshot. It may or may not include values that are recorded meanwhile.
     pub fn snapshot(&self) -> HistogramSnapshot {
         HistogramSnapshot {
             buckets: self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect(),
@@ -74,18 +74,18 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Values counted.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// All values together.
+    /// Returns the sum of the values.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// How many values are above the bound before and at most each of `bounds_us`, which rise, and how many are above the
-    /// last. A bucket counts as its middle, so a bound is met to 3.2 %.
+    /// Returns the number of values between each of the rising `bounds_us` and the bound before it, and above the last one.
+    /// Each bucket counts as its middle, so bounds are accurate to 3.2 %.
     pub fn within(&self, bounds_us: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds_us.len() + 1];
         for (bucket, values) in self.buckets.iter().enumerate().filter(|(_, values)| **values > 0) {
@@ -96,17 +96,17 @@ impl HistogramSnapshot {
         counts
     }
 
-    /// Average of the values; 0 when there is none.
+    /// Returns the mean of the values; 0 without values.
     pub fn mean_us(&self) -> u64 {
         self.sum_us.checked_div(self.count()).unwrap_or(0)
     }
 
-    /// Largest value ever counted, exactly.
+    /// Returns the largest value, exactly.
     pub fn max_us(&self) -> u64 {
         self.max_us
     }
 
-    /// The value that a part `quantile` (0 to 1) of all values does not exceed; 0 when there is none.
+    /// Returns the value at `quantile` (0 to 1); 0 without values.
     pub fn quantile_us(&self, quantile: f64) -> u64 {
         let count = self.count();
         if count == 0 {
@@ -124,7 +124,7 @@ impl HistogramSnapshot {
         self.max_us
     }
 
-    /// What was counted since `earlier`, a snapshot of the same histogram. The largest value stays that of all time.
+    /// Returns the values counted since `earlier`, a snapshot of the same histogram. The maximum remains that of all time.
     pub fn since(&self, earlier: &Self) -> Self {
         let buckets = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
         Self { buckets, sum_us: self.sum_us.saturating_sub(earlier.sum_us), max_us: self.max_us }

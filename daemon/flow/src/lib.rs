@@ -1,4 +1,4 @@
-//! What passes between the rooms of the daemon: frames with their times, messages, and the counters of both.
+//! Frames with their timestamps, messages, and the counters of both: what the crates of the daemon pass to each other.
 
 pub mod clock;
 pub mod frame;

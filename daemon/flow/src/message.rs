@@ -1,4 +1,4 @@
-//! The message: one frame's detections, as every sink sends them. `docs/message.schema.json` says the same to machines.
+//! The message with the detections of one frame, the same for every sink. `docs/message.schema.json` is its JSON schema.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,31 +11,31 @@ use visiond_engine::detector::Detection;
 use crate::frame::Frame;
 use crate::timestamp::Timestamp;
 
-/// The version in every message's `schema`; a change that breaks readers raises it.
+/// Version in the `schema` field of every message; raised by a change that breaks readers.
 pub const SCHEMA: &str = "visiond/1";
 
-/// One frame's detections.
+/// The detections of one frame.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Message {
-    /// [`SCHEMA`].
+    /// Always [`SCHEMA`].
     pub schema: &'static str,
-    /// Of this message alone, wherever and however often it is sent.
+    /// Unique id of the message, the same for every sink and retransmission.
     pub id: Box<str>,
-    /// The camera's name.
+    /// Name of the camera.
     pub camera: Arc<str>,
-    /// The frame's number from the source; gaps are frames that were not looked at.
+    /// Number of the frame from the source; gaps are frames without a message.
     pub sequence: u64,
-    /// When the frame was taken: RFC 3339, UTC, nanoseconds.
+    /// Time of the frame: RFC 3339, UTC, nanoseconds.
     pub captured_at: String,
     /// The same instant on CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
-    /// The frame.
+    /// Facts of the frame.
     pub frame: FrameFacts,
-    /// The network.
+    /// Facts of the model.
     pub model: Arc<ModelFacts>,
-    /// What each stage took.
+    /// Duration of each stage.
     pub timings_us: Timings,
-    /// What was seen, best first.
+    /// Detections, highest score first.
     pub detections: Vec<DetectionMessage>,
 }
 
@@ -46,57 +46,57 @@ pub struct FrameFacts {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Pixel format, by the name that the configuration has for it.
+    /// Pixel format, as in the configuration.
     pub format: &'static str,
-    /// The file, where a frame is one.
+    /// Path of the file, for a picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Arc<str>>,
 }
 
-/// Facts of the network.
+/// Facts of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelFacts {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// Of its file.
+    /// SHA-256 of the model's file.
     pub sha256: String,
 }
 
-/// What each stage took, in microseconds.
+/// Duration of each stage, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Timings {
-    /// From the frame's timestamp until it stood in the mailbox.
+    /// From the timestamp of the frame to its arrival in the inbox.
     pub capture: u64,
-    /// In the mailbox.
+    /// Waiting in the inbox.
     pub queue: u64,
-    /// Frame to tensor.
+    /// From frame to tensor.
     pub preprocess: u64,
-    /// The network.
+    /// The inference.
     pub infer: u64,
-    /// Raw outputs to detections.
+    /// From raw outputs to detections.
     pub postprocess: u64,
-    /// From the frame's timestamp to publishing.
+    /// From the timestamp of the frame to publishing.
     pub total: u64,
 }
 
-/// One thing seen.
+/// One detection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DetectionMessage {
-    /// Class, counted from 0.
+    /// Class index, from 0.
     pub class_id: u32,
-    /// The class's name; its number where the card has no names.
+    /// Name of the class; its index if the model card has no names.
     pub label: Arc<str>,
-    /// 0 to 1.
+    /// Score from 0 to 1.
     pub score: f32,
-    /// Where, in pixels of the source frame; absent from a classifier.
+    /// Box in pixels of the source frame; absent for classifiers.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub bounds: Option<BoxMessage>,
-    /// Points of it (a face's landmarks, a body's joints), where the network tells.
+    /// Keypoints (landmarks of a face, joints of a body), if the model has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keypoints: Vec<KeypointMessage>,
 }
 
-/// A box: top-left corner and size, in pixels of the source frame, inside it.
+/// A box inside the source frame: top-left corner and size in its pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BoxMessage {
     /// Left edge.
@@ -109,20 +109,20 @@ pub struct BoxMessage {
     pub height: f32,
 }
 
-/// A point.
+/// A keypoint.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KeypointMessage {
-    /// In pixels of the source frame.
+    /// Horizontal position in pixels of the source frame.
     pub x: f32,
-    /// In pixels of the source frame.
+    /// Vertical position in pixels of the source frame.
     pub y: f32,
-    /// 0 to 1, where the network tells.
+    /// Score from 0 to 1, if the model has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f32>,
 }
 
 impl Message {
-    /// What a network saw in a frame. `label` names a class.
+    /// Builds the message for the detections of a frame. `label` returns the name of a class.
     pub fn new(
         camera: &Arc<str>,
         model: &Arc<ModelFacts>,
@@ -153,12 +153,12 @@ impl Message {
         }
     }
 
-    /// The message as JSON in one line, line end included.
+    /// Returns the message as one line of JSON, with its line end.
     pub fn to_line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(512 + 160 * self.detections.len());
         #[expect(
             clippy::expect_used,
-            reason = "no map with odd keys and no fallible Serialize in it, and Vec takes all"
+            reason = "the message has no map with non-string keys and no fallible Serialize, and writing to a Vec cannot fail"
         )]
         serde_json::to_writer(&mut line, self).expect("a message is always JSON");
         line.push(b'\n');
@@ -167,8 +167,8 @@ impl Message {
 }
 
 impl DetectionMessage {
-    /// A detection as it is sent: scores to 4 decimals, pixels to 3. `None` when a number of it is none (NaN, infinite),
-    /// which JSON could not say.
+    /// Rounds a detection for the message: scores to 4 decimals, pixels to 3. `None` if a number is NaN or infinite, which JSON
+    /// cannot represent.
     pub fn new(detection: &Detection, label: Arc<str>) -> Option<Self> {
         let bounds = match detection.box_in_source {
             None => None,
@@ -197,9 +197,8 @@ impl DetectionMessage {
 }
 
 impl BoxMessage {
-    /// Of x1, y1, x2, y2. The written numbers add up: `x + width` is the right edge's own rounded number, so that a box
-    /// that ends at the frame's edge still does. (Numbers of three decimals below 16,384 are told apart by f32, so each
-    /// prints as itself.)
+    /// Returns the box of the corners x1, y1, x2, y2. The printed numbers add up: `x + width` is the rounded right edge, so a box
+    /// that ends at the edge of the frame still does. (f32 distinguishes numbers of three decimals below 16,384.)
     pub fn from_corners(corners: [f32; 4]) -> Self {
         let [x1, y1, x2, y2] = corners.map(|v| rounded_pixels(f64::from(v)));
         let size = |low: f64, high: f64| rounded_pixels((high - low).max(0.0)) as f32;
@@ -207,21 +206,20 @@ impl BoxMessage {
     }
 }
 
-/// The next message's id: sixteen hexadecimal digits that each start of a process draws at random, and a number that counts
-/// its messages.
+/// Returns the next message id: sixteen hexadecimal digits, random for each process, and the number of the message.
 pub fn next_id() -> Box<str> {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // Its keys come from the system's random numbers.
+    // The keys of RandomState come from the system's random numbers.
     let process = PROCESS.get_or_init(|| RandomState::new().hash_one(std::process::id()));
     format!("{process:016x}-{}", COUNT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// RFC 3339 in UTC with nine decimals.
+/// Formats a time as RFC 3339 in UTC with nine decimals.
 pub fn rfc3339(timestamp: Timestamp) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(timestamp.realtime_ns)) {
         Ok(instant) => format!("{instant:.9}"),
-        // u64 nanoseconds end in 2554, jiff's instants in 9999.
+        // Cannot happen: u64 nanoseconds end in 2554, jiff's instants in 9999.
         Err(_) => "1970-01-01T00:00:00.000000000Z".to_owned(),
     }
 }
@@ -235,7 +233,7 @@ fn rounded_score(value: f32) -> Option<f32> {
     value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * 1e4).round() / 1e4) as f32)
 }
 
-/// A message on its way, with the line that all sinks share.
+/// A message to publish, with the line that all sinks share.
 #[derive(Debug)]
 pub struct Published {
     message: Arc<Message>,
@@ -243,22 +241,21 @@ pub struct Published {
 }
 
 impl Published {
-    /// A message whose line is not made yet.
+    /// Wraps a message; its line is not serialized yet.
     pub fn new(message: Arc<Message>) -> Self {
         Self { message, line: OnceLock::new() }
     }
 
-    /// The JSON line with its line end, made by whoever asks first.
+    /// Returns the JSON line with its line end. The first caller serializes it.
     pub fn line(&self) -> &Bytes {
         self.line.get_or_init(|| self.message.to_line().into())
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Arc<Message> {
         &self.message
     }
 }
 
 #[cfg(test)]
-#[path = "message_tests.rs"]
 mod tests;

@@ -1,8 +1,8 @@
-//! What happened so far: counters and histograms of each camera and each lane.
+//! Counters and histograms of each camera and each lane.
 //!
-//! Written by the threads that do the work (relaxed atomics; a camera's labels behind a lock that is held for the length of
-//! one frame's detections), read by the status line, systemd's status and the summary. Counters only rise, so that whoever
-//! reads them may take differences.
+//! The working threads write them: with relaxed atomics, and a camera's labels under a lock that is held while one frame's
+//! detections are counted. The status line, systemd's status, metrics and the summary read them. Counters only rise, so readers
+//! can take differences.
 
 mod lane;
 
@@ -24,22 +24,22 @@ pub use lane::{Activity, GpuSnapshot, LaneMetrics};
 pub enum LossCause {
     /// The driver or the program behind the source dropped them.
     Driver,
-    /// They came damaged or short.
+    /// The frames were damaged or truncated.
     Corrupt,
-    /// Nothing took them in time: every buffer was on its way.
+    /// No buffer was free.
     Overload,
 }
 
-/// Why a frame was not looked at, or had no message.
+/// Why a frame has no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropCause {
     /// The driver or the program behind the source dropped it.
     Driver,
-    /// It came damaged or short.
+    /// The frame was damaged or truncated.
     Corrupt,
-    /// The lane was busy: a newer one took its place, or every buffer was on its way.
+    /// The lane was busy: a newer frame replaced this one, or no buffer was free.
     Overload,
-    /// Preprocess, network or head failed on it.
+    /// Preprocess, inference or head failed.
     Failed,
 }
 
@@ -47,7 +47,7 @@ impl DropCause {
     /// Every cause, in the order of [`CameraSnapshot::dropped`].
     pub const ALL: [Self; 4] = [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed];
 
-    /// The name used in lines and summaries.
+    /// Returns the name used in lines and summaries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Driver => "driver",
@@ -68,37 +68,37 @@ impl From<LossCause> for DropCause {
     }
 }
 
-/// A lane's and its cameras' counters.
+/// Counters of a lane and of its cameras.
 #[derive(Debug, Clone)]
 pub struct LaneView {
-    /// The lane's.
+    /// Counters of the lane.
     pub lane: Arc<LaneMetrics>,
-    /// The cameras', in the configuration's order.
+    /// Counters of its cameras, in the order of the configuration.
     pub cameras: Vec<Arc<CameraMetrics>>,
 }
 
 impl LaneView {
-    /// Whether a frame went through, or none can come now because every camera is away.
+    /// Returns whether a frame was processed, or none can arrive because every camera is away.
     pub fn is_ready(&self) -> bool {
         let away = |camera: &Arc<CameraMetrics>| !matches!(camera.phase(), Phase::Opening | Phase::Streaming);
         self.lane.had_frame() || self.cameras.iter().all(away)
     }
 }
 
-/// A part of a frame's way.
+/// A stage of processing a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// From the frame's timestamp until it stood in the mailbox.
+    /// From the timestamp of the frame to its arrival in the inbox.
     Capture,
-    /// In the mailbox.
+    /// Waiting in the inbox.
     Queue,
-    /// Frame to tensor.
+    /// From frame to tensor.
     Preprocess,
-    /// The network.
+    /// The inference.
     Infer,
-    /// Raw outputs to detections.
+    /// From raw outputs to detections.
     Postprocess,
-    /// All of it: the frame's age when its message is published.
+    /// All stages: the age of the frame when its message is published.
     Total,
 }
 
@@ -107,7 +107,7 @@ impl Stage {
     pub const ALL: [Self; 6] =
         [Self::Capture, Self::Queue, Self::Preprocess, Self::Infer, Self::Postprocess, Self::Total];
 
-    /// The name used in messages, lines and summaries.
+    /// Returns the name used in messages, lines and summaries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Capture => "capture",
@@ -131,19 +131,19 @@ impl Stage {
     }
 }
 
-/// Where a camera's thread stands.
+/// State of a camera's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Being opened.
+    /// The source is being opened.
     Opening,
-    /// Open.
+    /// The source is open.
     Streaming,
-    /// Away; opened again after a pause.
+    /// The source is away; the thread opens it again after a pause.
     Waiting,
-    /// Cannot be opened until somebody acts; tried again now and then while other cameras run.
+    /// The source cannot be opened without a change by the user; retried rarely while other cameras run.
     Failed,
-    /// At its end.
+    /// The source has ended.
     Ended,
 }
 
@@ -151,7 +151,7 @@ impl Phase {
     /// Every phase.
     pub const ALL: [Self; 5] = [Self::Opening, Self::Streaming, Self::Waiting, Self::Failed, Self::Ended];
 
-    /// The name used in lines and summaries.
+    /// Returns the name used in lines and summaries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Opening => "opening",
@@ -163,12 +163,12 @@ impl Phase {
     }
 }
 
-/// One camera's counters.
+/// Counters of one camera.
 #[derive(Debug)]
 pub struct CameraMetrics {
-    /// Its name.
+    /// Name of the camera.
     pub name: Arc<str>,
-    /// Its thread's sign of life.
+    /// Heartbeat of its thread.
     pub beat: Arc<Beat>,
     phase: AtomicU8,
     captured: AtomicU64,
@@ -187,28 +187,28 @@ pub struct CameraMetrics {
     rate: Rate,
 }
 
-/// What a camera's frames are.
+/// Size and format of a camera's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameShape {
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Pixel format, by the configuration's word.
+    /// Pixel format, as in the configuration.
     pub format: &'static str,
 }
 
-/// How often a label was seen.
+/// Number of detections of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LabelCount {
-    /// Ever.
+    /// In total.
     pub total: u64,
-    /// On the newest frame.
+    /// In the newest frame.
     pub newest: u64,
 }
 
 impl CameraMetrics {
-    /// Nothing happened yet.
+    /// Returns counters at zero.
     pub fn new(name: Arc<str>) -> Self {
         Self {
             name,
@@ -231,57 +231,57 @@ impl CameraMetrics {
         }
     }
 
-    /// The thread goes over to `phase`.
+    /// Records that the thread enters `phase`.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Where the thread stands.
+    /// Returns the state of the thread.
     pub fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Ordering::Relaxed))]
     }
 
-    /// How frames come out of a driver from now on.
+    /// Records the I/O mode of the driver.
     pub fn set_io(&self, io: Option<&'static str>) {
         *self.io.lock() = io;
     }
 
-    /// Why it is away; `None`: it is not.
+    /// Records why the camera is away; `None` if it is not.
     pub fn set_reason(&self, reason: Option<Arc<str>>) {
         *self.reason.lock() = reason;
     }
 
-    /// A frame came.
+    /// Counts a frame from the source.
     pub fn count_captured(&self) {
         self.captured.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes of frames were copied on their way into a buffer.
+    /// Counts bytes of frames that were copied into a buffer.
     pub fn count_copied(&self, bytes: u64) {
         self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The camera's thread used so much CPU time while it streamed.
+    /// Counts CPU time of the camera's thread while it streamed.
     pub fn count_capture_cpu(&self, ns: u64) {
         self.capture_cpu_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Frames were lost.
+    /// Counts lost frames.
     pub fn count_dropped(&self, cause: DropCause, frames: u64) {
         self.dropped[cause as usize].fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// The source was opened again.
+    /// Counts a reopened source.
     pub fn count_restart(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The source could not be opened, or died.
+    /// Counts a source that could not be opened or failed.
     pub fn count_error(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A message goes out. Allocates only when a label is seen for the first time.
+    /// Counts a published message. Allocates only for the first detection of a label.
     pub fn count_published(&self, message: &Message) {
         for stage in Stage::ALL {
             self.stages[stage as usize].record_us(stage.of(&message.timings_us));
@@ -301,26 +301,26 @@ impl CameraMetrics {
         let FrameFacts { width, height, format, .. } = message.frame;
         *self.frame.lock() = Some(FrameShape { width, height, format });
         self.rate.count();
-        // Last, and released, so that who sees this frame counted sees all the rest of it.
+        // Last, with Release, so that a reader that sees this count sees the other counts of the frame too.
         self.published.fetch_add(1, Ordering::Release);
     }
 
-    /// Messages so far.
+    /// Returns the number of messages so far.
     pub fn published(&self) -> u64 {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Things seen so far.
+    /// Returns the number of detections so far.
     pub fn detections(&self) -> u64 {
         self.detections.load(Ordering::Relaxed)
     }
 
-    /// Messages a second within the last five seconds.
+    /// Returns messages per second over the last five seconds.
     pub fn fps(&self) -> f64 {
         self.rate.per_second()
     }
 
-    /// Everything as it stands now.
+    /// Returns a snapshot of all counters.
     pub fn snapshot(&self) -> CameraSnapshot {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CameraSnapshot {
@@ -341,49 +341,49 @@ impl CameraMetrics {
     }
 }
 
-/// One camera's counters at one instant.
+/// Counters of one camera at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CameraSnapshot {
-    /// Frames that came from the source.
+    /// Frames from the source.
     pub captured: u64,
-    /// Bytes of frames that were copied on their way into a buffer.
+    /// Bytes of frames that were copied into a buffer.
     pub copied_bytes: u64,
     /// CPU time of the camera's thread while it streamed.
     pub capture_cpu_ns: u64,
-    /// Messages that went out.
+    /// Published messages.
     pub published: u64,
-    /// Things seen.
+    /// Detections.
     pub detections: u64,
-    /// Times that the source was opened again.
+    /// Number of times the source was reopened.
     pub restarts: u64,
-    /// Times that the source could not be opened, or died.
+    /// Number of times the source could not be opened or failed.
     pub errors: u64,
     /// Frames lost, in the order of [`DropCause::ALL`].
     pub dropped: [u64; DropCause::ALL.len()],
     /// Durations, in the order of [`Stage::ALL`].
     pub stages: [HistogramSnapshot; Stage::ALL.len()],
-    /// What was seen.
+    /// Detections by label.
     pub labels: BTreeMap<Arc<str>, LabelCount>,
-    /// How frames came out of a driver the last time, where there is one.
+    /// I/O mode of the driver, for a V4L2 camera.
     pub io: Option<&'static str>,
-    /// What the newest frame was.
+    /// Size and format of the newest frame.
     pub frame: Option<FrameShape>,
-    /// Why it is away, or was the last time that it was opened.
+    /// Why the camera is away, or was before it was last opened.
     pub reason: Option<String>,
 }
 
 impl CameraSnapshot {
-    /// Frames lost, whatever the cause.
+    /// Returns the frames lost, for any cause.
     pub fn dropped_in_all(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// CPU time of the camera's thread for each frame that came, in microseconds.
+    /// Returns the CPU time of the camera's thread per frame, in microseconds.
     pub fn capture_cpu_us(&self) -> f64 {
         if self.captured == 0 { 0.0 } else { self.capture_cpu_ns as f64 / 1e3 / self.captured as f64 }
     }
 
-    /// Durations of a stage.
+    /// Returns the durations of a stage.
     pub fn stage(&self, stage: Stage) -> &HistogramSnapshot {
         &self.stages[stage as usize]
     }

@@ -1,19 +1,18 @@
-//! How often something happened within the last seconds: a ring of counts by time, written by one thread and read by any,
-//! without a lock.
+//! Events per second over the last five seconds: a ring of counts that one thread writes and any thread reads, without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The time of one slot.
+/// Length of one slot.
 const SLOT: Duration = Duration::from_millis(250);
-/// Slots that are looked at: five seconds, in whole slots before the one being filled.
+/// Slots that are counted: five seconds, the whole slots before the current one.
 const WINDOW: u64 = 20;
-/// Slots of the ring: the window, the one being filled, and one that may just be begun.
+/// Slots of the ring: the window, the current one, and one that a writer may just start.
 const SLOTS: usize = WINDOW as usize + 2;
-/// A slot holds its number in time (upper half) and its count (lower half); numbers wrap after 34 years.
+/// Bits of the count, the lower half of a slot. The upper half is the number of the slot, which wraps after 34 years.
 const COUNT_BITS: u32 = 32;
 
-/// Counts by time.
+/// Counts events by time.
 #[derive(Debug)]
 pub struct Rate {
     born: Instant,
@@ -27,12 +26,12 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// It happened now. For one thread; costs a look at the clock, a load and a store.
+    /// Counts an event. Only one thread may call this; costs one clock read, one load and one store.
     pub fn count(&self) {
         self.count_at(self.born.elapsed());
     }
 
-    /// Times a second within the last five seconds, or since the start where that is less.
+    /// Returns events per second over the last five seconds, or since the start if that is shorter.
     pub fn per_second(&self) -> f64 {
         self.per_second_at(self.born.elapsed())
     }
@@ -58,7 +57,7 @@ impl Rate {
     }
 }
 
-/// A time's slot, among all there ever are.
+/// Returns the number of the slot at `age`.
 fn number(age: Duration) -> u64 {
     (age.as_millis() / SLOT.as_millis()) as u64 & u64::from(u32::MAX)
 }

@@ -1,63 +1,63 @@
-//! What became of each sink's messages, as metrics, the summary and the log tell it.
+//! Counters of a sink's messages, for metrics, the summary and the log.
 
-/// What became of one sink's messages.
+/// Counters of one sink's messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkCounts {
-    /// The sink's name.
+    /// Name of the sink.
     pub name: String,
-    /// stdout, file, unix, mqtt or nats.
+    /// Type of the sink: stdout, file, unix, mqtt or nats.
     pub kind: &'static str,
-    /// Where messages go.
+    /// Output of the sink, such as a path or URL.
     pub to: String,
-    /// Waiting now.
+    /// Messages in the queue now.
     pub waiting: usize,
-    /// How many may.
+    /// Maximum messages in the queue.
     pub capacity: usize,
-    /// Taken into the queue.
+    /// Messages that entered the queue.
     pub queued: u64,
-    /// Written; by a socket: handed to whoever was connected.
+    /// Messages written; for a socket, sent to the connected readers.
     pub written: u64,
-    /// Turned away by a full queue.
+    /// Messages dropped because the queue was full.
     pub dropped_full: u64,
-    /// Lost because the output could not be written.
+    /// Messages lost because the output could not be written.
     pub failed: u64,
-    /// Still waiting when the time to end was over.
+    /// Messages still in the queue at the deadline for ending.
     pub unsent: u64,
     /// Socket: readers connected now.
     pub readers: u64,
-    /// Socket: messages that one reader or another was too slow for; each reader's loss counts.
+    /// Socket: messages that readers lost because they were too slow, summed over readers.
     pub reader_lost: u64,
-    /// Socket: readers turned away because there were too many.
+    /// Socket: readers refused because the limit was reached.
     pub readers_refused: u64,
-    /// Left out because of `max_rate`.
+    /// Messages skipped because of `max_rate`.
     pub thinned: u64,
-    /// Whether it is connected to its broker; `None`: there is none.
+    /// Whether the broker is connected; `None` for a sink without a broker.
     pub connected: Option<bool>,
-    /// Times that it was connected to its broker again.
+    /// Number of reconnections to the broker.
     pub reconnects: u64,
-    /// Messages that were sent again because a connection was lost before they were acknowledged.
+    /// Messages sent again because the connection was lost before the broker acknowledged them.
     pub resent: u64,
-    /// Why nothing can be written now.
+    /// Why the output cannot be written now.
     pub outage: Option<String>,
-    /// What a durable sink has on disk.
+    /// The spool of a durable sink.
     pub spool: Option<SpoolCounts>,
 }
 
-/// A durable sink's spool.
+/// Counters of a durable sink's spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolCounts {
-    /// On disk.
+    /// Bytes on disk.
     pub bytes: u64,
-    /// On disk at most.
+    /// Maximum bytes on disk.
     pub limit_bytes: u64,
-    /// Messages that are not acknowledged.
+    /// Messages that wait for an acknowledgement.
     pub records: u64,
-    /// Messages that are lost because it was full.
+    /// Messages lost because the spool was full.
     pub dropped: u64,
 }
 
 impl SinkCounts {
-    /// Messages that this sink did not pass on, by whatever cause. Slow readers' losses are not among them.
+    /// Returns the messages that this sink lost, for any reason except slow readers.
     pub fn lost(&self) -> u64 {
         self.dropped_full + self.failed + self.unsent + self.spool.map_or(0, |spool| spool.dropped)
     }

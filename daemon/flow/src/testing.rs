@@ -1,4 +1,4 @@
-//! Frames and messages that tests make up.
+//! Frames and messages for tests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use crate::clock::{SystemClock, now};
 use crate::frame::{Frame, FramePool};
 use crate::message::{BoxMessage, DetectionMessage, FrameFacts, Message, ModelFacts, SCHEMA, Timings, next_id};
 
-/// A message with one detection a label.
+/// Returns a message with one detection per label.
 pub fn message(camera: &str, labels: &[&str]) -> Message {
     let detection = |label: &&str| DetectionMessage {
         class_id: 0,
@@ -35,7 +35,7 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
     }
 }
 
-/// Message `sequence` of camera `door`, with so many detections of a person.
+/// Returns message `sequence` of camera `door`, with this number of person detections.
 pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
     let detection = DetectionMessage {
         class_id: 0,
@@ -58,12 +58,12 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
     })
 }
 
-/// Facts of no particular model.
+/// Returns facts of a model that does not exist.
 pub fn model_facts() -> Arc<ModelFacts> {
     Arc::new(ModelFacts { name: "fake".into(), sha256: "0".repeat(64) })
 }
 
-/// A grey frame of 4x2 pixels out of `pool`, each of value `sequence`.
+/// Returns a grey frame of 4x2 pixels from `pool`, each of value `sequence`.
 pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
     let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
     let mut buffer = pool.take()?;
@@ -71,7 +71,7 @@ pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
     Some(Frame { layout, buffer: buffer.into(), sequence, timestamp: now(&SystemClock), name: None })
 }
 
-/// A pool of buffers for [`frame`].
+/// Returns a pool of buffers for [`frame`].
 pub fn pool(buffers: usize) -> FramePool {
     FramePool::new(&Memory::host(), buffers, 8).unwrap()
 }

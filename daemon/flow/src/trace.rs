@@ -1,10 +1,10 @@
-//! A recording of what every thread does with every frame, for a few seconds, when somebody asks for it.
+//! A trace of what every thread does with every frame, recorded on request for a few seconds.
 //!
-//! Threads say what they do ([`work`]) and which frame it is about; the lane tells a frame's stages ([`frame`]). While nobody
-//! records, each of these is one relaxed load. While somebody does, it is a lock that is held for the move of 64 bytes, and
-//! what is kept is bounded: [`MOST_EVENTS`], some 6 MB; what comes then is counted.
+//! Threads report their work ([`work`]) and its frame; the lane reports the stages of a frame ([`frame`]). Without a recording,
+//! each report costs one relaxed load. During a recording, it takes a lock while 64 bytes are moved. The recording is limited to
+//! [`MOST_EVENTS`], some 6 MB; further events are only counted.
 //!
-//! [`Trace::write`] makes of it the JSON that Perfetto and Chrome's tracing page show.
+//! [`Trace::write`] writes the JSON that Perfetto and Chrome's tracing page display.
 
 mod json;
 
@@ -18,45 +18,45 @@ use visiond_system::logging::{self, Subject};
 use crate::clock::{Clock, SystemClock};
 use crate::message::Message;
 
-/// Events of a recording at most: 8 cameras at 30 frames a second with three sinks make some 4,000 a second.
+/// Maximum events of a recording: 8 cameras at 30 frames a second with three sinks make some 4,000 a second.
 pub const MOST_EVENTS: usize = 100_000;
 
-/// Seconds of a recording at most.
+/// Maximum seconds of a recording.
 pub const MOST_SECONDS: u64 = 60;
 
-/// What a whole frame's stage is called here; the page shows the camera's name.
+/// Name of the event for a whole frame; the page shows the name of the camera.
 const FRAME: &str = "frame";
 
-/// Whether somebody records. Only a hint: what counts is whether [`STATE`] holds a recording.
+/// Whether a recording runs. Only a hint: [`STATE`] decides.
 static ON: AtomicBool = AtomicBool::new(false);
 
 static STATE: Mutex<Option<Trace>> = Mutex::new(None);
 
 thread_local! {
-    /// This thread's number, once it was asked for; 0 before.
+    /// Number of this thread; 0 until it is read.
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A recording is under way already.
+/// A recording runs already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a trace is being recorded already: wait until it is done, then ask again")]
 pub struct Busy;
 
-/// A recording under way; dropped, it ends and is forgotten.
+/// A running recording. Dropping it discards the events.
 #[derive(Debug)]
 pub struct Recording(());
 
-/// What was recorded.
+/// A finished recording.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     events: Vec<Event>,
-    /// Threads that events name, with what they are called.
+    /// Numbers and names of the threads in the events.
     threads: Vec<(u32, String)>,
-    /// What came when [`MOST_EVENTS`] were there.
+    /// Events after the first [`MOST_EVENTS`].
     lost: u64,
 }
 
-/// Something that took time.
+/// An event with its start and end.
 #[derive(Debug, Clone)]
 struct Event {
     kind: Kind,
@@ -67,20 +67,23 @@ struct Event {
     frame: Option<Frame>,
 }
 
-/// A frame: its camera and number.
+/// A frame, by camera and number.
 type Frame = (Arc<str>, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// What a thread did.
+    /// Work of a thread.
     Work,
-    /// A frame that the thread had in hand while it did that; takes no time.
+    /// A frame that the work of a thread was about; has no duration.
     InHand,
-    /// A stage of a frame, whoever did it.
+    /// A stage of a frame, in any thread.
     Stage,
 }
 
-/// Begins to record.
+/// Starts a recording.
+///
+/// # Errors
+/// Another recording runs.
 pub fn start() -> Result<Recording, Busy> {
     let mut state = lock();
     if state.is_some() {
@@ -92,10 +95,10 @@ pub fn start() -> Result<Recording, Busy> {
 }
 
 impl Recording {
-    /// Ends it.
+    /// Ends the recording and returns it.
     pub fn finish(self) -> Trace {
         ON.store(false, Ordering::Relaxed);
-        // The drop that follows finds nothing.
+        // The following drop finds no recording.
         lock().take().unwrap_or_default()
     }
 }
@@ -107,16 +110,16 @@ impl Drop for Recording {
     }
 }
 
-/// What a thread does from now until this is dropped.
-#[must_use = "it is over when this is dropped"]
+/// Work of a thread, which ends when this is dropped.
+#[must_use = "the work ends when this is dropped"]
 pub struct Work(Option<Event>);
 
-/// From now on this thread does `what`. Costs one relaxed load while nobody records.
+/// Reports that this thread starts `what`. Costs one relaxed load without a recording.
 pub fn work(what: &'static str) -> Work {
     Work(is_on().then(|| Event { kind: Kind::Work, what, thread: thread(), from_ns: now_ns(), to_ns: 0, frame: None }))
 }
 
-/// From now on this thread does `what` with a frame.
+/// Reports that this thread starts `what` with a frame.
 pub fn work_on(what: &'static str, camera: &Arc<str>, sequence: u64) -> Work {
     let mut work = work(what);
     if let Work(Some(event)) = &mut work {
@@ -126,7 +129,7 @@ pub fn work_on(what: &'static str, camera: &Arc<str>, sequence: u64) -> Work {
 }
 
 impl Work {
-    /// It is about this frame, too.
+    /// Reports that the work is about this frame too.
     pub fn frame(&self, camera: &Arc<str>, sequence: u64) {
         if let Self(Some(event)) = self {
             let frame = Some((Arc::clone(camera), sequence));
@@ -143,8 +146,8 @@ impl Drop for Work {
     }
 }
 
-/// A frame was looked at and published at `end_ns`: its stages, laid one behind the other as its message tells them. What
-/// stands between the network and the end is waiting, but for the last stage.
+/// Reports the stages of a frame that was published at `end_ns`, one after the other with the durations of its message. Time
+/// between the inference and the last stage is waiting.
 pub fn frame(message: &Message, end_ns: u64) {
     if !is_on() {
         return;
@@ -175,12 +178,11 @@ fn now_ns() -> u64 {
 }
 
 fn lock() -> MutexGuard<'static, Option<Trace>> {
-    // A panic elsewhere leaves a list of whole events behind.
     STATE.lock()
 }
 
 fn record(event: Event) {
-    // Freed outside the lock where it is not kept.
+    // Freed outside the lock if it is discarded.
     let mut state = lock();
     let Some(trace) = &mut *state else { return };
     if trace.events.len() >= MOST_EVENTS {
@@ -193,7 +195,7 @@ fn record(event: Event) {
     trace.events.push(event);
 }
 
-/// The system's number of this thread.
+/// Returns the kernel's number of this thread.
 fn thread() -> u32 {
     THREAD.with(|known| {
         if known.get() == 0 {
@@ -204,7 +206,7 @@ fn thread() -> u32 {
     })
 }
 
-/// A sink's thread is called by its kind, which does not tell two of them apart.
+/// Returns the name of this thread. Threads of sinks are named by type, so the name of the sink is used instead.
 fn thread_name() -> String {
     match logging::subject(Subject::Sink) {
         Some(sink) => format!("sink {sink}"),

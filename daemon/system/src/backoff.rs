@@ -1,10 +1,10 @@
-//! How long to wait before trying again, and how often to say the same thing.
+//! Pauses between retries, and a rate limit for log lines.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// Pauses that double from the first to the limit, each shortened by up to a quarter at random, so that cameras lost
-/// together (a hub, a switch) do not all come back in the same instant.
+/// Pauses that double from the first to the limit. Each is shortened by up to a quarter at random, so that cameras that were lost
+/// together (a hub, a switch) do not all retry at the same instant.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -14,18 +14,18 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from `first` to `limit`.
+    /// Creates pauses from `first` to `limit`.
     pub fn new(first: Duration, limit: Duration) -> Self {
-        // Each RandomState has keys of its own, which makes it a seed without a dependency.
+        // Each RandomState has random keys, so its hash is a seed.
         let random = RandomState::new().hash_one(0_u8) | 1;
         Self { first, limit, next: first, random }
     }
 
-    /// The next pause.
+    /// Returns the next pause.
     pub fn pause(&mut self) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(self.limit);
-        // xorshift64: any non-zero state gives the next.
+        // xorshift64: every non-zero state has a non-zero successor.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -33,13 +33,13 @@ impl Backoff {
         whole.mul_f64(1.0 - part / 4.0)
     }
 
-    /// All is well again: the next pause is the first.
+    /// Starts again with the first pause, after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }
 }
 
-/// Lets one log line through in a while and counts the others.
+/// Passes one log line per interval and counts the others.
 #[derive(Debug)]
 pub struct RateLimit {
     interval: Duration,
@@ -48,12 +48,12 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// One line in `interval` at most.
+    /// Passes at most one line per `interval`.
     pub fn new(interval: Duration) -> Self {
         Self { interval, last: None, held_back: 0 }
     }
 
-    /// Whether to write a line `now`; if so, how many were held back since the last.
+    /// Returns whether to log a line at `now`; if so, the number of lines suppressed since the last one.
     pub fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.duration_since(last) < self.interval) {
             self.held_back += 1;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_limit_and_begin_anew() {
+    fn pauses_double_up_to_the_limit_and_start_again() {
         let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
         let expected = [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0];
         for whole in expected {

@@ -1,37 +1,37 @@
-//! The folder for what can be made again, such as the driver's compiled kernels.
+//! The cache folder, for data that can be generated again, such as compiled CUDA kernels.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The driver's own variable for its cache of compiled kernels.
+/// Variable of the CUDA driver for its cache of compiled kernels.
 const CUDA_CACHE: &str = "CUDA_CACHE_PATH";
 
-/// Has CUDA's driver keep the kernels that it compiled in `cuda` below visiond's cache, unless the user named a place.
+/// Makes the CUDA driver store compiled kernels in `cuda` below visiond's cache, unless the user set a folder.
 ///
-/// Its own place is below the home folder, which a service has none of; each start would then compile again.
+/// The default is below the home folder. A service has none, so it would compile the kernels at every start.
 ///
 /// # Safety
-/// No other thread may run: the process's environment is changed.
+/// No other thread may run, because this changes the environment of the process.
 pub unsafe fn keep_kernels() {
     if env::var_os(CUDA_CACHE).is_some_and(|value| !value.is_empty()) {
         return;
     }
     if let Some(folder) = own_folder() {
-        // SAFETY: the caller has no other thread, so that nobody reads the environment meanwhile.
+        // SAFETY: the caller has no other thread, so no other code reads the environment meanwhile.
         unsafe { env::set_var(CUDA_CACHE, folder.join("cuda")) }
     }
 }
 
-/// visiond's cache folder; `None` where neither the service nor the user has one.
+/// Returns visiond's cache folder; `None` if neither the service nor the user has one.
 pub fn own_folder() -> Option<PathBuf> {
     folder(|name| env::var_os(name))
 }
 
-/// visiond's cache folder: systemd's for the service ($CACHE_DIRECTORY), else the user's.
+/// Returns visiond's cache folder: that of the service ($CACHE_DIRECTORY), else that of the user.
 fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // With several CacheDirectory= systemd writes all of them, a colon between.
+    // systemd separates several CacheDirectory= by colons.
     let service = variable("CACHE_DIRECTORY").and_then(|all| env::split_paths(&all).next());
     service
         .filter(|path| path.is_absolute())

@@ -1,12 +1,11 @@
-//! How the program ends: one number a kind of ending, the same for every command.
+//! Exit statuses, the same for every command.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 
 static SKIP_CLEANUP: AtomicBool = AtomicBool::new(false);
 
-/// A thread that is left behind loads a network, and what the libraries clean up at the end of a process would pull it from
-/// under its feet: the process is to end without.
+/// Makes the process end without the clean-up of its libraries, which would crash a thread that still loads a model.
 pub fn skip_cleanup() {
     SKIP_CLEANUP.store(true, Ordering::Relaxed);
 }
@@ -36,7 +35,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The table, for `--help`.
+    /// The table of statuses for `--help`.
     pub const TABLE: &'static str = "\
 Exit status:
   0  everything asked for was done
@@ -51,19 +50,18 @@ Exit status:
      it again, as systemd does
   8  two networks that were compared do not agree (verify)";
 
-    /// What `main` returns; without a GPU to return to, or after [`skip_cleanup`], the process ends here.
+    /// Returns the status for `main`. After a GPU failure or [`skip_cleanup`], ends the process at once instead.
     ///
-    /// What CUDA and TensorRT clean up at the end of a process would wait for a GPU that hangs, or crash over a context that
-    /// is lost, and the status with it.
+    /// The clean-up of CUDA and TensorRT would wait for a GPU that hangs, or crash over a lost context and lose the status.
     pub fn leave(self) -> std::process::ExitCode {
         if self == Self::Gpu || SKIP_CLEANUP.load(Ordering::Relaxed) {
-            // SAFETY: it ends the process, which runs no more of our code; sinks were closed and the log is not buffered.
+            // SAFETY: the call ends the process and runs no more of its code; sinks were closed and the log is not buffered.
             unsafe { libc::_exit(self.code().into()) };
         }
         self.into()
     }
 
-    /// The one with this number.
+    /// Returns the status with this number.
     pub fn from_code(code: u8) -> Option<Self> {
         use Exit::{Config, Differs, Failure, Gpu, Input, Model, Output, Success, Usage};
         [Success, Failure, Usage, Config, Model, Input, Output, Gpu, Differs]
@@ -71,7 +69,7 @@ Exit status:
             .find(|exit| exit.code() == code)
     }
 
-    /// The number that the shell sees.
+    /// Returns the number that the shell sees.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -83,27 +81,27 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// What ends a command early: a sentence for the user and the exit status.
+/// An error that ends a command: a sentence for the user, and the exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExitError {
-    /// What went wrong and what to do, without a full stop; empty: everything was said already.
+    /// What went wrong and what to do, without a full stop; empty if it was logged already.
     pub message: String,
     /// The exit status.
     pub exit: Exit,
 }
 
 impl ExitError {
-    /// An error with its sentence.
+    /// Creates an error with its sentence.
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), exit }
     }
 
-    /// The system gives no thread, descriptor or the like.
+    /// Creates an error for a refused thread, descriptor or the like.
     pub fn system(error: io::Error) -> Self {
         Self::new(Exit::Failure, format!("the system refuses: {error}"))
     }
 
-    /// Standard output cannot be written. Silent when its reader has gone.
+    /// Creates an error for standard output; silent if the reader has closed it.
     pub fn stdout(error: &io::Error) -> Self {
         let message = match error.kind() {
             io::ErrorKind::BrokenPipe => String::new(),

@@ -1,45 +1,45 @@
-//! A thread's sign of life: whether it goes on, waits for something that has a name, or hangs.
+//! The heartbeat of a thread, by which the watchdog distinguishes progress and waiting from a hang.
 //!
-//! The thread writes it around every wait of its own ([`Stop`](super::stop::Stop) does so), the watchdog reads it. A thread
-//! that neither waits nor takes a step is inside of a call that does not come back.
+//! The thread updates it around every wait ([`Stop`](super::stop::Stop) does so), the watchdog reads it. A thread that neither
+//! waits nor makes a step is stuck in a call.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// One thread's.
+/// The heartbeat of one thread.
 #[derive(Debug, Default)]
 pub struct Beat {
     steps: AtomicU64,
     waits: AtomicU32,
 }
 
-/// What a thread was at when it was looked at.
+/// State of a heartbeat at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pulse {
-    /// It waits, and can be woken.
+    /// The thread waits, and can be woken.
     pub waits: bool,
-    /// Rises with each step that it takes.
+    /// Number of steps so far.
     pub steps: u64,
 }
 
 impl Beat {
-    /// The thread goes on.
+    /// Records a step of the thread.
     pub fn step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The thread waits as long as the guard lives.
+    /// Records that the thread waits while the guard lives.
     pub fn wait(&self) -> Waiting<'_> {
         self.waits.fetch_add(1, Ordering::Relaxed);
         Waiting { beat: self }
     }
 
-    /// What the thread is at.
+    /// Returns the current state.
     pub fn pulse(&self) -> Pulse {
         Pulse { waits: self.waits.load(Ordering::Relaxed) > 0, steps: self.steps.load(Ordering::Relaxed) }
     }
 }
 
-/// A wait of a thread.
+/// Guard for a wait of a thread.
 #[derive(Debug)]
 pub struct Waiting<'a> {
     beat: &'a Beat,

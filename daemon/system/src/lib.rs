@@ -1,7 +1,7 @@
-//! What Linux gives a process that runs for years: threads and how they stop, child processes, the log, systemd, credentials,
+//! Services of Linux for a long-running process: threads and how they stop, child processes, the log, systemd, credentials,
 //! temperatures.
 //!
-//! This crate knows no frame, no camera and no configuration.
+//! This crate knows nothing of frames, cameras and the configuration.
 
 pub mod backoff;
 pub mod board;

@@ -1,10 +1,10 @@
 //! Where the log goes: standard error, or the journal with priorities and fields.
 //!
-//! A line's fields are the key-values of its call (`log::warn!(camera = name; "…")`) and what its thread is about, see
-//! [`about`]. Standard error shows the text alone.
+//! The fields of a line are the key-values of its call (`log::warn!(camera = name; "…")`) and the subjects of its thread, see
+//! [`about`]. Standard error shows the text only.
 //!
-//! One lock guards standard error, so that a log line and the live status line never run into each other: a log line
-//! clears the live line, writes itself, and draws the live line again below.
+//! One lock guards standard error, so that a log line and the live status line never mix: a log line clears the live line,
+//! writes itself, and draws the live line again below.
 
 pub mod tail;
 
@@ -24,53 +24,53 @@ use journal::Journal;
 
 pub use subject::{Subject, about, subject};
 
-/// Where the log goes.
+/// Target of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogTarget {
     /// The journal when standard error is connected to it, else standard error.
     Auto,
     /// Standard error, with time and level.
     Stderr,
-    /// The journal; where there is none, standard error with its priority prefixes.
+    /// The journal; without one, standard error with priority prefixes.
     Journal,
 }
 
-/// What the command line says about the log; it wins over the configuration.
+/// Log level from the command line, which overrides the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verbosity {
     /// `--log-level`.
     pub level: Option<LevelFilter>,
-    /// `-v` given so often, less `-q`.
+    /// Number of `-v` less number of `-q`.
     pub steps: i8,
 }
 
 impl Verbosity {
-    /// The level that applies where `base` would.
+    /// Returns the level that applies in place of `base`.
     pub fn apply(self, base: LevelFilter) -> LevelFilter {
         let index = self.level.unwrap_or(base) as i64 + i64::from(self.steps);
         LevelFilter::iter().nth(index.clamp(0, LevelFilter::Trace as i64) as usize).unwrap_or(base)
     }
 }
 
-/// The only logger; everything it needs can change while it runs.
+/// The logger of the process; its settings can change while it runs.
 struct Logger;
 
 static LOGGER: Logger = Logger;
 static JOURNAL: AtomicBool = AtomicBool::new(false);
-/// The way to journald, where there is one; asked for when the log first goes to the journal.
+/// Connection to journald, if there is one; made when the journal first becomes the target.
 static NATIVE: OnceLock<Option<Journal>> = OnceLock::new();
 static STEPS: AtomicI8 = AtomicI8::new(0);
 static LEVEL: OnceLock<LevelFilter> = OnceLock::new();
 static LIVE: Mutex<String> = Mutex::new(String::new());
 
-/// Starts the log for a command and installs the panic hook. Warnings and errors are shown until [`configure`] says more.
+/// Starts the log for a command and installs the panic hook. The level is warn until [`configure`] sets another.
 pub fn start(verbosity: Verbosity) {
     if let Some(level) = verbosity.level {
         let _ = LEVEL.set(level);
     }
     STEPS.store(verbosity.steps, Ordering::Relaxed);
     configure(LevelFilter::Warn, LogTarget::Auto);
-    // Fails only when a logger is there already, which is this one.
+    // Fails only if this logger is set already.
     let _ = log::set_logger(&LOGGER);
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -80,7 +80,7 @@ pub fn start(verbosity: Verbosity) {
     }));
 }
 
-/// Applies the configuration's `[log]`; what the command line says still wins. May be called again.
+/// Applies `[log]` of the configuration; the command line takes precedence. May be called again.
 pub fn configure(level: LevelFilter, target: LogTarget) {
     let verbosity = Verbosity { level: LEVEL.get().copied(), steps: STEPS.load(Ordering::Relaxed) };
     log::set_max_level(verbosity.apply(level));
@@ -95,20 +95,20 @@ pub fn configure(level: LevelFilter, target: LogTarget) {
     JOURNAL.store(journal, Ordering::Relaxed);
 }
 
-/// Whether a live line can be shown: standard error is a terminal.
+/// Returns whether standard error is a terminal, which can show a live line.
 pub fn has_terminal() -> bool {
     static TERMINAL: OnceLock<bool> = OnceLock::new();
     *TERMINAL.get_or_init(|| io::stderr().is_terminal())
 }
 
-/// Whether there was a terminal and it was closed, which the kernel tells by SIGHUP, too.
+/// Returns whether the terminal was closed, which also raises SIGHUP.
 pub fn terminal_is_gone() -> bool {
     has_terminal() && !io::stderr().is_terminal()
 }
 
 /// Draws `text` as the terminal's last line, in place of the one before; log lines go above it.
 ///
-/// Cut to the terminal's width. Does nothing where standard error is no terminal.
+/// Cuts the text to the width of the terminal. Does nothing if standard error is not a terminal.
 pub fn live_line(text: &str) {
     if has_terminal() {
         let mut live = live();
@@ -117,7 +117,7 @@ pub fn live_line(text: &str) {
     }
 }
 
-/// Takes the live line away, so that ordinary output can follow.
+/// Clears the live line, so that ordinary output can follow.
 pub fn clear_live_line() {
     let mut live = live();
     if !live.is_empty() {
@@ -151,7 +151,7 @@ impl Log for Logger {
         };
         let live = live();
         let text = if live.is_empty() { line } else { format!("\r\x1b[K{line}{live}") };
-        // There is no place left to complain to when standard error is gone.
+        // An error of standard error cannot be reported anywhere.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 
@@ -163,14 +163,13 @@ fn stderr_line(level: Level, message: &str, now: &jiff::Timestamp) -> String {
     format!("{now:.3} {level:5} {message}\n")
 }
 
-/// The message on one line; other crates' begin with where they come from.
+/// Returns the message on one line; for other crates, with its target in front.
 fn message(record: &Record<'_>) -> String {
     let text = escape(&record.args().to_string());
     if record.target().starts_with("visiond") { text } else { format!("{}: {text}", escape(record.target())) }
 }
 
-/// `text` with its control characters written out, so that nothing that came from outside can forge lines or move the
-/// cursor.
+/// Escapes the control characters of `text`, so that external input can neither forge lines nor move the cursor.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -179,12 +178,12 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The first `columns` characters.
+/// Returns the first `columns` characters, escaped.
 fn cut(text: &str, columns: usize) -> String {
     escape(text).chars().take(columns).collect()
 }
 
-/// Width of the terminal less one, as some wrap when the last column is written; 79 where it does not tell.
+/// Returns the width of the terminal less one, as some terminals wrap after the last column; 79 if the width is unknown.
 fn terminal_columns() -> usize {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCGWINSZ writes one winsize through the pointer, which `size` is; the descriptor is standard error's.
@@ -192,7 +191,7 @@ fn terminal_columns() -> usize {
     if result == 0 && size.ws_col > 1 { usize::from(size.ws_col) - 1 } else { 79 }
 }
 
-/// Whether standard error is connected to the journal: systemd tells its device and inode in JOURNAL_STREAM.
+/// Returns whether standard error is connected to the journal. JOURNAL_STREAM has the device and inode of the journal.
 fn stderr_is_the_journal() -> bool {
     let Some(told) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     // SAFETY: `libc::stat` is plain numbers, for which zero is valid.
@@ -202,7 +201,7 @@ fn stderr_is_the_journal() -> bool {
     result == 0 && is_stream(&told, stat.st_dev, stat.st_ino)
 }
 
-/// Whether JOURNAL_STREAM's `device:inode` are these.
+/// Returns whether `device:inode` of JOURNAL_STREAM are these.
 fn is_stream(told: &str, device: u64, inode: u64) -> bool {
     told.split_once(':').is_some_and(|(d, i)| d.parse() == Ok(device) && i.parse() == Ok(inode))
 }

@@ -1,25 +1,25 @@
-//! An output that does not work for a while: said once when it begins, changes and ends, tried again ever more rarely.
+//! An outage of an output: logged when it starts, when its reason changes and when it ends; retried with back-off.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
 
-/// The first wait before another attempt.
+/// First pause before a retry.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// The longest.
+/// Longest pause before a retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// What becomes of messages that have no other place to go.
+/// Consequence for messages without a spool.
 const LOST: &str = "lost";
 
-/// Whether an output works, and when to try again if not.
+/// State of an output: it works, or when to retry it.
 #[derive(Debug)]
 pub struct Outage {
-    /// What the log calls the output.
+    /// Name of the output in the log.
     what: String,
-    /// What becomes of the messages meanwhile.
+    /// Consequence for the messages during the outage.
     cost: &'static str,
     current: Option<Current>,
 }
@@ -34,32 +34,32 @@ struct Current {
 }
 
 impl Outage {
-    /// Of an output that works so far.
+    /// Creates the state of a working output.
     pub fn new(what: String) -> Self {
         Self { what, cost: LOST, current: None }
     }
 
-    /// What comes meanwhile is not lost, but as `cost` says.
+    /// Sets the consequence for messages during an outage; the default is `lost`.
     pub fn costing(self, cost: &'static str) -> Self {
         Self { cost, ..self }
     }
 
-    /// The log calls the output `what` from now on.
+    /// Changes the name of the output in the log.
     pub fn rename(&mut self, what: String) {
         self.what = what;
     }
 
-    /// Whether it works, or it is time to try again.
+    /// Returns whether to write: the output works, or a retry is due.
     pub fn may_try(&self) -> bool {
         self.current.as_ref().is_none_or(|current| Instant::now() >= current.next_try)
     }
 
-    /// When to try again.
+    /// Returns when the next retry is due.
     pub fn next_try(&self) -> Instant {
         self.current.as_ref().map_or_else(Instant::now, |current| current.next_try)
     }
 
-    /// An attempt failed.
+    /// Records a failed attempt.
     pub fn fails(&mut self, reason: &str) {
         let now = Instant::now();
         match &mut self.current {
@@ -83,14 +83,14 @@ impl Outage {
         }
     }
 
-    /// Counts what the outage costs.
+    /// Counts lost messages.
     pub fn lost(&mut self, n: u64) {
         if let Some(current) = &mut self.current {
             current.lost += n;
         }
     }
 
-    /// An attempt went well.
+    /// Records a successful attempt.
     pub fn works(&mut self) {
         if let Some(current) = self.current.take() {
             let seconds = current.since.elapsed().as_secs_f32();
@@ -104,7 +104,7 @@ impl Outage {
     }
 }
 
-/// What the system said, with what to do about it.
+/// Returns the text of an I/O error, with a remedy if there is one.
 pub fn explain(error: &io::Error) -> String {
     use io::ErrorKind::{
         FileTooLarge, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,

@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: the first is told through a descriptor, a second ends the process at once. SIGHUP: to read the
-//! configuration again, told through the same descriptor.
+//! Signals, reported through a descriptor. SIGTERM and SIGINT end the daemon; a second one ends the process at once. SIGHUP reloads
+//! the configuration.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,50 +11,53 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// A signal that follows another sooner is the same wish: `timeout` and a terminal's Ctrl-C signal the process and then its
-/// whole group.
+/// A signal within this time repeats the one before: `timeout` and Ctrl-C in a terminal signal the process and then its whole
+/// group.
 const ECHO: Duration = Duration::from_millis(250);
 
-/// The signals that the daemon listens to.
+/// The signals that the daemon handles.
 #[derive(Debug)]
 pub struct Signals {
     wake: UnixStream,
     bell: Bell,
-    /// The number of the signal that ends it; 0 before one came.
+    /// Number of the signal that ends the daemon; 0 before one arrived.
     end: Arc<AtomicUsize>,
     reload: Arc<AtomicBool>,
 }
 
-/// What a signal wants.
+/// Request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// The daemon is to end; by the signal of this name.
+    /// End the daemon; with the name of the signal.
     End(&'static str),
-    /// The configuration is to be read again.
+    /// Reload the configuration.
     Reload,
 }
 
-/// Wakes whoever waits for signals.
+/// Wakes the thread that waits for signals.
 #[derive(Debug, Clone)]
 pub struct Bell(Arc<UnixStream>);
 
 impl Bell {
-    /// Makes the signals readable.
+    /// Makes [`Signals::readable`] readable.
     pub fn ring(&self) {
-        // Full means that it rang already.
+        // A full socket is readable already.
         let _ = (&*self.0).write(&[1]);
     }
 }
 
 impl Signals {
-    /// Takes the signals over, for the rest of the process's life.
+    /// Installs the signal handlers, for the rest of the process.
+    ///
+    /// # Errors
+    /// The system refuses a handler, a socket or a thread.
     pub fn register() -> io::Result<Self> {
         let signals = Self::unbound()?;
         let armed = Arc::new(AtomicBool::new(false));
         let (mut first, first_ring) = UnixStream::pair()?;
         for signal in [SIGTERM, SIGINT] {
-            // A signal that finds it armed ends the process with 128 and its number, as a shell would tell a death by it.
-            // Children die with us, see `capture::child`.
+            // Once armed, a signal ends the process with 128 plus its number, the status that a shell reports.
+            // Child processes end too, see `child_process::die_with_parent`.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
             low_level::pipe::register(signal, first_ring.try_clone()?)?;
             flag::register_usize(signal, Arc::clone(&signals.end), signal as usize)?;
@@ -62,7 +65,7 @@ impl Signals {
         }
         flag::register(SIGHUP, Arc::clone(&signals.reload))?;
         low_level::pipe::register(SIGHUP, signals.bell.0.try_clone()?)?;
-        // A thread of its own, because the first signal may come while a network is being loaded.
+        // A thread of its own, because the first signal may arrive while a model is being loaded.
         let arm = move || {
             if first.read_exact(&mut [0]).is_ok() {
                 std::thread::sleep(ECHO);
@@ -80,12 +83,12 @@ impl Signals {
         Ok(Self { wake, bell: Bell(Arc::new(ring)), end: Arc::default(), reload: Arc::default() })
     }
 
-    /// Readable once a signal came or the bell rang, until [`Signals::heard`].
+    /// Returns a descriptor that is readable from a signal or a bell until [`Signals::heard`].
     pub fn readable(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// What came since it was asked last. An end outweighs all else.
+    /// Returns the request since the last call. A request to end takes precedence.
     pub fn heard(&self) -> Option<Wish> {
         while matches!((&self.wake).read(&mut [0; 64]), Ok(64)) {}
         let reload = self.reload.swap(false, Ordering::SeqCst);
@@ -96,7 +99,7 @@ impl Signals {
         }
     }
 
-    /// Another bell beside the signals.
+    /// Returns a bell that wakes the same descriptor.
     pub fn bell(&self) -> Bell {
         self.bell.clone()
     }
@@ -104,29 +107,29 @@ impl Signals {
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    //! Signals that are not the process's.
+    //! Simulated signals.
 
     use super::*;
 
-    /// Sends them.
+    /// Sends simulated signals.
     #[derive(Clone)]
     pub struct Sender(Bell, Arc<AtomicUsize>, Arc<AtomicBool>);
 
     impl Sender {
-        /// As SIGTERM does.
+        /// Simulates SIGTERM.
         pub fn end(&self) {
             self.1.store(SIGTERM as usize, Ordering::SeqCst);
             self.0.ring();
         }
 
-        /// As SIGHUP does.
+        /// Simulates SIGHUP.
         pub fn reload(&self) {
             self.2.store(true, Ordering::SeqCst);
             self.0.ring();
         }
     }
 
-    /// Signals and who sends them.
+    /// Returns simulated signals and their sender.
     pub fn signals() -> io::Result<(Signals, Sender)> {
         let signals = Signals::unbound()?;
         let sender = Sender(signals.bell(), Arc::clone(&signals.end), Arc::clone(&signals.reload));

@@ -1,4 +1,4 @@
-//! The one signal to stop that every thread watches.
+//! The stop flag, which every thread watches and every wait includes.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 
 use crate::heartbeat::{Beat, Waiting};
 
-/// A flag that also wakes `poll`: an eventfd that stays readable once it is raised. Clones share it.
+/// A flag with an eventfd that stays readable once the flag is raised, so that it wakes `poll`. Clones share it.
 ///
-/// A [`Stop::child`] is raised with its parent, and alone: it ends one camera or lane where the parent ends them all.
+/// A [`Stop::child`] is raised with its parent, or alone: it ends one camera or lane; the parent ends them all.
 #[derive(Debug, Clone)]
 pub struct Stop {
     shared: Arc<Shared>,
-    /// Of the thread that this clone is for.
+    /// Heartbeat of the thread that owns this clone.
     beat: Option<Arc<Beat>>,
 }
 
@@ -38,56 +38,59 @@ impl Shared {
     }
 }
 
-/// What ended a wait.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// The descriptor is readable, or its other end is closed.
+    /// The descriptor is ready, or its other end is closed.
     Ready,
-    /// Stop was raised.
+    /// The flag was raised.
     Stopped,
-    /// The time is over.
+    /// The time limit passed.
     TimedOut,
 }
 
 impl Stop {
-    /// A flag not yet raised. Fails when the process has no descriptor left.
+    /// Creates a flag that is not raised.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointer is passed; the result is checked before use.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
+        // SAFETY: `fd` was just created, is valid, and has no other owner.
         let wake = unsafe { OwnedFd::from_raw_fd(fd) };
         let shared = Shared { raised: AtomicBool::new(false), wake, children: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), beat: None })
     }
 
-    /// Another flag, which is raised with this one at the latest.
+    /// Creates a flag that is raised with this one at the latest.
     pub fn child(&self) -> io::Result<Self> {
         let child = Self::new()?;
         let mut children = self.shared.children.lock();
         children.retain(|child| child.strong_count() > 0);
         children.push(Arc::downgrade(&child.shared));
         drop(children);
-        // Whoever raised this one before it knew of the child has set the flag by now.
+        // If this flag was raised before the child was in the list, it is set by now.
         if self.is_raised() {
             child.raise();
         }
         Ok(child)
     }
 
-    /// The same flag for a thread whose waits `beat` shall tell of.
+    /// Returns a clone that records the waits of its thread in `beat`.
     pub fn with_beat(&self, beat: Arc<Beat>) -> Self {
         Self { shared: Arc::clone(&self.shared), beat: Some(beat) }
     }
 
-    /// Tells that this thread waits for another one, as long as the guard lives.
+    /// Records that this thread waits while the guard lives.
     pub fn waiting(&self) -> Option<Waiting<'_>> {
         self.beat.as_ref().map(|beat| beat.wait())
     }
 
-    /// Asks every thread to end. Idempotent.
+    /// Raises the flag, which asks every thread to end. Idempotent.
     pub fn raise(&self) {
         self.shared.raise();
     }
@@ -104,24 +107,24 @@ impl Stop {
         self.shared.raised.load(Ordering::SeqCst)
     }
 
-    /// Waits for `fd` to be readable, for stop, or for `timeout` (`None`: for ever).
+    /// Waits until `fd` is readable, the flag is raised, or `timeout` passes (`None`: no limit).
     pub fn wait_readable(&self, fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
         self.poll(Some((fd, libc::POLLIN)), timeout)
     }
 
-    /// As [`wait_readable`](Self::wait_readable), for any of poll(2)'s `events`.
+    /// Waits like [`wait_readable`](Self::wait_readable), for any of the `events` of poll(2).
     pub fn wait_events(&self, fd: BorrowedFd<'_>, events: i16, timeout: Option<Duration>) -> io::Result<Wake> {
         self.poll(Some((fd, events)), timeout)
     }
 
-    /// Readable once it is raised, and from then on.
+    /// Returns a descriptor that is readable once the flag is raised.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.wake.as_fd()
     }
 
-    /// Sleeps for `duration` unless stop comes first; tells whether it did.
+    /// Sleeps for `duration` or until the flag is raised; returns whether it was raised.
     pub fn sleep(&self, duration: Duration) -> bool {
-        // An error of poll(2) here is EINTR at worst, which `poll` takes care of; treat any other as time over.
+        // `poll` handles EINTR; any other error counts as a timeout.
         matches!(self.poll(None, Some(duration)), Ok(Wake::Stopped))
     }
 

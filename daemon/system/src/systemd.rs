@@ -1,7 +1,7 @@
-//! What systemd is told: readiness, reloads, status, signs of life. The protocol of sd_notify(3), which is a datagram on a socket.
+//! Notifications to systemd: readiness, reloads, status, watchdog. The protocol is that of sd_notify(3), datagrams on a socket.
 //!
-//! Without `NOTIFY_SOCKET` in the environment nothing is told. A datagram that cannot be sent is logged once and forgotten:
-//! systemd's own timeouts then say the rest.
+//! Without `NOTIFY_SOCKET` in the environment, visiond sends nothing. A datagram that cannot be sent is logged once; systemd
+//! notices by its own timeouts.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,12 +16,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The time asked for with each extension, how often one is asked for, and how long at most: something hangs that takes longer.
+/// Time per extension, interval of the requests, and the limit; a start or reload that takes longer hangs.
 const MORE_TIME: Duration = Duration::from_secs(60);
 const MORE_TIME_EVERY: Duration = Duration::from_secs(20);
 const MORE_TIME_IN_ALL: Duration = Duration::from_secs(20 * 60);
 
-/// The way to systemd, where there is one. Clones share it.
+/// Connection to systemd, if there is one. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     socket: Option<Arc<Socket>>,
@@ -36,7 +36,7 @@ struct Socket {
 }
 
 impl Notifier {
-    /// From `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Connects as `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` say.
     pub fn from_environment() -> Self {
         let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let pid_fits = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -48,35 +48,35 @@ impl Notifier {
         let socket = address.filter(|address| !address.is_empty()).and_then(|address| match connect(address) {
             Ok((socket, address)) => Some(Arc::new(Socket { socket, address, complained: AtomicBool::new(false) })),
             Err(error) => {
-                log::warn!("systemd cannot be told anything at {}: {error}", address.display());
+                log::warn!("cannot notify systemd at {}: {error}", address.display());
                 None
             }
         });
         Self { socket, watchdog }
     }
 
-    /// Whether anybody listens.
+    /// Returns whether systemd listens.
     pub fn is_connected(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Within which time systemd wants a sign of life; `None`: it does not.
+    /// Returns the watchdog timeout of systemd; `None` without a watchdog.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog.filter(|_| self.is_connected())
     }
 
-    /// Start-up, or a reload, is over.
+    /// Reports that the start or a reload is complete.
     pub fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// A reload has begun; [`ready`](Self::ready) ends it, whether the new configuration is in force or was refused.
+    /// Reports that a reload has started. [`ready`](Self::ready) ends it, whether the configuration was accepted or rejected.
     pub fn reloading(&self) {
-        // systemd tells this reload from an earlier one by its time.
+        // systemd distinguishes reloads by their time.
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
     }
 
-    /// While what this returns is held, systemd waits for the end of the start or reload, but not for ever.
+    /// Extends the timeout of the start or reload while the returned guard lives, up to a limit.
     pub fn more_time(&self) -> MoreTime {
         let Some(socket) = self.socket.clone() else { return MoreTime(None) };
         let (held, dropped) = channel::<()>();
@@ -93,23 +93,23 @@ impl Notifier {
         match std::thread::Builder::new().name("more time".to_owned()).spawn(ask) {
             Ok(thread) => MoreTime(Some((held, thread))),
             Err(error) => {
-                log::warn!("systemd is not asked for more time: {error}");
+                log::warn!("cannot ask systemd for more time: {error}");
                 MoreTime(None)
             }
         }
     }
 
-    /// One line for `systemctl status`.
+    /// Sets the line in `systemctl status`.
     pub fn status(&self, line: &str) {
         self.tell(&format!("STATUS={}", line.replace('\n', " ")));
     }
 
-    /// A sign of life.
+    /// Resets the watchdog.
     pub fn alive(&self) {
         self.tell("WATCHDOG=1");
     }
 
-    /// The end has begun.
+    /// Reports that the daemon is stopping.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
@@ -126,12 +126,12 @@ impl Socket {
         if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address)
             && !self.complained.swap(true, Ordering::Relaxed)
         {
-            log::warn!("systemd cannot be told `{state}`: {error}");
+            log::warn!("cannot send `{state}` to systemd: {error}");
         }
     }
 }
 
-/// The sockets that systemd hands over (sd_listen_fds(3)), the first time that they are asked for; none from then on.
+/// Returns the sockets that systemd passed (sd_listen_fds(3)) at the first call, and none after it.
 pub fn passed_sockets() -> Vec<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
@@ -149,20 +149,20 @@ pub fn passed_sockets() -> Vec<OwnedFd> {
 
 /// See [`Notifier::more_time`].
 #[derive(Debug)]
-#[must_use = "systemd is asked as long as it is held"]
+#[must_use = "the timeout is extended while this lives"]
 pub struct MoreTime(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Drop for MoreTime {
     fn drop(&mut self) {
         if let Some((held, thread)) = self.0.take() {
             drop(held);
-            // It only sends datagrams without waiting; a panic of it was logged by the hook.
+            // The thread never blocks in a send; the panic hook logged a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// CLOCK_MONOTONIC, by which systemd dates reloads.
+/// Returns CLOCK_MONOTONIC, which systemd uses for the time of reloads.
 fn monotonic_us() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime(2) writes one timespec through the pointer, which `time` is. The clock exists on every Linux.
@@ -170,7 +170,7 @@ fn monotonic_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
-/// A path, or `@name` in the abstract namespace.
+/// Parses a path, or `@name` in the abstract namespace.
 fn connect(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     let address = match address.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -183,7 +183,7 @@ fn connect(address: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
         }
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not read must not hold up the daemon.
+    // A manager that does not read must not block the daemon.
     socket.set_nonblocking(true)?;
     Ok((socket, address))
 }

@@ -1,4 +1,4 @@
-//! Where a server listens, and names of hosts.
+//! Addresses to listen on, and host names.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use super::text::{filled, refuse_home, resolve};
 use super::{Inline, quote};
 use crate::schema::{At, Context, Item};
 
-/// Where a server listens.
+/// Address that a server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// An IP address with its port.
@@ -26,16 +26,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether only this machine has that address.
+/// Returns whether only this machine can reach the address.
 pub fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// An address with its port, or a socket's path.
+/// The kind of addresses with a port, or paths of Unix sockets.
 #[derive(Debug)]
 pub struct AddressKind;
 
-/// An address with its port, or a socket's path; a path is relative to the file's folder.
+/// Returns the kind of addresses with a port, or paths of Unix sockets. A relative path starts at the folder of the file.
 pub fn address() -> AddressKind {
     AddressKind
 }
@@ -70,11 +70,11 @@ impl Inline for AddressKind {
     }
 }
 
-/// The name of a host.
+/// The kind of host names.
 #[derive(Debug)]
 pub struct HostName;
 
-/// The name of a host, without a port.
+/// Returns the kind of host names, without a port.
 pub fn host() -> HostName {
     HostName
 }

@@ -1,21 +1,21 @@
-//! Where a broker is, and what its topics may be called.
+//! URLs of brokers, and MQTT topics.
 
 use super::{Inline, quote};
 use crate::kinds::text::filled;
 use crate::schema::{At, Context, Item};
 
-/// The URL of a broker, without a login.
+/// The kind of broker URLs, without user and password.
 #[derive(Debug)]
 pub struct Broker {
     schemes: &'static [&'static str],
 }
 
-/// A URL of one of these schemes: host and port, nothing else.
+/// Returns the kind of URLs with one of these schemes, a host and a port, and nothing else.
 pub fn broker(schemes: &'static [&'static str]) -> Broker {
     Broker { schemes }
 }
 
-/// Splits a broker's URL into scheme, host and port.
+/// Splits a broker URL into scheme, host and port; returns `None` if it has any other part.
 pub fn split_broker(url: &str) -> Option<(&str, &str, Option<u16>)> {
     let (scheme, rest) = url.split_once("://")?;
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -59,11 +59,11 @@ impl Inline for Broker {
     }
 }
 
-/// The beginning of a topic.
+/// The kind of topic prefixes.
 #[derive(Debug)]
 pub struct Topic;
 
-/// The beginning of a topic: levels with `/` between them.
+/// Returns the kind of topic prefixes: levels separated by `/`.
 pub fn topic() -> Topic {
     Topic
 }

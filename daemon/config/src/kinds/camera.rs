@@ -1,4 +1,4 @@
-//! A camera's name, as the key `device` takes it.
+//! Names of V4L2 cameras, for the key `device`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use super::text::{filled, refuse_home, resolve};
 use super::{Inline, quote};
 use crate::schema::{At, Context, Item};
 
-/// How a camera behind V4L2 is told from others.
+/// Name of a V4L2 camera.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CameraName {
     /// A device node, or a link to one.
     Node(PathBuf),
-    /// What a USB device says of itself.
+    /// USB ids.
     Usb {
-        /// The maker's number.
+        /// Vendor id.
         vendor: u16,
-        /// The maker's number of the product.
+        /// Product id.
         product: u16,
-        /// Tells two of a kind apart, where the maker took the trouble.
+        /// Serial number, if the device has one.
         serial: Option<String>,
     },
-    /// What the driver calls it.
+    /// Card name that the driver reports.
     Card(String),
 }
 
@@ -63,7 +63,7 @@ impl FromStr for CameraName {
 const DESCRIPTION: &str =
     "a camera: \"/dev/...\", USB ids such as \"046d:0825\" or \"046d:0825:SERIAL\", or the card's name";
 
-/// `046d:0825` or `046d:0825:SERIAL`.
+/// Parses `046d:0825` or `046d:0825:SERIAL`.
 fn usb(text: &str) -> Option<CameraName> {
     let id = |text: &str| {
         (text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -79,7 +79,7 @@ fn usb(text: &str) -> Option<CameraName> {
     Some(CameraName::Usb { vendor, product, serial })
 }
 
-/// The node that somebody who wrote `video0` or `dev/video0` had in mind.
+/// Returns the node that `video0` or `dev/video0` probably stands for.
 fn meant_node(text: &str) -> Option<String> {
     let number = text.strip_prefix("video").filter(|rest| !rest.is_empty());
     if number.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -88,16 +88,16 @@ fn meant_node(text: &str) -> Option<String> {
     text.starts_with("dev/").then(|| format!("/{text}"))
 }
 
-/// A camera's name.
+/// The kind of camera names.
 #[derive(Debug)]
 pub struct Camera;
 
-/// A camera's name; a path is relative to the file's folder.
+/// Returns the kind of camera names. A relative path starts at the folder of the file.
 pub fn camera() -> Camera {
     Camera
 }
 
-/// Reads `text` as it stands in a file in the folder `base`.
+/// Parses `text` as in a file in the folder `base`.
 pub fn camera_in(base: &Path, text: &str) -> Result<CameraName, String> {
     Ok(match text.parse()? {
         CameraName::Node(path) => CameraName::Node(resolve(base, &path.to_string_lossy())),
@@ -127,7 +127,7 @@ impl Inline for Camera {
     fn text(&self, value: &CameraName) -> String {
         let text = value.to_string();
         match value {
-            // Without a slash in front it would read as a card's name.
+            // Without `./` it would be read as a card name.
             CameraName::Node(path) if path.is_relative() && !text.starts_with("./") && !text.starts_with("../") => {
                 quote(&format!("./{text}"))
             }

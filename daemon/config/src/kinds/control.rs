@@ -1,4 +1,4 @@
-//! The value of a camera's control, whose kind the camera alone knows.
+//! Values of camera controls, whose type only the camera knows.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use toml::de::DeValue;
 use super::{Inline, integer, quote};
 use crate::schema::{At, Context, Item};
 
-/// What a control is set to.
+/// Value of a camera control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlValue {
     /// On or off; `true` presses a button.
     Flag(bool),
-    /// A number, a menu's item by its number, bits.
+    /// A number, the number of a menu item, or bits.
     Number(i64),
-    /// Text, a menu's item by its text.
+    /// Text, or the text of a menu item.
     Text(String),
 }
 
 impl ControlValue {
-    /// A value as it is written on a command line: true, 0x10, -3; else text, which quotes keep from being one of those.
+    /// Parses a value from a command line: true, 0x10, -3; else text. Quotes make text of a number.
     pub fn parse(text: &str) -> Self {
         let hex = text.strip_prefix("0x").and_then(|digits| i64::from_str_radix(digits, 16).ok());
         match (text, hex.or_else(|| text.parse().ok())) {
@@ -44,11 +44,11 @@ impl fmt::Display for ControlValue {
     }
 }
 
-/// The value of a control.
+/// The kind of control values.
 #[derive(Debug)]
 pub struct Control;
 
-/// The value of a control.
+/// Returns the kind of control values.
 pub fn control() -> Control {
     Control
 }

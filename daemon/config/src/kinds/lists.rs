@@ -1,4 +1,4 @@
-//! Many values of one kind.
+//! Lists and maps of one kind.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use toml::de::DeValue;
 use super::{Inline, quote, show};
 use crate::schema::{At, Context, Item};
 
-/// A list of values of one kind.
+/// The kind of lists of one kind.
 #[derive(Debug)]
 pub struct List<K>(K);
 
-/// A list of `kind`.
+/// Returns the kind of lists of `kind`.
 pub fn list<K>(kind: K) -> List<K> {
     List(kind)
 }
@@ -40,11 +40,11 @@ impl<K: Inline> Inline for List<K> {
     }
 }
 
-/// Values of one kind by name.
+/// The kind of maps from names to values of one kind.
 #[derive(Debug)]
 pub struct ByName<K>(K);
 
-/// Values of `kind` by name.
+/// Returns the kind of maps from names to values of `kind`.
 pub fn by_name<K>(kind: K) -> ByName<K> {
     ByName(kind)
 }

@@ -8,11 +8,11 @@ use super::{Inline, integer, quote};
 use crate::diagnostics::nearest;
 use crate::schema::{At, Context, Item};
 
-/// true or false.
+/// The kind of `true` and `false`.
 #[derive(Debug)]
 pub struct Flag;
 
-/// true or false
+/// Returns the kind of `true` and `false`.
 pub fn flag() -> Flag {
     Flag
 }
@@ -35,13 +35,13 @@ impl Inline for Flag {
     }
 }
 
-/// A whole number in a range.
+/// The kind of whole numbers in a range.
 #[derive(Debug)]
 pub struct Whole<T> {
     range: RangeInclusive<T>,
 }
 
-/// A whole number in `range`.
+/// Returns the kind of whole numbers in `range`.
 pub fn whole<T>(range: RangeInclusive<T>) -> Whole<T> {
     Whole { range }
 }
@@ -68,13 +68,13 @@ impl<T: Copy + PartialOrd + std::fmt::Display + TryFrom<i128> + Bounded> Inline 
     }
 }
 
-/// One of some whole numbers.
+/// The kind of a choice among whole numbers.
 #[derive(Debug)]
 pub struct Choice {
     numbers: &'static [u32],
 }
 
-/// One of `numbers`.
+/// Returns the kind of a choice among `numbers`.
 pub fn choice(numbers: &'static [u32]) -> Choice {
     Choice { numbers }
 }
@@ -101,7 +101,7 @@ impl Inline for Choice {
 
 /// The largest number of a type that TOML can hold.
 pub trait Bounded {
-    /// It.
+    /// The largest value.
     const MAX: Self;
 }
 
@@ -115,18 +115,18 @@ impl Bounded for usize {
     const MAX: Self = isize::MAX as Self;
 }
 
-/// A number in a range.
+/// The kind of numbers in a range.
 #[derive(Debug)]
 pub struct Real {
     range: RangeInclusive<f64>,
 }
 
-/// A number in `range`.
+/// Returns the kind of numbers in `range`.
 pub fn real(range: RangeInclusive<f64>) -> Real {
     Real { range }
 }
 
-/// A number from 0 to 1.
+/// Returns the kind of numbers from 0 to 1.
 pub fn fraction() -> Real {
     real(0.0..=1.0)
 }
@@ -161,25 +161,25 @@ impl Inline for Real {
     }
 }
 
-/// One of some words.
+/// The kind of a choice among words.
 #[derive(Debug)]
 pub struct Word<T> {
-    /// The words and what they mean.
+    /// The words with their values.
     pub words: Vec<(&'static str, T)>,
 }
 
 /// A type whose values have names.
 pub trait Words: Copy + PartialEq + 'static {
-    /// The names, in the order of the reference.
+    /// Returns the names with their values, in the order of the reference.
     fn words() -> Vec<(&'static str, Self)>;
 }
 
-/// One of the type's words.
+/// Returns the kind of a choice among the names of `T`.
 pub fn word<T: Words>() -> Word<T> {
     Word { words: T::words() }
 }
 
-/// The meaning of a word, or a sentence with the words there are.
+/// Returns the value of a word, or a sentence that lists the valid words, for clap.
 pub fn parse_word<T: Words>(text: &str) -> Result<T, String> {
     let words = T::words();
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
@@ -214,7 +214,7 @@ impl<T: Copy + PartialEq> Inline for Word<T> {
     }
 
     fn text(&self, value: &T) -> String {
-        // Every value of the type is in the list; a test goes through all of them.
+        // The list has every value of the type, which a test checks.
         self.words.iter().find(|(_, known)| known == value).map_or(String::new(), |(word, _)| quote(word))
     }
 }

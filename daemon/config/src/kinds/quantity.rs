@@ -1,4 +1,4 @@
-//! What has a unit or a radix: times, sizes, permissions.
+//! Durations, sizes, permissions.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use super::{Inline, quote};
 use crate::schema::{At, Context, Item};
 use crate::units::{UnitError, format_duration, format_size, parse_duration, parse_size};
 
-/// A span of time.
+/// The kind of durations in a range.
 #[derive(Debug)]
 pub struct Time {
     range: RangeInclusive<Duration>,
     zero: bool,
 }
 
-/// A span of time in `range`.
+/// Returns the kind of durations in `range`.
 pub fn duration(range: RangeInclusive<Duration>) -> Time {
     Time { range, zero: false }
 }
 
 impl Time {
-    /// 0 is allowed too, and means what the key's documentation says.
+    /// Allows 0 too; the documentation of the key says what it means.
     pub fn or_zero(self) -> Self {
         Self { zero: true, ..self }
     }
@@ -54,20 +54,20 @@ impl Inline for Time {
     }
 }
 
-/// A number of bytes.
+/// The kind of sizes in bytes.
 #[derive(Debug)]
 pub struct Size<T> {
     range: RangeInclusive<T>,
     zero: bool,
 }
 
-/// A number of bytes in `range`.
+/// Returns the kind of sizes in `range`.
 pub fn size<T>(range: RangeInclusive<T>) -> Size<T> {
     Size { range, zero: false }
 }
 
 impl<T> Size<T> {
-    /// 0 is allowed too, and means what the key's documentation says.
+    /// Allows 0 too; the documentation of the key says what it means.
     pub fn or_zero(self) -> Self {
         Self { zero: true, ..self }
     }
@@ -99,12 +99,12 @@ impl<T: Copy + PartialOrd + TryFrom<u64> + TryInto<u64>> Inline for Size<T> {
     }
 
     fn text(&self, value: &T) -> String {
-        // u64 holds every size that the type holds.
+        // u64 can represent every size of the type.
         quote(&format_size((*value).try_into().unwrap_or(u64::MAX)))
     }
 }
 
-/// The text of a number with a unit; of a bare number too, whose error then is that the unit is missing.
+/// Returns the text of a number with a unit. A bare number is returned too, so that the error says that the unit is missing.
 fn with_unit(item: &Item<'_>) -> Option<String> {
     match item.get_ref() {
         DeValue::String(text) => Some(text.to_string()),
@@ -118,17 +118,17 @@ fn unit_remedy(error: UnitError, text: &str, likely: [&str; 2], all: &str) -> St
     let text = text.trim();
     match error {
         UnitError::NoUnit => format!(": write the unit, \"{text} {}\" or \"{text} {}\"", likely[0], likely[1]),
-        UnitError::Unknown(word, Some(near)) => format!(": write {near} for {word}"),
+        UnitError::Unknown(word, Some(near)) => format!(": write {near}, not {word}"),
         UnitError::Unknown(..) => format!(": the units are {all}"),
         UnitError::Malformed => String::new(),
     }
 }
 
-/// Octal permissions.
+/// The kind of octal permissions.
 #[derive(Debug)]
 pub struct Mode;
 
-/// Octal permissions.
+/// Returns the kind of octal permissions.
 pub fn mode() -> Mode {
     Mode
 }
@@ -148,7 +148,7 @@ impl Inline for Mode {
             DeValue::Integer(number) if number.radix() == 8 && parse(number.as_str()).is_some() => {
                 parse(number.as_str())
             }
-            // A decimal 660 is meant to be octal, but is 0o1224.
+            // A decimal 660 is probably meant to be octal, but equals 0o1224.
             DeValue::Integer(number) if number.radix() == 10 && parse(number.as_str()).is_some() => {
                 self.refuse(item, at, context, &format!(": write 0o{}", number.as_str()))
             }

@@ -1,25 +1,25 @@
-//! Subjects of NATS, with places for names.
+//! NATS subjects, with placeholders for names.
 
 use super::text::filled;
 use super::{Inline, quote};
 use crate::schema::{At, Context, Item};
 
-/// What may stand in braces.
-const PLACES: [&str; 2] = ["{device}", "{camera}"];
+/// Valid placeholders.
+const PLACEHOLDERS: [&str; 2] = ["{device}", "{camera}"];
 
-/// The subject of a message.
+/// The kind of NATS subjects.
 #[derive(Debug)]
 pub struct Subject;
 
-/// A subject: words with dots between them; {device} and {camera} stand for names.
+/// Returns the kind of subjects: words separated by dots; {device} and {camera} stand for names.
 pub fn subject() -> Subject {
     Subject
 }
 
-/// Whether a word of a subject is one once names, which hold no odd character, stand in place of the braces.
+/// Returns whether `word` is a valid word of a subject once names replace its placeholders. Names have no special characters.
 fn is_word(word: &str) -> bool {
     let mut rest = word.to_owned();
-    PLACES.iter().for_each(|place| rest = rest.replace(place, "n"));
+    PLACEHOLDERS.iter().for_each(|place| rest = rest.replace(place, "n"));
     !rest.is_empty() && rest.chars().all(|c| c.is_ascii_graphic() && !"*>{}".contains(c))
 }
 
@@ -34,7 +34,7 @@ impl Inline for Subject {
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<String> {
         let text = filled(item).filter(|text| {
             let first = text.split('.').next().unwrap_or("");
-            // What begins so is the server's own.
+            // Subjects that begin with these are reserved for the server.
             text.len() <= 256 && text.split('.').all(is_word) && !first.starts_with(['$', '_'])
         });
         text.map(str::to_owned).or_else(|| self.refuse(item, at, context, ""))

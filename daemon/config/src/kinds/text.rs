@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use super::{Inline, list, quote, show};
 use crate::schema::{At, Context, Item};
 
-/// The text of a string that is not empty. No path, name or argument of a program can hold a NUL.
+/// Returns the text of a string that is not empty and has no NUL, which no path, name or argument can hold.
 pub(super) fn filled<'a>(item: &'a Item<'_>) -> Option<&'a str> {
     item.get_ref().as_str().filter(|text| !text.is_empty() && !text.contains('\0'))
 }
 
-/// A string that is not empty.
+/// The kind of strings that are not empty.
 #[derive(Debug)]
 pub struct Text;
 
-/// A string that is not empty.
+/// Returns the kind of strings that are not empty.
 pub fn text() -> Text {
     Text
 }
@@ -35,23 +35,23 @@ impl Inline for Text {
     }
 }
 
-/// A name: letters, digits, `-` and `_`.
+/// The kind of names: letters, digits, `-` and `_`.
 #[derive(Debug)]
 pub struct Name;
 
-/// A name: letters, digits, `-` and `_`.
+/// Returns the kind of names: letters, digits, `-` and `_`.
 pub fn name() -> Name {
     Name
 }
 
-/// Bytes of a name at most, so that it fits file names and labels.
+/// Maximum bytes of a name, so that it fits file names and labels.
 const NAME_BYTES: usize = 64;
 
 fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
-/// Whether `text` can be a name.
+/// Returns whether `text` can be a name.
 fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES).contains(&text.len()) && text.chars().all(in_name)
 }
@@ -79,24 +79,24 @@ impl Inline for Name {
     }
 }
 
-/// A path.
+/// The kind of paths.
 #[derive(Debug)]
 pub struct FilePath {
-    /// What a word without a slash is, which then stays as it is.
+    /// Description, if a word without a slash is allowed and stays as it is.
     word: Option<&'static str>,
 }
 
-/// A path; relative to the file's folder.
+/// Returns the kind of paths. A relative path starts at the folder of the file.
 pub fn path() -> FilePath {
     FilePath { word: None }
 }
 
-/// A program; with a slash a path, else looked for in PATH.
+/// Returns the kind of programs: a path if it has a slash, else searched in PATH.
 pub fn program() -> FilePath {
     FilePath { word: Some("a program's name or path") }
 }
 
-/// A secret; with a slash a file, else one of systemd's credentials.
+/// Returns the kind of secrets: a file if it has a slash, else a systemd credential.
 pub fn credential() -> FilePath {
     FilePath { word: Some("a credential's name or a file's path") }
 }
@@ -124,9 +124,9 @@ impl Inline for FilePath {
     }
 }
 
-/// `text` as seen from the folder `base`.
+/// Resolves the path `text` against the folder `base`.
 pub fn resolve(base: &Path, text: &str) -> PathBuf {
-    // `join` keeps a leading `./`, which only makes paths longer in every message.
+    // `join` keeps a leading `./`, which only makes paths in messages longer.
     base.join(text.strip_prefix("./").filter(|rest| !rest.is_empty() && !base.as_os_str().is_empty()).unwrap_or(text))
 }
 
@@ -138,16 +138,16 @@ pub(super) fn refuse_home(text: &str, item: &Item<'_>, at: &At<'_>, context: &mu
     Some(())
 }
 
-/// A path or a URL.
+/// The kind of paths and URLs.
 #[derive(Debug)]
 pub struct Location;
 
-/// A path, relative to the file's folder, or a URL.
+/// Returns the kind of paths and URLs. A relative path starts at the folder of the file.
 pub fn location() -> Location {
     Location
 }
 
-/// Whether ffmpeg takes `text` for a URL: a scheme comes before the first colon.
+/// Returns whether ffmpeg treats `text` as a URL: a scheme stands before the first colon.
 pub fn is_url(text: &str) -> bool {
     let scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -169,8 +169,7 @@ impl Inline for Location {
             return Some(text.to_owned());
         }
         refuse_home(text, item, at, context)?;
-        // TOML is UTF-8, and so is the folder wherever it came from TOML; another folder's odd bytes are shown as U+FFFD
-        // and not found, which the error of the source then says.
+        // TOML is UTF-8. A folder that is not becomes U+FFFD here and is not found, which the error of the source says.
         Some(resolve(context.base, text).to_string_lossy().into_owned())
     }
 
@@ -179,11 +178,11 @@ impl Inline for Location {
     }
 }
 
-/// A program and its arguments.
+/// The kind of command lines: a program and its arguments.
 #[derive(Debug)]
 pub struct CommandLine;
 
-/// A program and its arguments.
+/// Returns the kind of command lines: a program and its arguments.
 pub fn command_line() -> CommandLine {
     CommandLine
 }

@@ -1,4 +1,4 @@
-//! `[[camera]]`: what is opened, and the pictures that are drawn of it.
+//! `[[camera]]`: the source of frames, and the annotated pictures.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -114,28 +114,28 @@ section! {
     }
 }
 
-/// A camera's format.
+/// Pixel format of a camera.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CameraFormat {
-    /// Raw pixels.
+    /// Uncompressed pixels.
     Raw(PixelFormat),
-    /// JPEG pictures.
+    /// Motion JPEG.
     Mjpeg,
 }
 
-/// How pictures come out of a camera's driver.
+/// How frames leave a camera's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoMode {
-    /// It writes into our memory.
+    /// The driver writes into visiond's memory.
     Userptr,
-    /// We read its memory.
+    /// visiond reads the driver's memory in place.
     Mmap,
-    /// We copy out of its memory.
+    /// visiond copies each frame out of the driver's memory.
     Copy,
 }
 
 impl IoMode {
-    /// The name used in the configuration, the log, the summary and `probe`.
+    /// Returns the name used in the configuration, the log, the summary and `probe`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Userptr => "userptr",
@@ -175,21 +175,21 @@ section! {
     }
 }
 
-/// What ffmpeg hands over.
+/// Pixels that ffmpeg outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VideoPixels {
-    /// BGR, made by ffmpeg.
+    /// BGR, converted by ffmpeg.
     Bgr,
-    /// The file's own planes.
+    /// The YUV planes of the file.
     Native,
 }
 
 /// How fast a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// By its clock; what is late is dropped.
+    /// By its clock; late frames are dropped.
     Realtime,
-    /// As fast as it is taken; nothing is dropped.
+    /// As fast as the frames are processed; none is dropped.
     Fastest,
 }
 
@@ -228,12 +228,12 @@ section! {
     }
 }
 
-/// What a program writes.
+/// Format of a program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandContainer {
-    /// YUV4MPEG2.
+    /// YUV4MPEG2, with headers.
     Y4m,
-    /// Frames one behind the other, no header.
+    /// Frames back to back, without a header.
     Raw,
 }
 
@@ -285,7 +285,7 @@ section! {
     }
 }
 
-/// How annotated pictures are stored.
+/// File format of annotated pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PictureFormat {
     /// JPEG, quality 90.

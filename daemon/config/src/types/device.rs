@@ -1,4 +1,4 @@
-//! `[device]`: what the outside calls this machine.
+//! `[device]`: the name of this machine.
 
 use crate::kinds::name;
 use crate::table_macros::section;
@@ -13,13 +13,13 @@ section! {
 }
 
 impl DeviceConfig {
-    /// The name that holds: the configured one, else the host's.
+    /// Returns the configured name, else the host name.
     pub fn resolved(&self) -> String {
         self.name.clone().unwrap_or_else(|| as_name(&host_name()))
     }
 }
 
-/// `text` with a `-` in place of what no name can hold; "visiond" when nothing is left.
+/// Returns `text` with `-` in place of each character that a name cannot hold; "visiond" if nothing is left.
 fn as_name(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect();
     let text: String = text.trim_matches('-').chars().take(64).collect();
@@ -27,7 +27,7 @@ fn as_name(text: &str) -> String {
 }
 
 fn host_name() -> String {
-    // One byte more than the longest name that Linux has, so that it always ends in a zero.
+    // One byte more than the longest host name on Linux, so that the text always ends in a zero.
     let mut bytes = [0_u8; 65];
     // SAFETY: the pointer is valid for writes of the 64 bytes that it is given with, and gethostname(2) writes no more.
     let failed = unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) } != 0;

@@ -1,4 +1,4 @@
-//! `[http]`: the page, the API and the metrics.
+//! `[http]`: the live page, the API and the metrics.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `[[sink]]` with `type = "mqtt"`: a broker of MQTT.
+//! `[[sink]]` with `type = "mqtt"`: an MQTT broker.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,12 +58,12 @@ section! {
     }
 }
 
-/// A version of MQTT.
+/// Version of the MQTT protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MqttProtocol {
-    /// 3.1.1
+    /// MQTT 3.1.1.
     V3,
-    /// 5
+    /// MQTT 5.
     V5,
 }
 

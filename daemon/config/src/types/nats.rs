@@ -1,4 +1,4 @@
-//! `[[sink]]` with `type = "nats"`: a stream of NATS JetStream.
+//! `[[sink]]` with `type = "nats"`: a NATS JetStream stream.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{DAY, HOUR, MIB, SECOND};
 use crate::kinds::{broker, credential, duration, flag, list, name, path, size, subject};
 use crate::table_macros::section;
 
-/// Months are what somebody may want to keep.
+/// The longest age of a message: users may want to keep months.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 section! {

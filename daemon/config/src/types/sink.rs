@@ -1,4 +1,4 @@
-//! `[[sink]]`: where messages go.
+//! `[[sink]]`: the outputs for messages.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,25 +39,25 @@ section! {
 }
 
 impl SinkConfig {
-    /// The folder of what is kept on disk; `None` where neither the configuration nor systemd names one.
+    /// Returns the folder for messages on disk; `None` if neither the configuration nor systemd names one.
     pub fn spool(&self) -> Option<PathBuf> {
         self.spool_directory.clone().or_else(|| {
             let folders = std::env::var_os("STATE_DIRECTORY")?;
-            // systemd lists several with colons between them.
+            // systemd separates several folders by colons.
             let first = std::env::split_paths(&folders).next()?;
             Some(first.join("spool").join(&self.name))
         })
     }
 }
 
-/// What a full queue does.
+/// What a sink does when its queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The oldest waiting message goes.
+    /// Drops the oldest waiting message.
     DropOldest,
-    /// The new message goes.
+    /// Drops the new message.
     DropNewest,
-    /// The lane waits.
+    /// Makes the lane wait.
     Block,
 }
 
@@ -77,7 +77,7 @@ union! {
     }
 }
 
-// The macro makes the enum, so there is no place for `#[default]`.
+// The macro declares the enum, so `#[default]` cannot be set.
 #[allow(clippy::derivable_impls)]
 impl Default for SinkKind {
     fn default() -> Self {

@@ -1,4 +1,4 @@
-//! What happened so far on a lane: what its thread does, its runs, and what they took of the GPU.
+//! Counters of a lane: the activity of its thread, its inferences, and their use of the GPU.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -8,26 +8,26 @@ use visiond_engine::detector::RunCounts;
 
 use crate::histogram::Histogram;
 
-/// Where a lane's thread stands.
+/// Activity of a lane's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Activity {
-    /// Waits for a frame.
+    /// Waiting for a frame.
     Idle,
-    /// Looks at frames; the only state in which no progress means that something hangs.
+    /// Processing frames; the only activity in which no progress means a hang.
     Looking,
-    /// Hands messages on; waits only where a sink or the pictures must not lose anything.
+    /// Publishing messages; waits only if a sink or annotated pictures must lose nothing.
     Publishing,
-    /// Waits before it builds its session again.
+    /// Waiting before it rebuilds its session.
     Backoff,
-    /// Over.
+    /// The thread has ended.
     Ended,
 }
 
 impl Activity {
     pub(super) const ALL: [Self; 5] = [Self::Idle, Self::Looking, Self::Publishing, Self::Backoff, Self::Ended];
 
-    /// The name that the status has for it.
+    /// Returns the name used in the status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -39,10 +39,10 @@ impl Activity {
     }
 }
 
-/// One lane's counters.
+/// Counters of one lane.
 #[derive(Debug)]
 pub struct LaneMetrics {
-    /// The model's name.
+    /// Name of the model.
     pub name: Arc<str>,
     activity: AtomicU8,
     runs: AtomicU64,
@@ -53,28 +53,28 @@ pub struct LaneMetrics {
     first_frame: AtomicBool,
 }
 
-/// What a lane's network counted on the GPU, over all of its sessions.
+/// GPU counters of a lane's model, over all of its sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuSnapshot {
-    /// Runs that the GPU was given as one CUDA graph.
+    /// Runs that were launched as one CUDA graph.
     pub graph_runs: u64,
-    /// Runs that it was given call by call.
+    /// Runs that were launched call by call.
     pub single_runs: u64,
-    /// Runs, of either kind, that were begun while another was under way.
+    /// Runs of either kind that started while another was in flight.
     pub overlapped_runs: u64,
-    /// Bytes of frames that were copied first, because the GPU does not see their memory.
+    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
     pub copied_bytes: u64,
-    /// Candidates that the filter had no room for.
+    /// Candidates dropped because the filter was full.
     pub lost_candidates: u64,
-    /// The host's time until the GPU had the run: median in microseconds.
+    /// Host time to launch a run: median in microseconds.
     pub launch_us_p50: u64,
-    /// The same, 99th percentile.
+    /// Host time to launch a run: 99th percentile in microseconds.
     pub launch_us_p99: u64,
 }
 
 impl LaneMetrics {
-    /// Nothing happened yet.
+    /// Returns counters at zero.
     pub fn new(name: Arc<str>) -> Self {
         Self {
             name,
@@ -88,47 +88,47 @@ impl LaneMetrics {
         }
     }
 
-    /// The thread goes over to `activity`.
+    /// Records that the thread enters `activity`.
     pub fn enter(&self, activity: Activity) {
         self.activity.store(activity as u8, Ordering::Relaxed);
     }
 
-    /// Where the thread stands.
+    /// Returns the activity of the thread.
     pub fn activity(&self) -> Activity {
         Activity::ALL[usize::from(self.activity.load(Ordering::Relaxed))]
     }
 
-    /// The network was run, well or not.
+    /// Counts a run, successful or not.
     pub fn count_run(&self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs so far: as long as it rises, the lane lives.
+    /// Returns the runs so far. While the number rises, the lane makes progress.
     pub fn runs(&self) -> u64 {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Preprocess, network or head failed.
+    /// Counts a failure of preprocess, inference or head.
     pub fn count_error(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Failures so far.
+    /// Returns the failures so far.
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
     }
 
-    /// The session was built again.
+    /// Counts a rebuilt session.
     pub fn count_rebuild(&self) {
         self.rebuilds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sessions built again so far.
+    /// Returns the rebuilt sessions so far.
     pub fn rebuilds(&self) -> u64 {
         self.rebuilds.load(Ordering::Relaxed)
     }
 
-    /// A run on the GPU ended: what the network counted since the one before, and the host's time until the GPU had it.
+    /// Counts a run on the GPU: the counters since the last run, and the host time of its launch.
     pub fn count_gpu(&self, new: &RunCounts, launch_us: u64) {
         let RunCounts { graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates } = *new;
         let new = [graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates];
@@ -138,7 +138,7 @@ impl LaneMetrics {
         self.launch.record_us(launch_us);
     }
 
-    /// What was counted on the GPU; `None` where no run was on one.
+    /// Returns the GPU counters; `None` if no run used a GPU.
     pub fn gpu(&self) -> Option<GpuSnapshot> {
         let [graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates] =
             std::array::from_fn(|index| self.gpu[index].load(Ordering::Relaxed));
@@ -154,12 +154,12 @@ impl LaneMetrics {
         })
     }
 
-    /// A frame went through.
+    /// Records that a frame was processed.
     pub fn note_frame(&self) {
         self.first_frame.store(true, Ordering::Release);
     }
 
-    /// Whether a frame went through yet.
+    /// Returns whether a frame was processed yet.
     pub fn had_frame(&self) -> bool {
         self.first_frame.load(Ordering::Acquire)
     }

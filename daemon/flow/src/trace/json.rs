@@ -1,7 +1,7 @@
-//! A recording as JSON in Chrome's trace event format, which <https://ui.perfetto.dev> and chrome://tracing show.
+//! Writes a trace as JSON in Chrome's trace event format, which <https://ui.perfetto.dev> and chrome://tracing display.
 //!
-//! What a thread did is a slice on its track; a frame with its stages is a nested asynchronous slice, so that frames of a
-//! camera that overlap stand below each other; arrows follow a frame from thread to thread.
+//! The work of a thread is a slice on its track. A frame with its stages is a nested asynchronous slice, so overlapping frames of
+//! a camera appear below each other. Arrows follow a frame from thread to thread.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Event, FRAME, Kind, Trace};
 
-/// One entry of `traceEvents`, with the names that the format has.
+/// One entry of `traceEvents`, with the field names of the format.
 #[derive(Serialize)]
 struct Entry<'a> {
     ph: &'static str,
@@ -27,7 +27,7 @@ struct Entry<'a> {
     dur: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// Where an arrow ends: at the slice around it, not at the next one.
+    /// End of an arrow: the enclosing slice, not the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     bp: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ impl Entries<'_> {
 }
 
 impl Trace {
-    /// Writes it as JSON.
+    /// Writes the trace as JSON.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let about = serde_json::json!({
             "program": "visiond",
@@ -98,7 +98,7 @@ impl Trace {
         Ok(())
     }
 
-    /// What was recorded of each frame, in order of time.
+    /// Returns the events of each frame, in order of time.
     fn frames(&self) -> BTreeMap<(&Arc<str>, u64), Vec<&Event>> {
         let mut frames: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in &self.events {
@@ -106,7 +106,7 @@ impl Trace {
                 frames.entry((camera, *sequence)).or_default().push(event);
             }
         }
-        // What encloses others comes before them.
+        // An enclosing event comes before the events in it.
         frames.values_mut().for_each(|events| events.sort_by_key(|event| (event.from_ns, u64::MAX - event.to_ns)));
         frames
     }
@@ -121,7 +121,7 @@ fn write_work(event: &Event, entries: &mut Entries<'_>) -> io::Result<()> {
     entries.put(&entry)
 }
 
-/// The frame's stages, each inside what began before it and has not ended.
+/// Writes the stages of a frame, each inside the stage that started before it and has not ended.
 fn write_stages(camera: &str, frame: u64, events: &[&Event], entries: &mut Entries<'_>) -> io::Result<()> {
     let mut open: Vec<&Event> = Vec::new();
     let mut stages = events.iter().copied().filter(|event| event.kind == Kind::Stage);
@@ -153,7 +153,7 @@ fn write_edge(
     entries.put(&entry)
 }
 
-/// An arrow from each thread that had the frame to the next one.
+/// Writes an arrow from each thread that had the frame to the next one.
 fn write_arrows(camera: &str, frame: u64, events: &[&Event], entries: &mut Entries<'_>) -> io::Result<()> {
     let stops: Vec<_> = events.iter().filter(|event| event.kind != Kind::Stage).collect();
     let last = stops.len().saturating_sub(1);
@@ -173,7 +173,7 @@ fn write_arrows(camera: &str, frame: u64, events: &[&Event], entries: &mut Entri
     Ok(())
 }
 
-/// A number that only this frame of this camera has, as good as surely; hexadecimal, as the format wants it.
+/// Returns an id that is practically unique to the frame and camera, in hexadecimal as the format requires.
 fn id(camera: &str, frame: u64) -> String {
     format!("0x{:08x}{:08x}", crc32fast::hash(camera.as_bytes()), frame as u32)
 }

@@ -1,4 +1,4 @@
-//! What the lines of a thread are about: its camera, model or sink, which the journal keeps as fields.
+//! Subjects of log lines: the camera, model or sink of a thread, which become fields of the journal.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use log::Record;
 use log::kv::Key;
 
-/// Kinds of things that have a field of their own.
+/// Kind of subject, each with its own field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// CAMERA
+    /// A camera, field CAMERA.
     Camera,
-    /// MODEL
+    /// A model, field MODEL.
     Model,
-    /// SINK
+    /// A sink, field SINK.
     Sink,
 }
 
 impl Subject {
-    /// The word for it, which is also the key of a line's own.
+    /// Returns the word for the kind, which is also its key in log calls.
     fn word(self) -> &'static str {
         match self {
             Self::Camera => "camera",
@@ -27,7 +27,7 @@ impl Subject {
         }
     }
 
-    /// The journal's field.
+    /// Returns the field of the journal.
     fn field(self) -> &'static str {
         match self {
             Self::Camera => "CAMERA",
@@ -41,7 +41,7 @@ thread_local! {
     static ABOUT: RefCell<Vec<(Subject, Arc<str>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// From here on this thread's lines are about the `subject` called `name`.
+/// Sets the subject of the following log lines of this thread.
 pub fn about(subject: Subject, name: impl Into<Arc<str>>) {
     ABOUT.with_borrow_mut(|about| {
         about.retain(|(other, _)| *other != subject);
@@ -49,19 +49,19 @@ pub fn about(subject: Subject, name: impl Into<Arc<str>>) {
     });
 }
 
-/// Which `subject` this thread's lines are about.
+/// Returns the name of the subject of this thread's log lines.
 pub fn subject(subject: Subject) -> Option<Arc<str>> {
     ABOUT.with_borrow(|about| about.iter().find(|(kind, _)| *kind == subject).map(|(_, name)| Arc::clone(name)))
 }
 
-/// What a line is about: what its call says, else what its thread is.
+/// Returns the subject of a line: from its call, else from its thread.
 pub(super) fn of(record: &Record<'_>) -> Option<(String, String)> {
     let subjects = [Subject::Camera, Subject::Model, Subject::Sink];
     let own = subjects.into_iter().find_map(|subject| {
         let value = record.key_values().get(Key::from_str(subject.word()))?;
         Some((subject.word().to_owned(), value.to_string()))
     });
-    // At the end of a thread its storage is gone already.
+    // Thread-local storage is gone at the end of a thread.
     let threads = || {
         ABOUT.try_with(|about| {
             about.try_borrow().ok()?.last().map(|(is, name)| (is.word().to_owned(), name.to_string()))
@@ -70,9 +70,9 @@ pub(super) fn of(record: &Record<'_>) -> Option<(String, String)> {
     own.or_else(|| threads().ok().flatten())
 }
 
-/// Hands every field of this thread to `tell`.
+/// Passes every field of this thread to `tell`.
 pub(super) fn with(mut tell: impl FnMut(&str, &str)) {
-    // At the end of a thread, when its storage is gone already, there is nothing to tell.
+    // Thread-local storage is gone at the end of a thread.
     let _ = ABOUT.try_with(|about| {
         if let Ok(about) = about.try_borrow() {
             about.iter().for_each(|(subject, name)| tell(subject.field(), name));

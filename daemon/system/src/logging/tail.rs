@@ -1,5 +1,5 @@
-//! The newest lines of the log, kept in memory for the live page: so many, and so many bytes, at most. The memory is taken with
-//! the first line, so that a daemon that begins to log does not grow.
+//! The newest lines of the log, in memory for the live page, limited in number and bytes. The first line allocates all of the
+//! memory, so that the daemon does not grow later.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use log::Level;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-/// Lines kept.
+/// Maximum number of lines.
 const LINES: usize = 500;
-/// Bytes of their texts kept.
+/// Maximum bytes of their texts.
 const BYTES: usize = 128 << 10;
-/// Bytes of one text; what is longer is cut.
+/// Maximum bytes of one text; a longer one is cut.
 const LINE_BYTES: usize = 4 << 10;
 
 /// A line of the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Line {
-    /// Counts every line of the process, from 1.
+    /// Number of the line in the process, from 1.
     pub number: u64,
-    /// When: RFC 3339, UTC.
+    /// Time: RFC 3339, UTC.
     pub at: String,
-    /// error, warn, info or debug.
+    /// Level: error, warn, info or debug.
     pub level: String,
-    /// What it is about: "camera", "model" or "sink" and its name.
+    /// Subject: "camera", "model" or "sink", and its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<(String, String)>,
-    /// What happened.
+    /// Text of the line.
     pub message: String,
 }
 
@@ -37,20 +37,20 @@ pub struct Line {
 pub struct Tail {
     /// Oldest first.
     pub lines: Vec<Line>,
-    /// The newest line's number: what to ask for next.
+    /// Number of the newest line, for the next request.
     pub last: u64,
-    /// Lines after the number that was asked for and are not kept any more.
+    /// Requested lines that are no longer kept.
     pub missed: u64,
 }
 
-/// Lines and, one behind the other, their texts.
+/// Lines, and their texts back to back.
 struct Ring {
     lines: VecDeque<Stored>,
     texts: VecDeque<u8>,
     last: u64,
 }
 
-/// A line whose texts stand elsewhere: so many bytes of what it is about (two words) and of what happened.
+/// A line without its texts: the bytes of its subject (two words) and of its message.
 #[derive(Clone, Copy)]
 struct Stored {
     at: jiff::Timestamp,
@@ -67,20 +67,19 @@ impl Stored {
 
 static RING: Mutex<Ring> = Mutex::new(Ring::new());
 
-/// Keeps a line. Trace is not kept: it would leave room for nothing else.
+/// Keeps a line, except at level trace, which would displace all others.
 pub fn keep(level: Level, about: Option<(String, String)>, message: &str) {
     if level < Level::Trace {
         ring().push(level, jiff::Timestamp::now(), about.as_ref().map(|(kind, name)| (&**kind, &**name)), message);
     }
 }
 
-/// The lines after number `after`; all that are kept for 0, and for a number that a daemon before this one had.
+/// Returns the lines after number `after`; all kept lines for 0, and for a number that only an earlier process can have reached.
 pub fn after(after: u64) -> Tail {
     ring().after(after)
 }
 
 fn ring() -> MutexGuard<'static, Ring> {
-    // Whole lines go in and out, so a panic leaves whole lines behind.
     RING.lock()
 }
 
@@ -89,7 +88,7 @@ impl Ring {
         Self { lines: VecDeque::new(), texts: VecDeque::new(), last: 0 }
     }
 
-    /// Takes all the memory that it will ever have. Written to, because the system gives it only then.
+    /// Allocates all memory that the ring will ever use, and writes to it, because the system provides pages only then.
     fn take_memory(&mut self) {
         let blank = Stored { at: jiff::Timestamp::UNIX_EPOCH, level: Level::Info, about: None, message: 0 };
         self.lines.resize(LINES, blank);
@@ -122,7 +121,7 @@ impl Ring {
         let mut text = |bytes: usize| {
             at += bytes;
             let text: Vec<u8> = self.texts.range(at - bytes..at).copied().collect();
-            // Whole texts went in.
+            // Cannot lose anything: only whole texts are stored.
             String::from_utf8_lossy(&text).into_owned()
         };
         let mut lines = Vec::new();
@@ -148,7 +147,7 @@ fn name(level: Level) -> &'static str {
     }
 }
 
-/// What is kept of a text, and what tells that it is not all.
+/// Returns the part of a text to keep, and a mark if it is cut.
 fn cut(text: &str) -> (&str, &str) {
     let mut end = text.len().min(LINE_BYTES);
     while !text.is_char_boundary(end) {

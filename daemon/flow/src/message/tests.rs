@@ -11,7 +11,7 @@ use super::*;
 use crate::timestamp::Instant;
 
 static SCHEMA_FILE: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
-    let schema: Value = serde_json::from_str(include_str!("../../../docs/message.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     jsonschema::validator_for(&schema).unwrap()
 });
@@ -151,8 +151,8 @@ fn the_schema_refuses_what_it_does_not_describe() {
 
 #[test]
 fn the_document_names_every_field_of_the_schema() {
-    let document = include_str!("../../../docs/message.md");
-    let schema: Value = serde_json::from_str(include_str!("../../../docs/message.schema.json")).unwrap();
+    let document = include_str!("../../../../docs/message.md");
+    let schema: Value = serde_json::from_str(include_str!("../../../../docs/message.schema.json")).unwrap();
     fn names(schema: &Value, found: &mut Vec<String>) {
         if let Some(properties) = schema["properties"].as_object() {
             for (name, property) in properties {

@@ -1,14 +1,14 @@
-//! Kinds of value: how each is read, checked, written and described.
+//! Kinds of values: how each is read, checked, written and described.
 //!
 //! - `plain`: flags, numbers, words.
 //! - `text`: strings, names, paths, URLs, command lines.
-//! - `quantity`: what has a unit or a radix: times, sizes, permissions.
-//! - `address`: where a server listens.
-//! - `broker`: where a broker is, topics.
-//! - `camera`: a camera's name.
-//! - `control`: what a camera's control is set to.
-//! - `subject`: subjects of NATS.
-//! - `lists`: many values of one kind.
+//! - `quantity`: durations, sizes, permissions.
+//! - `address`: addresses to listen on, host names.
+//! - `broker`: URLs of brokers, topics.
+//! - `camera`: names of V4L2 cameras.
+//! - `control`: values of camera controls.
+//! - `subject`: NATS subjects.
+//! - `lists`: lists and maps of one kind.
 
 mod address;
 mod broker;
@@ -34,18 +34,18 @@ pub use quantity::{duration, mode, size};
 pub use subject::subject;
 pub use text::{command_line, credential, is_url, location, name, path, program, resolve, text};
 
-/// A kind whose values stand behind `=`.
+/// A kind whose values stand after `=`.
 pub trait Inline {
-    /// What becomes of it.
+    /// The Rust type of the value.
     type Value;
-    /// What follows "must be".
+    /// Returns the text that follows "must be".
     fn describe(&self) -> String;
-    /// Reads a value; `None` when an error was reported.
+    /// Reads a value; returns `None` after it reported an error.
     fn read(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>) -> Option<Self::Value>;
-    /// A value as it stands behind `=`.
+    /// Returns a value as TOML, to stand after `=`.
     fn text(&self, value: &Self::Value) -> String;
 
-    /// Reports `must be X, not Y`, with what `more` adds.
+    /// Reports `must be X, not Y`, followed by `more`.
     fn refuse<T>(&self, item: &Item<'_>, at: &At<'_>, context: &mut Context<'_>, more: &str) -> Option<T> {
         let sentence = format!("must be {}, not {}{more}", self.describe(), show(item.get_ref()));
         context.wrong(item, at, &sentence);
@@ -73,7 +73,7 @@ impl<K: Inline> Kind for K {
     }
 }
 
-/// A value as an error shows it.
+/// Returns a value for an error message.
 fn show(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) if text.chars().count() > 60 => {
@@ -89,7 +89,7 @@ fn show(value: &DeValue<'_>) -> String {
     }
 }
 
-/// A string as TOML: quoted, on one line.
+/// Returns a string as TOML: quoted, on one line.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
