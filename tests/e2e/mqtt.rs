@@ -177,7 +177,7 @@ fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
     let reader = broker.reader("visiond/gate/#", &["-u", "jet", "-P", "s3cret"]);
     for protocol in ["5", "3.1.1"] {
         let sink = |login: &str| format!("{}protocol = \"{protocol}\"\n{login}", url(&broker));
-        let words = "the broker wants a user and a password: name them with `login`";
+        let words = "the broker requires a user and a password: set `login`";
         let mut daemon = Daemon::start(&config(&sink("")));
         daemon.wait_for_log(words);
         // When it comes for the third time, it has been refused once more.
@@ -192,7 +192,7 @@ fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
         std::fs::write(&right, "jet:s3cret\n").unwrap();
         let with = |file: &Path| config(&sink(&format!("login = \"{}\"\n", file.display())));
         let mut daemon = Daemon::start(&with(&wrong));
-        daemon.wait_for_log("does not accept the user and password of the login");
+        daemon.wait_for_log("rejects the user and password of the login");
         let before = reader.under("/detections").len();
         daemon.reconfigure(&with(&right));
         daemon.wait_until("messages", |_| reader.under("/detections").len() > before);
@@ -223,19 +223,19 @@ fn tls_proves_both_ends_and_says_what_is_wrong() {
     let mut daemon = Daemon::start(&sink("localhost", &format!("{trust}{proof}")));
     daemon.wait_until("messages", |_| reader.under("/detections").len() > 5);
     log_after(daemon);
-    log_with(&sink("localhost", &trust), "the broker does not take this device's certificate");
+    log_with(&sink("localhost", &trust), "the broker rejects this device's certificate");
     let other = sink("localhost", &format!("ca = \"{}\"\n{proof}", pem("other-ca.pem")));
-    log_with(&other, "signed by nobody who is trusted here: name its authority with `ca`");
+    log_with(&other, "unknown certificate issuer: set `ca` to the signing CA");
     let address = sink("127.0.0.1", &format!("{trust}{proof}"));
     log_with(&address, "the broker's certificate is not for 127.0.0.1");
     let plain = Mosquitto::start();
     let no_tls = config(&format!("url = \"mqtts://localhost:{}\"\n{trust}", plain.port));
-    log_with(&no_tls, "is there TLS at that port? If not, write mqtt:// into `url`");
+    log_with(&no_tls, "if that port has no TLS, use mqtt:// in `url`");
 
     // Files that can never work are told before anything runs.
     let refused =
         Daemon::start(&sink("localhost", &format!("{trust}certificate = \"{ca}\"\nkey = \"{ca}\"\n"))).finish();
-    assert!(refused.log.contains("holds no key in PEM"), "{}", refused.log);
+    assert!(refused.log.contains("has no key in PEM format"), "{}", refused.log);
     assert_ne!(refused.status.code(), Some(0));
 }
 
@@ -261,7 +261,7 @@ fn what_the_broker_refuses_arrives_when_it_may() {
     first.sort_unstable();
     let sequence = [&first, rest].concat();
     assert!(sequence.windows(2).all(|pair| pair[0] + 1 == pair[1]), "in order, without a gap: {order:?}");
-    daemon.wait_for_log("the broker takes messages again");
+    daemon.wait_for_log("the broker accepts messages again");
     log_after(daemon);
 }
 

@@ -129,7 +129,7 @@ fn messages_stand_in_the_stream_that_is_made_once_each_with_their_ids() {
     });
     let ended = daemon.finish();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(ended.log.contains("made the stream visiond for visiond.*.*.detections"), "{}", ended.log);
+    assert!(ended.log.contains("created the stream visiond for visiond.*.*.detections"), "{}", ended.log);
     let stored = stored(server.port);
     for message in &stored {
         assert_eq!(message.subject, "visiond.gate.door.detections");
@@ -265,9 +265,9 @@ fn a_message_too_large_for_the_server_is_left_out_and_counts_as_lost() {
         command.args(["--max-frames", "20"]);
     });
     let ended = daemon.finish();
-    assert!(ended.log.contains("takes no message as large as"), "{}", ended.log);
-    assert!(ended.log.contains("it is left out; raise max_payload there"), "{}", ended.log);
-    let lost = "sink nats: 20 messages lost of 20: 0 by a full queue, 20 by failed writes";
+    assert!(ended.log.contains("rejects"), "{}", ended.log);
+    assert!(ended.log.contains("as too large: leaving it out; raise max_payload there"), "{}", ended.log);
+    let lost = "sink nats: lost 20 of 20 messages: 0 by a full queue, 20 by failed writes";
     assert!(ended.log.contains(lost), "{}", ended.log);
 }
 
@@ -277,15 +277,15 @@ fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
     let mut daemon = Daemon::start(&config(&url(bare.port), MADE));
     daemon.wait_until("what is missing", |daemon| {
         let log = daemon.log();
-        log.contains("JetStream does not answer: is it on (`nats-server -js`)")
-            || log.contains("JetStream is off there")
+        log.contains("no answer from JetStream: start the server with -js")
+            || log.contains("JetStream is off: start the server")
     });
     terminated(daemon);
 
     let server = NatsServer::start();
     for (keys, words) in [
         ("stream = \"visiond\"\n", "there is no stream visiond: make it (`nats stream add`), or set `create_stream`"),
-        ("", "no stream takes the messages of camera door: make one"),
+        ("", "no stream accepts the messages of camera door: make one"),
     ] {
         let between = Middleman::start(server.port);
         let mut daemon = Daemon::start(&config(&url(between.port), keys));
@@ -300,7 +300,7 @@ fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
     let nobody = Port::reserve();
     let refused = format!("nats://127.0.0.1:{}: Connection refused", nobody.number);
     let log = log_with(&config(&url(nobody.number), MADE), &refused);
-    assert!(log.contains("does nats-server run there?"), "{log}");
+    assert!(log.contains("check that nats-server runs there"), "{log}");
 }
 
 #[test]
@@ -339,12 +339,12 @@ fn tls_and_a_login_prove_both_ends_and_what_is_wrong_is_said_without_the_passwor
         let log = terminated(daemon).log;
         assert!(!log.contains("s3cret"), "{log}");
     }
-    let refused = "the server does not take this user and password: see `login`";
+    let refused = "the server rejects this user and password: check `login`";
     let log = log_with(&sink("tls", "ca.pem", "wrong", &proof), refused);
     assert!(!log.contains("hunter2"), "{log}");
-    let unknown = "signed by nobody who is trusted here: name its authority with `ca`";
+    let unknown = "unknown certificate issuer: set `ca` to the signing CA";
     log_with(&sink("tls", "other-ca.pem", "right", &proof), unknown);
-    log_with(&sink("tls", "ca.pem", "right", ""), "does not take this device's certificate");
+    log_with(&sink("tls", "ca.pem", "right", ""), "rejects this device's certificate");
 }
 
 #[test]

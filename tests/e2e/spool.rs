@@ -76,7 +76,7 @@ fn what_was_accepted_arrives_in_order_though_the_broker_was_away_and_the_daemon_
     daemon.wait_until("what was kept, and more", |_| reader.under("/detections").len() > before + 50);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(ended.log.contains("messages of before are in the spool"), "{}", ended.log);
+    assert!(ended.log.contains("messages from an earlier run are in the spool"), "{}", ended.log);
     accepted(&ended.log, &mut expected);
 
     // What did not go out in the time that the end has is in the spool, too: the next start sends it.
@@ -133,6 +133,6 @@ fn a_durable_sink_says_what_it_needs() {
     first.wait_until("the spool", |_| folder.path().join("lock").exists());
     let second = Daemon::start(&text).finish();
     assert_ne!(second.status.code(), Some(0));
-    assert!(second.log.contains("is in use by another process: end that one"), "{}", second.log);
+    assert!(second.log.contains("is in use by another process: end that process"), "{}", second.log);
     assert_eq!(first.terminate().status.code(), Some(0));
 }

@@ -1,4 +1,4 @@
-//! The memory that a camera's frames live in: chosen by what runs the network that looks at them.
+//! The memory of a camera's frames, chosen by where its model runs.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use visiond_kernels::cuda::Device;
 
 use super::source::SourceError;
 
-/// What a source makes its buffers of.
+/// The memory that a source allocates its buffers from.
 #[derive(Debug, Clone)]
 pub struct Buffers {
-    /// Kind of memory, and the GPU that sees it.
+    /// The kind of memory, and the GPU that can read it.
     pub memory: Memory,
-    /// How many.
+    /// The number of buffers.
     pub count: usize,
 }
 
 impl Buffers {
-    /// As configured, for a network that runs on `device`; without one, on the CPU, in host memory whatever is configured.
-    /// Where the choice is left to visiond, the first call for a GPU measures.
+    /// Follows the configuration for a model on the GPU `device`. Without a device, the model runs on the CPU and the memory is
+    /// host memory, whatever the configuration says. If the configuration leaves the choice to visiond, the first call for a
+    /// GPU measures.
     pub fn new(config: &BufferConfig, device: Option<&Arc<Device>>) -> Result<Self, BufferError> {
         let memory = match (device, config.memory) {
             (None, _) => Memory::host(),
@@ -31,7 +32,7 @@ impl Buffers {
         Ok(Self { memory, count: config.count })
     }
 
-    /// Whether a source could have these in place of `other`.
+    /// Whether a source that has `other` could use these buffers instead.
     pub fn are_like(&self, other: &Self) -> bool {
         let same_device = match (self.memory.device(), other.memory.device()) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -40,7 +41,7 @@ impl Buffers {
         same_device && (self.memory.kind(), self.count) == (other.memory.kind(), other.count)
     }
 
-    /// The kind of memory and who reads it, for the log.
+    /// Returns the kind of memory and what reads it, for the log.
     pub fn describe(&self) -> String {
         let kind = self.memory.kind();
         match (kind, self.memory.device()) {
@@ -51,12 +52,12 @@ impl Buffers {
         }
     }
 
-    /// Host memory.
+    /// Returns buffers in host memory.
     pub fn host(count: usize) -> Self {
         Self { memory: Memory::host(), count }
     }
 
-    /// The buffers of a source whose frames have `bytes` bytes.
+    /// Allocates the buffers of a source whose frames have `bytes` bytes.
     pub(super) fn pool(&self, bytes: usize) -> Result<FramePool, SourceError> {
         FramePool::new(&self.memory, self.count, bytes).map_err(|error| SourceError::transient(error.to_string()))
     }

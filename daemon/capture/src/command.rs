@@ -1,10 +1,8 @@
-//! Any program that writes frames to its standard output or descriptor 3: Y4M, or raw frames of a size that the configuration
-//! tells.
+//! Runs a program that writes frames to standard output or descriptor 3: GStreamer, ffmpeg, a vendor's tool.
 //!
-//! GStreamer, ffmpeg with a filter of one's own, a vendor's capture tool.
-//!
-//! Whatever else a program writes among raw frames shifts all that follow, and pixels do not show it. Two signs are looked for:
-//! a line of text where a frame begins (`leading_text`), and an end within a frame.
+//! The frames are Y4M, or raw with the size from the configuration. Anything else that a program writes between raw frames
+//! shifts all later frames, and their pixels do not show it. visiond detects two signs: a line of text at the start of a frame
+//! (`leading_text`), and an end of the output within a frame.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -33,19 +31,19 @@ pub struct CommandSource {
     clock: Arc<dyn Clock>,
     /// `None` between two runs of the program.
     child: Option<Child>,
-    /// Shape and buffers; from the configuration, or from the first Y4M header.
+    /// Layout and buffers, from the configuration or from the first Y4M header.
     frames: Option<PipeFrames>,
     /// Whether this run's Y4M header was read.
     has_header: bool,
     sequence: u64,
-    /// Frames of this run.
+    /// Frames of the current run.
     run_frames: u64,
 }
 
-/// What came of reading from the program.
+/// The result of reading from the program.
 enum Read<T> {
     Done(T),
-    /// It closed its output after so many bytes of what was wanted.
+    /// The program closed its output after this many bytes.
     Ended(usize),
     Stopped,
 }
@@ -83,7 +81,7 @@ impl CommandSource {
 
     fn start(&mut self) -> Result<(), SourceError> {
         let Some((program, args)) = self.config.command.split_first() else {
-            return Err(SourceError::permanent("`command` names no program"));
+            return Err(SourceError::permanent("cannot start a program: `command` is empty"));
         };
         let mut command = Command::new(program);
         command.args(args);
@@ -91,11 +89,11 @@ impl CommandSource {
             child_process::move_output(&mut command);
         }
         let child = Child::spawn(command, &self.label, None).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => SourceError::permanent(format!(
-                "cannot start {program}: there is no such program, install it or give its path"
-            )),
+            io::ErrorKind::NotFound => {
+                SourceError::permanent(format!("cannot start {program}: no such program; install it or set its path"))
+            }
             io::ErrorKind::PermissionDenied => {
-                SourceError::permanent(format!("cannot start {program}: it is not executable for this user"))
+                SourceError::permanent(format!("cannot start {program}: this user may not execute it"))
             }
             _ => SourceError::transient(format!("cannot start {program}: {error}")),
         })?;
@@ -127,7 +125,7 @@ impl CommandSource {
             Ok(ReadFrame::Frame(buffer)) => Some(buffer),
             Ok(ReadFrame::Dropped) => None,
             Ok(ReadFrame::Ended(read)) => {
-                // In Y4M the frame's line was there already.
+                // In Y4M, the FRAME line came first.
                 let read = read + usize::from(self.config.container == CommandContainer::Y4m);
                 return self.run_ended(read, stop);
             }
@@ -139,7 +137,7 @@ impl CommandSource {
             let bytes = buffer.as_ref().map_or(frames.dropped(), PooledBuffer::as_slice);
             if let Some(text) = leading_text(bytes).map(str::to_owned) {
                 return Err(SourceError::transient(format!(
-                    "{} writes text where a frame should begin ({text:?}), which shifts all frames behind it: {}",
+                    "{} writes text where a frame should begin ({text:?}), which shifts all later frames: {}",
                     self.program(),
                     self.frames_alone()
                 )));
@@ -155,7 +153,7 @@ impl CommandSource {
         Ok(Next::Frame(Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None }))
     }
 
-    /// The stream's first line; the first run's makes the buffers, a later run's must fit them.
+    /// Reads the stream's first line. The first run's header determines the buffers; a later run's replaces them if it differs.
     fn read_header(&mut self, stop: &Stop) -> Result<Read<()>, SourceError> {
         let line = match self.read_line(Vec::new(), stop)? {
             Read::Done(line) => line,
@@ -175,9 +173,9 @@ impl CommandSource {
         Ok(Read::Done(()))
     }
 
-    /// "FRAME", perhaps parameters, and the line feed.
+    /// Reads "FRAME", perhaps parameters, and the line feed.
     fn read_frame_line(&mut self, stop: &Stop) -> Result<Read<()>, SourceError> {
-        // Nearly always these six bytes are all of it.
+        // Nearly always the line is these six bytes.
         let mut start = [0; FRAME_MAGIC.len() + 1];
         match self.fill(&mut start, "frame", stop)? {
             Read::Done(()) => {}
@@ -186,7 +184,7 @@ impl CommandSource {
         }
         if !start.starts_with(FRAME_MAGIC) || !matches!(start[FRAME_MAGIC.len()], b'\n' | b' ') {
             return Err(SourceError::transient(format!(
-                "{} lost its step: where a frame should begin stands {:?}, so it writes something else between frames: {}",
+                "{} is out of step: {:?} stands where a frame should begin, so it writes something else between frames: {}",
                 self.program(),
                 String::from_utf8_lossy(&start),
                 self.frames_alone()
@@ -202,14 +200,14 @@ impl CommandSource {
         })
     }
 
-    /// Reads up to a line feed, byte by byte: what stands behind it belongs to the frame.
+    /// Reads up to a line feed, byte by byte, because the bytes after it belong to the frame.
     fn read_line(&mut self, mut line: Vec<u8>, stop: &Stop) -> Result<Read<Vec<u8>>, SourceError> {
         loop {
             let mut byte = [0];
             match self.fill(&mut byte, "header", stop)? {
                 Read::Done(()) if byte[0] == b'\n' => return Ok(Read::Done(line)),
                 Read::Done(()) if line.len() < MAX_LINE_BYTES => line.push(byte[0]),
-                // No header is that long; whoever parses the line tells what it is not.
+                // No header is that long; the parser reports what it is not.
                 Read::Done(()) => return Ok(Read::Done(line)),
                 Read::Ended(_) => return Ok(Read::Ended(line.len())),
                 Read::Stopped => return Ok(Read::Stopped),
@@ -228,7 +226,7 @@ impl CommandSource {
         }
     }
 
-    /// The program closed its output, `partial` bytes into a frame.
+    /// Handles the end of the program's output, `partial` bytes into a frame.
     fn run_ended(&mut self, partial: usize, stop: &Stop) -> Result<Next, SourceError> {
         let Some(mut child) = self.child.take() else { return Ok(Next::End) };
         let Some(status) = child.exit_status(stop) else {
@@ -244,7 +242,7 @@ impl CommandSource {
             return Err(SourceError::transient(format!("{} {after}{said}", self.program())));
         }
         if self.run_frames == 0 {
-            // Started again at once it would end at once, for ever: let the supervisor wait in between.
+            // It would end again at once, forever: let the supervisor wait in between.
             let message = format!("{} {after}, it wrote no whole frame{}{said}", self.program(), self.where_to());
             return Err(SourceError::transient(message));
         }
@@ -258,26 +256,26 @@ impl CommandSource {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt });
         }
         if self.config.repeat {
-            log::debug!("{}: {after}, started again", self.label);
+            log::debug!("{}: {after}, starting it again", self.label);
         }
         self.next(stop)
     }
 
     fn timed_out(&self, what: &str) -> SourceError {
         let seconds = self.config.timeout.as_secs_f64();
-        SourceError::transient(format!("no {what} of {}{} for {seconds} s", self.program(), self.where_to()))
+        SourceError::transient(format!("no {what} from {}{} for {seconds} s", self.program(), self.where_to()))
     }
 
-    /// Where frames are expected, unless it is standard output.
+    /// Returns where frames are expected, unless it is standard output.
     fn where_to(&self) -> &'static str {
         if self.config.fd == 3 { " on descriptor 3" } else { "" }
     }
 
-    /// What to do about a program that writes more than frames.
+    /// Returns the remedy for a program that writes more than frames.
     fn frames_alone(&self) -> &'static str {
         match self.config.fd {
-            3 => "let it write nothing but frames to descriptor 3",
-            _ => "set `fd = 3` and have it write frames to descriptor 3, in GStreamer by `fdsink fd=3`",
+            3 => "make it write only frames to descriptor 3",
+            _ => "set `fd = 3` and make it write frames to descriptor 3, in GStreamer with `fdsink fd=3`",
         }
     }
 
@@ -315,18 +313,18 @@ impl Source for CommandSource {
     }
 }
 
-/// Bytes of a frame in which a line of text must end.
+/// A line of text must end within this many bytes of a frame.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The line of text that a frame begins with, where there is one: its program printed among its frames.
+/// Returns the line of text that a frame begins with, if there is one: a message that the program printed among its frames.
 ///
 /// A line is printable ASCII up to a line feed, with spaces, and with three different words of at least four letters, such as
-/// NVIDIA's "GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE" and GStreamer's "Setting pipeline to PAUSED". Pixels
-/// would have to jump between letters (65 and more) and spaces (32) several times, and the first below 32 would have to be
-/// exactly 10.
+/// NVIDIA's "GST_ARGUS: Creating output stream", "Opening in BLOCKING MODE" and GStreamer's "Setting pipeline to PAUSED".
+/// Pixels would have to jump between letters (65 and more) and spaces (32) several times, and the first below 32 would have to
+/// be exactly 10.
 ///
-/// It costs nothing for most frames: it ends at the first byte that no text has. A text that does not stand exactly where a frame
-/// begins is not found, as when a program's buffer of prints is flushed while it writes a frame.
+/// It costs nothing for most frames, because it stops at the first byte that is not text. It does not find text elsewhere in a
+/// frame, such as output that the program flushes while it writes a frame.
 fn leading_text(frame: &[u8]) -> Option<&str> {
     let head = frame[..frame.len().min(MAX_TEXT_BYTES)].trim_ascii_start();
     let end = head.iter().position(|byte| !matches!(byte, b'\t' | b'\r' | b' '..=b'~'))?;
@@ -339,10 +337,10 @@ fn leading_text(frame: &[u8]) -> Option<&str> {
     (line.contains(' ') && words.len() >= 3).then_some(line)
 }
 
-/// The shape of raw frames, as configured.
+/// Returns the configured layout of raw frames.
 fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
-        return Err(SourceError::permanent("`container = \"raw\"` needs `format`, `width` and `height`"));
+        return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));
     };
     let color =
         ColorDescription { matrix: config.color_matrix, range: config.color_range.unwrap_or(ColorRange::Limited) };
@@ -351,7 +349,7 @@ fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     } else {
         FrameLayout::with_pitches(format, width, height, &config.pitches, color)
     };
-    layout.map_err(|error| SourceError::permanent(format!("raw frames cannot be read so: {error}")))
+    layout.map_err(|error| SourceError::permanent(format!("cannot read raw frames of this layout: {error}")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a video is, by ffprobe: size, rate, pixel format, colours.
+//! Asks ffprobe about a video: size, rate, pixel format, colours.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use visiond_system::stop::Stop;
 
 use super::source::SourceError;
 
-/// More than this is no answer of ffprobe.
+/// The longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Arguments of ffmpeg that ffprobe does not know, and whether a value follows.
@@ -32,24 +32,24 @@ const FFMPEG_ONLY: [(&str, bool); 12] = [
     ("-hwaccel_output_format", true),
 ];
 
-/// A video's first video stream.
+/// The first video stream of a video.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoInfo {
-    /// Width in pixels as shown: after the rotation that the file asks for.
+    /// Width in pixels as shown, after the rotation that the file requests.
     pub width: u32,
     /// Height in pixels as shown.
     pub height: u32,
     /// ffmpeg's name of the pixel format.
     pub pixel_format: String,
-    /// Frames per second on average; `None` when the file does not say.
+    /// Average frames per second; `None` if the file has no rate.
     pub fps: Option<f64>,
-    /// Frames that the container says it has.
+    /// The number of frames, if the container has it.
     pub frames: Option<u64>,
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
     /// ffmpeg's name of the codec.
     pub codec: String,
-    /// As tagged, else BT.601; range as tagged, else by the pixel format.
+    /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
     pub color: ColorDescription,
     /// Whether this ffmpeg knows `-fps_mode` (5.1 and later) instead of `-vsync`.
     pub has_fps_mode: bool,
@@ -60,7 +60,7 @@ pub struct VideoInfo {
 pub enum ProbeFailure {
     /// Stop was raised.
     Stopped,
-    /// It cannot be read.
+    /// The video cannot be read.
     Error(SourceError),
 }
 
@@ -86,7 +86,7 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
     })
 }
 
-/// What stands behind `-i`: a path is marked as such, so that a colon in it is not taken for a protocol.
+/// Returns the value of `-i`: a path gets `file:`, so that ffmpeg does not take a colon in it for a protocol.
 pub fn input(url: &str) -> String {
     if Path::new(url).exists() { format!("file:{url}") } else { url.to_owned() }
 }
@@ -103,20 +103,20 @@ pub fn secret(url: &str) -> Option<&str> {
     host.rsplit_once('@').map(|(secret, _)| secret).filter(|secret| !secret.is_empty())
 }
 
-/// The error of a program that cannot be started.
+/// Returns the error of a program that cannot be started.
 pub fn cannot_start(program: &Path, error: &std::io::Error) -> SourceError {
     let name = program.display();
     if error.kind() == std::io::ErrorKind::NotFound {
         SourceError::permanent(format!(
-            "the program {name} is not there, and videos are read by it: install it (`apt install ffmpeg`) or set the \
-             source's key `ffmpeg` to its path"
+            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set the source's key \\
+             `ffmpeg` to its path"
         ))
     } else {
         SourceError::transient(format!("cannot start {name}: {error}"))
     }
 }
 
-/// Whether `url` names something on the network, which may be away and come back.
+/// Whether `url` is on the network, where it may be away and come back.
 pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
@@ -166,7 +166,7 @@ fn read_answer(child: &mut Child, config: &VideoConfig, stop: &Stop) -> Result<V
     }
 }
 
-/// ffprobe ended with an error; its last line is the reason.
+/// Returns the error of an ffprobe that failed; its last line is the reason.
 fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     let url = &shown(&config.url);
     let said = lines.last().map_or("ffprobe gave no reason", |line| reason(line, url));
@@ -176,10 +176,10 @@ fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     if !Path::new(url).exists() && said.contains("No such file") {
         return SourceError::permanent(format!("cannot open the video {url}: there is no such file"));
     }
-    SourceError::permanent(format!("cannot read the video {url}: it is no video, or damaged at its start ({said})"))
+    SourceError::permanent(format!("cannot read the video {url}: not a video, or damaged at its start ({said})"))
 }
 
-/// ffmpeg's lines begin with the input's name (`url` as shown), which our sentence has already.
+/// Removes the input's name (`url` as shown) from the start of ffmpeg's line, because the error has it already.
 pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
     let rest = line.strip_prefix("file:").unwrap_or(line);
     rest.strip_prefix(url).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(line)
@@ -187,23 +187,23 @@ pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
 
 fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let answer: Value =
-        serde_json::from_slice(answer).map_err(|error| format!("ffprobe's answer is no JSON: {error}"))?;
-    // ffmpeg plays a text file as an old terminal would show it.
+        serde_json::from_slice(answer).map_err(|error| format!("ffprobe's answer is not JSON: {error}"))?;
+    // ffmpeg shows a text file as an old terminal would.
     if answer["format"]["format_name"] == "tty" {
         return Err("it is a text file".to_owned());
     }
     let empty = Vec::new();
     let streams = answer["streams"].as_array().unwrap_or(&empty);
-    // A cover picture in a music file is a video stream to ffmpeg.
+    // To ffmpeg, a cover picture in a music file is a video stream.
     let stream = streams
         .iter()
         .find(|stream| stream["disposition"]["attached_pic"] != 1)
         .ok_or_else(|| "it has no video in it, only sound or other streams".to_owned())?;
     let side = |name: &str| stream[name].as_u64().and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
     let (Some(width), Some(height)) = (side("width"), side("height")) else {
-        return Err("its size is not known: the file is damaged or its codec is not built into this ffmpeg".to_owned());
+        return Err("its size is unknown: the file is damaged, or this ffmpeg lacks its codec".to_owned());
     };
-    let pixel_format = stream["pix_fmt"].as_str().ok_or("its pixel format is not known: the file may be damaged")?;
+    let pixel_format = stream["pix_fmt"].as_str().ok_or("its pixel format is unknown: the file may be damaged")?;
     let (width, height) = if is_turned(stream) { (height, width) } else { (width, height) };
     let rate = |name: &str| stream[name].as_str().and_then(ratio);
     let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
@@ -220,14 +220,14 @@ fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     })
 }
 
-/// "30000/1001" as a number; "0/0" is none.
+/// Parses "30000/1001"; "0/0" is no rate.
 fn ratio(text: &str) -> Option<f64> {
     let (above, below) = text.split_once('/')?;
     let rate = above.parse::<f64>().ok()? / below.parse::<f64>().ok()?;
     (rate.is_finite() && rate > 0.0 && rate <= 1000.0).then_some(rate)
 }
 
-/// Whether ffmpeg will turn it by a quarter: the display matrix, or the older tag.
+/// Whether ffmpeg will rotate by 90 degrees: the display matrix, or the older tag.
 fn is_turned(stream: &Value) -> bool {
     let sides = stream["side_data_list"].as_array();
     let matrix = sides.and_then(|list| list.iter().find_map(|side| side["rotation"].as_f64()));
@@ -240,7 +240,7 @@ fn color(stream: &Value, pixel_format: &str) -> ColorDescription {
     let matrix = match stream["color_space"].as_str() {
         Some("bt709") => ColorMatrix::Bt709,
         Some("bt2020nc" | "bt2020c") => ColorMatrix::Bt2020,
-        // Everything else is BT.601, or close to it, or unknown, which ffmpeg takes for BT.601 at any size.
+        // Everything else is BT.601, close to it, or unknown, which ffmpeg treats as BT.601 at any size.
         _ => ColorMatrix::Bt601,
     };
     // ffmpeg reads grey and the yuvj formats as full range whatever the tag says.
@@ -249,7 +249,7 @@ fn color(stream: &Value, pixel_format: &str) -> ColorDescription {
     ColorDescription { matrix, range: if full { ColorRange::Full } else { ColorRange::Limited } }
 }
 
-/// By version: "4.4.2-0ubuntu0.22.04.1", "n7.1", "N-112233-gabcdef" (built from git: new).
+/// Decides by version: "4.4.2-0ubuntu0.22.04.1", "n7.1", "N-112233-gabcdef" (built from git: new).
 fn has_fps_mode(version: &str) -> bool {
     let version = version.strip_prefix('n').unwrap_or(version);
     let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
@@ -300,8 +300,8 @@ mod tests {
         assert!(answer("").unwrap_err().contains("no video in it"));
         let cover = r#"{"width":8,"height":8,"pix_fmt":"rgb24","disposition":{"attached_pic":1}}"#;
         assert!(answer(cover).unwrap_err().contains("no video in it"));
-        assert!(answer(r#"{"width":0,"height":0}"#).unwrap_err().contains("size is not known"));
-        assert!(parse(b"{").unwrap_err().contains("no JSON"));
+        assert!(answer(r#"{"width":0,"height":0}"#).unwrap_err().contains("size is unknown"));
+        assert!(parse(b"{").unwrap_err().contains("not JSON"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Pictures as frames: one file, a folder in natural order, or a folder that is watched for new ones.
+//! Reads pictures as frames: one file, a folder in natural order, or a folder that is watched for new files.
 //!
-//! A watched folder is read every `watch_interval`. A file counts as complete when its size and time were the same at two
-//! looks, so that one that is being written is not read half; each file is handed out once, and again when it is replaced.
-//! Files that were there at the start are complete already.
+//! visiond scans a watched folder every `watch_interval`. A file counts as complete when two scans found the same size and
+//! time, so that a file that is still being written is not read half. Each file is read once, and again when it is replaced.
+//! Files that were there at the start are complete.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use super::pacer::Pacer;
 use super::picture::Loader;
 use super::source::{Next, Source, SourceError};
 
-/// Endings of names that a folder is read for, in lower case. The content decides how each is read.
+/// File name extensions to read from a folder, in lower case. The content decides the format.
 const ENDINGS: [&str; 14] =
     ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
 
@@ -35,14 +35,14 @@ pub struct ImagesSource {
     loader: Loader,
     pacer: Option<Pacer>,
     clock: Arc<dyn Clock>,
-    /// Complete pictures not yet handed out.
+    /// Complete pictures to read.
     waiting: VecDeque<PathBuf>,
-    /// Every file of a watched folder at the last look.
+    /// Every file of a watched folder at the last scan.
     known: HashMap<PathBuf, Known>,
-    /// Whether the first look at a watched folder is over: what it found was complete.
+    /// Whether the first scan of a watched folder, whose files all count as complete, is over.
     is_watching: bool,
     sequence: u64,
-    /// Pictures that were read in this round; a round without any must not be repeated for ever.
+    /// Pictures that were read in this round. A round without any must not repeat forever.
     round_read: u64,
     label: String,
 }
@@ -55,20 +55,20 @@ struct Known {
     handed_out: bool,
 }
 
-/// What is to be done next.
+/// What to do next.
 enum NextPicture {
     /// Read this picture.
     Picture(PathBuf),
-    /// Look for pictures again.
-    Look,
-    /// There are no more.
+    /// Scan for pictures again.
+    Scan,
+    /// There are no more pictures.
     End,
     /// The daemon is stopping.
     Stopped,
 }
 
 impl ImagesSource {
-    /// Looks at the folder, or the picture.
+    /// Checks the picture, or scans the folder.
     pub fn open(
         config: &ImagesConfig,
         name: &str,
@@ -87,7 +87,7 @@ impl ImagesSource {
         let mut source = Self {
             config: config.clone(),
             is_folder: metadata.is_dir(),
-            // Pictures differ in size: each buffer grows to what it has to hold.
+            // Pictures differ in size: each buffer grows as needed.
             pool: buffers.pool(0)?,
             loader: Loader::default(),
             pacer,
@@ -99,18 +99,18 @@ impl ImagesSource {
             round_read: 0,
             label: format!("camera {name}"),
         };
-        source.look()?;
+        source.scan()?;
         if source.waiting.is_empty() && !(source.is_folder && config.watch) {
             let endings = ENDINGS.join(", ");
             return Err(SourceError::permanent(format!(
-                "the folder {path} has no picture in it (names that end in {endings})"
+                "there is no picture in the folder {path} (file names ending in {endings})"
             )));
         }
         Ok(source)
     }
 
-    /// Puts the pictures that are there and complete into `waiting`.
-    fn look(&mut self) -> Result<(), SourceError> {
+    /// Appends the complete pictures to `waiting`.
+    fn scan(&mut self) -> Result<(), SourceError> {
         if !self.is_folder {
             self.waiting.push_back(self.config.path.clone());
             return Ok(());
@@ -126,7 +126,7 @@ impl ImagesSource {
             let before = self.known.get(&path);
             let is_same = before.is_some_and(|before| before.bytes == file.bytes && before.modified == file.modified);
             let was_handed_out = is_same && before.is_some_and(|before| before.handed_out);
-            // An empty file is one that is about to be written.
+            // An empty file is about to be written.
             let is_complete = is_same || (!self.is_watching && file.bytes > 0);
             if is_complete && !was_handed_out && file.bytes > 0 {
                 self.waiting.push_back(path.clone());
@@ -141,18 +141,18 @@ impl ImagesSource {
         Ok(())
     }
 
-    /// The next picture's path; looks again, and waits, where the configuration says so.
+    /// Returns the next picture's path, or what to do to get one.
     fn next_path(&mut self, stop: &Stop) -> NextPicture {
         if let Some(path) = self.waiting.pop_front() {
             return NextPicture::Picture(path);
         }
         if self.is_folder && self.config.watch {
             let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
-            return if self.clock.sleep_until(wake_ns, stop) { NextPicture::Stopped } else { NextPicture::Look };
+            return if self.clock.sleep_until(wake_ns, stop) { NextPicture::Stopped } else { NextPicture::Scan };
         }
         if self.config.repeat && self.round_read > 0 {
             self.round_read = 0;
-            return NextPicture::Look;
+            return NextPicture::Scan;
         }
         NextPicture::End
     }
@@ -167,14 +167,14 @@ impl Source for ImagesSource {
             }
             match self.next_path(stop) {
                 NextPicture::Picture(path) => break path,
-                NextPicture::Look => self.look()?,
+                NextPicture::Scan => self.scan()?,
                 NextPicture::Stopped => return Ok(Next::Stopped),
                 NextPicture::End => return Ok(Next::End),
             }
         };
         let buffer = match &mut self.pacer {
             Some(pacer) => {
-                // A gap between pictures is no lateness: the next one is due now.
+                // A gap between pictures is not lateness: the next one is due now.
                 pacer.forgive(self.clock.monotonic_ns(), std::time::Duration::from_secs(1));
                 let due_ns = pacer.due_ns(self.clock.monotonic_ns());
                 if self.clock.sleep_until(due_ns, stop) {
@@ -222,23 +222,23 @@ impl Source for ImagesSource {
     }
 }
 
-/// A watched folder may come (a disk that is mounted later); another is a mistake.
+/// Returns the error for a path that cannot be read. A watched folder may appear later (a disk that is mounted later).
 fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
     let message = match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("cannot read pictures from {}: there is no such file or folder", path.display())
+            format!("cannot read pictures from {}: no such file or folder", path.display())
         }
         _ => format!("cannot read pictures from {}: {error}", path.display()),
     };
     if may_come { SourceError::transient(message) } else { SourceError::permanent(message) }
 }
 
-/// The pictures of a folder in natural order.
+/// Returns a folder's pictures in natural order.
 pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(list(folder)?.into_iter().map(|(path, _)| path).collect())
 }
 
-/// The pictures of a folder in natural order. A file that goes away meanwhile is left out, as is a hidden one.
+/// Lists a folder's pictures in natural order. Leaves out hidden files, and files that disappear meanwhile.
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -248,7 +248,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
         if is_hidden || !ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
             continue;
         }
-        // Through a link: what matters is the picture.
+        // Follows links: the picture matters.
         if let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {
@@ -260,7 +260,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
     Ok(files)
 }
 
-/// Order in which numbers count as numbers: img2 before img10. Equal numbers with other zeros, and the rest, go by bytes.
+/// Compares names with numbers by value: img2 comes before img10. Otherwise compares bytes.
 fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -281,7 +281,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The digits at the start, without leading zeros, and what follows.
+/// Returns the digits at the start, without leading zeros, and the rest.
 fn number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

@@ -1,4 +1,4 @@
-//! Where frames come from: cameras, video and picture files, programs, a test pattern.
+//! Sources of frames: cameras, video and picture files, programs, a test pattern.
 
 mod buffers;
 mod command;
@@ -23,7 +23,7 @@ use crate::source::Open;
 
 pub use self::buffers::Buffers;
 
-/// What opens a camera's source, again and again.
+/// Returns what opens a camera's source, again and again.
 pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
     let (name, buffers) = (Arc::clone(name), buffers.clone());
     match source {
@@ -35,7 +35,7 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
     }
 }
 
-/// Opens a source and makes its buffers. `name` is the camera's, for the log.
+/// Opens a source and allocates its buffers. `name` is the camera's, for the log.
 pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<dyn Source>, SourceError> {
     let clock = Arc::new(SystemClock);
     match source {

@@ -1,8 +1,8 @@
-//! When the next frame is due: absolute deadlines, so that no rounding or late wake-up adds up.
+//! Computes when the next frame is due: absolute deadlines, so that neither rounding nor late wake-ups add up.
 
 use std::time::Duration;
 
-/// Deadlines `interval` apart from the first call on.
+/// Deadlines at equal intervals from the first call on.
 #[derive(Debug)]
 pub struct Pacer {
     interval_ns: f64,
@@ -11,23 +11,23 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// `frames_per_second` must be above 0.
+    /// Creates a pacer; `frames_per_second` must be above 0.
     pub fn new(frames_per_second: f64) -> Self {
         Self { interval_ns: 1e9 / frames_per_second, start_ns: None, tick: 0 }
     }
 
-    /// The instant at which the next frame is due. The first is due now.
+    /// Returns when the next frame is due. The first is due now.
     pub fn due_ns(&mut self, now_ns: u64) -> u64 {
         let start_ns = *self.start_ns.get_or_insert(now_ns);
         start_ns + (self.tick as f64 * self.interval_ns) as u64
     }
 
-    /// The frame was taken: the next one is due an interval later.
+    /// Moves on to the next frame, which is due an interval later.
     pub fn advance(&mut self) {
         self.tick += 1;
     }
 
-    /// Skips the deadlines that a newer one has overtaken, and tells how many: what a camera would have lost.
+    /// Skips the deadlines that have passed, except the latest; returns how many: the frames that a camera would have lost.
     pub fn skip_missed(&mut self, now_ns: u64) -> u64 {
         let due_ns = self.due_ns(now_ns);
         let missed = (now_ns.saturating_sub(due_ns) as f64 / self.interval_ns) as u64;
@@ -35,7 +35,7 @@ impl Pacer {
         missed
     }
 
-    /// Begins anew from now when the deadline lies more than `tolerance` back, so that no long burst follows a pause.
+    /// Starts over if the deadline lies more than `tolerance` back, so that a long pause causes no burst.
     pub fn forgive(&mut self, now_ns: u64, tolerance: Duration) {
         if now_ns.saturating_sub(self.due_ns(now_ns)) > tolerance.as_nanos() as u64 {
             self.start_ns = Some(now_ns);

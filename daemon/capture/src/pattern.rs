@@ -1,7 +1,7 @@
-//! A moving test picture: a box on its way over colour bars, and the frame's number in black and white cells.
+//! Draws a moving test picture: a box that moves over colour bars, and the frame's number in black and white cells.
 //!
-//! The picture depends on the sequence number alone. In a buffer that holds an earlier one, only what differs is drawn, so
-//! that this source costs as little as a camera whose driver fills the buffers: what is measured with it is the rest.
+//! The picture depends on the sequence number alone. A buffer that holds an earlier picture is only redrawn where the pictures
+//! differ, so that this source costs as little as a camera whose driver fills the buffers, and a benchmark measures the rest.
 
 mod painter;
 
@@ -98,12 +98,13 @@ impl Source for PatternSource {
     }
 }
 
-/// Which picture each buffer holds, by the buffer's address: the pool's buffers live as long as it, and nobody else writes.
+/// Which picture each buffer holds, by the buffer's address. The pool's buffers live as long as it does, and only this source
+/// writes to them.
 #[derive(Debug, Default)]
 struct Drawn(Vec<(usize, u64)>);
 
 impl Drawn {
-    /// `buffer` is to hold picture `sequence`: which one it holds; `None`: none yet.
+    /// Notes that `buffer` will hold picture `sequence`; returns the picture that it holds now, if any.
     fn replace(&mut self, buffer: &[u8], sequence: u64) -> Option<u64> {
         let address = buffer.as_ptr().addr();
         match self.0.iter_mut().find(|(other, _)| *other == address) {

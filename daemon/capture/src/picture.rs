@@ -1,9 +1,9 @@
-//! A picture file into an RGB frame, with the pixels that OpenCV's `imread(IMREAD_COLOR)` gives.
+//! Reads a picture file into an RGB frame, with the pixels that OpenCV's `imread(IMREAD_COLOR)` gives.
 //!
-//! The content decides the format, not the name's ending. EXIF orientation is applied, alpha is dropped (not blended),
-//! 16-bit samples lose their low byte, grey becomes three equal channels. Compared with OpenCV 5.0 on 69 files of every
-//! format, depth and orientation: equal, but for TIFF with alpha or 16 bits a channel, JPEG inside TIFF, transparent GIF,
-//! and PGM whose maximum is not 255 (scaled here, not there).
+//! The content decides the format, not the file's extension. EXIF orientation is applied, alpha is dropped (not blended),
+//! 16-bit samples lose their low byte, grey becomes three equal channels. Compared with OpenCV 5.0 on 69 files of every format,
+//! depth and orientation: equal, except TIFF with alpha or 16 bits a channel, JPEG inside TIFF, transparent GIF, and PGM whose
+//! maximum is not 255 (scaled here, not there).
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -21,16 +21,16 @@ use visiond_kernels::jpeg::{self, JpegDecoder};
 
 use super::source::SourceError;
 
-/// The most pixels of a picture: 384 MiB of RGB. What claims more is a mistake or an attack.
+/// The most pixels of a picture: 384 MiB of RGB. A larger picture is a mistake or an attack.
 const MAX_PIXELS: u64 = 128 << 20;
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 
-/// What a decoder may allocate besides: the picture in its own format.
+/// How much a decoder may allocate for the picture in its own format.
 const MAX_DECODER_BYTES: u64 = 8 * MAX_PIXELS;
 
-/// Reads one picture, into `memory`.
+/// Reads one picture into `memory`.
 pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
     let pool = FramePool::new(memory, 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
     // The pool has one buffer, and it is free.
@@ -38,8 +38,8 @@ pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
     Loader::default().load(path, 0, buffer)
 }
 
-/// Reads pictures one after the other, with the same memory.
-pub struct Loader {
+/// Reads pictures one after the other into reused memory.
+pub(crate) struct Loader {
     jpeg: JpegDecoder,
     file: Vec<u8>,
     copied_bytes: u64,
@@ -52,12 +52,12 @@ impl Default for Loader {
 }
 
 impl Loader {
-    /// Bytes of pictures so far that were decoded elsewhere and then copied: all but upright JPEG.
+    /// Returns how many bytes of pictures were decoded elsewhere and then copied: all but upright JPEG.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
 
-    /// Reads a picture into `buffer`, which grows where it must.
+    /// Reads a picture into `buffer`, which grows as needed.
     pub fn load(&mut self, path: &Path, sequence: u64, mut buffer: PooledBuffer) -> Result<Frame, SourceError> {
         let fail =
             |reason: String| SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()));
@@ -78,16 +78,14 @@ impl Loader {
         let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut self.file).map_err(|error| error.to_string())?;
         match read as u64 {
             0 => Err("the file is empty".to_owned()),
-            read if read > MAX_FILE_BYTES => {
-                Err(format!("the file has more than {} MiB, which no picture needs", MAX_FILE_BYTES >> 20))
-            }
+            read if read > MAX_FILE_BYTES => Err(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20)),
             _ => Ok(()),
         }
     }
 
     fn decode(&mut self, buffer: &mut PooledBuffer) -> Result<FrameLayout, String> {
         let format = image::guess_format(&self.file)
-            .map_err(|_| "it is no picture that is known here (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".to_owned())?;
+            .map_err(|_| "not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".to_owned())?;
         let decoded = match format {
             ImageFormat::Jpeg => {
                 let (width, height) = self.jpeg.header(&self.file).map_err(|error| error.to_string())?;
@@ -101,7 +99,7 @@ impl Loader {
                 let mut pixels = vec![0; needed];
                 self.jpeg.decode(&self.file, &mut pixels).map_err(|error| error.to_string())?;
                 let picture = RgbImage::from_raw(width, height, pixels).map(DynamicImage::ImageRgb8);
-                // The vector was made with the bytes of this size.
+                // The vector has exactly the bytes of this size.
                 let mut picture = picture.ok_or("its size does not fit its bytes")?;
                 picture.apply_orientation(orientation);
                 picture
@@ -118,7 +116,7 @@ impl Loader {
     }
 }
 
-/// Every format but JPEG, turned as its EXIF says.
+/// Decodes every format but JPEG, and applies the EXIF orientation.
 fn decode_with_image(file: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
     let mut reader = ImageReader::with_format(Cursor::new(file), format);
     let mut limits = Limits::no_limits();
@@ -135,20 +133,18 @@ fn decode_with_image(file: &[u8], format: ImageFormat) -> Result<DynamicImage, S
     Ok(picture)
 }
 
-/// Checks the size and tells the bytes of the frame.
+/// Checks the size; returns the bytes of the frame.
 fn rgb_bytes(width: u32, height: u32) -> Result<usize, String> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())
         .map_err(|error| error.to_string())?;
     let pixels = u64::from(width) * u64::from(height);
     if pixels > MAX_PIXELS {
-        return Err(format!(
-            "it has {pixels} pixels ({width}x{height}), more than the {MAX_PIXELS} that are read here"
-        ));
+        return Err(format!("it has {pixels} pixels ({width}x{height}), visiond reads at most {MAX_PIXELS}"));
     }
     Ok(layout.size_bytes())
 }
 
-/// Three bytes a pixel, as `imread` makes them.
+/// Writes three bytes a pixel, as `imread` does.
 fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), String> {
     fn pixels<T: Copy, const N: usize>(samples: &[T], out: &mut [u8], rgb: impl Fn(&[T; N]) -> [u8; 3]) {
         let (samples, _) = samples.as_chunks::<N>();
@@ -167,12 +163,12 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), String> {
         DynamicImage::ImageRgba16(p) => pixels(p.as_raw(), out, |&[r, g, b, _]| [high(r), high(g), high(b)]),
         DynamicImage::ImageLuma16(p) => pixels(p.as_raw(), out, |&[y]| [high(y); 3]),
         DynamicImage::ImageLumaA16(p) => pixels(p.as_raw(), out, |&[y, _]| [high(y); 3]),
-        _ => return Err("it has samples of floating point: save it with 8 or 16 bits".to_owned()),
+        _ => return Err("it has floating-point samples: save it with 8 or 16 bits".to_owned()),
     }
     Ok(())
 }
 
-/// What the image library says, as one line.
+/// Returns the image library's error as one line.
 fn sentence(error: &image::ImageError) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Frames of one size out of a program's pipe into pooled buffers, one copy (the kernel's) and no more.
+//! Reads frames of one size from a program's pipe into pooled buffers, with no copy but the kernel's.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,46 +12,47 @@ use visiond_system::stop::Stop;
 use super::buffers::Buffers;
 use super::source::SourceError;
 
-/// What came of reading one frame.
+/// The result of reading one frame.
 #[derive(Debug)]
 pub enum ReadFrame {
-    /// It is here.
+    /// A frame.
     Frame(PooledBuffer),
-    /// It was read and thrown away: every buffer was on its way.
+    /// The frame was read and discarded, because every buffer was in use.
     Dropped,
-    /// The program closed its output after so many bytes of a frame.
+    /// The program closed its output after this many bytes of a frame.
     Ended(usize),
     /// Stop was raised.
     Stopped,
-    /// Nothing, or not all of it, came in time.
+    /// The frame did not arrive in full in time.
     TimedOut,
 }
 
 /// The buffers of a source that reads a pipe.
 #[derive(Debug)]
 pub struct PipeFrames {
-    /// Shape of every frame.
+    /// The layout of every frame.
     pub layout: FrameLayout,
     pool: FramePool,
-    /// Takes the frames that nobody wants; empty until the first.
+    /// Receives discarded frames; empty until the first.
     discarded: Vec<u8>,
     pace: Pace,
 }
 
 impl PipeFrames {
-    /// Makes the buffers.
+    /// Allocates the buffers.
     pub fn new(layout: FrameLayout, buffers: &Buffers, pace: Pace) -> Result<Self, SourceError> {
         Ok(Self { layout, pool: buffers.pool(layout.size_bytes())?, discarded: Vec::new(), pace })
     }
 
-    /// The bytes of the last frame that was [dropped](ReadFrame::Dropped).
+    /// Returns the bytes of the last frame that was [dropped](ReadFrame::Dropped).
     pub fn dropped(&self) -> &[u8] {
         &self.discarded
     }
 
-    /// Reads the next frame. At pace fastest it waits for a buffer, else the frame is dropped when there is none.
+    /// Reads the next frame. With `pace = "fastest"` it waits for a free buffer; otherwise it discards the frame if no buffer
+    /// is free.
     ///
-    /// `timeout` is the program's: the wait for a buffer does not count.
+    /// `timeout` applies to the program: waiting for a buffer does not count.
     pub fn read(&mut self, child: &mut Child, stop: &Stop, timeout: Duration) -> io::Result<ReadFrame> {
         let bytes = self.layout.size_bytes();
         let buffer = match self.pace {

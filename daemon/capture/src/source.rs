@@ -7,25 +7,25 @@ use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
 use visiond_system::stop::{Stop, Wake};
 
-/// What came of waiting for a frame.
+/// The result of waiting for a frame.
 #[derive(Debug)]
 pub enum Next {
     /// A frame.
     Frame(Frame),
-    /// Frames were lost before they reached us (damaged, or the driver had no buffer); go on.
+    /// Frames were lost on the way to visiond: they were damaged, or the driver had no buffer. Call again.
     Lost {
-        /// How many.
+        /// How many frames.
         frames: u64,
-        /// Why.
+        /// The cause.
         cause: LossCause,
     },
-    /// Nothing can come for now, and the source waits by itself until it does: go on. Told when it begins, and when the reason
-    /// changes.
+    /// There is nothing to read, and the source waits by itself until there is. Returned at the start and when the reason
+    /// changes. Call again.
     Waiting {
-        /// A sentence: what is missing, what to check.
+        /// A sentence: what is missing and what to check.
         reason: Arc<str>,
     },
-    /// The source has no more (a file's end, not looped).
+    /// The source has no more frames: a file that is not repeated ended.
     End,
     /// The daemon is stopping.
     Stopped,
@@ -35,41 +35,43 @@ pub enum Next {
 pub trait Source: Send {
     /// Waits for the next frame. Returns within 100 ms of `stop`.
     ///
-    /// An error ends this source: the supervisor drops it and opens it again after a back-off.
+    /// # Errors
+    ///
+    /// The source has failed: the supervisor drops it and opens it again after a back-off.
     fn next(&mut self, stop: &Stop) -> Result<Next, SourceError>;
 
-    /// One line for the log and `probe`: what was opened, size, format, rate, I/O.
+    /// Returns one line for the log and `probe`: device, size, format, rate, I/O.
     fn describe(&self) -> String;
 
-    /// How frames come out of a driver, by the configuration's word; `None` where there is none, or no stream now.
+    /// Returns how frames come out of a driver, as the configuration calls it; `None` for other sources, and without a stream.
     fn io(&self) -> Option<&'static str> {
         None
     }
 
-    /// Bytes of frames that were copied so far on their way from where they came (a driver's buffer, a decoder's picture)
-    /// into the frame's buffer. What comes through a pipe, or is decoded straight into the buffer, is not.
+    /// Returns how many bytes of frames were copied so far from a driver's buffer or a decoder's picture into the frame's
+    /// buffer. Bytes that are read from a pipe or decoded straight into the buffer do not count.
     fn copied_bytes(&self) -> u64 {
         0
     }
 }
 
-/// A source cannot be opened, or ended other than at its end.
+/// A source cannot be opened, or has failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
-    /// A sentence: what was attempted, with what, what the system said, what to do.
+    /// A sentence: what visiond tried, what the system said, what to do.
     pub message: Arc<str>,
-    /// Whether trying again can help (a camera that is away) or not (a file that is no video).
+    /// Whether another attempt can help: yes for a camera that is away, no for a file that is not a video.
     pub retry: bool,
 }
 
 impl SourceError {
-    /// An error that trying again may mend.
+    /// Creates an error that another attempt may solve.
     pub fn transient(message: impl Into<Arc<str>>) -> Self {
         Self { message: message.into(), retry: true }
     }
 
-    /// An error that stays until somebody acts.
+    /// Creates an error that stays until the user changes something.
     pub fn permanent(message: impl Into<Arc<str>>) -> Self {
         Self { message: message.into(), retry: false }
     }
@@ -78,17 +80,17 @@ impl SourceError {
 /// Opens a camera's source.
 pub type Open = Box<dyn Opener>;
 
-/// Opens a source, again and again; a closure does where there is nothing to remember or to listen to.
+/// Opens a source, again and again. A closure is enough where there is nothing to remember and no event to wait for.
 pub trait Opener: Send {
-    /// Tries to.
+    /// Tries to open the source.
     fn open(&mut self) -> Result<Box<dyn Source>, SourceError>;
 
-    /// Whether it is a device, which comes back or is exchanged without anybody telling.
+    /// Whether the source is a device, which can come back or be replaced without notice.
     fn is_device(&self) -> bool {
         false
     }
 
-    /// Waits until trying again may be worth it: [`Wake::Ready`] when there are news, [`Wake::TimedOut`] after `pause`.
+    /// Waits until another attempt may help: returns [`Wake::Ready`] on an event, [`Wake::TimedOut`] after `pause`.
     fn wait(&mut self, pause: Duration, stop: &Stop) -> Wake {
         if stop.sleep(pause) { Wake::Stopped } else { Wake::TimedOut }
     }

@@ -1,11 +1,11 @@
-//! A video file or stream, decoded by ffmpeg in a child process straight into a unified buffer.
+//! Reads a video file or stream, which ffmpeg decodes in a child process straight into a unified buffer.
 //!
-//! ffmpeg makes BGR by default, with its decoder set to the arithmetic that is the same on every machine, so that a frame
-//! has the pixels that OpenCV's `VideoCapture` gives: tags for matrix and range are honoured, what is untagged is BT.601
-//! limited at any size. With `pixels = "native"` the file's own planes come through the pipe (half the bytes) and the
+//! By default ffmpeg makes BGR, and its decoder uses arithmetic that is the same on every machine. A frame therefore has the
+//! pixels that OpenCV's `VideoCapture` gives: ffmpeg honours tags for matrix and range, and treats untagged video as BT.601
+//! limited at any size. With `pixels = "native"` the file's own planes come through the pipe (half the bytes), and the
 //! preprocess converts them.
 //!
-//! A file at its own pace is paced here, by its average rate and absolute deadlines. A live stream comes when it comes.
+//! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 
 use std::io;
 use std::path::Path;
@@ -29,10 +29,10 @@ use super::pacer::Pacer;
 use super::pipe::{PipeFrames, ReadFrame};
 use super::source::{Next, Source, SourceError};
 
-/// The rate of a file that does not tell its own.
+/// The rate of a file that has none.
 const USUAL_FPS: f64 = 25.0;
 
-/// A file that fell behind by more than this goes on from now instead of catching up.
+/// A file that is late by more than this continues from now instead of catching up.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// The source of `type = "video"`.
@@ -41,26 +41,26 @@ pub struct VideoSource {
     buffers: Buffers,
     label: String,
     clock: Arc<dyn Clock>,
-    /// `None` until the video was looked at: at once for a file, with the first frame for a stream, which may take long.
+    /// `None` before ffprobe: a file is probed at once, a stream with the first frame, because that may take long.
     running: Option<Running>,
     sequence: u64,
-    /// Frames of this round through the file.
+    /// Frames of the current round through the file.
     round_frames: u64,
-    /// Frames that the file should have had and that are reported with the next call.
+    /// Frames missing from the file, to be reported with the next call.
     missing: u64,
 }
 
 struct Running {
     info: VideoInfo,
     frames: PipeFrames,
-    /// `None` when the file is read as fast as it is taken, or is live.
+    /// `None` if the file is read as fast as possible, or is live.
     pacer: Option<Pacer>,
     /// `None` between two rounds, and after the last.
     child: Option<Child>,
 }
 
 impl VideoSource {
-    /// Looks at a file and starts ffmpeg; a stream on the network is left to the first frame.
+    /// Probes a file and starts ffmpeg; a stream on the network is probed with the first frame.
     pub fn open(
         config: &VideoConfig,
         name: &str,
@@ -68,7 +68,7 @@ impl VideoSource {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
         let mut config = config.clone();
-        // Read each time: a file may hold a new password when the camera is opened again. What is shown of a URL has no login.
+        // Read each time, because a file may have a new password when the camera is opened again. The shown URL has no login.
         if let Some(name) = &config.login {
             let login = Login::read(name).map_err(|error| SourceError::permanent(error.to_string()))?;
             config.url = login.into_url(&config.url);
@@ -91,7 +91,7 @@ impl VideoSource {
         Ok(source)
     }
 
-    /// Looks at the video and makes the buffers. `None` when stop came first.
+    /// Probes the video, allocates the buffers and starts ffmpeg. `None` if stop came first.
     fn start(&mut self, stop: &Stop) -> Result<Option<()>, SourceError> {
         let config = &self.config;
         let info = match ffprobe::probe(config, &self.label, stop) {
@@ -112,7 +112,7 @@ impl VideoSource {
         Ok(Some(()))
     }
 
-    /// ffmpeg closed its output after `partial` bytes of a frame.
+    /// Handles the end of ffmpeg's output, `partial` bytes into a frame.
     fn round_ended(&mut self, partial: usize, stop: &Stop) -> Result<Next, SourceError> {
         let Some(running) = &mut self.running else { return Ok(Next::End) };
         let Some(mut child) = running.child.take() else { return Ok(Next::End) };
@@ -131,11 +131,11 @@ impl VideoSource {
         let url = &ffprobe::shown(&self.config.url);
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
         let said = lines.last().map(|line| ffprobe::reason(line, url));
-        // A container's count is often off by a few (frames that repeat the one before); complaints of the decoder are not.
+        // A container's count is often off by a few (frames that repeat the previous one); the decoder's complaints are real.
         if partial > 0 || (short > 0 && said.is_some()) || short > round_frames / 20 {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
-            log::warn!("{}: {url} is damaged or cut off: {round_frames} frames decoded, {lost} lost{why}", self.label);
+            log::warn!("{}: {url} is damaged or cut off: decoded {round_frames} frames, lost {lost}{why}", self.label);
             self.missing = lost;
         } else if let Some(said) = said {
             log::warn!("{}: {url} was decoded with errors: {said}", self.label);
@@ -149,7 +149,7 @@ impl VideoSource {
     fn failure(&self, what: &str, lines: &[String]) -> SourceError {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
-        let message = format!("the video {url} cannot be read on: {what}{said}");
+        let message = format!("cannot read on in the video {url}: {what}{said}");
         if ffprobe::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 
@@ -196,7 +196,7 @@ impl Source for VideoSource {
             Ok(ReadFrame::Stopped) => Ok(Next::Stopped),
             Ok(ReadFrame::TimedOut) => {
                 let message = format!(
-                    "no frame of {} for {} s",
+                    "no frame from {} for {} s",
                     ffprobe::shown(&self.config.url),
                     self.config.timeout.as_secs_f64()
                 );
@@ -218,7 +218,7 @@ impl Source for VideoSource {
         let pace = match (pacer, self.config.pace) {
             (Some(_), _) => "in real time",
             (None, Pace::Realtime) => "live",
-            (None, Pace::Fastest) => "every frame, as fast as they are taken",
+            (None, Pace::Fastest) => "every frame, as fast as possible",
         };
         let format = frames.layout.format();
         format!(
@@ -236,7 +236,7 @@ fn ended(status: ExitStatus, frames: u64) -> String {
     }
 }
 
-/// The format that comes through the pipe, and its colours.
+/// Returns the format that comes through the pipe, and its colours.
 fn output_format(config: &VideoConfig, info: &VideoInfo) -> (PixelFormat, ColorDescription) {
     match (config.pixels, native(&info.pixel_format)) {
         (VideoPixels::Native, Some((format, _))) => {
@@ -250,7 +250,7 @@ fn output_format(config: &VideoConfig, info: &VideoInfo) -> (PixelFormat, ColorD
     }
 }
 
-/// Our format for ffmpeg's, and ffmpeg's name of what we ask for; `None` where ffmpeg must convert to BGR.
+/// Returns our format and ffmpeg's name for it; `None` if ffmpeg must convert to BGR.
 fn native(pixel_format: &str) -> Option<(PixelFormat, &'static str)> {
     Some(match pixel_format {
         "yuv420p" | "yuvj420p" => (PixelFormat::I420, "yuv420p"),
@@ -279,7 +279,7 @@ fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {
     let passthrough = if info.has_fps_mode { "-fps_mode" } else { "-vsync" };
     let native = if config.pixels == VideoPixels::Native { native(&info.pixel_format) } else { None };
     let pix_fmt = native.map_or("bgr24", |(_, name)| name);
-    // `-flags bitexact` before the input is the decoder's: the inverse transform that is the same on every machine.
+    // `-flags bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine.
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", "bitexact"].map(str::to_owned).into();
     args.extend(config.input_args.iter().cloned());
@@ -289,15 +289,15 @@ fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {
     args
 }
 
-/// The filter that holds every frame to the first one's size, also when a stream changes its size on the way, and names the
-/// colours where they are set, or where they must come through as they are.
+/// Returns the filter that scales every frame to the first one's size, because a stream may change its size. It also names the
+/// colours where they are configured, or must stay as they are.
 fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
     let mut filter = format!("scale={}:{}", info.width, info.height);
     if is_native {
         let range = range_name(info.color.range);
         filter.push_str(&format!(":in_range={range}:out_range={range}"));
     } else {
-        // Where chroma is interpolated (more than 8 bits), from samples that stand left, as OpenCV's conversion takes them.
+        // Where chroma is interpolated (more than 8 bits), its samples stand left, as OpenCV's conversion assumes.
         filter.push_str(":in_h_chr_pos=0");
         if let Some(matrix) = config.color_matrix {
             filter.push_str(&format!(":in_color_matrix={}", matrix_name(matrix)));
@@ -309,7 +309,7 @@ fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
     filter
 }
 
-/// ffmpeg's name.
+/// Returns ffmpeg's name of the matrix.
 fn matrix_name(matrix: ColorMatrix) -> &'static str {
     match matrix {
         ColorMatrix::Bt601 => "bt601",
@@ -318,7 +318,7 @@ fn matrix_name(matrix: ColorMatrix) -> &'static str {
     }
 }
 
-/// ffmpeg's name.
+/// Returns ffmpeg's name of the range.
 fn range_name(range: ColorRange) -> &'static str {
     match range {
         ColorRange::Limited => "tv",

@@ -1,4 +1,4 @@
-//! YUV4MPEG2: the header of the stream and of each frame.
+//! Parses YUV4MPEG2: the header of the stream and of each frame.
 //!
 //! <https://wiki.multimedia.cx/index.php/YUV4MPEG2>: one line of text, `YUV4MPEG2 W640 H480 F30:1 Ip C420jpeg
 //! XCOLORRANGE=FULL`, then for every frame `FRAME`, perhaps with parameters, a line feed, and the planes.
@@ -9,10 +9,10 @@ use visiond_kernels::frame::PixelFormat;
 /// The longest header line that is read.
 pub const MAX_LINE_BYTES: usize = 1024;
 
-/// What every frame line begins with.
+/// The start of every frame's line.
 pub const FRAME_MAGIC: &[u8] = b"FRAME";
 
-/// What a stream's header says.
+/// A stream's header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Y4mHeader {
     /// Width in pixels.
@@ -21,9 +21,9 @@ pub struct Y4mHeader {
     pub height: u32,
     /// I420 or grey.
     pub format: PixelFormat,
-    /// `XCOLORRANGE`. (`C420jpeg` tells where chroma is sited, not the range.)
+    /// `XCOLORRANGE`. (`C420jpeg` describes the chroma siting, not the range.)
     pub range: Option<ColorRange>,
-    /// Frames per second; absent when the header says 0:0 or nothing.
+    /// Frames per second; `None` if the header has 0:0 or no rate.
     pub fps: Option<f64>,
 }
 
@@ -39,10 +39,10 @@ pub enum Y4mError {
     /// The header has no usable width or height.
     #[error("its YUV4MPEG2 header has no width and height: {0:?}")]
     NoSize(String),
-    /// Two fields in a frame.
+    /// The frames are interlaced.
     #[error("its frames are interlaced (I{0}): deinterlace before visiond reads them (ffmpeg: `-vf yadif`)")]
     Interlaced(char),
-    /// A chroma format that no pixel format here has.
+    /// visiond has no pixel format for this chroma format.
     #[error(
         "its chroma format is C{0}, only C420, C420jpeg, C420mpeg2, C420paldv and Cmono are read: convert it (ffmpeg: \
          `-pix_fmt yuv420p`; GStreamer: `video/x-raw,format=I420`)"
@@ -51,7 +51,7 @@ pub enum Y4mError {
 }
 
 impl Y4mHeader {
-    /// Reads the first line, without its line feed.
+    /// Parses the first line, without its line feed.
     pub fn parse(line: &[u8]) -> Result<Self, Y4mError> {
         let text = String::from_utf8_lossy(line);
         let mut words = text.split(' ');
@@ -79,7 +79,7 @@ impl Y4mHeader {
                     "COLORRANGE=LIMITED" => range = Some(ColorRange::Limited),
                     _ => {}
                 },
-                // A: pixel aspect ratio, which is the picture's own; others are for others.
+                // A: pixel aspect ratio, which does not matter here; others are for other readers.
                 _ => {}
             }
         }
@@ -90,7 +90,7 @@ impl Y4mHeader {
     }
 }
 
-/// The format of a `C` parameter. The 420 variants differ in where chroma is sited, by a quarter of a pixel at most.
+/// Returns the pixel format of a `C` parameter. The 420 variants differ in the chroma siting, by a quarter of a pixel at most.
 fn chroma(value: &str) -> Result<PixelFormat, Y4mError> {
     match value {
         "420" | "420jpeg" | "420mpeg2" | "420paldv" => Ok(PixelFormat::I420),

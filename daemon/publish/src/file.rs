@@ -1,9 +1,9 @@
-//! JSON lines in a file: whole lines or none, rotated by size, found again when moved or deleted.
+//! Writes JSON lines to a file, which is rotated by size and created again after it was moved or deleted.
 //!
-//! Every line is one write(2) in append mode. One that the system cuts short (a full disk) is taken back, so that a reader
-//! never finds half a line; what a killed process or a power cut left at the end is taken back when the file is opened. A
-//! file that cannot be written does not hold up anything: the messages are counted as lost, and a new attempt is made
-//! after 0.25 s, then ever later up to every 5 s.
+//! Every line is one write(2) in append mode. If the system cuts a line short (a full disk), the sink truncates the file to the
+//! last whole line, so that a reader never finds half a line; on opening it does so for what a killed process or a power cut
+//! left. A file that cannot be written delays nothing: its messages count as lost, and the sink retries after 0.25 s, then less
+//! and less often, down to every 5 s.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,13 +18,13 @@ use visiond_system::outage::{Outage, explain};
 use super::queue::{Counters, Popped, Queue};
 use super::sink::{Ended, Sink};
 
-/// How often the path is looked up, to find that somebody has moved, deleted or cut the file.
+/// How often the sink checks whether its file was moved, deleted or truncated.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 
-/// How every line of ours begins; the end of a file that begins so and has no line end is a line cut short.
+/// The start of every line. A file's end that begins so and has no line feed is a line that was cut short.
 const OUR_LINE: &[u8] = b"{\"schema\":\"visiond/";
 
-/// The longest end of a file that is looked at for a line cut short.
+/// How many bytes at the end of a file the sink searches for a line that was cut short.
 const LONGEST_LINE_BYTES: u64 = 4 << 20;
 
 /// The sink of `type = "file"`.
@@ -34,29 +34,29 @@ pub struct FileSink {
     path: PathBuf,
     rotate_bytes: u64,
     rotate_keep: u32,
-    /// `None` while it cannot be written.
+    /// `None` while the file cannot be written.
     log: Option<OpenLog>,
     outage: Outage,
-    /// Rotation has failed; said once, tried again when the file has grown by `rotate_bytes` more.
+    /// The size at which to rotate next. After a failed rotation it grows by `rotate_bytes`.
     rotate_at: u64,
 }
 
-/// The file while it is open.
+/// The open file.
 #[derive(Debug)]
 struct OpenLog {
     file: File,
     id: FileId,
     len_bytes: u64,
-    /// Devices such as /dev/null have no length, so nothing is taken back or rotated there.
+    /// Devices such as /dev/null have no length, so the sink neither truncates nor rotates them.
     regular: bool,
     looked_up: Instant,
 }
 
-/// Which file it is, whatever its name.
+/// Device and inode, which identify a file whatever its name.
 type FileId = (u64, u64);
 
 impl FileSink {
-    /// Opens the file. Fails on what waiting does not mend; a full disk is waited for.
+    /// Opens the file. Fails if waiting cannot help; waits for room on a full disk.
     pub fn open(name: &str, config: &FileSinkConfig) -> Result<Self, String> {
         let mut sink = Self {
             name: name.to_owned(),
@@ -70,12 +70,12 @@ impl FileSink {
         match sink.open_log() {
             Ok(log) => sink.log = Some(log),
             Err(error) if is_passing(&error) => sink.outage.fails(&explain(&error)),
-            Err(error) => return Err(format!("{} cannot be written: {}", config.path.display(), explain(&error))),
+            Err(error) => return Err(format!("cannot write {}: {}", config.path.display(), explain(&error))),
         }
         Ok(sink)
     }
 
-    /// Another name, another rotation; the file is the same.
+    /// Applies a new name and new rotation; the file stays open.
     fn configure(&mut self, config: SinkConfig) {
         let SinkKind::File(FileSinkConfig { rotate_bytes, rotate_keep, .. }) = config.kind else { return };
         (self.rotate_bytes, self.rotate_keep, self.rotate_at) = (rotate_bytes, rotate_keep, rotate_bytes);
@@ -83,7 +83,7 @@ impl FileSink {
         self.name = config.name;
     }
 
-    /// Writes one line, whole or not at all.
+    /// Writes one whole line, or nothing.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         self.find_again()?;
         if self.rotate_bytes > 0
@@ -100,7 +100,7 @@ impl FileSink {
         log.append(line)
     }
 
-    /// Opens the file anew if its path no longer leads to the one that is open.
+    /// Opens the file again if its path no longer leads to the open file.
     fn find_again(&mut self) -> io::Result<()> {
         let Some(log) = &mut self.log else { return Ok(()) };
         if log.looked_up.elapsed() < LOOK_UP_EVERY {
@@ -114,15 +114,15 @@ impl FileSink {
             Err(error) => return Err(error),
         }
         if self.log.is_none() {
-            log::info!("sink {}: {} was moved or deleted; begun anew", self.name, self.path.display());
+            log::info!("sink {}: {} was moved or deleted; started a new file", self.name, self.path.display());
             self.log = Some(self.open_log()?);
         }
         Ok(())
     }
 
-    /// PATH becomes PATH.1, PATH.1 becomes PATH.2, and so on up to the number kept; a new PATH is begun.
+    /// Renames PATH to PATH.1, PATH.1 to PATH.2, up to the number of files to keep, and starts a new PATH.
     ///
-    /// When a name cannot be changed, the lines go on into the file that is there.
+    /// If a file cannot be renamed, the sink keeps appending to the current file.
     fn rotate(&mut self) -> io::Result<()> {
         match self.shift_names() {
             Ok(()) => {
@@ -132,7 +132,7 @@ impl FileSink {
             }
             Err(error) => {
                 let (name, path) = (&self.name, self.path.display());
-                log::error!("sink {name}: {path} cannot be rotated: {}; it grows on", explain(&error));
+                log::error!("sink {name}: cannot rotate {path}, which keeps growing: {}", explain(&error));
                 let len_bytes = self.log.as_ref().map_or(0, |log| log.len_bytes);
                 self.rotate_at = len_bytes.saturating_add(self.rotate_bytes);
             }
@@ -185,7 +185,7 @@ impl Sink for FileSink {
                     Counters::add(&queue.counters.written, 1);
                 }
                 Err(error) => {
-                    // Opened anew by the next attempt, which also finds a folder that was mounted meanwhile.
+                    // The next attempt opens it again, and so finds a folder that was mounted in the meantime.
                     self.log = None;
                     self.outage.fails(&explain(&error));
                     self.outage.lost(1);
@@ -197,7 +197,7 @@ impl Sink for FileSink {
 }
 
 impl OpenLog {
-    /// Appends `line`, by one write(2) unless the system cuts it short; a part that cannot be completed is taken back.
+    /// Appends `line`, with one write(2) unless the system cuts it short; truncates a line that cannot be completed.
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let mut written = 0;
         while written < line.len() {
@@ -221,9 +221,9 @@ impl OpenLog {
     }
 }
 
-/// Opens `path` for appending, made where missing, without half a line at its end.
+/// Opens `path` for appending, creates it if it is missing, and removes half a line at its end.
 fn open_log(path: &Path, sink: &str) -> io::Result<OpenLog> {
-    // Without O_NONBLOCK a FIFO without a reader would hold up the thread.
+    // Without O_NONBLOCK, opening a FIFO without a reader would block the thread.
     let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
     if !(found.is_file() || found.file_type().is_char_device()) {
@@ -238,11 +238,11 @@ fn open_log(path: &Path, sink: &str) -> io::Result<OpenLog> {
 }
 
 impl OpenLog {
-    /// Takes a line of ours that was cut short off the end; ends anything else that has no line end.
+    /// Removes a line of ours that was cut short at the end; ends any other unfinished line with a line feed.
     fn mend_end(&mut self, path: &Path, sink: &str) -> io::Result<()> {
         let looked_at = self.len_bytes.min(LONGEST_LINE_BYTES);
         let start = self.len_bytes - looked_at;
-        // Most files end well: one byte tells.
+        // Most files end with a line feed: one byte is enough to know.
         let mut last = [b'\n'];
         if self.len_bytes > 0 {
             self.file.read_exact_at(&mut last, self.len_bytes - 1)?;
@@ -256,7 +256,7 @@ impl OpenLog {
         let rest = &end[line_start..];
         let begins_as_ours = rest.starts_with(OUR_LINE) || OUR_LINE.starts_with(rest);
         if begins_as_ours && (line_start > 0 || start == 0) {
-            log::warn!("sink {sink}: {} ended in half a line; its {} bytes are taken off", path.display(), rest.len());
+            log::warn!("sink {sink}: {} ended in half a line: removed {} bytes", path.display(), rest.len());
             self.len_bytes = start + line_start as u64;
             self.file.set_len(self.len_bytes)
         } else {
@@ -273,14 +273,14 @@ fn id(found: &fs::Metadata) -> FileId {
     (found.dev(), found.ino())
 }
 
-/// `path` with `.n` behind it.
+/// Appends `.n` to `path`.
 pub(super) fn numbered(path: &Path, n: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{n}"));
     name.into()
 }
 
-/// Whether waiting can mend it, so that the daemon starts all the same.
+/// Whether waiting can solve it, so that the daemon may start.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     !matches!(

@@ -25,7 +25,7 @@ use self::topics::Topics;
 use crate::broker::{BrokerClient, Event, QueuedMessage, tls};
 use crate::sink::SinkContext;
 
-/// A broker of MQTT, and the session with it.
+/// The client of an MQTT broker, and its session.
 pub struct MqttClient {
     sink: String,
     config: MqttSinkConfig,
@@ -36,7 +36,7 @@ pub struct MqttClient {
 }
 
 impl MqttClient {
-    /// Not connected yet. Fails where the configuration names what cannot be read.
+    /// Creates an unconnected client. Fails if it cannot read a file that the configuration names.
     pub fn open(sink: &SinkConfig, config: &MqttSinkConfig, context: SinkContext) -> Result<Self, String> {
         if let Some(login) = &config.login {
             Login::read(login).map_err(|error| error.to_string())?;
@@ -109,11 +109,11 @@ impl BrokerClient for MqttClient {
         match session.next_event().await {
             SessionEvent::Acknowledged(number) => Event::Acknowledged(number),
             SessionEvent::Impossible(number, reason) => {
-                log::error!("sink {}: a message is left out: {reason}", self.sink);
+                log::error!("sink {}: cannot send a message, leaving it out: {reason}", self.sink);
                 Event::Refused(number)
             }
-            SessionEvent::Incoming(heard) => {
-                self.cameras.heard(session, &heard);
+            SessionEvent::Incoming(message) => {
+                self.cameras.incoming(session, &message);
                 Event::Nothing
             }
             SessionEvent::Lost(reason) => {

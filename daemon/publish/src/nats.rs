@@ -1,11 +1,12 @@
-//! NATS JetStream: each message becomes one in a stream, whichever way it takes.
+//! The NATS sink: publishes each message to a JetStream stream.
 //!
-//! A message goes out with its id in the header `Nats-Msg-Id`, so that a server that has it already does not store it again;
-//! it counts as arrived once the stream has acknowledged it. Acknowledgements are not waited for one by one.
+//! A message has its id in the header `Nats-Msg-Id`, so that a server that has it already does not store it twice. It counts as
+//! written once the stream has acknowledged it; the sink does not wait for one acknowledgement before it sends the next
+//! message.
 //!
-//! The order of a camera's messages is that of one connection. The client never connects again by itself, because it would
-//! send what it still holds before what was lost with the connection: [`BrokerSink`](super::broker::BrokerSink) does, and
-//! begins with what was not acknowledged.
+//! One connection keeps a camera's messages in order. The NATS client must not reconnect by itself, because it would send what
+//! it still holds before what was lost with the connection. [`BrokerSink`](super::broker::BrokerSink) reconnects, and starts
+//! with the oldest unacknowledged message.
 
 mod auth;
 mod connection;
@@ -24,28 +25,28 @@ use super::sink::SinkContext;
 use connection::Connection;
 use subjects::Subjects;
 
-/// A server that is killed may forget what it acknowledged in its last moments, because it acknowledges before the system
-/// has it. What was acknowledged so shortly before the connection broke is sent again with the next one.
+/// A server that is killed may lose what it acknowledged in its last moments, because it acknowledges before the system has the
+/// data. Messages that were acknowledged this shortly before the connection broke are sent again.
 const FORGETFUL: Duration = Duration::from_secs(1);
 
-/// And at most so many.
+/// How many of them are sent again at most.
 const MOST_RECENT: usize = 512;
 
-/// Speaks to NATS.
+/// The client of a NATS server.
 pub struct NatsClient {
     name: String,
     config: NatsSinkConfig,
     device: Arc<str>,
     subjects: Subjects,
     connection: Option<Connection>,
-    /// What was acknowledged a moment ago, and when; oldest first.
+    /// Messages that were acknowledged within [`FORGETFUL`], and when; oldest first.
     recent: VecDeque<(Instant, QueuedMessage)>,
-    /// What no stream took the last time; nothing else is sent before one does.
+    /// A message that no stream accepted; nothing else is sent before a stream accepts it.
     unclaimed: Option<QueuedMessage>,
 }
 
 impl NatsClient {
-    /// For a sink that is set so.
+    /// Creates the client of a sink.
     pub fn new(name: &str, config: &NatsSinkConfig, context: &SinkContext) -> Self {
         Self {
             name: name.to_owned(),
@@ -74,12 +75,12 @@ impl BrokerClient for NatsClient {
         let mut connection = Connection::open(&self.config, &self.device, &self.name).await?;
         stream::prepare(&mut connection, &self.config, &self.subjects).await?;
         let mut again: Vec<_> = self.recent.iter().map(|(_, message)| message).collect();
-        // Acknowledgements may come in any order; messages go out in theirs.
+        // Acknowledgements may come in any order; the messages are sent in order.
         again.sort_by_key(|message| message.number);
         for message in again {
             connection.send(self.subjects.of(&message.camera), message, false).await?;
         }
-        // A camera's messages are refused in their order, so none of them before this one is unacknowledged.
+        // The server refuses a camera's messages in order, so none before this one is unacknowledged.
         if let Some(message) = &self.unclaimed {
             connection.send(self.subjects.of(&message.camera), message, false).await?;
             connection.settle().await?;
@@ -128,7 +129,7 @@ impl BrokerClient for NatsClient {
         self.config.clone_from(nats);
         self.subjects = Subjects::new(&nats.subject, &self.device);
         if !same {
-            // Another stream has nothing to be reminded of.
+            // Another stream never had these messages.
             self.recent.clear();
             self.unclaimed = None;
         }

@@ -25,7 +25,7 @@ use crate::sink::{Ended, Sink, SinkContext};
 use crate::wake_thread::WakeThread;
 use crate::{file, mqtt, nats, stdout, unix};
 
-/// A sink cannot be opened, or none is left to write to.
+/// An error of the sinks, as a whole.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PublishError {
     /// A sink's output cannot be opened.
@@ -33,68 +33,72 @@ pub enum PublishError {
     Open {
         /// The sink's name.
         sink: String,
-        /// A sentence with its remedy.
+        /// The reason, with a remedy.
         reason: String,
     },
-    /// The system gives no thread to wake the sinks.
+    /// The system cannot start the thread that wakes the sinks.
     #[error(
         "cannot start the thread that wakes the sinks: {reason}; raise the limit of tasks (`TasksMax=`, `ulimit -u`)"
     )]
     Thread {
-        /// The system's words.
+        /// The system's error.
         reason: String,
     },
-    /// The last sink's reader is gone.
-    #[error("the reader of standard output is gone, and no other sink is configured: add a [[sink]] that stays")]
+    /// Every sink has lost its reader.
+    #[error("the reader of standard output is gone and there is no other sink: add another [[sink]]")]
     ReaderGone,
 }
 
-/// All sinks, running.
+/// All running sinks.
 #[derive(Debug)]
 pub struct Publisher {
     shared: Arc<Shared>,
     wake_thread: WakeThread,
 }
 
-/// What the sinks' threads and the rest share.
+/// What the sinks' threads and the publisher share.
 #[derive(Debug)]
 struct Shared {
-    /// Exchanged as a whole, so that who publishes holds no lock meanwhile.
+    /// Replaced as a whole, so that a lane that publishes does not hold the lock.
     sinks: Mutex<Arc<Vec<RunningSink>>>,
     context: SinkContext,
     failure: OnceLock<PublishError>,
     stop: Stop,
 }
 
-/// The way to a sink, and what goes there.
+/// A sink with its configuration.
 #[derive(Debug)]
 struct RunningSink {
     config: SinkConfig,
     handle: Arc<SinkHandle>,
 }
 
-/// One sink with its queue and thread.
+/// A sink's queue and thread.
 #[derive(Debug)]
 struct SinkHandle {
     queue: Arc<Queue>,
-    /// Its reader is, for good.
+    /// The sink's reader has gone for good.
     gone: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Sinks to be, opened where they are new.
+/// The sinks of a new configuration; those that do not run yet are open.
 pub struct PreparedSinks(Vec<(SinkConfig, Option<Box<dyn Sink>>)>);
 
-/// Sinks that are to be no more.
-#[must_use = "what waits there is to be written out"]
+/// Sinks that a new configuration no longer has. Close them to write out their queues.
+#[must_use = "close the retired sinks, which writes out their queues"]
 pub struct RetiredSinks(Vec<RunningSink>);
 
 impl Publisher {
     /// Opens every sink and starts its thread.
     ///
-    /// Fails when an output can never work as configured (a missing folder, a socket that another process serves). What
-    /// may mend itself (a full disk) is logged and tried again. When the only sinks left are standard outputs without a
-    /// reader, `stop` is raised and [`Publisher::failure`] says so.
+    /// If only standard outputs without a reader are left, the publisher raises `stop` and [`Publisher::failure`] returns the
+    /// reason.
+    ///
+    /// # Errors
+    ///
+    /// An output can never work as configured: its folder is missing, or another process serves its socket. A problem that can
+    /// pass, such as a full disk, is logged and retried instead.
     pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
         let context = context.clone();
@@ -111,7 +115,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Opens those of `sinks` that write to a place where none does yet; nothing that runs is touched.
+    /// Opens the sinks whose place no running sink writes to. Does not touch the running sinks.
     pub fn prepare(&self, sinks: &[SinkConfig]) -> Result<PreparedSinks, PublishError> {
         one_spool_each(sinks)?;
         let before = self.shared.sinks();
@@ -123,8 +127,11 @@ impl Publisher {
         prepared.collect::<Result<_, _>>().map(PreparedSinks)
     }
 
-    /// Makes of the sinks that run what was prepared; returns those that are to be closed. Fails, with all as it was, when
-    /// the system gives no thread.
+    /// Switches to the prepared sinks; returns the sinks to close.
+    ///
+    /// # Errors
+    ///
+    /// The system cannot start a thread. The running sinks stay as they were.
     pub fn change(&self, plan: PreparedSinks) -> Result<RetiredSinks, PublishError> {
         let before = self.shared.sinks();
         let mut started = RetiredSinks(Vec::new());
@@ -163,7 +170,7 @@ impl Publisher {
         Ok(RetiredSinks(gone))
     }
 
-    /// Hands a message to every sink that wants it, and to whoever reads live. Never waits, except for a sink with `when_full = "block"`.
+    /// Queues a message for every sink that wants it and for the live readers. Waits only for sinks with `when_full = "block"`.
     pub fn publish(&self, message: &Arc<Message>) {
         let published = Arc::new(Published::new(Arc::clone(message)));
         let mut wanted = false;
@@ -177,19 +184,19 @@ impl Publisher {
         }
     }
 
-    /// What became of each sink's messages so far.
+    /// Returns what happened to each sink's messages so far.
     pub fn counts(&self) -> Vec<SinkCounts> {
         self.shared.sinks().iter().map(RunningSink::counts).collect()
     }
 
-    /// Why `stop` was raised by the sinks, if it was; the daemon then ends with [`visiond_system::exit::Exit::Output`].
+    /// Returns why the sinks raised `stop`, if they did. The daemon then exits with [`visiond_system::exit::Exit::Output`].
     pub fn failure(&self) -> Option<&PublishError> {
         self.shared.failure.get()
     }
 
-    /// Writes out what waits, ends every thread by `deadline`, logs what was lost, and tells the final counts.
+    /// Writes out the queues, ends every thread by `deadline`, logs the losses, and returns the final counts.
     ///
-    /// Messages published afterwards count as unsent. A second call only tells the counts.
+    /// A message published afterwards counts as unsent. A second call only returns the counts.
     pub fn close(&self, deadline: Instant) -> Vec<SinkCounts> {
         close(&self.shared.sinks(), deadline)
     }
@@ -200,7 +207,7 @@ impl Publisher {
         let thread = {
             let (queue, gone, shared) = (Arc::clone(&queue), Arc::clone(&gone), Arc::clone(&self.shared));
             let name = config.name.clone();
-            // The kernel cuts thread names at 15 bytes.
+            // The kernel truncates thread names to 15 bytes.
             std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
                 give_way(Rank::Batch);
@@ -211,7 +218,7 @@ impl Publisher {
                         gone.store(true, Ordering::SeqCst);
                         if !shared.end_without_readers() {
                             log::warn!(
-                                "sink {name}: the reader of standard output is gone; its messages are lost from here on"
+                                "sink {name}: the reader of standard output is gone; later messages for this sink are lost"
                             );
                         }
                     }
@@ -236,18 +243,18 @@ impl Shared {
         Arc::clone(&self.sinks.lock())
     }
 
-    /// Wakes every sink that something came for, and who reads live.
+    /// Wakes every sink that has new messages, and the live readers.
     fn wake(&self) {
         self.sinks().iter().for_each(|sink| sink.handle.queue.wake());
         self.context.live.messages().wake();
     }
 
-    /// Ends the daemon where it has sinks and each has lost its reader for good; tells whether.
+    /// Stops the daemon if every sink has lost its reader for good; returns whether it did.
     fn end_without_readers(&self) -> bool {
         let sinks = self.sinks();
         let end = !sinks.is_empty() && sinks.iter().all(|sink| sink.handle.gone.load(Ordering::SeqCst));
         if end {
-            // The first reason is as good as a later one.
+            // A first reason that is set already stays.
             let _ = self.failure.set(PublishError::ReaderGone);
             self.stop.raise();
         }
@@ -256,7 +263,7 @@ impl Shared {
 }
 
 impl RetiredSinks {
-    /// Writes out what waits there, ends their threads by `deadline`, and logs what was lost.
+    /// Writes out the queues, ends the threads by `deadline`, and logs the losses.
     pub fn close(self, deadline: Instant) {
         close(&self.0, deadline);
     }
@@ -279,7 +286,7 @@ fn kind(config: &SinkConfig) -> &'static str {
 }
 
 impl RunningSink {
-    /// What became of its messages so far.
+    /// Returns what happened to the sink's messages so far.
     fn counts(&self) -> SinkCounts {
         let queue = &self.handle.queue;
         let counters = &queue.counters;
@@ -313,12 +320,12 @@ impl RunningSink {
             && !(*only_detections && message.detections.is_empty())
     }
 
-    /// Waits for the thread until a moment after `deadline`; one that hangs in the system is left behind.
+    /// Waits for the thread until shortly after `deadline`, then leaves a thread that hangs in a system call behind.
     fn join(&self, deadline: Instant) {
         let Some(thread) = self.handle.thread.lock().take() else { return };
         let patience = deadline.max(Instant::now()) + Duration::from_millis(150);
         if !finished_by([&thread], patience) {
-            log::error!("sink {}: its output does not answer; left behind", self.config.name);
+            log::error!("sink {}: its output does not respond; leaving its thread behind", self.config.name);
             self.handle.queue.die(|counters| &counters.unsent);
         } else if thread.join().is_err() {
             log::error!(
@@ -331,7 +338,7 @@ impl RunningSink {
         if counts.lost() > 0 {
             let kept = counts.spool.map_or(0, |spool| spool.records);
             log::warn!(
-                "sink {}: {} messages lost of {}: {} by a full queue, {} by failed writes, {} unsent at the end{}",
+                "sink {}: lost {} of {} messages: {} by a full queue, {} by failed writes, {} unsent at the end{}",
                 self.config.name,
                 counts.lost(),
                 counts.lost() + counts.written + kept,
@@ -344,7 +351,7 @@ impl RunningSink {
     }
 }
 
-/// Where a sink's messages go, for people.
+/// Returns where a sink's messages go, for people.
 fn place(config: &SinkConfig) -> String {
     match &config.kind {
         SinkKind::Stdout => "standard output".to_owned(),
@@ -355,7 +362,7 @@ fn place(config: &SinkConfig) -> String {
     }
 }
 
-/// Two sinks cannot keep their messages in one folder.
+/// Refuses a configuration in which two sinks share a spool folder.
 fn one_spool_each(sinks: &[SinkConfig]) -> Result<(), PublishError> {
     let mut known: Vec<(PathBuf, &str)> = Vec::new();
     for sink in sinks.iter().filter(|sink| sink.durable) {
@@ -363,7 +370,7 @@ fn one_spool_each(sinks: &[SinkConfig]) -> Result<(), PublishError> {
         if let Some((_, other)) = known.iter().find(|(other, _)| *other == folder) {
             let folder = folder.display();
             let reason = format!(
-                "its spool {folder} is that of sink {other} too: give each its own `name`, or its own `spool_directory`"
+                "its spool {folder} is also that of sink {other}: give each sink its own `name` or `spool_directory`"
             );
             return Err(PublishError::Open { sink: sink.name.clone(), reason });
         }
@@ -372,13 +379,13 @@ fn one_spool_each(sinks: &[SinkConfig]) -> Result<(), PublishError> {
     Ok(())
 }
 
-/// Makes a write beyond the process's file size limit (`ulimit -f`) an error of that write, not the end of the process.
+/// Makes a write beyond the process's file size limit (`ulimit -f`) return an error instead of ending the process.
 fn survive_size_limits() {
     // SAFETY: SIG_IGN is a valid disposition for SIGXFSZ, and setting it runs no code of ours in a handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Opens a sink. One that talks to a broker is a [`broker::BrokerSink`] around the client of its protocol.
+/// Opens a sink. A sink for a broker is a [`BrokerSink`] around the client of its protocol.
 fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
     let name = &sink.name;
     let opened: Result<Box<dyn Sink>, String> = match &sink.kind {

@@ -1,8 +1,7 @@
-//! A sink's waiting line: bounded; a full one drops or waits as configured, and counts.
+//! A sink's queue: bounded, with counters. When it is full it drops messages or blocks, as configured.
 //!
-//! The lane pushes, the sink's own thread pops. A push is a lock and a move of an `Arc`; it wakes nobody, which is left to
-//! [`Queue::wake`] on another thread, never does I/O and never makes the JSON line, which the first sink thread that needs it
-//! does for all of them.
+//! The lane pushes, and the sink's own thread pops. A push takes a lock and moves an `Arc`. It does no I/O and wakes no thread,
+//! which [`Queue::wake`] does on another thread. The first sink thread that needs the JSON line makes it for all sinks.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -20,72 +19,72 @@ use visiond_system::stop::Stop;
 
 use super::rate_limit::CameraRateLimit;
 
-/// What became of a sink's messages. Only ever grows, but for `readers` and what tells how a broker's sink is.
+/// What happened to a sink's messages. All values only grow, except `readers` and the state of a broker's sink.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// OpenError into the queue.
+    /// Accepted into the queue.
     pub queued: AtomicU64,
-    /// Written; by a socket: handed to its readers' buffers.
+    /// Written; for a socket: put into its readers' buffers.
     pub written: AtomicU64,
-    /// Turned away by a full queue.
+    /// Dropped because the queue was full.
     pub dropped_full: AtomicU64,
-    /// Lost because the output could not be written.
+    /// Lost because a write failed.
     pub failed: AtomicU64,
-    /// Still waiting when the time to end was over.
+    /// Still in the queue when the deadline at the end passed.
     pub unsent: AtomicU64,
-    /// Socket: readers connected now.
+    /// Socket: readers that are connected now.
     pub readers: AtomicU64,
-    /// Socket: messages that one reader or another was too slow for; each reader's loss counts.
+    /// Socket: messages dropped because a reader was too slow, summed over the readers.
     pub reader_lost: AtomicU64,
-    /// Socket: readers turned away because there were too many.
+    /// Socket: readers refused because `max_readers` were connected.
     pub readers_refused: AtomicU64,
     /// Left out because of `max_rate`.
     pub thinned: AtomicU64,
-    /// Broker: 0 where there is none, 1 not connected, 2 connected.
+    /// Broker: 0 for a sink without a broker, 1 not connected, 2 connected.
     pub connected: AtomicU64,
-    /// Broker: times that it was connected again.
+    /// Broker: reconnections.
     pub reconnects: AtomicU64,
-    /// Broker: messages that were sent again because a connection was lost before they were acknowledged.
+    /// Broker: messages sent again after a connection was lost before their acknowledgement.
     pub resent: AtomicU64,
-    /// Why nothing can be written now.
+    /// Why the sink cannot write now.
     pub outage: Mutex<Option<String>>,
-    /// Durable: sent without being on disk, which took no more.
+    /// Durable: messages sent without being on disk, because the disk refused them.
     pub memory_only: AtomicU64,
     /// Durable: what is on disk.
     pub spool: Mutex<Option<SpoolCounts>>,
 }
 
 impl Counters {
-    /// Adds to one of the counters.
+    /// Adds `n` to one of the counters.
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 }
 
-/// What a pop found.
+/// What [`Queue::pop`] found.
 #[derive(Debug)]
 pub enum Popped {
     /// The next message.
     Message(Arc<Published>),
-    /// The sink is set otherwise from now on; its place is the same.
+    /// The sink has new settings; its place is the same.
     Configured(Box<SinkConfig>),
-    /// Nothing came in time.
+    /// No message arrived in time.
     TimedOut,
     /// The queue is closed and empty.
     Closed,
 }
 
-/// The waiting line of one sink.
+/// The queue of one sink.
 #[derive(Debug)]
 pub struct Queue {
     inner: Mutex<Inner>,
     arrived: Condvar,
     room: Condvar,
     wake: OnceLock<Wake>,
-    /// Something came that the sink was not woken for.
+    /// There are messages that the sink was not woken for.
     news: AtomicBool,
     stop: Stop,
-    /// What became of the messages.
+    /// What happened to the messages.
     pub counters: Counters,
 }
 
@@ -94,25 +93,25 @@ struct Inner {
     waiting: VecDeque<Arc<Published>>,
     capacity: usize,
     when_full: WhenFull,
-    /// Where a rate is set.
+    /// Set if the sink has a `max_rate`.
     rate_limit: Option<CameraRateLimit>,
-    /// What the sink is to be from now on, as long as it does not know.
+    /// New settings that the sink has not taken yet.
     configured: Option<Box<SinkConfig>>,
-    /// Set once: no more messages come, and what waits must be out by then.
+    /// Set once: the queue takes no more messages, and the sink has until then to write the rest.
     deadline: Option<Instant>,
-    /// The sink has ended for good; whatever comes is lost.
+    /// The sink has ended for good; later messages are lost.
     dead: bool,
 }
 
 impl Queue {
-    /// An empty queue of a sink that is set so.
+    /// Creates the empty queue of a sink with this configuration.
     pub fn of(config: &SinkConfig, stop: &Stop) -> Self {
         let queue = Self::new(config.queue, config.when_full, stop);
         queue.inner.lock().rate_limit = config.max_rate.map(CameraRateLimit::new);
         queue
     }
 
-    /// An empty queue. A push that waits for room gives up once `stop` is raised.
+    /// Creates an empty queue. A push that waits for room gives up once `stop` is raised.
     pub fn new(capacity: usize, when_full: WhenFull, stop: &Stop) -> Self {
         let capacity = capacity.max(1);
         let waiting = VecDeque::new();
@@ -129,8 +128,8 @@ impl Queue {
         }
     }
 
-    /// Hands a message in, of which the sink learns by [`Queue::wake`]. Returns at once, except where `when_full` is `Block`;
-    /// `waits` is called before it waits.
+    /// Adds a message, which the sink learns about from [`Queue::wake`]. Returns at once unless `when_full` is `Block`; calls
+    /// `waits` before it waits.
     pub fn push(&self, message: &Arc<Published>, waits: impl Fn()) {
         let mut inner = self.inner.lock();
         let open = inner.deadline.is_none() && !inner.dead;
@@ -140,7 +139,7 @@ impl Queue {
             if !offered.passes {
                 drop(inner);
                 if !offered.replaces {
-                    // The sink's sleep is to end at the camera's turn.
+                    // The sink must wake at the camera's next interval.
                     self.news.store(true, Ordering::Release);
                 }
                 return;
@@ -177,14 +176,14 @@ impl Queue {
         self.news.store(true, Ordering::Release);
     }
 
-    /// Wakes the sink if something came since it was woken last.
+    /// Wakes the sink if there are messages that it was not woken for.
     pub fn wake(&self) {
         if self.news.swap(false, Ordering::Acquire) {
             self.notify();
         }
     }
 
-    /// Sets the queue and its sink as `config` says.
+    /// Applies new settings to the queue, and passes them to the sink.
     pub fn configure(&self, config: &SinkConfig) {
         let mut inner = self.inner.lock();
         (inner.capacity, inner.when_full) = (config.queue.max(1), config.when_full);
@@ -202,7 +201,7 @@ impl Queue {
         self.notify();
     }
 
-    /// The next message, waiting for it up to `timeout` (`None`: until there is one or the queue is closed).
+    /// Returns the next message. Waits up to `timeout`, or with `None` until there is a message or the queue is closed.
     pub fn pop(&self, timeout: Option<Duration>) -> Popped {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let mut inner = self.inner.lock();
@@ -235,44 +234,44 @@ impl Queue {
         }
     }
 
-    /// Puts what was held back by the rate behind the others, where its turn has come. A pop does so too.
+    /// Moves messages that the rate limit holds back, and whose interval has come, into the queue. `pop` does so too.
     pub fn ripen(&self) {
         self.release(&mut self.inner.lock(), false);
     }
 
-    /// When a message that is held back by the rate has its turn, for a sink that sleeps by itself.
+    /// Returns when the next held-back message is due, for a sink that does its own waiting.
     pub fn next_turn(&self) -> Option<Instant> {
         self.inner.lock().rate_limit.as_ref().and_then(CameraRateLimit::next_turn)
     }
 
-    /// What the sink is to be from now on, if that is news.
+    /// Takes the new settings, if there are any.
     pub fn configured(&self) -> Option<Box<SinkConfig>> {
         self.inner.lock().configured.take()
     }
 
-    /// Until when everything is to be out, once the queue is closed.
+    /// Returns the deadline for writing everything, once the queue is closed.
     pub fn deadline(&self) -> Option<Instant> {
         self.inner.lock().deadline
     }
 
-    /// Messages waiting now.
+    /// Returns the number of messages in the queue.
     pub fn waiting(&self) -> usize {
         self.inner.lock().waiting.len()
     }
 
-    /// No more messages; those that wait are to be out by `deadline`.
+    /// Closes the queue to new messages; the sink has until `deadline` to write the rest.
     pub fn close(&self, deadline: Instant) {
         self.inner.lock().deadline.get_or_insert(deadline);
         self.room.notify_all();
         self.notify();
     }
 
-    /// Whether the queue is closed and the time for the rest is over.
+    /// Whether the queue is closed and its deadline has passed.
     pub fn is_overdue(&self) -> bool {
         self.inner.lock().deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// The sink has ended: what waits now goes to `counter`, what comes later counts as failed.
+    /// Ends the queue with its sink: counts its messages in `counter`, and later messages as failed.
     pub fn die(&self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
         let mut inner = self.inner.lock();
         inner.dead = true;
@@ -282,12 +281,12 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Makes every later wake and close ring this bell, for a sink that sleeps in `poll`.
+    /// Makes every later wake and close ring `wake`, for a sink that sleeps in `poll`.
     pub fn wake_by(&self, wake: Wake) -> &Wake {
         self.wake.get_or_init(|| wake)
     }
 
-    /// Puts those behind the others that were held back and have their turn; or all of them.
+    /// Moves held-back messages into the queue: those that are due, or all of them.
     fn release(&self, inner: &mut Inner, all: bool) {
         let Some(rate_limit) = &mut inner.rate_limit else { return };
         let before = inner.waiting.len();
@@ -326,7 +325,7 @@ impl Wake {
 
     /// Wakes the sleeper, now or when it next polls.
     pub fn ring(&self) {
-        // Full means that it rang already.
+        // A full pipe means that it has rung already.
         let _ = (&self.writer).write(&[1]);
     }
 

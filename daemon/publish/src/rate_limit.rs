@@ -1,11 +1,11 @@
-//! `max_rate`: so many messages a second of each camera, and of those between only the newest.
+//! `max_rate`: limits each camera's messages per second, and sends the newest of those in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_flow::message::Published;
 
-/// Lets messages through at their cameras' rate.
+/// Limits the messages of each camera to a rate.
 #[derive(Debug)]
 pub struct CameraRateLimit {
     interval: Duration,
@@ -15,36 +15,36 @@ pub struct CameraRateLimit {
 #[derive(Debug)]
 struct Camera {
     name: Arc<str>,
-    /// When the next message has its turn.
+    /// When the next message is due.
     turn: Instant,
-    /// What waits for it: the newest.
+    /// The newest message that waits for its interval.
     held: Option<Arc<Published>>,
 }
 
-/// What becomes of a message.
+/// What happens to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// It goes on; else it waits for its camera's turn.
+    /// The message goes out now; otherwise it waits for its camera's interval.
     pub passes: bool,
-    /// One that waited is left out, because this one is newer.
+    /// The message replaces an older one that was waiting, which is left out.
     pub replaces: bool,
 }
 
 impl CameraRateLimit {
-    /// Of a rate, in messages a second.
+    /// Creates a limit of `rate` messages per second.
     pub fn new(rate: f64) -> Self {
         Self { interval: Duration::from_secs_f64(1.0 / rate), cameras: Vec::new() }
     }
 
-    /// Another rate; who waits goes on waiting.
+    /// Changes the rate; messages that wait go on waiting.
     pub fn set_rate(&mut self, rate: f64) {
         self.interval = Duration::from_secs_f64(1.0 / rate);
     }
 
-    /// A message comes `now`.
+    /// Takes a message that arrives `now`.
     ///
-    /// Half an interval too early is its turn too, so that a camera with just that rate loses nothing by its unevenness; the
-    /// next turn is that much later.
+    /// A message may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. The
+    /// following interval is that much longer.
     pub fn offer(&mut self, message: &Arc<Published>, now: Instant) -> Offered {
         let name = &message.message().camera;
         let Some(camera) = self.cameras.iter_mut().find(|camera| camera.name == *name) else {
@@ -59,19 +59,19 @@ impl CameraRateLimit {
         Offered { passes, replaces: camera.held.replace(Arc::clone(message)).is_some() }
     }
 
-    /// A message whose turn has come `now` while no newer one came.
+    /// Returns a message that is due `now` and was not replaced by a newer one.
     pub fn due(&mut self, now: Instant) -> Option<Arc<Published>> {
         let camera = self.cameras.iter_mut().find(|camera| camera.held.is_some() && camera.turn <= now)?;
         camera.turn = now + self.interval;
         camera.held.take()
     }
 
-    /// The next turn that somebody waits for.
+    /// Returns when the next waiting message is due.
     pub fn next_turn(&self) -> Option<Instant> {
         self.cameras.iter().filter(|camera| camera.held.is_some()).map(|camera| camera.turn).min()
     }
 
-    /// What waits, at the end.
+    /// Takes all messages that wait, at the end.
     pub fn rest(&mut self) -> impl Iterator<Item = Arc<Published>> {
         self.cameras.iter_mut().filter_map(|camera| camera.held.take())
     }

@@ -1,14 +1,14 @@
-//! The spool: messages on disk until they are acknowledged, in the order in which they came.
+//! The spool: keeps messages on disk, in order, until they are acknowledged.
 //!
 //! ```text
-//! DIR/lock                      held by the one process that uses it
-//! DIR/cursor                    everything up to this number is acknowledged
+//! DIR/lock                      locked by the one process that uses the spool
+//! DIR/cursor                    the number up to which everything is acknowledged
 //! DIR/0000000000000001.spool    records from number 1 on
-//! DIR/00000000000004c3.spool    the newest segment, which is added to
+//! DIR/00000000000004c3.spool    the newest segment, which is appended to
 //! ```
-//! Nothing is changed where it stands but the cursor: segments are added to, and deleted when all in them is acknowledged or
-//! the spool is full. A start never adds to an old segment, so whatever a crash, a power cut or a fault of the disk left
-//! at its end, or anywhere in it, is passed over, and what is whole is read. `docs/spool.md` tells users what follows.
+//! Only the cursor is changed in place. Segments are appended to, and deleted when everything in them is acknowledged or the
+//! spool is full. A start never appends to an old segment. Reading skips what a crash, a power cut or a disk fault damaged, at
+//! the end of a segment or anywhere in it. `docs/spool.md` explains to users what follows from this.
 
 mod cursor;
 mod lock;
@@ -28,20 +28,20 @@ use segment::{Segment, SegmentReader, SegmentWriter};
 
 pub use lock::OpenError;
 
-/// Segments that a full spool has, about; when it is full, the oldest goes.
+/// About how many segments a full spool has. When it is full, the oldest segment is deleted.
 const SEGMENTS: u64 = 32;
-/// The longest segment, unless one batch is longer.
+/// The longest segment in bytes, unless one batch is longer.
 const LONGEST_SEGMENT: u64 = 8 << 20;
 
-/// A spool that is open.
+/// An open spool.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
     limit_bytes: u64,
-    /// The oldest first; the last is added to while there is a writer.
+    /// Oldest first; the last is appended to while there is a writer.
     segments: VecDeque<Segment>,
     writer: Option<SegmentWriter>,
-    /// Reads the segment that `next_to_read` is in; made when it is asked for.
+    /// Reads the segment that has `next_to_read`; opened when needed.
     reader: Option<SegmentReader>,
     next_to_read: u64,
     next_number: u64,
@@ -49,22 +49,22 @@ pub struct Spool {
     dropped: u64,
     damaged: u64,
     unsynced: Unsynced,
-    /// Last, so that it is given up when all else is done.
+    /// Last, so that the lock is released after everything else.
     _lock: Lock,
 }
 
-/// Files that a power cut could still harm.
+/// Files that a power cut could still damage.
 #[derive(Debug, Default)]
 pub struct Unsynced {
     segments: Vec<Arc<File>>,
-    /// The folder, when names in it are new.
+    /// The folder, if file names in it are new.
     directory: Option<PathBuf>,
     cursor: Option<Arc<File>>,
 }
 
 impl Spool {
-    /// Opens the spool in `directory`, makes it where it is missing. Whatever stands there, it opens: what can be read
-    /// is read.
+    /// Opens the spool in `directory`, and creates it if it is missing. Opens whatever it finds there, and reads what is
+    /// readable.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
         fs::create_dir_all(directory).map_err(OpenError::Io)?;
         let lock = Lock::take(directory)?;
@@ -75,7 +75,7 @@ impl Spool {
         let cursor = Cursor::open(&directory.join("cursor"))?;
         let mut segments: VecDeque<_> = Segment::list(directory)?.into();
         let mut next_number = cursor.number() + 1;
-        // A segment in which nothing is whole is of no use, and would be in the way of a new one of its name.
+        // A segment without a whole record is useless, and would be in the way of a new segment of its name.
         while let Some(newest) = segments.back() {
             next_number = next_number.max(newest.first);
             match newest.last(directory)? {
@@ -115,21 +115,20 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Bytes on disk at most from now on.
+    /// Sets the limit in bytes on disk.
     pub fn set_limit(&mut self, limit_bytes: u64) {
         self.limit_bytes = limit_bytes;
     }
 
-    /// The number that the next message is to have, or a larger one.
+    /// Returns the next message's number, or a larger one.
     pub fn next_number(&self) -> u64 {
         self.next_number
     }
 
-    /// Writes messages behind the others; all of them or, after an error, none. When the spool is full, its oldest segments
-    /// go.
+    /// Appends messages: all of them or, after an error, none. When the spool is full, deletes its oldest segments.
     ///
-    /// One write(2) for all of them, into the page cache: a killed process loses none of them, a power cut may until they
-    /// are synced. 64 messages of 1 KB take about 30 us.
+    /// One write(2) into the page cache for all of them: a killed process loses none, a power cut may lose those that are not
+    /// synced yet. 64 messages of 1 KB take about 30 us.
     pub fn append<'a>(&mut self, messages: impl Iterator<Item = &'a QueuedMessage>) -> io::Result<()> {
         let mut records = Vec::new();
         let mut numbers: Option<(u64, u64)> = None;
@@ -151,7 +150,7 @@ impl Spool {
             Some(writer) => writer,
             none => {
                 let writer = match SegmentWriter::create(&self.directory, first) {
-                    // Somebody took the folder away.
+                    // The folder was deleted.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
                         fs::create_dir_all(&self.directory)?;
                         SegmentWriter::create(&self.directory, first)
@@ -180,7 +179,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Numbers up to and without this one go to messages that are not written.
+    /// Notes that the numbers below `next_number` belong to messages that are not written.
     pub fn skip_numbers(&mut self, next_number: u64) {
         if self.is_read() {
             self.next_to_read = self.next_to_read.max(next_number);
@@ -188,16 +187,16 @@ impl Spool {
         self.next_number = self.next_number.max(next_number);
     }
 
-    /// Whether everything in it was read.
+    /// Whether everything was read.
     pub fn is_read(&self) -> bool {
         self.next_to_read >= self.next_number
     }
 
-    /// The next message, in the order of the numbers; `None`: everything is read. After an error the rest of the segment that
-    /// cannot be read is passed over.
+    /// Returns the next message, in the order of the numbers; `None` if everything was read. After an error, reading continues
+    /// with the next segment.
     pub fn read(&mut self) -> io::Result<Option<QueuedMessage>> {
         while !self.is_read() {
-            // The last that begins at or before the number, else the first.
+            // The last segment that begins at or before the number, otherwise the first.
             let at = self.segments.partition_point(|segment| segment.first <= self.next_to_read).saturating_sub(1);
             let Some(&segment) = self.segments.get(at) else {
                 self.next_to_read = self.next_number;
@@ -229,19 +228,19 @@ impl Spool {
         Ok(None)
     }
 
-    /// Everything in it was read, or came another way.
+    /// Marks everything as read, because it is sent from memory.
     pub fn pass_over(&mut self) {
         self.next_to_read = self.next_number;
         self.reader = self.segments.back().map(|newest| SegmentReader::behind(&self.directory, *newest));
     }
 
-    /// Everything up to `number` is acknowledged.
+    /// Notes that everything up to `number` is acknowledged.
     pub fn acknowledge(&mut self, number: u64) {
         self.cursor.advance(number);
         self.forget_acknowledged();
     }
 
-    /// Writes down what is acknowledged; tells whether there was something.
+    /// Writes the acknowledged number; returns whether it was new.
     pub fn write_cursor(&mut self) -> io::Result<bool> {
         let written = self.cursor.write()?;
         if written {
@@ -250,7 +249,7 @@ impl Spool {
         Ok(written)
     }
 
-    /// What a power cut could still harm, for a thread that may wait; nothing more of it is told afterwards.
+    /// Takes what a power cut could still damage, for a thread that may wait.
     pub fn unsynced(&mut self) -> Option<Unsynced> {
         if self.writer.as_ref().is_some_and(SegmentWriter::is_deleted) {
             self.writer = None;
@@ -260,45 +259,45 @@ impl Spool {
         some.then(|| std::mem::take(&mut self.unsynced))
     }
 
-    /// Its length on disk.
+    /// Returns the spool's size on disk.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Messages in it that are not acknowledged, where none is damaged.
+    /// Returns the number of unacknowledged messages, if none is damaged.
     pub fn records(&self) -> u64 {
         let oldest = self.segments.front().map_or(self.next_number, |oldest| oldest.first);
         self.next_number - (self.cursor.number() + 1).max(oldest).min(self.next_number)
     }
 
-    /// Messages in it that were not read.
+    /// Returns the number of unread messages.
     pub fn unread(&self) -> u64 {
         self.next_number.saturating_sub(self.next_to_read)
     }
 
-    /// Messages that went unread because it was full.
+    /// Returns the number of unread messages that a full spool has dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Places where no record could be read.
+    /// Returns the number of places where no record could be read.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// The segment at this place is read to its end.
+    /// Moves on from the segment at this index, which was read to its end.
     fn leave(&mut self, at: usize) {
         match self.segments.get(at + 1) {
             Some(next) => {
                 self.next_to_read = self.next_to_read.max(next.first);
                 self.reader = None;
             }
-            // The reader stays where it is, behind everything.
+            // The reader stays at the end of the newest segment.
             None => self.next_to_read = self.next_number,
         }
     }
 
-    /// Gives up the oldest segment for room; a new one would begin with `next_first`.
+    /// Deletes the oldest segment to make room; a new one would begin with `next_first`.
     fn drop_oldest(&mut self, next_first: u64) {
         let Some(oldest) = self.segments.pop_front() else { return };
         let next = self.segments.front().map_or(next_first, |next| next.first);
@@ -312,24 +311,24 @@ impl Spool {
         }
         let path = oldest.path(&self.directory);
         if let Err(error) = remove(&path) {
-            log::warn!("{} cannot be removed: {error}", path.display());
+            log::warn!("cannot remove {}: {error}", path.display());
         }
     }
 
-    /// Deletes the segments in which everything is acknowledged; not the one that is added to.
+    /// Deletes the segments in which everything is acknowledged, except the one that is appended to.
     fn forget_acknowledged(&mut self) {
         while self.segments.get(1).is_some_and(|next| next.first <= self.cursor.number() + 1) {
             let Some(oldest) = self.segments.pop_front() else { return };
             let path = oldest.path(&self.directory);
             if let Err(error) = remove(&path) {
-                log::warn!("{} cannot be removed: {error}", path.display());
+                log::warn!("cannot remove {}: {error}", path.display());
             }
         }
     }
 }
 
 impl Unsynced {
-    /// Waits until all of it is safe from a power cut: what was written before what tells of it.
+    /// Syncs all of it to disk: the data before what refers to it.
     pub fn sync(self) -> io::Result<()> {
         self.segments.iter().try_for_each(|file| file.sync_data())?;
         if let Some(directory) = self.directory {

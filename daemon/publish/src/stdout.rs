@@ -1,8 +1,8 @@
-//! JSON lines on standard output, or on whatever descriptor stands there.
+//! Writes JSON lines to standard output.
 //!
-//! The thread never waits in write(2): it polls first and writes at most a pipe's atomic size, so that a reader that has
-//! stopped reading (a pager, a stuck program) cannot hold up the end of the daemon. Standard output is not switched to
-//! non-blocking mode, because that would switch it for every process that shares it.
+//! The thread never waits in write(2): it polls first and writes at most a pipe's atomic size. A reader that has stopped
+//! reading (a pager, a stuck program) therefore cannot delay the end of the daemon. Standard output stays in blocking mode,
+//! because non-blocking mode would apply to every process that shares it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
 use super::sink::{Ended, Sink};
 
-/// What a pipe takes without waiting once poll(2) calls it writable. PIPE_BUF.
+/// PIPE_BUF: what a pipe takes without waiting once poll(2) calls it writable.
 const CHUNK_BYTES: usize = 4096;
 
-/// How long until the end of the daemon is looked for again.
+/// How often the sink checks for the end of the daemon.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The sink of `type = "stdout"`.
@@ -27,24 +27,24 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub struct StdoutSink {
     output: File,
     outage: Outage,
-    /// The end of a line whose beginning is written already; it goes before anything else.
+    /// The rest of a line that was written in part; it goes out before anything else.
     tail: Vec<u8>,
 }
 
-/// Why a line is not out.
+/// Why a line could not be written.
 enum Failure {
     ReaderGone,
-    /// The time to end is over.
+    /// The deadline at the end has passed.
     Overdue,
     Other(io::Error),
 }
 
 impl StdoutSink {
-    /// Of the process's standard output.
+    /// Opens the process's standard output.
     pub fn open(name: &str) -> Result<Self, String> {
         let output = io::stdout().as_fd().try_clone_to_owned();
         let output = output.map_err(|error| {
-            format!("standard output cannot be used: {error}; start visiond with one, or choose another sink")
+            format!("cannot use standard output: {error}; start visiond with one, or configure another sink")
         })?;
         Ok(Self::new(name, output.into()))
     }
@@ -53,9 +53,9 @@ impl StdoutSink {
         Self { output, outage: Outage::new(what(name)), tail: Vec::new() }
     }
 
-    /// Completes the line that is begun, then writes this one; counts each that is complete.
+    /// Completes a line that was written in part, then writes this one; counts each complete line.
     ///
-    /// A line of which only a part went out is owed and no error yet, unless nothing can be written any more.
+    /// A line of which only a part went out is completed later, and is no error yet.
     fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), Failure> {
         self.write_tail(queue)?;
         match self.write_all(line, queue) {
@@ -79,7 +79,7 @@ impl StdoutSink {
         Ok(())
     }
 
-    /// Writes everything, or tells how many bytes are left and why.
+    /// Writes all of `bytes`; on an error returns how many are left, and why.
     fn write_all(&mut self, mut bytes: &[u8], queue: &Queue) -> Result<(), (usize, Failure)> {
         while !bytes.is_empty() {
             let mut ready = [entry(&self.output, libc::POLLOUT)];
@@ -152,7 +152,7 @@ impl Sink for StdoutSink {
 }
 
 impl StdoutSink {
-    /// Whether the pipe's other end is closed, which is told also while there is nothing to write.
+    /// Whether the pipe's other end is closed. poll(2) reports this even when there is nothing to write.
     fn reader_is_gone(&self) -> bool {
         let mut ready = [entry(&self.output, 0)];
         poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & (libc::POLLERR | libc::POLLHUP) != 0

@@ -1,8 +1,8 @@
-//! JSON lines to whoever connects to a Unix socket.
+//! Writes JSON lines to the programs that connect to a Unix socket.
 //!
-//! One thread serves all readers by poll(2) and never waits for one of them. What a reader has not taken yet waits in a
-//! buffer of its own, bounded in bytes; when that is full, the oldest whole messages in it go, counted, so that a slow
-//! reader sees gaps in `sequence` but never half a line. The lines themselves are shared, not copied.
+//! One thread serves all readers with poll(2) and never waits for one of them. Each reader has a buffer that is bounded in
+//! bytes. When it is full, the sink drops and counts the oldest whole messages in it, so that a slow reader sees gaps in
+//! `sequence` but never half a line. Readers share the lines; nothing is copied.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -20,10 +20,10 @@ use super::queue::{Counters, Popped, Queue, Wake};
 use super::sink::{Ended, Sink};
 use visiond_flow::message::Published;
 
-/// At the end: how long a reader may take nothing before its rest is given up.
+/// At the end: how long a reader may accept nothing before the sink drops its remaining messages.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// How long nobody is let in after the process ran out of descriptors.
+/// How long the sink accepts no readers after the process ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The sink of `type = "unix"`.
@@ -35,27 +35,27 @@ pub struct UnixSink {
     readers: Vec<ReaderConnection>,
     max_readers: usize,
     reader_buffer_bytes: usize,
-    /// Nobody is let in until then.
+    /// The sink accepts no readers until then.
     accept_again: Option<Instant>,
     refusal_logged: bool,
 }
 
-/// One program that listens.
+/// A connected program.
 #[derive(Debug)]
 struct ReaderConnection {
     stream: UnixStream,
-    /// What waits for it, oldest first.
+    /// Messages for the reader, oldest first.
     pending: VecDeque<Arc<Published>>,
     pending_bytes: usize,
-    /// Bytes of the first pending line that are out already.
+    /// Bytes of the first pending line that were sent.
     sent_of_first: usize,
-    /// It will send no more, but may well go on reading.
+    /// The reader has closed its sending side; it may still read.
     mute: bool,
     gone: bool,
 }
 
 impl UnixSink {
-    /// Makes the socket. One that nobody serves is replaced; a served one, and anything else of that name, is left alone.
+    /// Creates the socket. Replaces a socket that no process serves; leaves one that is served, and any other file, alone.
     pub fn open(name: &str, config: &UnixSinkConfig) -> Result<Self, String> {
         let (listener, socket) = unix_socket::bind(&config.path, config.mode)?;
         Ok(Self {
@@ -70,16 +70,16 @@ impl UnixSink {
         })
     }
 
-    /// Another name, other limits; the socket and its readers are the same.
+    /// Applies a new name and new limits; the socket and its readers stay.
     fn configure(&mut self, config: SinkConfig) {
         let SinkKind::Unix(UnixSinkConfig { mode, max_readers, reader_buffer_bytes, .. }) = config.kind else { return };
         (self.name, self.max_readers, self.reader_buffer_bytes) = (config.name, max_readers, reader_buffer_bytes);
         if let Err(error) = self.socket.set_mode(mode) {
-            log::error!("sink {}: who may connect cannot be changed: {error}", self.name);
+            log::error!("sink {}: cannot change who may connect: {error}", self.name);
         }
     }
 
-    /// Sleeps until a message, a reader or the end needs attention, and serves the readers.
+    /// Sleeps until there is a message, a reader or the end, and serves the readers.
     fn serve(&mut self, bell: &Wake, patience: Duration, counters: &Counters) {
         let letting_in = match self.accept_again {
             Some(at) if Instant::now() < at => false,
@@ -93,7 +93,7 @@ impl UnixSink {
         entries.push(entry(&self.listener, if letting_in { libc::POLLIN } else { 0 }));
         entries.extend(self.readers.iter().map(|reader| entry(&reader.stream, reader.events())));
         if let Err(error) = poll(&mut entries, Some(patience)) {
-            log::error!("sink {}: poll failed: {error}", self.name);
+            log::error!("sink {}: cannot wait for its readers (poll): {error}", self.name);
             std::thread::sleep(Duration::from_millis(100));
             return;
         }
@@ -105,7 +105,7 @@ impl UnixSink {
             if ready.revents & libc::POLLOUT != 0 {
                 reader.send();
             }
-            // POLLHUP: both directions are closed. A reader that only closed its own sending side does not raise it.
+            // POLLHUP: both directions are closed. A reader that only closed its sending side does not raise it.
             if ready.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
                 reader.gone = true;
             }
@@ -121,13 +121,13 @@ impl UnixSink {
             match self.listener.accept() {
                 Ok((stream, _)) if self.readers.len() < self.max_readers => match stream.set_nonblocking(true) {
                     Ok(()) => self.readers.push(ReaderConnection::new(stream)),
-                    Err(error) => log::error!("sink {}: a reader cannot be served: {error}", self.name),
+                    Err(error) => log::error!("sink {}: cannot serve a reader: {error}", self.name),
                 },
                 Ok(_) => {
                     Counters::add(&counters.readers_refused, 1);
                     if !std::mem::replace(&mut self.refusal_logged, true) {
                         log::warn!(
-                            "sink {}: {} readers are connected, more are turned away; raise max_readers if that is meant",
+                            "sink {}: refused a reader, {} are connected; raise `max_readers` if more are intended",
                             self.name,
                             self.max_readers
                         );
@@ -137,7 +137,7 @@ impl UnixSink {
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {
                 }
                 Err(error) => {
-                    log::error!("sink {}: no reader is let in for a second: {error}", self.name);
+                    log::error!("sink {}: cannot accept readers for a second: {error}", self.name);
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }
@@ -162,9 +162,9 @@ impl UnixSink {
         counters.readers.store(self.readers.len() as u64, Ordering::Relaxed);
     }
 
-    /// Sends what waits for the readers, as long as they take it and there is time.
+    /// Sends the pending messages while the readers accept them and there is time.
     fn drain(&mut self, bell: &Wake, queue: &Queue) {
-        // Nobody new: who comes now would get nothing.
+        // Accepts no new readers: they would get nothing.
         self.accept_again = Some(Instant::now() + Duration::from_secs(3600));
         let mut moved = Instant::now();
         let mut left = self.bytes_left();
@@ -205,7 +205,7 @@ impl Sink for UnixSink {
                     }
                 }
                 Popped::Configured(config) => self.configure(*config),
-                // Bounded, so that the end of a pause is seen without an event.
+                // Bounded, so that the sink notices the end of an accept pause without an event.
                 Popped::TimedOut => {
                     let turn = queue.next_turn().map(|turn| turn.saturating_duration_since(Instant::now()));
                     self.serve(bell, turn.unwrap_or(ACCEPT_PAUSE).min(ACCEPT_PAUSE), &queue.counters);
@@ -229,11 +229,11 @@ impl ReaderConnection {
         listen | send
     }
 
-    /// Puts a message behind what waits; tells how many whole messages went for lack of room.
+    /// Appends a message to the reader's buffer; returns how many whole messages were dropped for it.
     fn queue(&mut self, message: &Arc<Published>, buffer_bytes: usize) -> u64 {
         let line_bytes = message.line().len();
         let mut lost = 0;
-        // A line that is partly out must be completed.
+        // A line that was sent in part must be completed.
         let begun = usize::from(self.sent_of_first > 0);
         while self.pending_bytes + line_bytes > buffer_bytes && self.pending.len() > begun {
             if let Some(oldest) = self.pending.remove(begun) {
@@ -249,7 +249,7 @@ impl ReaderConnection {
         lost
     }
 
-    /// Sends what the system takes now.
+    /// Sends what the system accepts now.
     fn send(&mut self) {
         while let Some(first) = self.pending.front() {
             let line = first.line();
@@ -272,7 +272,7 @@ impl ReaderConnection {
         }
     }
 
-    /// Takes what the reader says, which means nothing, so that it does not pile up; a bounded part of it a call.
+    /// Reads and discards what the reader sends, at most 4 KiB a call, so that it does not accumulate.
     fn listen(&mut self) {
         match self.stream.read(&mut [0; 4096]) {
             Ok(0) => self.mute = true,

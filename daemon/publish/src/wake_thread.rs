@@ -1,7 +1,7 @@
 //! The thread that wakes the sinks' threads.
 //!
-//! Waking a thread that sleeps costs a lane some 20 us where the thread's core sleeps too, and may cost it the core. With
-//! this, it wakes one, however many sinks and readers there are; and while that one is at work, none.
+//! Waking a sleeping thread costs a lane some 20 us if that thread's core sleeps too, and may cost the lane its core. A lane
+//! therefore wakes this one thread, however many sinks and readers there are, and none while this thread is running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::thread::{JoinHandle, Thread};
 use parking_lot::Mutex;
 use visiond_system::priority::{Rank, give_way};
 
-/// A thread that does something whenever it is called.
+/// A thread that runs a function whenever it is called.
 #[derive(Debug)]
 pub struct WakeThread {
     ended: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ pub struct WakeThread {
 }
 
 impl WakeThread {
-    /// Starts the thread; `wake` must not wait for anything. Fails when the system gives no thread.
+    /// Starts the thread. `wake` must not wait for anything. Fails if the system cannot start a thread.
     pub fn start(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let handle = {
@@ -27,7 +27,7 @@ impl WakeThread {
             std::thread::Builder::new().name("publish".to_owned()).spawn(move || {
                 give_way(Rank::Batch);
                 while !ended.load(Ordering::SeqCst) {
-                    // Returns at once when it was called since it last did.
+                    // Returns at once if there was a call since the last round.
                     std::thread::park();
                     wake();
                 }
@@ -36,12 +36,12 @@ impl WakeThread {
         Ok(Self { ended, thread: handle.thread().clone(), handle: Mutex::new(Some(handle)) })
     }
 
-    /// Has the thread do it once more, soon. Never waits; a system call where it sleeps, else none.
+    /// Makes the thread run once more, soon. Never waits; one system call if the thread sleeps, otherwise none.
     pub fn call(&self) {
         self.thread.unpark();
     }
 
-    /// Ends the thread, and waits for that; calls do nothing from then on.
+    /// Ends the thread and waits for it; later calls do nothing.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.call();

@@ -156,7 +156,7 @@ fn text_where_a_raw_frame_should_begin_ends_the_run_and_says_what_to_do() {
     let script = format!("exec >&3; echo '{}'; {frames}", lines[0]);
     let mut source = open(&CommandConfig { fd: 3, ..raw(&script, PixelFormat::Grey, 8, 8) }).unwrap();
     let text = next(&mut source).unwrap_err().to_string();
-    assert!(text.contains("nothing but frames to descriptor 3"), "{text}");
+    assert!(text.contains("make it write only frames to descriptor 3"), "{text}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn what_is_no_y4m_says_what_to_do() {
     let mut source = open(&config(script)).unwrap();
     frame(&mut source);
     let lost = next(&mut source).unwrap_err().to_string();
-    assert!(lost.contains("lost its step") && lost.contains("`fd = 3`"), "{lost}");
+    assert!(lost.contains("is out of step") && lost.contains("`fd = 3`"), "{lost}");
 }
 
 #[test]

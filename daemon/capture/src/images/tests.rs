@@ -91,7 +91,7 @@ fn a_folder_of_damaged_pictures_is_not_repeated_for_ever() {
 fn what_is_not_there_is_a_sentence() {
     let folder = TempDir::new().unwrap();
     let empty = open(&config(folder.path()), Arc::new(SystemClock)).err().unwrap();
-    assert!(empty.to_string().contains("has no picture in it") && !empty.retry, "{empty}");
+    assert!(empty.to_string().contains("there is no picture in the folder") && !empty.retry, "{empty}");
     let missing = config(&folder.path().join("missing"));
     let error = open(&missing, Arc::new(SystemClock)).err().unwrap();
     assert!(error.to_string().contains("no such file or folder") && !error.retry, "{error}");

@@ -1,18 +1,18 @@
-//! Draws the test pattern: a picture by its number.
+//! Draws the test pattern for a given sequence number.
 //!
-//! The bars stand still: to move them would touch every row of the frame, whose lines the CPU has to fetch first. Every row of
-//! them is a slice of one prepared row. Positions are even, so that a 2x2 group has one colour and every
-//! format draws the same picture.
+//! The bars stand still, because moving them would touch every row of the frame, whose cache lines the CPU would have to fetch.
+//! Every row of them is a slice of one prepared row. Positions are even, so that a 2x2 group has one colour and every format
+//! draws the same picture.
 
 use std::ops::Range;
 
 use visiond_kernels::color::{ColorDescription, ColorMatrix};
 use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameError, FrameLayout, PixelFormat};
 
-/// Cells of the frame's number: one a bit, the lowest first.
+/// The number of cells for the frame's number: one per bit, the lowest first.
 pub const COUNTER_BITS: usize = 32;
 
-/// Colour bars at 75 %, as SMPTE EG 1 has them, and black.
+/// Colour bars at 75 % as in SMPTE EG 1, and black.
 const BARS: [[u8; 3]; 8] =
     [[191, 191, 191], [191, 191, 0], [0, 191, 191], [0, 191, 0], [191, 0, 191], [191, 0, 0], [0, 0, 191], [0, 0, 0]];
 
@@ -20,10 +20,10 @@ const BOX: [u8; 3] = [255, 128, 0];
 const WHITE: [u8; 3] = [255, 255, 255];
 const BLACK: [u8; 3] = [0, 0, 0];
 
-/// Draws frames of one shape.
+/// Draws frames of one layout.
 pub struct Painter {
     layout: FrameLayout,
-    /// Columns of groups.
+    /// Columns of 2x2 groups.
     pairs: usize,
     /// By plane.
     bars: Vec<Bars>,
@@ -61,7 +61,7 @@ impl Painter {
         Ok(Self { layout, pairs, bars: bars.collect() })
     }
 
-    /// The frames' shape.
+    /// Returns the frames' layout.
     pub fn layout(&self) -> &FrameLayout {
         &self.layout
     }
@@ -72,13 +72,13 @@ impl Painter {
         self.draw_things(sequence, out);
     }
 
-    /// Draws picture `sequence` over picture `before`, which `out` holds: the box moved, and the number counted.
+    /// Draws picture `sequence` over picture `before`, which `out` holds: moves the box and changes the number.
     pub fn redraw(&self, before: u64, sequence: u64, out: &mut [u8]) {
         self.draw_bars(self.moving_box(before), out);
         self.draw_things(sequence, out);
     }
 
-    /// Rows of groups.
+    /// Returns the number of rows of 2x2 groups.
     fn groups(&self) -> usize {
         self.layout.height().div_ceil(2) as usize
     }
@@ -93,7 +93,7 @@ impl Painter {
         Cells { x: swing(self.pairs, 2), y: swing(self.groups(), 1), width: side, height: side }
     }
 
-    /// The box and the cells.
+    /// Draws the box and the cells.
     fn draw_things(&self, sequence: u64, out: &mut [u8]) {
         self.fill(self.moving_box(sequence), BOX, out);
         let cell = (self.pairs / 64).max(1);
@@ -103,7 +103,7 @@ impl Painter {
         }
     }
 
-    /// The bars, as far as they lie in a rectangle of groups.
+    /// Draws the bars within a rectangle of groups.
     fn draw_bars(&self, cells: Cells, out: &mut [u8]) {
         for (plane, row, parity) in self.rows(cells.y..cells.y + cells.height) {
             let bars = &self.bars[plane];
@@ -112,10 +112,10 @@ impl Painter {
         }
     }
 
-    /// Fills a rectangle, as far as it lies in the frame.
+    /// Fills the part of a rectangle that lies in the frame.
     fn fill(&self, cells: Cells, color: [u8; 3], out: &mut [u8]) {
         let format = self.layout.format();
-        // Of each parity, the row that the others are copied from.
+        // For each parity, the row that the others are copied from.
         let mut first: [Option<Range<usize>>; 2] = [None, None];
         let mut plane_before = 0;
         for (plane, row, parity) in self.rows(cells.y..cells.y + cells.height) {
@@ -137,7 +137,7 @@ impl Painter {
         }
     }
 
-    /// The rows of every plane that lie in these rows of groups: plane, bytes, parity.
+    /// Returns the rows of every plane within these rows of groups: plane, bytes, parity.
     fn rows(&self, groups: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>, usize)> + use<'_> {
         let (format, width, height) = (self.layout.format(), self.layout.width(), self.layout.height());
         self.layout.planes().iter().enumerate().flat_map(move |(plane, place)| {
@@ -194,7 +194,7 @@ impl Pair {
         if depth == BayerDepth::Bits8 {
             return Self::new(&samples);
         }
-        // 255 becomes the depth's largest number.
+        // 255 becomes the largest value of the depth.
         let [a, b] = samples.map(|v| ((u32::from(v) * ((1 << depth.bits()) - 1) + 127) / 255) as u16);
         let ([a0, a1], [b0, b1]) = (a.to_le_bytes(), b.to_le_bytes());
         Self::new(&[a0, a1, b0, b1])
@@ -216,7 +216,7 @@ impl IntoIterator for Pair {
     }
 }
 
-/// BT.601, limited range: what `ColorDescription::default` says.
+/// Converts to BT.601 limited range, the default of `ColorDescription`.
 fn to_yuv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let (kr, kb) = ColorMatrix::Bt601.luma_weights();
     let [r, g, b] = [r, g, b].map(|v| f64::from(v) / 255.0);

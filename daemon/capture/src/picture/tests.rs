@@ -108,7 +108,7 @@ fn what_was_cut_off_is_an_error_in_every_format() {
 fn what_is_no_picture_gets_a_sentence() {
     let folder = TempDir::new().unwrap();
     assert!(error(&write(&folder, "empty.png", b"")).contains("the file is empty"));
-    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("no picture that is known here"));
+    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("not a supported picture"));
     assert!(error(folder.path()).contains("it is a folder"));
     assert!(error(&folder.path().join("missing.png")).contains("No such file"));
     let exact: ImageBuffer<Rgb<f32>, Vec<f32>> = ImageBuffer::from_pixel(1, 1, Rgb([0.5, 0.5, 0.5]));

@@ -191,7 +191,7 @@ fn what_is_no_video_gets_a_sentence_and_no_second_try() {
     std::fs::write(&noise, (0..4096_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>())
         .unwrap();
     let wrong = error(&config(noise.to_str().unwrap()));
-    assert!(wrong.to_string().contains("it is no video") && !wrong.retry, "{wrong}");
+    assert!(wrong.to_string().contains("not a video") && !wrong.retry, "{wrong}");
 
     let sound = make(&folder, "sound.wav", &["-f", "lavfi", "-i", "sine=d=1"]);
     let silent = error(&config(&sound));

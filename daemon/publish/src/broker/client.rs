@@ -7,61 +7,65 @@ use std::time::Duration;
 use bytes::Bytes;
 use visiond_config::types::SinkConfig;
 
-/// Messages in flight at most: sent, and not yet acknowledged.
+/// How many messages may be in flight: sent, and not yet acknowledged.
 pub const WINDOW: usize = 256;
 
 /// How often the sink calls [`BrokerClient::tick`].
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// A message as a client gets it.
+/// A message for a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
-    /// Counts up within a sink. A message that is sent again has the number that it had.
+    /// Counts up within a sink. A message that is sent again keeps its number.
     pub number: u64,
-    /// The message's id, the same in every sink and however often it is sent.
+    /// The message's id, the same in every sink and each time it is sent.
     pub id: Box<str>,
-    /// The camera.
+    /// The camera's name.
     pub camera: Arc<str>,
-    /// The message as JSON, without line end.
+    /// The message as JSON, without a line feed.
     pub line: Bytes,
 }
 
-/// What happened at a client's end.
+/// What a client reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The broker has the message of this number and answers for it. Any order will do.
+    /// The broker has the message of this number. Any order will do.
     Acknowledged(u64),
-    /// The broker can never take the message of this number, of which the log has been told: it is given up.
+    /// The broker can never accept the message of this number. The client has logged it; the sink gives it up.
     Refused(u64),
-    /// The connection is gone, and why. Everything that was not acknowledged goes out again after the next
+    /// The connection is lost, and why. The sink sends every unacknowledged message again after the next
     /// [`BrokerClient::connect`].
     Lost(String),
     /// Something that concerns the client alone.
     Nothing,
 }
 
-/// A protocol.
+/// A client of one broker protocol.
 ///
-/// Its methods are called from one thread, within one runtime that has time and I/O enabled.
+/// The sink calls its methods from one thread, within one runtime that has time and I/O enabled.
 pub trait BrokerClient: Send {
-    /// Connects anew, whatever was before; until it returns, no other method is called. The future may be dropped half way,
-    /// when it takes too long or the sink ends. The error is a sentence that names the broker's address.
+    /// Connects, whatever was before. Until it returns, the sink calls no other method. The sink may drop the future half way,
+    /// when connecting takes too long or the sink ends.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the broker's address and the remedy.
     fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
 
-    /// Sends a message, or puts it where [`BrokerClient::event`] sends it from; does not wait for its acknowledgement, nor for
-    /// anything that only `event` would do. After an error the connection counts as lost.
+    /// Sends a message, or queues it for [`BrokerClient::event`] to send. Waits neither for the acknowledgement nor for
+    /// anything that only `event` does. After an error the connection counts as lost.
     fn send(&mut self, message: &QueuedMessage) -> impl Future<Output = Result<(), String>>;
 
-    /// Waits for what happens next, and meanwhile does the protocol's own work. Called again and again while connected;
-    /// dropped whenever there is something to send, so nothing may be lost by that.
+    /// Waits for the next event, and does the protocol's own work. The sink calls it again and again while connected, and drops
+    /// the future whenever there is something to send, so it must lose nothing by that.
     fn event(&mut self) -> impl Future<Output = Event>;
 
-    /// Takes leave of the broker, within that time.
+    /// Ends the session with the broker, within that time.
     fn close(&mut self, within: Duration) -> impl Future<Output = ()>;
 
-    /// The sink is set otherwise from now on; `false`: for that it has to connect again.
+    /// Applies new settings; returns `false` if the client has to connect again for them.
     fn configure(&mut self, config: &SinkConfig) -> bool;
 
-    /// Called every [`TICK`] while connected, for what a protocol tells besides messages. Must not wait.
+    /// Called every [`TICK`] while connected, for what a protocol sends besides messages. Must not wait.
     fn tick(&mut self) {}
 }

@@ -1,14 +1,14 @@
-//! Whether there is a connection, when to try again if not, and what is told of it: one line when it is lost, one when it is
-//! there again, and one in between only for another reason.
+//! Whether a sink is connected, when to try again, and what to log: one line when the connection is lost, one when it is back,
+//! and one in between only for another reason.
 
 use std::time::{Duration, Instant};
 
 use visiond_system::backoff::Backoff;
 
-/// The first pause before another attempt, and the longest.
+/// The first and the longest pause before another attempt.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
 
-/// The connection to a broker.
+/// The state of the connection to a broker.
 #[derive(Debug)]
 pub struct ConnectionState {
     backoff: Backoff,
@@ -25,23 +25,23 @@ struct Outage {
 }
 
 impl ConnectionState {
-    /// Not connected yet; the first attempt may be made at once.
+    /// Starts unconnected; the first attempt may be made at once.
     pub fn new() -> Self {
         let backoff = Backoff::new(PAUSES[0], PAUSES[1]);
         Self { backoff, before: false, outage: None, next_try: Instant::now() }
     }
 
-    /// When to try next.
+    /// Returns when to try next.
     pub fn next_try(&self) -> Instant {
         self.next_try
     }
 
-    /// Why there is no connection, if one was tried for.
+    /// Returns why there is no connection, if an attempt failed.
     pub fn outage(&self) -> Option<&str> {
         self.outage.as_ref().map(|outage| outage.reason.as_str())
     }
 
-    /// An attempt failed, or the connection is gone. `meanwhile` says what becomes of the messages.
+    /// Notes that an attempt failed or the connection is lost, and logs it. `meanwhile` says what happens to the messages.
     pub fn is_lost(&mut self, name: &str, reason: String, meanwhile: &str) {
         let now = Instant::now();
         self.next_try = now + self.backoff.pause();
@@ -52,19 +52,19 @@ impl ConnectionState {
                 outage.reason = reason;
             }
             None => {
-                let what = if self.before { "the connection is lost" } else { "not connected" };
-                log::error!("sink {name}: {what}: {reason}; {meanwhile}, trying again");
+                let what = if self.before { "connection lost" } else { "not connected" };
+                log::error!("sink {name}: {what}: {reason}; retrying, {meanwhile}");
                 self.outage = Some(Outage { since: now, reason });
             }
         }
     }
 
-    /// It is to be connected anew without anything being wrong.
+    /// Lets the sink connect again at once, because its settings changed.
     pub fn renew(&mut self) {
         self.next_try = Instant::now();
     }
 
-    /// It is connected; `waiting` messages go out late. Tells whether it was before.
+    /// Notes and logs that the sink is connected; `waiting` messages go out late. Returns whether it was connected before.
     pub fn works(&mut self, name: &str, waiting: u64) -> bool {
         match self.outage.take() {
             Some(outage) => {
@@ -76,7 +76,7 @@ impl ConnectionState {
         std::mem::replace(&mut self.before, true)
     }
 
-    /// Something went through, so that the next pause is a short one.
+    /// Makes the next pause short again, because a message went through.
     pub fn is_good(&mut self) {
         self.backoff.reset();
     }

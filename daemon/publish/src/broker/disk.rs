@@ -1,5 +1,5 @@
-//! A durable sink's spool as its thread works with it: what the disk refuses is told and tried again, what is written is
-//! made safe from a power cut by another thread, which may take its time.
+//! The spool of a durable sink, as the sink's thread uses it: logs and retries what the disk refuses. Another thread syncs what
+//! was written, so that a power cut does not lose it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,9 +17,9 @@ use crate::queue::Counters;
 use crate::spool::{OpenError, Spool};
 use visiond_flow::sink_counts::SpoolCounts;
 
-/// How long until the spool is asked for again that another sink of this process still has.
+/// How long to wait before retrying a spool that another sink of this process still holds.
 const HANDOVER: Duration = Duration::from_millis(20);
-/// One line in so long about what goes on being wrong.
+/// How often to log a problem that persists.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The spool of a sink.
@@ -28,12 +28,12 @@ pub struct Disk {
     directory: PathBuf,
     limit_bytes: u64,
     sync_every: Duration,
-    /// `None` while it cannot be opened.
+    /// `None` while the spool cannot be opened.
     spool: Option<Spool>,
-    /// While it is `None`: when to try next.
+    /// When to try to open it next, while `spool` is `None`.
     open_again: Instant,
     outage: Outage,
-    /// When what was written is to be made safe.
+    /// When to sync what was written.
     sync_due: Option<Instant>,
     syncing: Option<JoinHandle<io::Result<()>>>,
     sync_failed: RateLimit,
@@ -42,17 +42,17 @@ pub struct Disk {
     damaged_told: u64,
 }
 
-/// A message that is to be written to disk, with the frame's number for the log.
+/// A message that waits to be written, with the frame's number for the log.
 pub(super) struct Unwritten {
     pub message: QueuedMessage,
     pub sequence: u64,
 }
 
 impl Disk {
-    /// Opens the spool of a sink that is set so. Fails on what waiting does not mend.
+    /// Opens the spool of a sink. Fails if waiting cannot help.
     pub fn open(config: &SinkConfig) -> Result<Self, String> {
         let directory = config.spool().ok_or_else(|| {
-            "`durable` needs a folder, and $STATE_DIRECTORY, which systemd sets, is not there: set `spool_directory`"
+            "`durable` needs a folder, and $STATE_DIRECTORY, which systemd sets, is not set: set `spool_directory`"
                 .to_owned()
         })?;
         let mut disk = Self {
@@ -73,11 +73,11 @@ impl Disk {
         let shown = disk.directory.display();
         match Spool::open(&disk.directory, disk.limit_bytes) {
             Ok(spool) => disk.begin(spool),
-            // From which this sink takes over.
+            // The old sink of this process hands it over in a moment.
             Err(OpenError::HeldByThisProcess) => {}
             Err(OpenError::HeldByOtherProcess) => {
                 return Err(format!(
-                    "the spool {shown} is in use by another process: end that one, or name another `spool_directory`"
+                    "the spool {shown} is in use by another process: end that process, or set another `spool_directory`"
                 ));
             }
             Err(OpenError::Io(error))
@@ -86,13 +86,13 @@ impl Disk {
                 disk.outage.fails(&explain(&error));
             }
             Err(OpenError::Io(error)) => {
-                return Err(format!("the spool {shown} cannot be opened: {}", explain(&error)));
+                return Err(format!("cannot open the spool {shown}: {}", explain(&error)));
             }
         }
         Ok(disk)
     }
 
-    /// Another name, other limits.
+    /// Applies a new name and new limits.
     pub fn configure(&mut self, config: &SinkConfig) {
         self.name.clone_from(&config.name);
         self.outage.rename(what(&self.name, &self.directory));
@@ -107,17 +107,17 @@ impl Disk {
         self.spool.is_some()
     }
 
-    /// The number that the next message is to have, or a larger one.
+    /// Returns the next message's number, or a larger one.
     pub fn next_number(&self) -> u64 {
         self.spool.as_ref().map_or(0, Spool::next_number)
     }
 
-    /// How many are to be read.
+    /// Returns how many messages are unread.
     pub fn unread(&self) -> u64 {
         self.spool.as_ref().map_or(0, Spool::unread)
     }
 
-    /// When there is something to do; `refused`: with something that could not be written.
+    /// Returns when there is work to do; `refused`: there are messages that the disk did not accept.
     pub fn due(&self, refused: bool) -> Option<Instant> {
         let write = match &self.spool {
             None => Some(self.open_again),
@@ -127,7 +127,7 @@ impl Disk {
         [write, self.sync_due].into_iter().flatten().min()
     }
 
-    /// Opens what could not be opened, and has made safe what is due.
+    /// Opens a spool that could not be opened, and syncs what is due.
     pub fn attend(&mut self) {
         let now = Instant::now();
         if self.spool.is_none() && now >= self.open_again {
@@ -142,7 +142,7 @@ impl Disk {
                     let reason = match error {
                         OpenError::Io(error) => explain(&error),
                         OpenError::HeldByThisProcess | OpenError::HeldByOtherProcess => {
-                            "another process has it".to_owned()
+                            "another process holds it".to_owned()
                         }
                     };
                     self.outage.fails(&reason);
@@ -155,7 +155,7 @@ impl Disk {
         }
     }
 
-    /// Writes all of them, oldest first; `false`: none, and it is to be tried again.
+    /// Writes all of `messages`, oldest first; returns `false` if it wrote none and they are to be tried again.
     pub fn write(&mut self, messages: &VecDeque<Unwritten>) -> bool {
         let Some(spool) = &mut self.spool else { return false };
         if !self.outage.may_try() {
@@ -180,14 +180,14 @@ impl Disk {
         true
     }
 
-    /// The next that waits on disk.
+    /// Returns the next unread message on disk.
     pub fn read(&mut self) -> Option<QueuedMessage> {
         let spool = self.spool.as_mut()?;
         loop {
             match spool.read() {
                 Ok(found) => return found,
                 Err(error) => log::error!(
-                    "sink {}: a part of the spool {} cannot be read, and is passed over: {error}",
+                    "sink {}: cannot read a part of the spool {}, skipping it: {error}",
                     self.name,
                     self.directory.display()
                 ),
@@ -195,28 +195,28 @@ impl Disk {
         }
     }
 
-    /// Everything in it is read, or goes another way.
+    /// Marks everything as read, because it is sent from memory.
     pub fn pass_over(&mut self) {
         if let Some(spool) = &mut self.spool {
             spool.pass_over();
         }
     }
 
-    /// Numbers up to and without this one are not on disk.
+    /// Notes that the numbers below this one are not on disk.
     pub fn skip_numbers(&mut self, next_number: u64) {
         if let Some(spool) = &mut self.spool {
             spool.skip_numbers(next_number);
         }
     }
 
-    /// Everything up to the number is acknowledged.
+    /// Notes that everything up to `number` is acknowledged.
     pub fn acknowledge(&mut self, number: u64) {
         if let Some(spool) = &mut self.spool {
             spool.acknowledge(number);
         }
     }
 
-    /// Writes down what is acknowledged. Where that fails, messages are sent twice after a restart.
+    /// Writes the acknowledged number. If that fails, messages are sent twice after a restart.
     pub fn write_cursor(&mut self) {
         match self.spool.as_mut().map(Spool::write_cursor) {
             Some(Ok(true)) => self.is_to_be_synced(),
@@ -225,7 +225,7 @@ impl Disk {
         }
     }
 
-    /// Tells what it holds, and complains of what is lost.
+    /// Publishes what the spool holds, and logs what is lost.
     pub fn tell(&mut self, counters: &Counters) {
         let Some(spool) = &self.spool else { return };
         let (name, directory) = (&self.name, self.directory.display());
@@ -251,7 +251,7 @@ impl Disk {
         *counters.spool.lock() = Some(counts);
     }
 
-    /// Makes everything safe and gives the spool up.
+    /// Syncs everything and closes the spool.
     pub fn close(mut self) {
         self.write_cursor();
         let Some(mut spool) = self.spool.take() else { return };
@@ -268,7 +268,7 @@ impl Disk {
         let records = spool.records();
         if records > 0 {
             log::info!(
-                "sink {}: {records} messages of before are in the spool {}",
+                "sink {}: {records} messages from an earlier run are in the spool {}",
                 self.name,
                 self.directory.display()
             );
@@ -278,13 +278,13 @@ impl Disk {
 
     fn is_to_be_synced(&mut self) {
         if self.sync_due.is_none() {
-            // With 0 only the cursor is left, whose age costs nothing but messages sent twice.
+            // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
             let after = if self.sync_every.is_zero() { Duration::from_secs(1) } else { self.sync_every };
             self.sync_due = Some(Instant::now() + after);
         }
     }
 
-    /// Has another thread make safe what was written; one at a time, so that a slow disk is not given more and more to do.
+    /// Lets another thread sync what was written; one at a time, so that a slow disk is not given more and more work.
     fn sync(&mut self) {
         if let Some(syncing) = &mut self.syncing {
             match syncing.now_or_never() {
@@ -293,7 +293,7 @@ impl Disk {
                     return;
                 }
                 Some(Ok(Err(error))) => self.complain(&error),
-                // It never panics, and it is not cancelled.
+                // It never panics and is never cancelled.
                 Some(Ok(Ok(())) | Err(_)) => {}
             }
         }
@@ -307,7 +307,7 @@ impl Disk {
     fn complain(&mut self, error: &io::Error) {
         if self.sync_failed.pass(Instant::now()).is_some() {
             log::error!(
-                "sink {}: the spool {} is not safe from a power cut: {}",
+                "sink {}: cannot sync the spool {}, a power cut may lose messages: {}",
                 self.name,
                 self.directory.display(),
                 explain(error)

@@ -1,4 +1,4 @@
-//! Where messages become messages, and wait until there is room on the way: in memory, or, of a durable sink, in its spool.
+//! Holds messages until the window has room: in memory or, for a durable sink, in its spool.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,55 +11,55 @@ use super::disk::{Disk, Unwritten};
 use crate::queue::Counters;
 use visiond_flow::message::Published;
 
-/// The messages that are to go out.
+/// The messages that wait to be sent.
 pub struct Outbox {
     next_number: u64,
-    /// In memory and, of a durable sink, on disk. They go first.
+    /// Messages in memory; a durable sink has them on disk as well. They go first.
     fresh: VecDeque<QueuedMessage>,
     disk: Option<Durable>,
 }
 
-/// What a durable sink has besides.
+/// What a durable sink has in addition.
 struct Durable {
     disk: Disk,
-    /// What the disk did not take yet; newer than all on it.
+    /// Messages that the disk has not accepted yet; newer than all on it.
     unwritten: VecDeque<Unwritten>,
-    /// On their way without being on disk.
+    /// The numbers of messages in flight that are not on disk.
     memory_only: BTreeSet<u64>,
 }
 
 impl Outbox {
-    /// Of a sink that is set so. Fails where it can never keep what it should.
+    /// Opens the outbox of a sink. Fails if the sink's spool can never be opened.
     pub fn open(config: &SinkConfig) -> Result<Self, String> {
         let durable = |disk| Durable { disk, unwritten: VecDeque::new(), memory_only: BTreeSet::new() };
         let disk = if config.durable { Some(durable(Disk::open(config)?)) } else { None };
         Ok(Self { next_number: 1, fresh: VecDeque::new(), disk })
     }
 
-    /// Whether what is not sent outlives the process.
+    /// Whether unsent messages outlive the process.
     pub fn is_durable(&self) -> bool {
         self.disk.is_some()
     }
 
-    /// What becomes of the messages while there is no connection.
+    /// Returns what happens to messages while there is no connection, for the log.
     pub fn meanwhile(&self) -> &'static str {
         match self.disk {
-            Some(_) => "what comes meanwhile is kept in its spool",
-            None => "what comes meanwhile waits in its queue, which drops when it is full",
+            Some(_) => "new messages are kept in the spool",
+            None => "new messages wait in the queue, which drops messages when it is full",
         }
     }
 
-    /// Another size, another name; the folder is the same.
+    /// Applies a new size and a new name; the folder is the same.
     pub fn configure(&mut self, config: &SinkConfig) {
         if let Some(durable) = &mut self.disk {
             durable.disk.configure(config);
         }
     }
 
-    /// How many messages may come in, when there is room for so many on the way.
+    /// Returns how many messages the outbox accepts when the window has room for `room`.
     ///
-    /// A spool takes whatever comes. While it cannot, a durable sink is as one without: it takes what can go out at once,
-    /// and leaves the rest to its queue.
+    /// A spool accepts any number. While the disk refuses, a durable sink behaves like one without a spool: it accepts what can
+    /// be sent at once, and leaves the rest in its queue.
     pub fn may_take(&self, room: usize) -> usize {
         match &self.disk {
             // What is on disk goes first, and is not known yet.
@@ -71,7 +71,7 @@ impl Outbox {
         }
     }
 
-    /// Takes messages in.
+    /// Accepts messages, and numbers them.
     pub fn put(&mut self, messages: &[Arc<Published>], counters: &Counters) {
         if let Some(durable) = &self.disk {
             self.next_number = self.next_number.max(durable.disk.next_number());
@@ -89,7 +89,7 @@ impl Outbox {
         self.write(counters);
     }
 
-    /// Does what is due, see [`Outbox::due`].
+    /// Does the work that is due, see [`Outbox::due`].
     pub fn attend(&mut self, counters: &Counters) {
         if let Some(durable) = &mut self.disk {
             durable.disk.attend();
@@ -100,13 +100,13 @@ impl Outbox {
         }
     }
 
-    /// When there is something to do besides.
+    /// Returns when the outbox has work to do.
     pub fn due(&self) -> Option<Instant> {
         let durable = self.disk.as_ref()?;
         durable.disk.due(!durable.unwritten.is_empty())
     }
 
-    /// The next to go out.
+    /// Takes the next message to send.
     pub fn take(&mut self, counters: &Counters) -> Option<QueuedMessage> {
         if let Some(message) = self.fresh.pop_front() {
             return Some(message);
@@ -115,7 +115,7 @@ impl Outbox {
         if let Some(message) = durable.disk.read() {
             return Some(message);
         }
-        // Only what the disk refuses stays there for longer than a call.
+        // A message stays here for longer than a call only while the disk refuses it.
         let Unwritten { message, .. } = durable.unwritten.pop_front()?;
         durable.disk.skip_numbers(message.number + 1);
         durable.memory_only.insert(message.number);
@@ -123,7 +123,7 @@ impl Outbox {
         Some(message)
     }
 
-    /// The broker has the message of this number, and, where told, everything up to the other.
+    /// Notes that the broker has the message of this number and, with `through`, everything up to that number.
     pub fn acknowledge(&mut self, number: u64, through: Option<u64>) {
         if let Some(durable) = &mut self.disk {
             durable.memory_only.remove(&number);
@@ -133,25 +133,25 @@ impl Outbox {
         }
     }
 
-    /// Writes down what is acknowledged.
+    /// Writes the acknowledged number to disk.
     pub fn settle(&mut self) {
         if let Some(durable) = &mut self.disk {
             durable.disk.write_cursor();
         }
     }
 
-    /// Whether nothing waits here.
+    /// Whether no message waits here.
     pub fn is_empty(&self) -> bool {
         self.waiting() == 0
     }
 
-    /// How many wait here.
+    /// Returns how many messages wait here.
     pub fn waiting(&self) -> u64 {
         let on_disk = self.disk.as_ref().map_or(0, |durable| durable.disk.unread() + durable.unwritten.len() as u64);
         self.fresh.len() as u64 + on_disk
     }
 
-    /// Ends it, with so many messages on their way; tells how many messages are lost by that.
+    /// Closes the outbox while `on_their_way` messages are in flight; returns how many messages are lost.
     pub fn close(mut self, on_their_way: u64) -> u64 {
         match self.disk.take() {
             None => on_their_way + self.fresh.len() as u64,
@@ -162,7 +162,7 @@ impl Outbox {
         }
     }
 
-    /// Writes to disk what is to stand there; what the broker can have at once stays in memory too.
+    /// Writes new messages to disk. What can be sent at once stays in memory as well.
     fn write(&mut self, counters: &Counters) {
         let Some(Durable { disk, unwritten, .. }) = &mut self.disk else { return };
         let was_read = disk.unread() == 0;

@@ -1,6 +1,6 @@
-//! The side of a broker's sink that looks at its queue: what comes in, what is set otherwise, and the end.
+//! The side of a broker's sink that reads its queue: new messages, new settings, and the end.
 //!
-//! It goes on while the other side connects or waits for a broker that takes nothing.
+//! It keeps reading while the other side connects, or waits for a broker that accepts nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,53 +12,53 @@ use super::outbox::Outbox;
 use crate::queue::{Popped, Queue, Wake};
 use visiond_flow::message::Published;
 
-/// Messages that are taken in at once.
+/// How many messages it takes from the queue at once.
 const BATCH: usize = 64;
 
-/// How long a durable sink goes on sending when it is to end.
+/// How long a durable sink keeps sending when it is to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What is left for taking leave of the broker when the time to end is over.
+/// How much of the time at the end is kept for closing the session.
 const LEAVE: Duration = Duration::from_millis(150);
 
-/// What comes in.
+/// Reads a sink's queue into its outbox.
 pub struct QueueReader<'q> {
     queue: &'q Queue,
-    /// Readable when something came.
+    /// Readable when the queue has news.
     bell: UnixStream,
-    /// What the messages become.
+    /// Where the messages go.
     pub outbox: Outbox,
-    /// What the sink is to be from now on, as long as that is not done.
+    /// New settings that the sink has not applied yet.
     pub configured: Option<Box<SinkConfig>>,
-    /// The queue is closed and everything out of it.
+    /// The queue is closed and empty.
     drained: bool,
-    /// When everything is to be out; once the queue is closed.
+    /// The deadline for sending everything, once the queue is closed.
     end: Option<Instant>,
     batch: Vec<Arc<Published>>,
 }
 
 impl<'q> QueueReader<'q> {
-    /// Of a queue. Only within a runtime.
+    /// Creates a reader of `queue`. Must be called within a runtime.
     pub fn new(queue: &'q Queue, outbox: Outbox) -> std::io::Result<Self> {
         let bell = UnixStream::from_std(queue.wake_by(Wake::new()?).reader()?)?;
         Ok(Self { queue, bell, outbox, configured: None, drained: false, end: None, batch: Vec::new() })
     }
 
-    /// Waits until something comes or is due, and looks at it. May be dropped at any time.
+    /// Waits until there is news or work is due, and does it. The future may be dropped at any time.
     pub async fn attend(&mut self, room: usize) {
         let due = [self.end, self.outbox.due(), self.queue.next_turn()].into_iter().flatten().min();
         let due = due.map(tokio::time::Instant::from_std);
         tokio::select! {
-            // Before the look, so that what comes during it rings again.
+            // Before reading the queue, so that a message that arrives meanwhile rings again.
             _ = self.bell.readable() => while self.bell.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
             () = sleep_until(due) => {}
         }
         self.look(room);
     }
 
-    /// Takes in what there is, when there is room for so many on the way.
+    /// Reads the queue as far as the outbox accepts messages, when the window has room for `room`.
     pub fn look(&mut self, room: usize) {
-        // Else a turn that has come, with no room to take what it brings, would end every sleep at once.
+        // Otherwise a message that the rate limit releases, and that does not fit, would end every sleep at once.
         self.queue.ripen();
         if let Some(config) = self.queue.configured() {
             self.configured = Some(config);
@@ -66,7 +66,7 @@ impl<'q> QueueReader<'q> {
         if self.end.is_none() {
             self.end = self.queue.deadline().map(|deadline| {
                 let end = deadline.checked_sub(LEAVE).unwrap_or(deadline);
-                // The next start goes on where this one ends.
+                // The next start continues where this one ends.
                 if self.outbox.is_durable() { end.min(Instant::now() + GRACE) } else { end }
             });
         }
@@ -97,7 +97,7 @@ impl<'q> QueueReader<'q> {
         self.end.is_some()
     }
 
-    /// Whether nothing will come any more.
+    /// Whether no more messages will come.
     pub fn is_drained(&self) -> bool {
         self.drained
     }

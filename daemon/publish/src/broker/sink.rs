@@ -1,4 +1,4 @@
-//! The work of a broker's sink, on its thread: connect, send, listen, connect again.
+//! The sink around a broker's client: connects, sends, receives acknowledgements, and connects again.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::sink::{Ended, Sink};
 
 /// How long an attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a broker may take nothing, or acknowledge nothing of what it took.
+/// How long a broker may accept nothing, or acknowledge nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the broker has for the last word at the end.
+/// How long ending the session may take.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// The sink around a [`BrokerClient`].
+/// A sink that sends its messages with a [`BrokerClient`].
 pub struct BrokerSink<C> {
     name: String,
     client: C,
@@ -30,7 +30,7 @@ pub struct BrokerSink<C> {
 }
 
 impl<C: BrokerClient> BrokerSink<C> {
-    /// A sink that is not connected yet, which its thread sees to.
+    /// Opens the sink; its thread connects.
     pub fn open(config: &SinkConfig, client: C) -> Result<Self, String> {
         Ok(Self { name: config.name.clone(), client, outbox: Outbox::open(config)? })
     }
@@ -46,11 +46,11 @@ impl<C: BrokerClient> Sink for BrokerSink<C> {
     }
 }
 
-/// Why a connection is no longer worked on.
+/// Why the sink leaves a connection.
 enum Left {
-    /// It is gone.
+    /// The connection is lost, and why.
     Lost(String),
-    /// The sink is set otherwise.
+    /// New settings require a new connection.
     Renew,
     /// The sink ends.
     Ends,
@@ -64,11 +64,11 @@ struct Work<'q, C> {
     connection: ConnectionState,
     counters: &'q Counters,
     ticked: Instant,
-    /// When the broker last showed that it takes something, or had nothing to show.
+    /// When the broker last accepted or acknowledged something, or had nothing to do.
     moved: Instant,
 }
 
-/// Works until the queue is closed and empty, or the time is over. Fails where the system gives no runtime.
+/// Works until the queue is closed and empty, or its deadline has passed. Fails if the system gives no runtime.
 fn run<C: BrokerClient>(sink: BrokerSink<C>, queue: &Queue) -> std::io::Result<()> {
     let BrokerSink { name, client, outbox } = sink;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -79,7 +79,7 @@ fn run<C: BrokerClient>(sink: BrokerSink<C>, queue: &Queue) -> std::io::Result<(
         Work { name, client, queue_reader, window, connection, counters, ticked: now, moved: now }.run().await;
         Ok(())
     });
-    // What a client left running has no say in the end.
+    // A task that the client left running must not delay the end.
     runtime.shutdown_timeout(Duration::from_millis(50));
     worked
 }
@@ -104,7 +104,7 @@ impl<C: BrokerClient> Work<'_, C> {
         Counters::add(&self.counters.unsent, unsent);
     }
 
-    /// Connects, however long it takes; `false`: the sink ends.
+    /// Connects, however long it takes; returns `false` if the sink ends.
     async fn connect(&mut self) -> bool {
         loop {
             self.queue_reader.look(0);
@@ -146,7 +146,7 @@ impl<C: BrokerClient> Work<'_, C> {
                 }
                 Some(Ok(Err(reason))) => self.is_lost(reason),
                 Some(Err(_)) => self.is_lost(format!("no answer within {} s", CONNECT.as_secs())),
-                // Set otherwise, or at the end, see below.
+                // New settings, or the end: see below.
                 None => {}
             }
             if self.gives_up() {
@@ -155,7 +155,7 @@ impl<C: BrokerClient> Work<'_, C> {
         }
     }
 
-    /// Sends and listens as long as the connection holds.
+    /// Sends messages and handles events until the connection ends.
     async fn converse(&mut self) -> Left {
         self.window.rewind();
         self.moved = Instant::now();
@@ -185,7 +185,7 @@ impl<C: BrokerClient> Work<'_, C> {
             if !self.window.awaits() {
                 self.moved = now;
             } else if now >= self.moved + PATIENCE {
-                return Left::Lost(format!("nothing was acknowledged for {} s", PATIENCE.as_secs()));
+                return Left::Lost(format!("no acknowledgement for {} s", PATIENCE.as_secs()));
             }
             let left = match self.window.next() {
                 Some(_) => self.send().await,
@@ -220,12 +220,12 @@ impl<C: BrokerClient> Work<'_, C> {
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(reason)) => return Some(Left::Lost(reason)),
-            Err(_) => return Some(Left::Lost(format!("nothing was taken for {} s", PATIENCE.as_secs()))),
+            Err(_) => return Some(Left::Lost(format!("the broker accepted nothing for {} s", PATIENCE.as_secs()))),
         }
         if self.window.sent() {
             Counters::add(&self.counters.resent, 1);
         }
-        // What has come meanwhile, without waiting for it; then the sockets get their turn.
+        // Handles the events that are here already; then the sockets get their turn.
         for _ in 0..WINDOW {
             let Some(event) = self.client.event().now_or_never() else { break };
             if let Some(left) = self.hear(event) {
@@ -236,7 +236,7 @@ impl<C: BrokerClient> Work<'_, C> {
         None
     }
 
-    /// Waits for whatever comes first.
+    /// Waits for the next event, message or tick.
     async fn listen(&mut self) -> Option<Left> {
         let tick = tokio::time::Instant::from_std(self.ticked + TICK);
         let room = WINDOW - self.window.len();
@@ -268,7 +268,7 @@ impl<C: BrokerClient> Work<'_, C> {
         }
     }
 
-    /// The message of this number is not to be sent any more; `false`: that was known.
+    /// Removes the message of this number from what is to be sent; returns `false` if it was removed before.
     fn is_done_with(&mut self, number: u64) -> bool {
         let Some(Acknowledged { through }) = self.window.acknowledge(number) else { return false };
         self.queue_reader.outbox.acknowledge(number, through);
@@ -290,13 +290,13 @@ impl<C: BrokerClient> Work<'_, C> {
 
     fn reconfigure(&mut self) {
         if let Some(config) = self.queue_reader.configured.take() {
-            // Not connected, so it makes no difference whether it has to connect again.
+            // There is no connection, so it does not matter whether the settings require a new one.
             self.configure(*config);
             self.connection.renew();
         }
     }
 
-    /// Sets the sink otherwise; `false`: it has to connect again.
+    /// Applies new settings; returns `false` if they require a new connection.
     fn configure(&mut self, config: SinkConfig) -> bool {
         let goes_on = self.client.configure(&config);
         self.queue_reader.outbox.configure(&config);

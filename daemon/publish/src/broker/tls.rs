@@ -1,4 +1,4 @@
-//! TLS for a broker: who is trusted, and who we are.
+//! TLS with a broker: trusted CAs, and this device's certificate.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 use visiond_config::types::MqttSinkConfig;
 
-/// What a connection is encrypted with. The files are read anew for each, so that a renewed certificate is taken.
+/// Builds the TLS configuration. Reads the files for each connection, so that a renewed certificate takes effect.
 pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
     let roots = match &config.ca {
         Some(path) => roots_of(path)?,
@@ -18,14 +18,14 @@ pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .map_err(|error| format!("cannot set up TLS: {error}"))?
         .with_root_certificates(roots);
     let client = match (&config.certificate, &config.key) {
         (Some(certificate), Some(key)) => {
             let chain = certificates(certificate)?;
             let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, "key", &error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                format!("{} and {} do not go together: {error}", certificate.display(), key.display())
+                format!("{} and {} do not belong together: {error}", certificate.display(), key.display())
             })?
         }
         _ => builder.with_no_client_auth(),
@@ -37,7 +37,7 @@ fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         let added = roots.add(certificate);
-        added.map_err(|error| format!("{} holds a certificate that cannot be used: {error}", path.display()))?;
+        added.map_err(|error| format!("cannot use a certificate in {}: {error}", path.display()))?;
     }
     Ok(roots)
 }
@@ -47,7 +47,7 @@ fn system_roots() -> Result<RootCertStore, String> {
     let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if added == 0 {
         return Err(
-            "this system trusts no certificates: install ca-certificates, or name the broker's with `ca`".into()
+            "this system has no CA certificates: install ca-certificates, or set `ca` to the broker's CA".into()
         );
     }
     Ok(roots)
@@ -57,7 +57,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = |error| unreadable(path, "certificate", &error);
     let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
     if all.is_empty() {
-        return Err(format!("{} holds no certificate: it must be PEM, -----BEGIN CERTIFICATE-----", path.display()));
+        return Err(format!("{} has no certificate in PEM format (-----BEGIN CERTIFICATE-----)", path.display()));
     }
     Ok(all)
 }
@@ -66,28 +66,28 @@ fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) ->
     use rustls::pki_types::pem::Error;
     let path = path.display();
     match error {
-        Error::Io(error) => format!("{path} cannot be read: {error}"),
-        Error::NoItemsFound => format!("{path} holds no {what} in PEM"),
-        error => format!("{path} holds no {what} in PEM: {error}"),
+        Error::Io(error) => format!("cannot read {path}: {error}"),
+        Error::NoItemsFound => format!("{path} has no {what} in PEM format"),
+        error => format!("{path} has no {what} in PEM format: {error}"),
     }
 }
 
-/// Why TLS failed, with what to do, `plain` being the scheme of URLs without it; `None` when the error is not TLS's.
+/// Returns why TLS failed and what to do; `plain` is the URL scheme without TLS. `None` if the error is not one of TLS.
 pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the broker's certificate is signed by nobody who is trusted here: name its authority with `ca`".to_owned()
+            "unknown certificate issuer: set `ca` to the signing CA".to_owned()
         }
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => format!("the broker's certificate is not for {host}: write the name that it is for into `url`"),
+        ) => format!("the broker's certificate is not for {host}: use a name of the certificate in `url`"),
         rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "the broker's certificate has expired: renew it there, or correct this machine's clock".to_owned()
+            "the broker's certificate has expired: renew it, or correct this machine's clock".to_owned()
         }
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-        ) => "the broker's certificate is not valid yet: is this machine's clock right?".to_owned(),
+        ) => "the broker's certificate is not valid yet: check this machine's clock".to_owned(),
         rustls::Error::AlertReceived(
             AlertDescription::CertificateRequired
             | AlertDescription::HandshakeFailure
@@ -95,9 +95,9 @@ pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
             | AlertDescription::UnknownCA
             | AlertDescription::CertificateUnknown
             | AlertDescription::AccessDenied,
-        ) => format!("the broker does not take this device's certificate ({error}): set `certificate` and `key`"),
+        ) => format!("the broker rejects this device's certificate ({error}): set `certificate` and `key`"),
         rustls::Error::InvalidMessage(_) => {
-            format!("there is no TLS at that port: write {plain}:// into `url`, or the port that has it")
+            format!("no TLS at that port: use {plain}:// in `url`, or the TLS port")
         }
         error => format!("TLS with the broker failed: {error}"),
     })

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::client::QueuedMessage;
 
-/// The messages on their way.
+/// The messages in flight, in the order of their numbers.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.
     entries: VecDeque<Entry>,
-    /// Entries before this one went out over the present connection.
+    /// Entries before this one were sent over the current connection.
     next: usize,
 }
 
@@ -18,11 +18,11 @@ pub struct Window {
 struct Entry {
     message: Arc<QueuedMessage>,
     acknowledged: bool,
-    /// Over a connection before the present one, or over this one.
+    /// Sent before, over this connection or an earlier one.
     sent: bool,
 }
 
-/// What an acknowledgement came to.
+/// The result of an acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Acknowledged {
     /// Every message up to this number is acknowledged now, if that is news.
@@ -30,13 +30,13 @@ pub struct Acknowledged {
 }
 
 impl Window {
-    /// Puts a message behind the others.
+    /// Appends a message.
     pub fn push(&mut self, message: QueuedMessage) {
         debug_assert!(self.entries.back().is_none_or(|last| last.message.number < message.number));
         self.entries.push_back(Entry { message: Arc::new(message), acknowledged: false, sent: false });
     }
 
-    /// How many are in it, with those that were acknowledged out of turn.
+    /// Returns the number of entries, including those that were acknowledged out of turn.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -46,22 +46,22 @@ impl Window {
         self.entries.is_empty()
     }
 
-    /// How many the broker has not acknowledged.
+    /// Returns how many messages the broker has not acknowledged.
     pub fn outstanding(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.acknowledged).count()
     }
 
-    /// Whether some message went out over this connection and is not acknowledged.
+    /// Whether a message that was sent over this connection is unacknowledged.
     pub fn awaits(&self) -> bool {
         self.next > 0
     }
 
-    /// The connection is another: what is not acknowledged goes out again.
+    /// Starts over on a new connection: every unacknowledged message is sent again.
     pub fn rewind(&mut self) {
         self.next = 0;
     }
 
-    /// The next message to send.
+    /// Returns the next message to send.
     pub fn next(&mut self) -> Option<Arc<QueuedMessage>> {
         while self.entries.get(self.next).is_some_and(|entry| entry.acknowledged) {
             self.next += 1;
@@ -69,14 +69,14 @@ impl Window {
         self.entries.get(self.next).map(|entry| Arc::clone(&entry.message))
     }
 
-    /// The message that [`Window::next`] gave is out; tells whether it was before.
+    /// Marks the message from [`Window::next`] as sent; returns whether it had been sent before.
     pub fn sent(&mut self) -> bool {
         let Some(entry) = self.entries.get_mut(self.next) else { return false };
         self.next += 1;
         std::mem::replace(&mut entry.sent, true)
     }
 
-    /// The broker has the message of this number; `None`: that was known, or there is none.
+    /// Acknowledges the message of this number; returns `None` if it was acknowledged before or is unknown.
     pub fn acknowledge(&mut self, number: u64) -> Option<Acknowledged> {
         let at = self.entries.binary_search_by_key(&number, |entry| entry.message.number).ok()?;
         let entry = self.entries.get_mut(at)?;

@@ -1,4 +1,4 @@
-//! A camera's state as it is published: when something in it has changed, and not too often.
+//! A camera's state: published when it has changed, and no more often than the configured interval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use visiond_flow::metrics::{CameraMetrics, Phase};
 
 /// The version in every state's `schema`; a change that breaks readers raises it.
 const SCHEMA: &str = "visiond-state/1";
-/// A rate that differs by less is the same for that long.
+/// A frame rate that differs by less counts as unchanged for [`RATE_WAIT`].
 const RATE_STEP: f64 = 0.5;
 const RATE_WAIT: Duration = Duration::from_secs(10);
 
-/// How a camera is, as JSON: docs/mqtt.md.
+/// A camera's state, published as JSON: see docs/mqtt.md.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CameraState {
     schema: &'static str,
@@ -29,22 +29,22 @@ pub struct CameraState {
     counts: BTreeMap<Arc<str>, u64>,
 }
 
-/// What is known of one camera.
+/// What the sink knows about one camera.
 #[derive(Debug)]
 pub struct StateTracker {
-    /// Of the counter, when it was looked at last.
+    /// The counter's value at the last update.
     detections: Option<u64>,
     seen: Option<Instant>,
     published: Option<(CameraState, Instant)>,
 }
 
 impl StateTracker {
-    /// Of a camera that nothing was published of.
+    /// Creates the tracker of a camera whose state was never published.
     pub fn new() -> Self {
         Self { detections: None, seen: None, published: None }
     }
 
-    /// How the camera is now. A detection makes it occupied for `hold`.
+    /// Returns the camera's current state. A detection makes it occupied for `hold`.
     pub fn look(
         &mut self,
         camera: &CameraMetrics,
@@ -54,10 +54,10 @@ impl StateTracker {
         now: Instant,
     ) -> CameraState {
         let phase = camera.phase();
-        // Of a camera that is away the newest message is an old one.
+        // The newest message of a camera that is away is an old one.
         let latest = latest.filter(|_| phase == Phase::Streaming);
         let total = camera.detections();
-        // What was seen before this sink was there is not.
+        // Detections from before this sink do not count.
         let new = self.detections.replace(total).is_some_and(|before| total > before);
         if new || latest.is_some_and(|message| !message.detections.is_empty()) {
             self.seen = Some(now);
@@ -79,7 +79,7 @@ impl StateTracker {
         }
     }
 
-    /// Whether `state` is to be published, `interval` after the last one at the earliest; then it counts as published.
+    /// Whether to publish `state`, at the earliest `interval` after the last one. If so, it counts as published.
     pub fn due(&mut self, state: &CameraState, interval: Duration, now: Instant) -> bool {
         let due = self.published.as_ref().is_none_or(|(before, at)| {
             let since = now.saturating_duration_since(*at);
@@ -91,7 +91,7 @@ impl StateTracker {
         due
     }
 
-    /// Nothing counts as published any more.
+    /// Forgets what was published, for a new session.
     pub fn forget(&mut self) {
         self.published = None;
     }

@@ -1,4 +1,4 @@
-//! What a broker keeps of the cameras: their states, their pictures, and what announces them to Home Assistant.
+//! Publishes what a broker retains about the cameras: states, pictures and Home Assistant discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use super::snapshots::Snapshots;
 use super::topics::Topics;
 use crate::sink::SinkContext;
 
-/// Messages of our own that may wait before states and pictures wait too: the broker takes nothing.
-const UNSAID: usize = 256;
-/// How long what is kept from before is listened to.
-const LISTEN: Duration = Duration::from_secs(3);
+/// How many retained messages may wait to be sent before states and pictures wait too, because the broker accepts nothing.
+const MOST_WAITING: usize = 256;
+/// How long to receive what the broker retained earlier.
+const RETAINED_SCAN: Duration = Duration::from_secs(3);
 
 /// The cameras that this sink publishes.
 pub struct Cameras {
     live: Arc<Live>,
     config: MqttSinkConfig,
-    /// These alone; empty: all.
+    /// The configured cameras; empty: all.
     chosen: Vec<String>,
     topics: Topics,
     discovery: Option<Discovery>,
     known: BTreeMap<Arc<str>, (Arc<str>, StateTracker)>,
-    /// What is announced, by topic.
+    /// The published discovery messages, by topic.
     announced: BTreeMap<String, Value>,
-    /// Whether the announcements may differ from what is to be.
+    /// Whether the published discovery may be out of date.
     stale: bool,
     snapshots: Snapshots,
-    listening: Listening,
+    retained_scan: RetainedScan,
 }
 
-/// Whether what is kept from before was looked through, so that what nobody stands for any more can be cleared.
-enum Listening {
-    /// Not before the cameras are known.
-    NotYet,
-    /// To these topics, until then.
-    To(Vec<String>, Instant),
+/// The search for messages that the broker retained for cameras that are gone, to clear them.
+enum RetainedScan {
+    /// Waits until the cameras are known.
+    Pending,
+    /// Subscribed to these topics, until then.
+    Receiving(Vec<String>, Instant),
     Done,
 }
 
 impl Cameras {
-    /// As configured; nothing is published yet.
+    /// Creates the cameras of a sink; nothing is published yet.
     pub fn new(sink: &SinkConfig, config: &MqttSinkConfig, context: &SinkContext, topics: &Topics) -> Self {
         Self {
             live: Arc::clone(&context.live),
@@ -62,11 +62,11 @@ impl Cameras {
             announced: BTreeMap::new(),
             stale: true,
             snapshots: Snapshots::default(),
-            listening: Listening::NotYet,
+            retained_scan: RetainedScan::Pending,
         }
     }
 
-    /// Set otherwise from now on.
+    /// Applies new settings.
     pub fn configure(&mut self, sink: &SinkConfig, config: &MqttSinkConfig, context: &SinkContext, topics: &Topics) {
         self.config = config.clone();
         self.chosen.clone_from(&sink.cameras);
@@ -74,24 +74,24 @@ impl Cameras {
         self.stale = true;
     }
 
-    /// A session begins: everything is published anew.
+    /// Starts a session, in which everything is published again.
     pub fn begin(&mut self, session: &mut Session, now: Instant) {
         self.known.values_mut().for_each(|(_, tracker)| tracker.forget());
         self.snapshots.forget();
         self.announced.clear();
         self.stale = true;
-        self.listening = Listening::NotYet;
+        self.retained_scan = RetainedScan::Pending;
         self.tick(session, now);
     }
 
     /// Publishes what is due.
     pub fn tick(&mut self, session: &mut Session, now: Instant) {
-        if session.own_waiting() > UNSAID {
+        if session.own_waiting() > MOST_WAITING {
             return;
         }
         for (camera, jpeg) in self.snapshots.take() {
             if self.known.contains_key(&camera) {
-                let publish = self.publish(self.topics.snapshot(&camera), jpeg, "image/jpeg");
+                let publish = self.retained(self.topics.snapshot(&camera), jpeg, "image/jpeg");
                 session.publish(publish);
             }
         }
@@ -113,35 +113,35 @@ impl Cameras {
         if std::mem::take(&mut self.stale) {
             self.announce(session);
         }
-        self.listen(session, now);
+        self.scan_retained(session, now);
     }
 
-    /// What a broker kept from before, and what nobody stands for any more is cleared.
-    pub fn heard(&mut self, session: &mut Session, heard: &Incoming) {
-        if !heard.retained || heard.payload.is_empty() {
+    /// Handles a message that the broker retained earlier: clears it if its camera is gone.
+    pub fn incoming(&mut self, session: &mut Session, message: &Incoming) {
+        if !message.retained || message.payload.is_empty() {
             return;
         }
-        match self.topics.camera_of_state(&heard.topic) {
+        match self.topics.camera_of_state(&message.topic) {
             Some(camera) if !self.known.contains_key(camera) => self.clear(session, camera),
             Some(_) => {}
-            None if !self.announced.contains_key(&heard.topic) && discovery::is_ours(&heard.payload) => {
-                session.publish(self.publish(heard.topic.clone(), Bytes::new(), JSON));
+            None if !self.announced.contains_key(&message.topic) && discovery::is_ours(&message.payload) => {
+                session.publish(self.retained(message.topic.clone(), Bytes::new(), JSON));
             }
             None => {}
         }
     }
 
-    /// Looks through what the broker keeps from before, once a session and where Home Assistant reads it.
-    fn listen(&mut self, session: &mut Session, now: Instant) {
-        match (&self.listening, &self.discovery) {
-            (Listening::NotYet, Some(discovery)) if !self.known.is_empty() => {
+    /// Subscribes to what the broker retained earlier, once a session, where Home Assistant discovery is on.
+    fn scan_retained(&mut self, session: &mut Session, now: Instant) {
+        match (&self.retained_scan, &self.discovery) {
+            (RetainedScan::Pending, Some(discovery)) if !self.known.is_empty() => {
                 let topics = vec![discovery.everywhere(), self.topics.states()];
                 session.subscribe(&topics, true);
-                self.listening = Listening::To(topics, now + LISTEN);
+                self.retained_scan = RetainedScan::Receiving(topics, now + RETAINED_SCAN);
             }
-            (Listening::To(topics, until), _) if now >= *until => {
+            (RetainedScan::Receiving(topics, until), _) if now >= *until => {
                 session.subscribe(topics, false);
-                self.listening = Listening::Done;
+                self.retained_scan = RetainedScan::Done;
             }
             _ => {}
         }
@@ -162,8 +162,8 @@ impl Cameras {
         let state = tracker.look(camera, model, latest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
-                Ok(json) => session.publish(self.publish(self.topics.state(name), json.into(), JSON)),
-                Err(error) => log::error!("the state of camera {name} is no JSON: {error}"),
+                Ok(json) => session.publish(self.retained(self.topics.state(name), json.into(), JSON)),
+                Err(error) => log::error!("cannot write the state of camera {name} as JSON: {error}"),
             }
         }
         let interval = self.config.snapshot_interval;
@@ -172,7 +172,7 @@ impl Cameras {
         }
     }
 
-    /// Announces the cameras, and takes back what is announced and no more.
+    /// Publishes the discovery of every camera, and clears the discovery of cameras that are gone.
     fn announce(&mut self, session: &mut Session) {
         let wanted: BTreeMap<String, Value> = match &self.discovery {
             Some(discovery) => {
@@ -181,18 +181,18 @@ impl Cameras {
             None => BTreeMap::new(),
         };
         let gone = self.announced.keys().filter(|topic| !wanted.contains_key(*topic));
-        gone.for_each(|topic| session.publish(self.publish(topic.clone(), Bytes::new(), JSON)));
+        gone.for_each(|topic| session.publish(self.retained(topic.clone(), Bytes::new(), JSON)));
         for (topic, entity) in wanted.iter().filter(|(topic, entity)| self.announced.get(*topic) != Some(*entity)) {
-            session.publish(self.publish(topic.clone(), entity.to_string().into(), JSON));
+            session.publish(self.retained(topic.clone(), entity.to_string().into(), JSON));
         }
         self.announced = wanted;
     }
 
-    /// Has the broker forget what it keeps of a camera.
+    /// Clears what the broker retains about a camera.
     fn clear(&self, session: &mut Session, camera: &str) {
         let detections = self.config.retain.then(|| self.topics.detections(camera));
         for topic in [self.topics.state(camera), self.topics.snapshot(camera)].into_iter().chain(detections) {
-            session.publish(self.publish(topic, Bytes::new(), JSON));
+            session.publish(self.retained(topic, Bytes::new(), JSON));
         }
     }
 
@@ -200,8 +200,8 @@ impl Cameras {
         self.chosen.is_empty() || self.chosen.iter().any(|chosen| chosen == camera)
     }
 
-    /// A message that the broker keeps.
-    fn publish(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
+    /// Makes a message for the broker to retain.
+    fn retained(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
         Publish {
             topic,
             payload,

@@ -1,7 +1,8 @@
-//! MQTT's packets, the same for both versions of the protocol: what a publisher sends and what it is answered.
+//! Encodes and decodes MQTT packets, with the same types for MQTT 3.1.1 and 5.
 //!
-//! The bytes are rumqttc's. Its event loop is not used: it acknowledges by its own numbers, keeps what is unacknowledged over
-//! a lost connection, and cannot be dropped in the middle of a step; here the sink does all that, see [`Session`](super::session).
+//! rumqttc makes the bytes. visiond does not use its event loop, which acknowledges by numbers of its own, keeps unacknowledged
+//! messages over a lost connection, and cannot be dropped in the middle of a step. The sink does all of that, see
+//! [`Session`](super::session).
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::v4;
@@ -11,10 +12,10 @@ use visiond_config::types::MqttProtocol;
 /// The media type of detections and states.
 pub const JSON: &str = "application/json";
 
-/// Bytes of a packet from the broker at most. What is subscribed to are announcements and states, which are small.
+/// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery and states, which are small.
 const MAX_INCOMING: usize = 1 << 20;
 
-/// How sure it is that a message arrives.
+/// A message's quality of service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Qos {
     /// At most once.
@@ -26,7 +27,7 @@ pub enum Qos {
 }
 
 impl Qos {
-    /// 0, 1, 2; more is 2.
+    /// Converts 0, 1 or 2; a larger number counts as 2.
     pub fn new(number: u32) -> Self {
         match number {
             0 => Self::AtMost,
@@ -36,18 +37,18 @@ impl Qos {
     }
 }
 
-/// What begins a session.
+/// CONNECT: starts a session.
 #[derive(Debug, Clone, Default)]
 pub struct Connect {
     pub client_id: String,
     pub keep_alive_seconds: u16,
     /// User and password.
     pub login: Option<(String, String)>,
-    /// What the broker publishes, retained, when the connection breaks.
+    /// The will: topic and payload that the broker publishes, retained, when the connection breaks.
     pub will: Option<(String, Bytes)>,
 }
 
-/// A message with its topic.
+/// PUBLISH: a message with its topic.
 #[derive(Debug, Clone)]
 pub struct Publish {
     pub topic: String,
@@ -55,15 +56,15 @@ pub struct Publish {
     pub qos: Qos,
     pub retain: bool,
     pub content_type: Option<&'static str>,
-    /// The message's `id`, a user property.
+    /// The message's `id`, sent as a user property.
     pub id: Option<Box<str>>,
     pub expiry_seconds: Option<u32>,
 }
 
-/// What the broker allows, as far as it says.
+/// The limits that the broker announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Messages that may wait for their acknowledgement.
+    /// How many messages may wait for their acknowledgement.
     pub in_flight: u16,
     pub packet_bytes: usize,
     pub qos: Qos,
@@ -72,11 +73,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// As MQTT 5 has it when nothing is said.
+    /// The defaults of MQTT 5.
     fn default() -> Self {
         Self {
             in_flight: u16::MAX,
-            // The largest remaining length.
+            // The largest remaining length that MQTT allows.
             packet_bytes: 268_435_455,
             qos: Qos::Exactly,
             retain: true,
@@ -130,7 +131,7 @@ pub enum Refusal {
     Other(String),
 }
 
-/// A version's packets.
+/// Encodes and decodes the packets of one version of MQTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Codec(MqttProtocol);
 
@@ -139,7 +140,7 @@ impl Codec {
         Self(protocol)
     }
 
-    /// Writes what begins a session into an empty buffer.
+    /// Writes CONNECT into an empty buffer.
     pub fn connect(self, connect: &Connect, out: &mut BytesMut) -> Result<(), String> {
         debug_assert!(out.is_empty(), "rumqttc sets flags at a fixed place of the buffer");
         let Connect { client_id, keep_alive_seconds: keep_alive, login, will } = connect.clone();
@@ -163,8 +164,8 @@ impl Codec {
         packet.map(drop)
     }
 
-    /// Appends a message; `number` is what its acknowledgement will name, 0 with QoS 0. A text that no packet can hold is
-    /// refused and nothing appended.
+    /// Appends PUBLISH. `number` is the packet id, 0 with QoS 0. Fails, and appends nothing, if a text does not fit into a
+    /// packet.
     pub fn publish(self, message: &Publish, number: u16, out: &mut BytesMut) -> Result<(), String> {
         if message.topic.len() > usize::from(u16::MAX) {
             return Err("its topic is longer than MQTT allows".to_owned());
@@ -201,20 +202,20 @@ impl Codec {
         written.map(drop)
     }
 
-    /// Bytes of a packet with that message, and some more.
+    /// Returns an upper bound of a PUBLISH packet's size in bytes.
     pub fn publish_bytes(self, message: &Publish) -> usize {
         let properties = message.id.as_ref().map_or(0, |id| id.len() + 7) + 64;
         message.topic.len() + message.payload.len() + properties
     }
 
-    /// Appends the release of a message that the broker received.
+    /// Appends PUBREL for a message that the broker received.
     pub fn pubrel(self, number: u16, out: &mut BytesMut) {
-        // The same in both: version 5 leaves a reason of success out.
+        // The same in both versions: MQTT 5 leaves out the reason code of success.
         out.extend_from_slice(&[0x62, 2]);
         out.extend_from_slice(&number.to_be_bytes());
     }
 
-    /// Appends the wish to hear what is kept under these topics, which may have wildcards.
+    /// Appends SUBSCRIBE for these topic filters.
     pub fn subscribe(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
         let written = match self.0 {
             MqttProtocol::V3 => {
@@ -237,7 +238,7 @@ impl Codec {
         written.map(drop)
     }
 
-    /// Appends the wish to hear no more of them.
+    /// Appends UNSUBSCRIBE for these topic filters.
     pub fn unsubscribe(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
         let written = match self.0 {
             MqttProtocol::V3 => {
@@ -252,17 +253,17 @@ impl Codec {
         written.map(drop)
     }
 
-    /// Appends the question whether the broker is there.
+    /// Appends PINGREQ.
     pub fn pingreq(self, out: &mut BytesMut) {
         out.extend_from_slice(&[0xC0, 0]);
     }
 
-    /// Appends the end of the session, without the last will.
+    /// Appends DISCONNECT, which discards the will.
     pub fn disconnect(self, out: &mut BytesMut) {
         out.extend_from_slice(&[0xE0, 0]);
     }
 
-    /// Takes the next answer out of what came; `None` when it is not whole yet.
+    /// Takes the next packet out of `input`; `None` if it is incomplete.
     pub fn decode(self, input: &mut BytesMut) -> Result<Option<Packet>, String> {
         match self.0 {
             MqttProtocol::V3 => match v4::Packet::read(input, MAX_INCOMING) {
@@ -283,12 +284,13 @@ fn packet_v3(packet: &v4::Packet) -> Packet {
     use v4::ConnectReturnCode as Code;
     match packet {
         v4::Packet::ConnAck(ack) => match ack.code {
-            // It does not say, but Mosquitto ends sessions with more of QoS 2 than it is set to, 20 by default.
+            // MQTT 3.1.1 announces no limit, but Mosquitto ends sessions with more QoS 2 messages in flight than its own limit,
+            // by default 20.
             Code::Success => Packet::ConnAck(Limits { in_flight: 20, ..Limits::default() }),
             Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(Refusal::Login),
             Code::BadClientId => Packet::Refused(Refusal::ClientId),
             Code::RefusedProtocolVersion => Packet::Refused(Refusal::Version),
-            Code::ServiceUnavailable => Packet::Refused(Refusal::Other("it is not available".to_owned())),
+            Code::ServiceUnavailable => Packet::Refused(Refusal::Other("service unavailable".to_owned())),
         },
         v4::Packet::PubAck(ack) => Packet::PubAck(ack.pkid, Ok(())),
         v4::Packet::PubRec(ack) => Packet::PubRec(ack.pkid, Ok(())),
@@ -359,7 +361,7 @@ fn limits(properties: Option<&v5::ConnAckProperties>) -> Limits {
     }
 }
 
-/// A reason's name as words (`NotAuthorized`: "not authorized"), with what the broker adds.
+/// Turns a reason code into words (`NotAuthorized`: "not authorized"), and adds the broker's reason string.
 fn told(name: &str, words: Option<String>) -> String {
     let mut out = String::new();
     for c in name.chars() {

@@ -1,4 +1,4 @@
-//! The way to a broker: address, connection, TLS, and the agreement that begins a session.
+//! Connects to a broker: address, TCP, TLS, and CONNECT.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,19 +16,20 @@ use super::codec::{Codec, Connect, Limits, Packet, Refusal};
 use super::session::{Session, Stream, describe_io_error};
 use crate::broker::tls;
 
-/// Begins a session. The error is a sentence that names the broker.
+/// Starts a session. The error is a sentence that names the broker.
 pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<Session, String> {
     let url = &config.url;
     let named = |reason: String| format!("{url}: {reason}");
-    let (scheme, host, port) = split_broker(url).ok_or_else(|| named("is no broker's URL".to_owned()))?;
+    let (scheme, host, port) = split_broker(url).ok_or_else(|| named("is not a broker's URL".to_owned()))?;
     let encrypted = scheme == "mqtts";
     let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
     let tcp = TcpStream::connect((host, port)).await.map_err(|error| named(unreachable(&error, host, port)))?;
-    // A small message must not wait for the answer to the one before.
+    // A small message must not wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
     let mut stream: Box<dyn Stream> = if encrypted {
         let client = tls::client(config).map_err(named)?;
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| named("has no host that TLS knows".to_owned()))?;
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|_| named("has no valid host name for TLS".to_owned()))?;
         let connected = TlsConnector::from(client).connect(name, tcp).await;
         Box::new(connected.map_err(|error| named(broken(&error, config, host)))?)
     } else {
@@ -43,7 +44,7 @@ pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<Session,
     Ok(Session::new(stream, codec, limits, config.keep_alive, input))
 }
 
-/// Waits for the broker's answer to our begin.
+/// Waits for CONNACK.
 async fn welcome(
     stream: &mut dyn Stream,
     codec: Codec,
@@ -52,24 +53,24 @@ async fn welcome(
     host: &str,
 ) -> Result<Limits, String> {
     let other_version = match config.protocol {
-        MqttProtocol::V5 => "does it speak MQTT 3.1.1 only? Then set `protocol = \"3.1.1\"`",
-        MqttProtocol::V3 => "does it speak MQTT 5 only? Then set `protocol = \"5\"`",
+        MqttProtocol::V5 => "if it speaks only MQTT 3.1.1, set `protocol = \"3.1.1\"`",
+        MqttProtocol::V3 => "if it speaks only MQTT 5, set `protocol = \"5\"`",
     };
     loop {
         match codec.decode(input) {
             Ok(Some(Packet::ConnAck(limits))) => return Ok(limits),
             Ok(Some(Packet::Refused(refusal))) => return Err(refused(refusal, config, other_version)),
-            Ok(Some(_)) => return Err("what answers there is no broker of MQTT: is the port right?".to_owned()),
+            Ok(Some(_)) => return Err("the server is not an MQTT broker: check the port".to_owned()),
             Err(error) => {
                 return Err(format!(
-                    "what answers there is no broker of MQTT, or of another version ({error}); {other_version}"
+                    "the server is not an MQTT broker, or speaks another version ({error}): {other_version}"
                 ));
             }
             Ok(None) => {}
         }
         let n = read(stream, input).await.map_err(|error| broken(&error, config, host))?;
         if n == 0 {
-            return Err(format!("the broker closes the connection without an answer: {other_version}"));
+            return Err(format!("the broker closed the connection without an answer: {other_version}"));
         }
     }
 }
@@ -78,37 +79,34 @@ fn refused(refusal: Refusal, config: &MqttSinkConfig, other_version: &str) -> St
     match refusal {
         Refusal::Login => match &config.login {
             Some(login) => {
-                format!(
-                    "the broker does not accept the user and password of the login {}: correct them",
-                    login.display()
-                )
+                format!("the broker rejects the user and password of the login {}: correct them", login.display())
             }
-            None => "the broker wants a user and a password: name them with `login`".to_owned(),
+            None => "the broker requires a user and a password: set `login`".to_owned(),
         },
-        Refusal::ClientId => "the broker does not accept the client id: set another `client_id`".to_owned(),
+        Refusal::ClientId => "the broker rejects the client id: set another `client_id`".to_owned(),
         Refusal::Version => format!("the broker does not speak this version of MQTT: {other_version}"),
-        Refusal::Other(words) => format!("the broker refuses: {words}"),
+        Refusal::Other(words) => format!("the broker refuses the session: {words}"),
     }
 }
 
 fn unreachable(error: &io::Error, host: &str, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            format!("nobody listens at port {port} of {host}: is the broker running, and is the port right?")
+            format!("connection refused at port {port} of {host}: check that the broker runs, and the port")
         }
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::TimedOut => {
-            format!("{host} cannot be reached: {error}; is the network up, and the host on?")
+            format!("cannot reach {host}: {error}; check the network and the host")
         }
-        _ => format!("no connection to {host}: {error}"),
+        _ => format!("cannot connect to {host}: {error}"),
     }
 }
 
-/// What went wrong before the session began.
+/// Returns what went wrong before the session started.
 fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
     let other = if config.url.starts_with("mqtts") {
-        "is there TLS at that port? If not, write mqtt:// into `url`"
+        "if that port has no TLS, use mqtt:// in `url`"
     } else {
-        "does that port want TLS? Then write mqtts:// into `url`"
+        "if that port requires TLS, use mqtts:// in `url`"
     };
     tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", describe_io_error(error)))
 }

@@ -1,14 +1,14 @@
-//! Home Assistant's MQTT discovery: each camera a device with its entities.
+//! Home Assistant's MQTT discovery: each camera is a device with entities.
 
 use serde_json::{Map, Value, json};
 use visiond_config::types::MqttSinkConfig;
 
 use super::topics::Topics;
 
-/// Messages by topic: what is to be retained so that Home Assistant knows the camera.
+/// Discovery messages by topic, which the broker retains.
 pub type Announcements = Vec<(String, Value)>;
 
-/// Announces cameras of one device.
+/// Makes the discovery messages of one device's cameras.
 #[derive(Debug, Clone)]
 pub struct Discovery {
     prefix: String,
@@ -19,7 +19,7 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// As configured; `None`: not wanted.
+    /// Creates the discovery of a sink; `None` if it is off.
     pub fn new(config: &MqttSinkConfig, device: &str, topics: &Topics) -> Option<Self> {
         config.home_assistant.then(|| Self {
             prefix: config.discovery_prefix.clone(),
@@ -30,7 +30,7 @@ impl Discovery {
         })
     }
 
-    /// What announces a camera.
+    /// Returns the discovery messages of a camera.
     pub fn camera(&self, camera: &str, model: &str) -> Announcements {
         let mut all = Vec::new();
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
@@ -60,7 +60,7 @@ impl Discovery {
             }),
         );
         for label in &self.labels {
-            // A JSON string is one of Jinja's too.
+            // A JSON string is a valid Jinja string too.
             let template = format!("{{{{ value_json.counts[{}] | default(0) }}}}", Value::from(label.as_str()));
             let more = json!({
                 "icon": "mdi:counter",
@@ -89,7 +89,7 @@ impl Discovery {
         all
     }
 
-    /// Where announcements of this device's cameras are, with wildcards.
+    /// Returns the topic filter of this device's discovery messages.
     pub fn everywhere(&self) -> String {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
     }
@@ -128,12 +128,12 @@ impl Discovery {
     }
 }
 
-/// Whether a message announces something of ours, of whatever version.
+/// Whether a discovery message is one of visiond's, of any version.
 pub fn is_ours(payload: &[u8]) -> bool {
     serde_json::from_slice::<Value>(payload).is_ok_and(|entity| entity["origin"]["name"] == "visiond")
 }
 
-/// A label as part of a topic, which holds publishes, digits, - and _ alone; labels that differ stay different.
+/// Turns a label into a part of a topic, which may contain only letters, digits, - and _; different labels stay different.
 fn in_topic(label: &str) -> String {
     let mut out = String::new();
     for c in label.chars() {

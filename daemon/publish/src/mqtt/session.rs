@@ -1,8 +1,8 @@
-//! A session with a broker: messages go out in their order, acknowledgements come back by their numbers.
+//! A session with a broker: sends messages in order, and receives acknowledgements by packet id.
 //!
-//! All waiting is in [`Session::event`], which may be dropped at any await and called again: what it has read or half written
-//! is kept here, not in the future. The session is clean: after a lost connection nothing is left, neither here nor at the
-//! broker, and whoever has messages without an acknowledgement sends them again.
+//! All waiting is in [`Session::next_event`]. Its future may be dropped at any await, because the session keeps what was read
+//! or half written. The session is clean: after a lost connection neither visiond nor the broker has any of it, and the sink
+//! sends unacknowledged messages again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -16,12 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::codec::{Codec, Incoming, Limits, Packet, Publish, Qos};
 
-/// Bytes that wait for the socket before more messages are made into packets.
+/// How many bytes may wait for the socket before the session makes no more packets.
 const OUTPUT_BYTES: usize = 256 << 10;
-/// How long after a refusal the messages are sent again.
+/// How long to wait before a refused message is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
-/// A connection, with TLS or without.
+/// A TCP connection, with TLS or without.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -30,31 +30,31 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 pub enum SessionEvent {
     /// The broker has the message of this number.
     Acknowledged(u64),
-    /// The broker will never take the message of this number; why.
+    /// The broker can never accept the message of this number, and why.
     Impossible(u64, String),
-    /// Somebody said what is listened to.
+    /// A message on a subscribed topic.
     Incoming(Incoming),
-    /// The session is over; why.
+    /// The session is over, and why.
     Lost(String),
 }
 
-/// A session that the broker has begun.
+/// A session that the broker has accepted.
 pub struct Session {
     stream: Box<dyn Stream>,
     codec: Codec,
     limits: Limits,
     input: BytesMut,
     output: BytesMut,
-    /// Bytes that were ever put into `output`, and that the socket has taken.
+    /// Bytes that were ever put into `output`, and bytes that the socket has taken.
     made: u64,
     written: u64,
     unflushed: bool,
-    /// What has no number outside: states, pictures.
+    /// Messages without a number of the sink's: states and pictures.
     own: VecDeque<Publish>,
     messages: VecDeque<(u64, Publish)>,
     in_flight: BTreeMap<u16, InFlight>,
     last_number: u16,
-    /// Parcels of QoS 0, each with the byte of `made` that ends it.
+    /// Messages of QoS 0, each with the value of `made` at its end.
     leaving: VecDeque<(u64, u64)>,
     events: VecDeque<SessionEvent>,
     lost: Option<String>,
@@ -63,21 +63,21 @@ pub struct Session {
     said: Instant,
     asked: Option<Instant>,
     refusal: Option<String>,
-    /// A refusal of a message of our own was told.
+    /// Whether a refused state or picture was logged.
     complained: bool,
-    /// Parcels wait until then, because the broker refused one.
+    /// Messages wait until then, because the broker refused one.
     refused_until: Option<Instant>,
 }
 
-/// A message without its acknowledgement.
+/// A message that waits for its acknowledgement.
 struct InFlight {
-    /// Of a message.
+    /// The sink's number; `None` for a state or a picture.
     number: Option<u64>,
     publish: Publish,
 }
 
 impl Session {
-    /// A session on `stream`, whose begin has been agreed on.
+    /// Creates a session on `stream`, which the broker has accepted.
     pub fn new(stream: Box<dyn Stream>, codec: Codec, limits: Limits, keep_alive: Duration, input: BytesMut) -> Self {
         let now = Instant::now();
         let keep_alive = limits.keep_alive_seconds.map_or(keep_alive, |s| Duration::from_secs(u64::from(s.max(1))));
@@ -107,17 +107,17 @@ impl Session {
         }
     }
 
-    /// Puts a message of our own in line, before the messages.
+    /// Queues a state or a picture, ahead of the sink's messages.
     pub fn publish(&mut self, publish: Publish) {
         self.own.push_back(publish);
     }
 
-    /// Messages of our own that have not left yet.
+    /// Returns the number of states and pictures that wait to be sent.
     pub fn own_waiting(&self) -> usize {
         self.own.len()
     }
 
-    /// Listens to what the broker keeps under these topics, or no more.
+    /// Subscribes to topic filters, or unsubscribes from them.
     pub fn subscribe(&mut self, topics: &[String], listen: bool) {
         let number = self.free_number();
         let before = self.output.len();
@@ -132,23 +132,23 @@ impl Session {
         self.made += (self.output.len() - before) as u64;
     }
 
-    /// Puts a message in line and writes what the socket takes now.
+    /// Queues a message and writes what the socket accepts now.
     pub async fn send(&mut self, number: u64, publish: Publish) {
         self.messages.push_back((number, publish));
         poll_fn(|context| {
-            // Whatever is wrong is told by `event`.
+            // `next_event` reports the error.
             let _ = self.write(context);
             Poll::Ready(())
         })
         .await;
     }
 
-    /// The next thing that happens. May be dropped and called again at any time.
+    /// Returns the next event. The future may be dropped and the method called again at any time.
     pub async fn next_event(&mut self) -> SessionEvent {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Asks a silent broker whether it is there, and gives up one that does not answer; to be called now and then.
+    /// Pings a silent broker, and gives up one that does not answer. To be called regularly.
     pub fn tick(&mut self, now: Instant) {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.refused_until.is_some_and(|until| now >= until) {
@@ -158,11 +158,11 @@ impl Session {
             Some(asked) if since(asked) >= self.keep_alive => {
                 let seconds = since(self.heard).as_secs();
                 self.lost.get_or_insert_with(|| {
-                    format!("the broker has not been heard of for {seconds} s: is it still there, and the way to it?")
+                    format!("no packet from the broker for {seconds} s: check the broker and the network")
                 });
             }
             Some(_) => {}
-            // Half of it, because the broker measures the same time from the other end.
+            // Half of it, because the broker measures the same time at its end.
             None if since(self.heard.min(self.said)) >= self.keep_alive / 2 => {
                 let before = self.output.len();
                 self.codec.pingreq(&mut self.output);
@@ -173,10 +173,10 @@ impl Session {
         }
     }
 
-    /// Ends the session in order, after what is in line of our own; the last will is not published then.
+    /// Sends the queued states and pictures and ends the session with DISCONNECT, so that the broker does not publish the will.
     pub async fn close(mut self, within: Duration) {
         let ended = async {
-            if !poll_fn(|context| self.poll_said(context)).await {
+            if !poll_fn(|context| self.poll_own_sent(context)).await {
                 return;
             }
             let before = self.output.len();
@@ -188,13 +188,13 @@ impl Session {
         let _ = tokio::time::timeout(within, ended).await;
     }
 
-    /// Waits until the broker has all that is our own; `false`: the session is over before.
-    fn poll_said(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    /// Waits until the broker has the queued states and pictures; `false` if the session ends before that.
+    fn poll_own_sent(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
             match self.poll(context) {
                 Poll::Ready(SessionEvent::Lost(_)) => return Poll::Ready(false),
                 Poll::Ready(_) => {}
-                // All that could be written and read was.
+                // Everything that can be written and read now was.
                 Poll::Pending => {
                     let said = self.own.is_empty() && self.in_flight.values().all(|publish| publish.number.is_some());
                     return if said && self.output.is_empty() { Poll::Ready(true) } else { Poll::Pending };
@@ -212,7 +212,7 @@ impl Session {
                 return Poll::Ready(SessionEvent::Lost(reason.clone()));
             }
             if let Poll::Ready(Err(error)) = self.write(context) {
-                // The broker may have said why before it closed: reading tells, or the same error.
+                // The broker may have sent its reason before it closed: read it, or get the same error.
                 self.lost = Some(describe_io_error(&error));
                 let _ = self.read(context);
                 continue;
@@ -228,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Makes packets and writes them; ready when nothing is left to be written.
+    /// Makes packets and writes them; ready when nothing is left to write.
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             self.pack();
@@ -254,7 +254,7 @@ impl Session {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes packets of what is in line, as far as the broker's window and our buffer have room.
+    /// Makes packets of the queued messages, as far as the broker's limit and the output buffer have room.
     fn pack(&mut self) {
         while self.output.len() < OUTPUT_BYTES {
             let message = self.refused_until.is_none().then(|| self.messages.front()).flatten();
@@ -277,7 +277,7 @@ impl Session {
             let before = self.output.len();
             let bytes = self.codec.publish_bytes(&publish);
             let packed = if bytes > self.limits.packet_bytes {
-                Err(format!("it has {bytes} bytes, and the broker takes {} at most", self.limits.packet_bytes))
+                Err(format!("it has {bytes} bytes, the broker accepts at most {}", self.limits.packet_bytes))
             } else {
                 self.codec.publish(&publish, id, &mut self.output)
             };
@@ -285,7 +285,7 @@ impl Session {
                 self.output.truncate(before);
                 match number {
                     Some(number) => self.events.push_back(SessionEvent::Impossible(number, reason)),
-                    None => log::warn!("a message to {} is not sent: {reason}", publish.topic),
+                    None => log::warn!("cannot send a message to {}, leaving it out: {reason}", publish.topic),
                 }
                 continue;
             }
@@ -298,7 +298,7 @@ impl Session {
         }
     }
 
-    /// A number that no message in flight has. There is one, because at most 65,534 are in flight when it is asked for.
+    /// Returns a packet id that no message in flight has. There is one, because fewer than 65,535 are in flight.
     fn free_number(&mut self) -> u16 {
         loop {
             self.last_number = self.last_number.checked_add(1).unwrap_or(1);
@@ -308,7 +308,7 @@ impl Session {
         }
     }
 
-    /// Reads once and does what the broker says.
+    /// Reads once, and handles the packets.
     fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
         let mut chunk = [0; 4096];
         let mut buffer = ReadBuf::new(&mut chunk);
@@ -324,7 +324,7 @@ impl Session {
             match self.codec.decode(&mut self.input) {
                 Ok(Some(packet)) => self.received(packet),
                 Ok(None) => return Poll::Ready(Ok(())),
-                Err(error) => return Poll::Ready(Err(format!("the broker says what is no MQTT: {error}"))),
+                Err(error) => return Poll::Ready(Err(format!("the broker sent an invalid packet: {error}"))),
             }
         }
     }
@@ -335,7 +335,7 @@ impl Session {
                 let Some(done) = self.in_flight.remove(&id) else { return };
                 if let Some(number) = done.number {
                     if self.refusal.take().is_some() {
-                        log::info!("the broker takes messages again");
+                        log::info!("the broker accepts messages again");
                     }
                     self.events.push_back(SessionEvent::Acknowledged(number));
                 }
@@ -356,14 +356,14 @@ impl Session {
         }
     }
 
-    /// A message that the broker refused goes back to its place in line, and all wait a while; anything else is let go.
+    /// Returns a refused message to its place in the queue, where all wait a while; drops a refused state or picture.
     fn refused(&mut self, InFlight { number, publish }: InFlight, reason: String) {
         let told = match number {
             Some(_) => self.refusal.as_ref() == Some(&reason),
             None => std::mem::replace(&mut self.complained, true),
         };
         if !told {
-            let remedy = "give this user the right to publish there";
+            let remedy = "allow this user to publish there";
             log::error!("the broker refuses a message to {}: {reason}; {remedy}", publish.topic);
         }
         if let Some(number) = number {
@@ -375,13 +375,13 @@ impl Session {
     }
 }
 
-/// An error of the connection in words.
+/// Describes an error of the connection.
 pub fn describe_io_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
             format!("the broker closed the connection ({error})")
         }
-        _ => format!("the connection to the broker broke: {error}"),
+        _ => format!("lost the connection to the broker: {error}"),
     }
 }
 

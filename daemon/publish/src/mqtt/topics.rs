@@ -1,4 +1,4 @@
-//! The topics, see docs/mqtt.md.
+//! Names the MQTT topics: see docs/mqtt.md.
 
 /// The topics of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,37 +7,37 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// All begin with PREFIX/DEVICE.
+    /// Creates the topics below PREFIX/DEVICE.
     pub fn new(prefix: &str, device: &str) -> Self {
         Self { base: format!("{prefix}/{device}") }
     }
 
-    /// `online` or `offline`.
+    /// Returns the topic of the device's availability, `online` or `offline`.
     pub fn availability(&self) -> String {
         format!("{}/availability", self.base)
     }
 
-    /// A camera's messages.
+    /// Returns the topic of a camera's detections.
     pub fn detections(&self, camera: &str) -> String {
         self.of(camera, "detections")
     }
 
-    /// How a camera is.
+    /// Returns the topic of a camera's state.
     pub fn state(&self, camera: &str) -> String {
         self.of(camera, "state")
     }
 
-    /// A camera's picture.
+    /// Returns the topic of a camera's picture.
     pub fn snapshot(&self, camera: &str) -> String {
         self.of(camera, "snapshot")
     }
 
-    /// Where all cameras' states are, with a wildcard.
+    /// Returns the filter for all cameras' states.
     pub fn states(&self) -> String {
         self.state("+")
     }
 
-    /// The camera whose state `topic` is.
+    /// Returns the camera whose state has this topic.
     pub fn camera_of_state<'t>(&self, topic: &'t str) -> Option<&'t str> {
         topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.strip_suffix("/state")
     }

@@ -1,4 +1,4 @@
-//! Who the device is to the server.
+//! How the device authenticates to a NATS server.
 
 use std::io;
 
@@ -7,25 +7,25 @@ use nkeys::KeyPair;
 use visiond_config::types::NatsSinkConfig;
 use visiond_system::credentials::{Login, Secret};
 
-/// What the device shows when the server asks.
+/// What the device shows to the server.
 #[derive(Clone)]
 pub enum ClientAuth {
-    /// Nothing.
+    /// No authentication.
     Nothing,
     /// A user and a password.
     Login(String, String),
-    /// The token of a credentials file, and the seed that answers for it.
+    /// The JWT of a credentials file, and the seed that signs for it.
     Credentials { jwt: String, seed: String },
 }
 
 impl ClientAuth {
-    /// As `config` says; the files are read anew for each connection, so that a renewed one is taken.
+    /// Reads what `config` names. The files are read for each connection, so that renewed credentials take effect.
     pub fn read(config: &NatsSinkConfig) -> Result<Self, String> {
         if let Some(name) = &config.credentials {
             let text = Secret::read("credentials", name).map_err(|error| error.to_string())?;
             return parse(text.as_str()).ok_or_else(|| {
                 let path = name.display();
-                format!("the credentials {path} are no credentials of NATS: make them with `nsc generate creds`")
+                format!("{path} holds no NATS credentials: make them with `nsc generate creds`")
             });
         }
         match &config.login {
@@ -37,7 +37,7 @@ impl ClientAuth {
         }
     }
 
-    /// The answer to what the server asks at the beginning of a connection.
+    /// Answers the server's challenge at the start of a connection.
     pub fn answer(&self, nonce: &[u8]) -> Result<Auth, AuthError> {
         let mut auth = Auth::new();
         match self {
@@ -47,7 +47,7 @@ impl ClientAuth {
             }
             Self::Credentials { jwt, seed } => {
                 let signed = KeyPair::from_seed(seed).and_then(|pair| pair.sign(nonce));
-                // What is wrong with the seed is not told: the text might hold a part of it.
+                // The error of the seed is not shown: its text might contain a part of the seed.
                 auth.signature = Some(signed.map_err(|_| AuthError::new(io::Error::other("the seed cannot sign")))?);
                 auth.jwt = Some(jwt.clone());
             }
@@ -55,17 +55,17 @@ impl ClientAuth {
         Ok(auth)
     }
 
-    /// What to do when the server does not take it.
+    /// Returns what to do when the server rejects the authentication.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Nothing => "asks who this is: set `login` or `credentials`",
-            Self::Login(..) => "does not take this user and password: see `login`",
-            Self::Credentials { .. } => "does not take these credentials: see `credentials`",
+            Self::Nothing => "requires authentication: set `login` or `credentials`",
+            Self::Login(..) => "rejects this user and password: check `login`",
+            Self::Credentials { .. } => "rejects these credentials: check `credentials`",
         }
     }
 }
 
-/// Token and seed of a credentials file: what stands behind the first and the second line of dashes that opens a part.
+/// Parses JWT and seed of a credentials file: each is the first line after its `-----BEGIN ...` line.
 fn parse(text: &str) -> Option<ClientAuth> {
     let part = |title: &str| {
         let mut lines = text.lines().map(str::trim);
@@ -73,7 +73,7 @@ fn parse(text: &str) -> Option<ClientAuth> {
         lines.find(|line| !line.is_empty()).filter(|line| !line.starts_with('-')).map(str::to_owned)
     };
     let (jwt, seed) = (part("JWT")?, part("SEED")?);
-    // Told here, not when the server asks.
+    // Checked here, before the server asks.
     KeyPair::from_seed(&seed).ok()?;
     Some(ClientAuth::Credentials { jwt, seed })
 }

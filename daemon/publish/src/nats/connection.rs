@@ -1,4 +1,4 @@
-//! One connection to a server, from its begin to its loss.
+//! A connection to a NATS server, until it is lost.
 
 use std::collections::VecDeque;
 use std::error::Error as _;
@@ -25,19 +25,19 @@ use visiond_config::types::NatsSinkConfig;
 use super::auth::ClientAuth;
 use crate::broker::{QueuedMessage, WINDOW, tls};
 
-/// How long one server may take to answer, before the next is tried.
+/// How long one server may take to answer, before the client tries the next.
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// After so long without a word the server is asked for one; after two such, the connection is given up.
+/// How often to ping a silent server; the connection is lost after two unanswered pings.
 const PING: Duration = Duration::from_secs(10);
 
-/// An acknowledgement to come.
+/// A future acknowledgement.
 type Acknowledgement = Pin<Box<dyn Future<Output = (QueuedMessage, bool, Result<PublishAck, PublishError>)> + Send>>;
 
-/// A connection.
+/// A connection to a server.
 pub struct Connection {
     client: Client,
-    /// What streams are asked through.
+    /// The JetStream API.
     pub jetstream: jetstream::Context,
     /// The sink's name, for the log.
     pub sink: String,
@@ -48,9 +48,9 @@ pub struct Connection {
     acknowledgements: FuturesUnordered<Acknowledgement>,
     /// The numbers of messages that are too large for this server.
     pub left_out: VecDeque<u64>,
-    /// What no stream took, for which the connection is given up.
+    /// The message that no stream accepted, for which the connection is given up.
     pub unclaimed: Option<QueuedMessage>,
-    /// Why the connection is gone.
+    /// Receives why the connection is lost.
     lost: UnboundedReceiver<String>,
 }
 
@@ -63,14 +63,14 @@ impl Connection {
         for (key, path) in [("ca", &config.ca), ("certificate", &config.certificate), ("key", &config.key)] {
             if let Some(Err(error)) = path.as_ref().map(File::open) {
                 let path = path.as_deref().unwrap_or(Path::new("")).display();
-                return Err(format!("{servers}: the `{key}` {path} cannot be read: {error}"));
+                return Err(format!("{servers}: cannot read the `{key}` {path}: {error}"));
             }
         }
         let auth = Arc::new(ClientAuth::read(config)?);
         let connected = Arc::new(AtomicBool::new(false));
         let (tell, lost) = unbounded_channel();
-        // The client would connect again by itself. It fails at that, because from then on it has nothing to show, and gives
-        // up after as many attempts as there are servers.
+        // The NATS client would reconnect by itself. This fails, because the callback gives no credentials from then on; the
+        // client gives up after as many attempts as there are servers.
         let show = {
             let (auth, connected) = (Arc::clone(&auth), Arc::clone(&connected));
             move |nonce: Vec<u8>| {
@@ -92,7 +92,7 @@ impl Connection {
                     Event::ServerError(error) => Some(explain_server(&error.to_string())),
                     _ => None,
                 };
-                // Nobody listens when the connection was given up already.
+                // The receiver is gone if the connection was given up already.
                 let _ = reason.map(|reason| tell.send(reason));
                 ready(())
             });
@@ -104,7 +104,7 @@ impl Connection {
         }
         let client = options.connect(addresses).await.map_err(|error| explain(&error, &servers, &auth))?;
         connected.store(true, Ordering::Relaxed);
-        // A message that is sent again may be under way besides those of the window.
+        // Messages that are sent again may be in flight besides those of the window.
         let jetstream =
             ContextBuilder::new().timeout(config.ack_timeout).max_ack_inflight(4 * WINDOW).build(client.clone());
         Ok(Self {
@@ -121,7 +121,7 @@ impl Connection {
         })
     }
 
-    /// Waits for `work`, or for the connection's loss.
+    /// Waits for `work`, or for the loss of the connection.
     pub async fn unless_lost<T>(&mut self, work: impl Future<Output = T>) -> Result<T, String> {
         tokio::select! {
             biased;
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Hands a message to the client, which sends it. `news`: its acknowledgement is awaited by others.
+    /// Hands a message to the NATS client, which sends it. `news`: the sink waits for its acknowledgement.
     pub async fn send(&mut self, subject: Subject, message: &QueuedMessage, news: bool) -> Result<(), String> {
         let mut publish = PublishMessage::build().payload(message.line.clone()).message_id(&message.id);
         if let Some(stream) = &self.stream {
@@ -145,7 +145,7 @@ impl Connection {
             }
             Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
                 log::error!(
-                    "sink {}: {} takes no message as large as {} of camera {}: it is left out; raise max_payload there",
+                    "sink {}: {} rejects {} of camera {} as too large: leaving it out; raise max_payload there",
                     self.sink,
                     self.servers,
                     message.id,
@@ -160,7 +160,8 @@ impl Connection {
         }
     }
 
-    /// The next message that is in the stream; `None` where nobody waits for it. May be dropped at any time.
+    /// Returns the next message that the stream has acknowledged; `None` if the sink does not wait for it. The future may be
+    /// dropped at any time.
     pub async fn next(&mut self) -> Result<Option<QueuedMessage>, String> {
         tokio::select! {
             biased;
@@ -169,12 +170,12 @@ impl Connection {
                 Err(error) => Err(self.explain_publish(&error, &message)),
             },
             Some(reason) = self.lost.recv() => Err(self.at(&reason)),
-            // The other side of `lost` lives as long as the client.
+            // The sender of `lost` lives as long as the client.
             else => std::future::pending().await,
         }
     }
 
-    /// Waits until everything that was sent is in the stream.
+    /// Waits until the stream has acknowledged everything that was sent.
     pub async fn settle(&mut self) -> Result<(), String> {
         while !self.acknowledgements.is_empty() {
             self.next().await?;
@@ -182,14 +183,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what the client holds, and ends the connection.
+    /// Sends what the client holds, and closes the connection.
     pub async fn close(self, within: Duration) {
-        // What does not go out in time is sent by whoever comes next.
+        // The next connection sends what does not go out in time.
         let _ = tokio::time::timeout(within, self.client.flush()).await;
     }
 
     fn explain_publish(&mut self, error: &PublishError, message: &QueuedMessage) -> String {
-        // The server's own words come before the silence that follows them.
+        // The server's own reason comes before the silence that follows.
         if let Ok(reason) = self.lost.try_recv() {
             return self.at(&reason);
         }
@@ -199,7 +200,7 @@ impl Connection {
         }
         match error.kind() {
             PublishErrorKind::StreamNotFound => self.at(&format!(
-                "no stream takes the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
+                "no stream accepts the messages of camera {camera}: make one (`nats stream add`), or set `stream` and \
                  `create_stream`"
             )),
             PublishErrorKind::TimedOut => {
@@ -208,28 +209,28 @@ impl Connection {
             PublishErrorKind::BrokenPipe => self.at("the server has ended the connection"),
             _ => {
                 let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                self.at(&format!("the stream does not take the messages of camera {camera}: {why}"))
+                self.at(&format!("the stream rejects the messages of camera {camera}: {why}"))
             }
         }
     }
 
-    /// `what` happened at the servers.
+    /// Prefixes `what` with the servers' addresses.
     pub fn at(&self, what: &str) -> String {
         format!("{}: {what}", self.servers)
     }
 }
 
-/// What the server said of its own.
+/// Adds a remedy to an error from the server.
 fn explain_server(error: &str) -> String {
     let remedy = if error.to_lowercase().contains("permissions violation") {
-        "; give this login the right to publish its subjects and to subscribe to _INBOX.>, see docs/nats.md"
+        "; allow this login to publish its subjects and to subscribe to _INBOX.>, see docs/nats.md"
     } else {
         ""
     };
     format!("the server says: {error}{remedy}")
 }
 
-/// Why there is no connection.
+/// Returns why the connection failed.
 fn explain(error: &ConnectError, servers: &str, auth: &ClientAuth) -> String {
     let host = split_broker(servers.split(", ").next().unwrap_or(servers)).map_or(servers, |(_, host, _)| host);
     let (mut words, mut tls) = (Vec::new(), None);
@@ -251,8 +252,8 @@ fn explain(error: &ConnectError, servers: &str, auth: &ClientAuth) -> String {
             format!("{servers}: the server {}", auth.remedy())
         }
         ConnectErrorKind::TimedOut => format!("{servers}: no answer within {} s", ANSWER.as_secs()),
-        ConnectErrorKind::Dns => format!("{servers}: the name is not known: {why}"),
-        _ if why.contains("refused") => format!("{servers}: {why}: does nats-server run there?"),
+        ConnectErrorKind::Dns => format!("{servers}: unknown host name: {why}"),
+        _ if why.contains("refused") => format!("{servers}: {why}: check that nats-server runs there"),
         _ => format!("{servers}: {why}"),
     }
 }

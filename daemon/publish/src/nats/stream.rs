@@ -1,4 +1,4 @@
-//! The stream that is to take the messages: there, or made.
+//! Checks that the configured stream exists, or creates it.
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
@@ -8,28 +8,26 @@ use visiond_config::types::NatsSinkConfig;
 use super::connection::Connection;
 use super::subjects::Subjects;
 
-/// Sees to it that the configured stream is there.
+/// Makes sure that the configured stream exists.
 pub async fn prepare(connection: &mut Connection, config: &NatsSinkConfig, subjects: &Subjects) -> Result<(), String> {
     let Some(name) = &config.stream else { return Ok(()) };
     let jetstream = connection.jetstream.clone();
     let found = connection.unless_lost(jetstream.get_stream(name)).await?;
     let Err(error) = found else { return Ok(()) };
     let GetStreamErrorKind::JetStream(reason) = error.kind() else {
-        let why = "JetStream does not answer: is it on (`nats-server -js`), and may this login ask for its streams?";
+        let why = "no answer from JetStream: start the server with -js, and allow this login to ask for streams";
         return Err(connection.at(why));
     };
     match reason.error_code() {
         ErrorCode::STREAM_NOT_FOUND if config.create_stream => {}
         ErrorCode::STREAM_NOT_FOUND => {
-            let remedy = "make it (`nats stream add`), or set `create_stream`";
+            let remedy = "create it (`nats stream add`), or set `create_stream`";
             return Err(connection.at(&format!("there is no stream {name}: {remedy}")));
         }
         ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
-            return Err(
-                connection.at("JetStream is off there: start the server with -js, or turn it on for this account")
-            );
+            return Err(connection.at("JetStream is off: start the server with -js, or enable it for this account"));
         }
-        _ => return Err(connection.at(&format!("the stream {name} cannot be asked for: {reason}"))),
+        _ => return Err(connection.at(&format!("cannot ask for the stream {name}: {reason}"))),
     }
     let limit = |bytes: u64| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) };
     let wanted = Config {
@@ -42,16 +40,16 @@ pub async fn prepare(connection: &mut Connection, config: &NatsSinkConfig, subje
     };
     match connection.unless_lost(jetstream.create_stream(wanted)).await? {
         Ok(_) => {
-            log::info!("sink {}: made the stream {name} for {}", connection.sink, subjects.all());
+            log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all());
             Ok(())
         }
         Err(error) => match error.kind() {
-            // Another device was faster.
+            // Another device created it first.
             CreateStreamErrorKind::JetStream(reason) if reason.error_code() == ErrorCode::STREAM_NAME_EXIST => Ok(()),
             CreateStreamErrorKind::JetStream(reason) => {
-                Err(connection.at(&format!("the stream {name} cannot be made: {reason}")))
+                Err(connection.at(&format!("cannot create the stream {name}: {reason}")))
             }
-            _ => Err(connection.at(&format!("the stream {name} cannot be made: {error}"))),
+            _ => Err(connection.at(&format!("cannot create the stream {name}: {error}"))),
         },
     }
 }

@@ -8,15 +8,15 @@ use async_nats::Subject;
 /// The subject of each camera, made once.
 #[derive(Debug)]
 pub struct Subjects {
-    /// With {camera} in it.
+    /// Contains {camera}.
     template: String,
-    /// Of every device and camera.
+    /// A wildcard for every device and camera.
     all: String,
     cameras: HashMap<Arc<str>, Subject>,
 }
 
 impl Subjects {
-    /// By the configured `template`. Names hold no character that a subject could not.
+    /// Creates the subjects from the configured `template`. Names contain only characters that a subject may have.
     pub fn new(template: &str, device: &str) -> Self {
         let wild = |word: &str| if word.contains(['{', '}']) { "*".to_owned() } else { word.to_owned() };
         Self {
@@ -26,7 +26,7 @@ impl Subjects {
         }
     }
 
-    /// The subject of a camera's messages.
+    /// Returns the subject of a camera's messages.
     pub fn of(&mut self, camera: &Arc<str>) -> Subject {
         if let Some(subject) = self.cameras.get(camera) {
             return subject.clone();
@@ -36,7 +36,7 @@ impl Subjects {
         subject
     }
 
-    /// What matches the subjects of every device and camera.
+    /// Returns the wildcard that matches every device and camera.
     pub fn all(&self) -> &str {
         &self.all
     }

@@ -1,5 +1,5 @@
-//! Up to which number everything is acknowledged, in a file of two places that are written in turn: what a power cut or a
-//! fault leaves of one, the other makes good by an older number, which costs messages sent twice and none lost.
+//! The cursor: the number up to which everything is acknowledged. The file has two copies that are written in turn. If a power
+//! cut or a disk fault destroys one, the other has an older number, so some messages are sent twice and none is lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,25 +7,25 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a place begins.
+/// The first bytes of a copy.
 const MARK: [u8; 8] = *b"vsr ack\n";
-/// Mark, number, CRC-32 of both.
+/// Mark, number, and CRC-32 of both.
 const PLACE: usize = 20;
-/// Where the two begin: in different sectors of a disk.
+/// Where the two copies begin: in different sectors of a disk.
 const PLACES: [u64; 2] = [0, 4096];
 
 /// The cursor.
 #[derive(Debug)]
 pub struct Cursor {
     file: Arc<File>,
-    /// The place that is written next: the one with the older number.
+    /// The copy to write next: the one with the older number.
     next: usize,
     number: u64,
     written: u64,
 }
 
 impl Cursor {
-    /// Reads the cursor, makes it where it is missing; 0 where no place of it is whole.
+    /// Opens the cursor, and creates it if it is missing; its number is 0 if no copy is whole.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let [first, second] = PLACES.map(|place| read(&file, place));
@@ -34,17 +34,17 @@ impl Cursor {
         Ok(Self { file: Arc::new(file), next, number, written: number })
     }
 
-    /// Everything up to it is acknowledged.
+    /// Returns the number up to which everything is acknowledged.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Everything up to `number` is acknowledged, which [`Cursor::write`] writes down.
+    /// Raises the number; [`Cursor::write`] writes it to disk.
     pub fn advance(&mut self, number: u64) {
         self.number = self.number.max(number);
     }
 
-    /// Writes what is new, 20 bytes; tells whether there was something.
+    /// Writes a new number, 20 bytes; returns whether it was new.
     pub fn write(&mut self) -> io::Result<bool> {
         if self.written == self.number {
             return Ok(false);
@@ -60,7 +60,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// For who makes it safe from a power cut.
+    /// Returns the file, to sync it.
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }

@@ -1,7 +1,7 @@
-//! A record of the spool: a message as bytes that tell whether they are whole.
+//! A record of the spool: a message as bytes, with a checksum.
 //!
 //! ```text
-//! mark  4  f5 "vsr"          no UTF-8 text has the byte f5, so no message looks like a record's begin
+//! mark  4  f5 "vsr"          UTF-8 text never has the byte f5, so no message looks like the start of a record
 //! crc   4  CRC-32 of all that follows
 //! len   4  bytes of the body
 //! body     number 8, length of id 1, length of camera 2, id, camera, line
@@ -13,25 +13,25 @@ use bytes::Bytes;
 use crate::broker::QueuedMessage;
 
 const MARK: [u8; 4] = *b"\xf5vsr";
-/// Before the body.
+/// Bytes before the body.
 const HEAD: usize = 12;
-/// In the body before the texts.
+/// Bytes of the body before the texts.
 const FIXED: usize = 11;
-/// What a body has at most; more is no record.
+/// The longest body; anything longer is not a record.
 const LONGEST_BODY: usize = 64 << 20;
 
-/// What stands at the begin of some bytes.
+/// What some bytes start with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// A whole record, of so many bytes.
+    /// A whole record, and its length in bytes.
     Record(QueuedMessage, usize),
-    /// What may become one with so many bytes.
+    /// Possibly a record that needs this many bytes.
     Incomplete(usize),
-    /// No record.
+    /// Not a record.
     Damaged,
 }
 
-/// Writes a message behind `out`; `false`: it has texts that no record holds.
+/// Appends a message to `out`; returns `false` if its texts do not fit into a record.
 pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     let (id, camera, line) = (message.id.as_bytes(), message.camera.as_bytes(), &message.line);
     let body = FIXED + id.len() + camera.len() + line.len();
@@ -52,7 +52,7 @@ pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Reads what stands at the begin of `bytes`.
+/// Decodes what `bytes` start with.
 pub fn decode(bytes: &[u8]) -> Decoded {
     if !bytes.starts_with(&MARK[..bytes.len().min(4)]) {
         return Decoded::Damaged;
@@ -74,7 +74,7 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// Where from `from` on a record may begin; where not even a part of one does, the end.
+/// Returns where a record may begin at or after `from`, or the end if none does.
 pub fn search(bytes: &[u8], from: usize) -> usize {
     let mut at = from.min(bytes.len());
     while let Some(found) = bytes[at..].iter().position(|&byte| byte == MARK[0]) {

@@ -1,6 +1,6 @@
-//! A segment: a file of records, named by the first number in it, that is only ever added to.
+//! A segment of the spool: a file of records that is only appended to, named by its first record's number.
 //!
-//! What is whole in it is read whatever else became of it: behind a record that is none the next one is searched for.
+//! Reading finds every whole record, whatever happened to the file: after damage it searches for the next record.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use super::record::{self, Decoded};
 use crate::broker::QueuedMessage;
 
-/// How a segment begins: what it is, for whoever looks at it.
+/// The first bytes of a segment, which tell people what the file is.
 const HEAD: &[u8; 16] = b"visiond spool 1\n";
-/// What its name ends with.
+/// The end of its name.
 const SUFFIX: &str = ".spool";
-/// What is read at once.
+/// How many bytes are read at once.
 const CHUNK: usize = 256 << 10;
 
 /// A segment on disk.
@@ -23,17 +23,17 @@ const CHUNK: usize = 256 << 10;
 pub struct Segment {
     /// No number in it is smaller.
     pub first: u64,
-    /// Its length, as far as records stand in it.
+    /// Its length, as far as it has records.
     pub bytes: u64,
 }
 
 impl Segment {
-    /// Its file.
+    /// Returns the segment's path.
     pub fn path(&self, directory: &Path) -> PathBuf {
         directory.join(format!("{:016x}{SUFFIX}", self.first))
     }
 
-    /// Every segment in `directory`, the oldest first.
+    /// Lists the segments in `directory`, oldest first.
     pub fn list(directory: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -47,7 +47,7 @@ impl Segment {
         Ok(found)
     }
 
-    /// The largest number in it; `None` where no record is whole.
+    /// Returns the largest number in it; `None` if it has no whole record.
     pub fn last(&self, directory: &Path) -> io::Result<Option<u64>> {
         let mut reader = SegmentReader::open(directory, *self)?;
         let mut last = None;
@@ -58,7 +58,7 @@ impl Segment {
     }
 }
 
-/// The segment that is added to.
+/// The segment that is appended to.
 #[derive(Debug)]
 pub struct SegmentWriter {
     file: Arc<File>,
@@ -66,33 +66,34 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// A new one whose first record will have the number `first`.
+    /// Creates a segment whose first record will have the number `first`.
     pub fn create(directory: &Path, first: u64) -> io::Result<Self> {
         let segment = Segment { first, bytes: HEAD.len() as u64 };
         let path = segment.path(directory);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         if let Err(error) = file.write_all_at(HEAD, 0) {
-            // What is in the way of the next attempt else.
+            // The file would be in the way of the next attempt.
             let _ = fs::remove_file(path);
             return Err(error);
         }
         Ok(Self { file: Arc::new(file), bytes: segment.bytes })
     }
 
-    /// Its length.
+    /// Returns its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether no record is in it.
+    /// Whether it has no record.
     pub fn is_empty(&self) -> bool {
         self.bytes == HEAD.len() as u64
     }
 
-    /// Appends whole records, by one write(2) unless the system cuts it short. After an error nothing is to be added any more.
+    /// Appends whole records, with one write(2) unless the system cuts it short. After an error nothing may be appended any
+    /// more.
     pub fn append(&mut self, records: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all_at(records, self.bytes) {
-            // Only to give back what is of no use; a part of a record does no harm.
+            // Only frees the space: a part of a record does no harm.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -100,52 +101,52 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Whether its file was deleted, so that what is written goes nowhere.
+    /// Whether its file was deleted, so that what is written is lost.
     pub fn is_deleted(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.nlink() == 0)
     }
 
-    /// For who makes it safe from a power cut.
+    /// Returns the file, to sync it.
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 }
 
-/// Reads a segment from begin to end.
+/// Reads a segment from its start to its end.
 #[derive(Debug)]
 pub struct SegmentReader {
-    /// Which.
+    /// The first number of the segment.
     pub first: u64,
     path: PathBuf,
     /// Open while there is something to read.
     file: Option<File>,
-    /// Where `buffer` stands in the file.
+    /// Where `buffer` starts in the file.
     start: u64,
     buffer: Vec<u8>,
-    /// What of it is read.
+    /// How much of it was read.
     at: usize,
-    /// Places where no record was.
+    /// How many places had no record.
     pub damaged: u64,
-    /// The last bytes were no record.
+    /// The last bytes were not a record.
     in_damage: bool,
 }
 
 impl SegmentReader {
-    /// Of a whole segment.
+    /// Reads a whole segment.
     pub fn open(directory: &Path, segment: Segment) -> io::Result<Self> {
         let mut reader = Self::behind(directory, Segment { bytes: HEAD.len() as u64, ..segment });
         reader.file = Some(File::open(&reader.path)?);
         Ok(reader)
     }
 
-    /// Behind what is in a segment now.
+    /// Reads what is appended to a segment from now on.
     pub fn behind(directory: &Path, segment: Segment) -> Self {
         let path = segment.path(directory);
         let (file, start, buffer) = (None, segment.bytes, Vec::new());
         Self { first: segment.first, path, file, start, buffer, at: 0, damaged: 0, in_damage: false }
     }
 
-    /// The next whole record before `end`, where the file ends as far as it is of interest.
+    /// Returns the next whole record before `end`, the end of the valid data.
     pub fn next(&mut self, end: u64) -> io::Result<Option<QueuedMessage>> {
         loop {
             let here = self.start + self.at as u64;
@@ -163,11 +164,11 @@ impl SegmentReader {
                 }
                 Decoded::Incomplete(bytes) if unread < left.min(bytes as u64) => {
                     if !self.fill(bytes, end)? {
-                        // It is shorter than it was: nothing of interest is left.
+                        // The file is shorter than before: nothing readable is left.
                         (self.start, self.at, self.buffer) = (end, 0, Vec::new());
                     }
                 }
-                // At least a byte is unread, so this goes on.
+                // At least one byte is unread, so this makes progress.
                 Decoded::Incomplete(_) | Decoded::Damaged => {
                     if !std::mem::replace(&mut self.in_damage, true) {
                         self.damaged += 1;
@@ -178,7 +179,7 @@ impl SegmentReader {
         }
     }
 
-    /// Gets more of the file, so that `bytes` stand unread where it has so many, but nothing beyond `end`.
+    /// Reads more of the file until `bytes` are unread, but nothing beyond `end`.
     fn fill(&mut self, bytes: usize, end: u64) -> io::Result<bool> {
         self.buffer.drain(..self.at);
         self.start += std::mem::take(&mut self.at) as u64;
@@ -200,7 +201,7 @@ impl SegmentReader {
         Ok(read? > 0)
     }
 
-    /// Nothing is to be read for now, so nothing is held.
+    /// Releases the file and the buffer while there is nothing to read.
     fn rest(&mut self) {
         self.start += self.at as u64;
         (self.at, self.buffer, self.file) = (0, Vec::new(), None);
