@@ -103,7 +103,7 @@ fn what_cannot_be_had_is_one_sentence_and_leaves_nothing() {
         (&["--shape", "image=1x3x416x416"], 4, "has no input `image`"),
         (&["--shape", "images=1x3x320x320"], 4, "node `add_122_op` (Add)"),
         (&["--profile", "images=1x3x416x416,1x3x416x416,2x3x416x416"], 2, "the model fixes"),
-        (&["-o", "nowhere/net.engine"], 6, "nowhere is no folder"),
+        (&["-o", "nowhere/net.engine"], 6, "nowhere is not a folder"),
     ] {
         let mut args = args.to_vec();
         if !args.contains(&"-o") {

@@ -72,7 +72,7 @@ fn bench_by_time_ends_in_time_and_layers_are_an_engines() {
     assert!(report["frames"].as_u64().unwrap() >= 1 && report.get("engine").is_none());
     let output = run(["bench", "--layers", "--frames", "1", "--warmup", "0", "--backend", "rten"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("`visiond build` makes one"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("build one with `visiond build`"), "{}", stderr(&output));
     assert_eq!(run(["bench", "--memory", "fast"]).status.code(), Some(2));
 }
 

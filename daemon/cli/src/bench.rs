@@ -1,8 +1,9 @@
-//! `visiond bench`: what each stage costs here.
+//! `visiond bench`: measures each stage of the pipeline on this machine.
 //!
-//! One frame at a time, as a lane does it: preprocess, network, postprocess, message. Frames are decoded beforehand into
-//! memory, so that decoding and disks are left out, and for a GPU written anew, as a source does; there are several, so that neither caches nor the network's work on one
-//! picture flatter the figures. A TensorRT engine is measured by itself too: that is the floor under everything else.
+//! It processes one frame at a time, as a lane does: preprocess, inference, postprocess, message. Frames are decoded
+//! beforehand, so that decoding and disks do not count. For a GPU they are written again each time, as a source does. There
+//! are several frames, so that neither caches nor one favourable picture improve the figures. A TensorRT engine is also
+//! measured alone: nothing can be faster than that.
 
 mod engine;
 mod figures;
@@ -37,43 +38,43 @@ use frames::{Supply, Writer};
 use iterations::Iterations;
 use report::{Machine, Memory, Report, Stage};
 
-/// Measure each stage and the whole on this machine
+/// Measure how long each stage of a frame takes on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The network; without it the sample NanoDet
+    /// Measure this model [default: the sample NanoDet]
     #[arg(short, long)]
     model: Option<PathBuf>,
 
-    /// Its card; without it the TOML beside the model with the same stem
+    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
     #[arg(short, long)]
     card: Option<PathBuf>,
 
-    /// What to look at: a video, a picture, a folder of pictures, or pattern, the moving test picture of 1280x720
+    /// Read frames from a video, a picture, a folder of pictures, or `pattern`, a moving test picture of 1280x720
     #[arg(short, long, value_name = "FILE", default_value = "pattern")]
     source: String,
 
-    /// Frames to measure
+    /// Measure N frames
     #[arg(short = 'n', long, visible_alias = "iterations", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     frames: u64,
 
-    /// Measure for so long, for example 10s, instead of a number of frames
+    /// Measure for TIME, for example 10s, instead of a number of frames
     #[arg(long, value_name = "TIME", conflicts_with = "frames", value_parser = duration)]
     duration: Option<Duration>,
 
-    /// Frames to look at before, unmeasured
+    /// Process N frames before measuring
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     warmup: u64,
 
-    /// Threads of one run of the network; 0 takes every core
+    /// Use N threads for inference on the CPU; 0 uses every core
     #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
 
-    /// What runs an .onnx network: auto, onnxruntime or rten
+    /// Run an .onnx model with this backend: auto, onnxruntime or rten
     #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
-    /// Memory that frames for a GPU live in: mapped, managed, host, or auto as the daemon would
+    /// Keep frames for a GPU in this kind of memory: mapped, managed, host, or auto to choose as the daemon does
     #[arg(long, value_name = "KIND", default_value = "auto", value_parser = memory)]
     memory: MemoryChoice,
 
@@ -87,15 +88,14 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The figures are microseconds of one frame; decoding is left out. A message is what a sink
-gets, as JSON.
+Times are microseconds per frame, without decoding. `message` makes the JSON that a sink gets.
 
-Of a TensorRT engine also, without anything around it, by calls and as one CUDA graph: what
-handing a run over costs the CPU (enqueue), the run on the GPU, the time until it is known to
-be done, the same with inputs and outputs copied, and runs a second; and whole frames a second
-with one run and with two under way. write is then what writing the frame into its memory takes
-the CPU, as a source does, no part of the whole frame; launch is the CPU's time until the GPU has
-the work, preprocess and network are the GPU's times. Nsight Systems shows the stages as NVTX ranges.
+A TensorRT engine is also measured alone, by calls and as one CUDA graph: CPU time to enqueue a run,
+GPU time of the run, time until the CPU knows that it is done, the same with copies of inputs and
+outputs, runs per second, and whole frames per second with one and with two runs in flight. On the
+GPU, `write` is the CPU's time to write the frame into its memory, which the total leaves out,
+`launch` the CPU's time to enqueue the work, and preprocess and inference are GPU times. Nsight
+Systems shows the stages as NVTX ranges.
 
 Examples:
   visiond bench
@@ -104,7 +104,7 @@ Examples:
   visiond bench --model yolo11n.engine --duration 10s --layers
   nsys profile --trace cuda,nvtx visiond bench --model yolo11n.engine";
 
-/// Kind of memory; `None` is what suits.
+/// A kind of memory; `None` chooses the fastest.
 #[derive(Debug, Clone, Copy)]
 struct MemoryChoice(Option<MemoryKind>);
 
@@ -114,10 +114,10 @@ fn memory(text: &str) -> Result<MemoryChoice, String> {
 
 fn threads(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= 1024);
-    number.ok_or_else(|| "not a number from 0 to 1024".to_owned())
+    number.ok_or_else(|| "expected a number from 0 to 1024".to_owned())
 }
 
-/// Measures and prints.
+/// Measures the stages and prints the report.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let path = args.model.map_or_else(sample_model::path, Ok)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -125,8 +125,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
     let network = LoadedModel::load(&model, &engine)?;
     if args.layers && network.engine.tensorrt().is_none() {
-        let message =
-            "--layers are told by TensorRT, and this network is none of its engines: `visiond build` makes one";
+        let message = "--layers requires a TensorRT engine; build one with `visiond build`";
         return Err(ExitError::new(Exit::Usage, message));
     }
     let iterations = Iterations { frames: args.frames, warmup: args.warmup, duration: args.duration };
@@ -136,21 +135,21 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let buffers = Buffers::new(&buffers, network.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;
     let most = if args.duration.is_some() { u64::MAX } else { args.frames };
     let mut supply = Supply::open(&args.source, most)?;
-    let first = supply.next()?.ok_or_else(|| ExitError::new(Exit::Input, format!("{} has no frame", args.source)))?;
-    bench.look(&Writer::new(std::slice::from_ref(&first), &buffers)?, 0)?;
+    let first = supply.next()?.ok_or_else(|| ExitError::new(Exit::Input, format!("{} has no frames", args.source)))?;
+    bench.frame(&Writer::new(std::slice::from_ref(&first), &buffers)?, 0)?;
     let first_detection = process::age();
     let frames = supply.rest(first)?;
     let writer = Writer::new(&frames, &buffers)?;
 
     for n in 0..iterations.warmup {
-        bench.look(&writer, n)?;
+        bench.frame(&writer, n)?;
     }
     let mut progress = Progress::new();
     let mut times = Vec::new();
     let mut detections = 0;
     let began = Instant::now();
     while iterations.goes_on(times.len() as u64, began) {
-        times.push(bench.look(&writer, times.len() as u64)?);
+        times.push(bench.frame(&writer, times.len() as u64)?);
         detections += bench.found.len();
         progress.tell(|| format!("whole frames: {}", times.len()));
     }
@@ -159,7 +158,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let engine = match network.engine.tensorrt() {
         Some(engine) => {
             let whole = WholeFrames::measure(&mut detector, &frames, &iterations, &buffers)?;
-            // TensorRT 8 lets one context use a profile, and the engine by itself needs one.
+            // In TensorRT 8 only one context can use a profile, and the measurement of the engine needs one.
             drop(detector);
             Some(EngineReport::measure(&network, engine, &iterations, args.layers, whole)?)
         }
@@ -196,7 +195,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// The figures of each stage that there is.
+/// Returns the figures of each stage that took place.
 fn stages(times: &[Times]) -> BTreeMap<&'static str, Figures> {
     let only_for_a_gpu = |stage: &Stage| matches!(stage, Stage::Write | Stage::Launch);
     let has = |stage: &Stage| !only_for_a_gpu(stage) || times.iter().any(|time| time.of(*stage) > Duration::ZERO);
@@ -204,11 +203,11 @@ fn stages(times: &[Times]) -> BTreeMap<&'static str, Figures> {
     Stage::ALL.into_iter().filter(has).map(figures).collect()
 }
 
-/// What one frame took.
+/// The times of one frame.
 struct Times {
-    /// Until the frame stood in memory that the GPU sees; 0 without one. No part of the total.
+    /// Time to write the frame into memory that the GPU sees; 0 without a GPU. The total leaves it out.
     write: Duration,
-    /// Until the GPU had the work; 0 without one.
+    /// Time until the GPU has the work; 0 without a GPU.
     launch: Duration,
     preprocess: Duration,
     infer: Duration,
@@ -232,7 +231,7 @@ impl Times {
     }
 }
 
-/// One frame after the other through one detector.
+/// Runs one frame after the other through one detector.
 struct Bench {
     detector: visiond_engine::detector::Detector,
     facts: Arc<visiond_flow::message::ModelFacts>,
@@ -246,7 +245,8 @@ impl Bench {
         Ok(Self { detector, facts: Arc::new(network.facts()), camera: "bench".into(), found: Vec::new() })
     }
 
-    fn look(&mut self, writer: &Writer<'_>, n: u64) -> Result<Times, ExitError> {
+    /// Processes frame `n` and returns its times.
+    fn frame(&mut self, writer: &Writer<'_>, n: u64) -> Result<Times, ExitError> {
         let before = Instant::now();
         let frame = writer.frame(n)?;
         let begin = Instant::now();
@@ -271,7 +271,7 @@ impl Bench {
         std::hint::black_box(message.to_line());
         let end = Instant::now();
         let us = Duration::from_micros;
-        // On the GPU both go on side by side with this thread: what they take the GPU tells.
+        // The GPU works concurrently with this thread, so take its own measurements.
         let on_gpu = timings.launch_us > 0;
         Ok(Times {
             write: if writer.writes() { begin - before } else { Duration::ZERO },

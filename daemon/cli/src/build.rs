@@ -1,4 +1,4 @@
-//! `visiond build`: an engine out of an `.onnx` file, for the GPU that is here.
+//! `visiond build`: builds a TensorRT engine from an ONNX file for this machine's GPU.
 
 mod arguments;
 mod calibration;
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// The card that goes with the network, where there is one. One that is wrong is told before the long work.
+/// Returns the model card, if there is one. An error in it appears before the long build.
 fn card(args: &Args, file: &OnnxFile) -> Result<Option<Card>, ExitError> {
     let found = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     match found {
@@ -53,7 +53,7 @@ fn card(args: &Args, file: &OnnxFile) -> Result<Option<Card>, ExitError> {
     }
 }
 
-/// The options for the builder.
+/// Returns the options for the builder.
 fn options(args: &Args, file: &OnnxFile, card: Option<&Card>) -> Result<BuildOptions, ExitError> {
     let half = match (args.fp16, args.bf16) {
         (true, _) => Some(Half::F16),
@@ -61,7 +61,7 @@ fn options(args: &Args, file: &OnnxFile, card: Option<&Card>) -> Result<BuildOpt
         _ => None,
     };
     if half.is_none() && !args.precision.is_empty() {
-        return Err(ExitError::new(Exit::Usage, "--precision is for networks in half precision: add --fp16 or --bf16"));
+        return Err(ExitError::new(Exit::Usage, "--precision requires --fp16 or --bf16"));
     }
     let mut profiles = profiles(args)?;
     if profiles.is_empty()
@@ -122,7 +122,7 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
                 found.ok_or_else(|| wrong(format!("{option} has no shape for `{name}`, which --min-shapes names")))
             };
             let range = ShapeRange { opt: of(&opt, "--opt-shapes")?, max: of(&max, "--max-shapes")?, min };
-            // Through the same checks as the other ways to say it.
+            // Parse it again for the same checks as --profile and --shape.
             let text = [&range.min, &range.opt, &range.max]
                 .map(|shape| shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"))
                 .join(",");
@@ -133,7 +133,7 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
     Ok(if profile.is_empty() { Vec::new() } else { vec![profile] })
 }
 
-/// The picture input's shape where the network leaves its size open and the card has it.
+/// Returns the shape of the picture input, if the model leaves its size open and the card has it.
 fn shape_of_card(inputs: &[TensorInfo], card: &Card) -> Option<(String, ShapeRange)> {
     let [input] = inputs else { return None };
     let (width, height) = card.input.size?;

@@ -1,4 +1,4 @@
-//! The cameras behind V4L2 on this machine, as `probe` shows them.
+//! The V4L2 cameras of this machine, as `probe` shows them and `selftest` tests them.
 
 mod snippet;
 mod text;
@@ -24,86 +24,86 @@ use visiond_flow::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
 
-/// A device that hands out pictures, or one that cannot be asked.
+/// A V4L2 capture device, or a device that cannot be opened or queried.
 #[derive(Debug, Default, Serialize)]
 pub struct Camera {
-    /// The node: /dev/video0.
+    /// The device node, such as /dev/video0.
     pub device: PathBuf,
-    /// What the configuration's `device` may be, besides the node.
+    /// The other names that the configuration's `device` accepts.
     pub names: Names,
-    /// The best of the names: it stays the same when devices come up in another order.
+    /// The best name, which stays the same when devices appear in another order.
     pub stable_name: Option<String>,
-    /// What the driver calls it.
+    /// The driver's name for the device.
     pub name: String,
-    /// The driver.
+    /// The driver's own name.
     pub driver: String,
-    /// Where it is plugged in.
+    /// The bus address where it is plugged in.
     pub bus: String,
-    /// V4L2's API by which it hands out pictures: single-planar or multi-planar.
+    /// The V4L2 capture API that it has: single-planar or multi-planar.
     pub api: Option<&'static str>,
-    /// What it offers.
+    /// The pixel formats, with sizes and rates.
     pub formats: Vec<CameraFormat>,
-    /// Its inputs, such as a capture card's; none where the driver knows none.
+    /// The inputs, such as those of a capture card; empty if the driver has none.
     pub inputs: Vec<Input>,
-    /// Ways in which pictures can come out of the driver.
+    /// The V4L2 I/O methods of the driver.
     pub io: Option<Io>,
-    /// What can be set.
+    /// The controls.
     pub controls: Vec<Control>,
-    /// What visiond would choose with the configuration that is proposed for it.
+    /// The mode that visiond would choose with the proposed configuration.
     pub chosen: Option<Chosen>,
-    /// Where the samples of its mosaic stand, in a frame that was taken.
+    /// Where the bits of its Bayer samples are, from a captured frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,
-    /// The configuration.
+    /// The proposed configuration as TOML.
     pub toml: Option<String>,
-    /// Why it cannot be asked or used.
+    /// Why it cannot be queried or used.
     pub error: Option<String>,
 }
 
-/// An input.
+/// An input of a capture device.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
-    /// Its number, as the configuration's `input` has it.
+    /// The number for the configuration's `input`.
     pub index: u32,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub name: String,
-    /// Whether it is the one that is set.
+    /// Whether it is the current input.
     pub is_set: bool,
-    /// The signal of the one that is set: a size and rate, or what is missing.
+    /// The signal at the current input: its size and rate, or what is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
 }
 
-/// Ways of I/O; `None` where the driver does not tell because another program streams.
+/// The V4L2 I/O methods; `None` while another program streams, because the driver refuses the query then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Io {
-    /// The driver writes into memory of ours.
+    /// Whether the driver can write into visiond's memory.
     pub userptr: Option<bool>,
-    /// The driver's memory is mapped.
+    /// Whether visiond can map the driver's memory.
     pub mmap: Option<bool>,
 }
 
-/// What a camera is called.
+/// The names of a camera.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Names {
-    /// Links by maker, product and serial number.
+    /// Links by vendor, product and serial number.
     pub by_id: Vec<PathBuf>,
     /// Links by the place where it is plugged in.
     pub by_path: Vec<PathBuf>,
-    /// `046d:0825`, with the serial number where it has one.
+    /// USB ID such as `046d:0825`, with the serial number if it has one.
     pub usb: Option<String>,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub card: Option<String>,
 }
 
 /// A pixel format with its sizes.
 #[derive(Debug, Serialize)]
 pub struct CameraFormat {
-    /// Four characters.
+    /// The V4L2 FourCC.
     pub fourcc: String,
-    /// The configuration's name for it; absent where visiond cannot read it.
+    /// The configuration's name for it; absent if visiond cannot read it.
     pub format: Option<&'static str>,
-    /// What the driver calls it.
+    /// The driver's description.
     pub description: String,
     /// Sizes, largest first.
     pub sizes: Vec<Size>,
@@ -116,12 +116,12 @@ pub struct Size {
     pub width: u32,
     /// Height in pixels; the largest of a range.
     pub height: u32,
-    /// Of a range of sizes: the others.
+    /// The smallest size and the steps, of a range of sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<SizeRange>,
-    /// Frames per second, highest first; both ends of a range.
+    /// Frames per second, highest first; of a range, both ends.
     pub fps: Vec<f64>,
-    /// Whether every rate between is possible, too.
+    /// Whether `fps` is a range, with every rate between its ends.
     pub fps_is_range: bool,
 }
 
@@ -132,43 +132,42 @@ pub struct SizeRange {
     pub min_width: u32,
     /// The smallest height.
     pub min_height: u32,
-    /// From one width to the next.
+    /// Step between widths.
     pub step_width: u32,
-    /// From one height to the next.
+    /// Step between heights.
     pub step_height: u32,
 }
 
-/// What visiond would ask of the camera.
+/// The mode that visiond would set.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Chosen {
-    /// Pixel format, as the configuration has it.
+    /// Pixel format by its name in the configuration.
     pub format: &'static str,
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Frames per second, where the driver tells.
+    /// Frames per second, if the driver reports them.
     pub fps: Option<f64>,
-    /// How pictures would come out of the driver, if that takes the memory it is given: tried when a camera is opened.
+    /// The likely I/O method. Opening the camera tries whether the driver accepts it.
     pub io: Option<&'static str>,
 }
 
-/// Where the samples of a mosaic of 10 or 12 bits stand in their 16-bit words.
+/// Where Bayer samples of 10 or 12 bits are in their 16-bit words.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Samples {
     /// Bits of a sample.
     pub bits: u32,
-    /// Where the frames have them; `None`: they were too dark to tell.
+    /// Where captured frames have them; `None` if the frames were too dark to tell.
     pub found: Option<SampleAlignment>,
-    /// Where visiond reads them, by the driver.
+    /// Where visiond expects them with this driver.
     pub read: SampleAlignment,
-    /// Why no frame was taken.
+    /// Why no frame could be captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Every camera, in the order of the nodes' numbers. Devices that hand out no pictures are left out. `buffers`: what frames
-/// would lie in.
+/// Returns every camera by node number, without devices that do not capture. `buffers` is the memory that frames would use.
 pub fn all(buffers: &Buffers) -> Vec<Camera> {
     let mut nodes: Vec<(u32, PathBuf)> = Vec::new();
     for entry in fs::read_dir("/dev").into_iter().flatten().flatten() {
@@ -183,7 +182,7 @@ pub fn all(buffers: &Buffers) -> Vec<Camera> {
     cameras.filter(|camera| camera.api.is_some() || camera.error.is_some()).collect()
 }
 
-/// The camera of that name.
+/// Returns the camera named `name`, and captures frames to locate Bayer samples.
 pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
     let found = find_camera::find(name, None)?;
     let mut camera = Camera::ask(&found.node, found.identity.as_ref(), buffers);
@@ -195,7 +194,7 @@ pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
 }
 
 impl Camera {
-    /// What the device says; without `api` and `error` where it says that it is no camera.
+    /// Queries the device; `api` and `error` stay empty if it is not a capture device.
     fn ask(node: &Path, identity: Option<&Identity>, buffers: &Buffers) -> Self {
         let names = Names::of(node, identity);
         let mut camera = Self { device: node.to_owned(), stable_name: names.stable(), names, ..Self::default() };
@@ -214,7 +213,7 @@ impl Camera {
             // A webcam has a second node for metadata, without formats.
             Ok(formats) if formats.is_empty() => return camera,
             Ok(formats) => camera.formats = formats.into_iter().map(CameraFormat::from).collect(),
-            Err(error) => camera.error = Some(format!("does not tell its formats: {error}")),
+            Err(error) => camera.error = Some(format!("cannot list its formats: {error}")),
         }
         camera.api = Some(match api {
             Api::Single => "single-planar",
@@ -232,7 +231,7 @@ impl Camera {
         camera
     }
 
-    /// The configuration that is proposed.
+    /// Returns the proposed configuration.
     fn config(&self) -> V4l2Config {
         let proposed = self.proposed();
         V4l2Config {
@@ -244,13 +243,13 @@ impl Camera {
         }
     }
 
-    /// That configuration for a look at the camera: without a rate, because some drivers keep one that was set. NVIDIA's has it
-    /// as a control, and `override_enable` with it.
+    /// Returns the proposed configuration without a rate, for a test capture: some drivers keep a rate that was set. NVIDIA's
+    /// has the rate as a control, and `override_enable` with it.
     pub(super) fn config_without_rate(&self) -> V4l2Config {
         V4l2Config { fps: None, ..self.config() }
     }
 
-    /// Where the samples stand in a frame; `None` where no mosaic of 10 or 12 bits would be read.
+    /// Locates the samples in a captured frame; `None` unless the format is Bayer with 10 or 12 bits.
     fn samples(&self, buffers: &Buffers) -> Option<Samples> {
         let format = self.chosen.as_ref().and_then(|chosen| PixelFormat::from_name(chosen.format));
         let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
@@ -261,7 +260,7 @@ impl Camera {
         Some(samples)
     }
 
-    /// Looks for them in the first frame that is not black.
+    /// Locates the samples in the first frame that is not black.
     fn look_at_samples(&self, depth: BayerDepth, samples: &mut Samples, buffers: &Buffers) -> Result<(), SourceError> {
         /// A sensor's first frames may be black.
         const FRAMES: usize = 10;
@@ -289,7 +288,7 @@ impl Camera {
         Ok(())
     }
 
-    /// What `run` would ask of the camera, asked of the code that it asks.
+    /// Chooses the mode with the same code as `run`.
     fn choose(&self, node: &Node, modes: IoSupport, buffers: &Buffers) -> Result<Chosen, String> {
         let config = self.config();
         let choice = format_negotiation::choose(node, &config).map_err(|error| error.message.to_string())?;
@@ -312,7 +311,7 @@ impl Names {
         }
     }
 
-    /// A link by who it is before one by where it is.
+    /// Returns a link by serial number, else one by port.
     fn stable(&self) -> Option<String> {
         self.by_id.first().or(self.by_path.first()).map(|link| link.display().to_string())
     }
@@ -327,7 +326,7 @@ fn inputs(node: &Node) -> Vec<Input> {
     found.collect()
 }
 
-/// The signal at the input that is set; `None` where the driver does not tell of one.
+/// Returns the signal at the current input; `None` if the driver reports none.
 fn signal(node: &Node) -> Option<String> {
     match SignalWatch::new(node, None).ok()?.look(node).ok()? {
         Ok(timings) => timings.map(|timings| {
@@ -339,7 +338,7 @@ fn signal(node: &Node) -> Option<String> {
     }
 }
 
-/// The links in `folder` that lead to `node`.
+/// Returns the links in `folder` that point to `node`.
 fn links(folder: &str, node: &Path) -> Vec<PathBuf> {
     let Ok(node) = node.canonicalize() else { return Vec::new() };
     let links = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -351,7 +350,7 @@ fn links(folder: &str, node: &Path) -> Vec<PathBuf> {
 fn unasked(error: &NodeError) -> String {
     match error {
         NodeError::Unopened(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            "may not be opened by this user: add the user to the group `video`".to_owned()
+            "cannot be opened: permission denied; add this user to the `video` group".to_owned()
         }
         NodeError::Unopened(error) => format!("cannot be opened: {error}"),
         NodeError::Unknown(error) => format!("is not a V4L2 device (QUERYCAP: {error})"),

@@ -1,7 +1,7 @@
-//! `visiond capture`: frames of a camera as pictures, as `run` would get them.
+//! `visiond capture`: saves frames of a camera as PNG files.
 //!
-//! The same sources, opened the same way; no network. One thread takes frames, another converts and writes them, so that a
-//! few dozen frames in a row have no gap.
+//! It opens the same sources as `run`, in the same way, but loads no model. One thread takes frames and another converts and
+//! writes them, so that a few dozen consecutive frames have no gap.
 
 mod event;
 mod footprint;
@@ -23,64 +23,64 @@ use event::{Event, EventPrinter};
 use footprint::Footprint;
 use png_writer::PngWriter;
 
-/// Save frames of a camera as PNG
+/// Save frames of a camera as PNG files
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The camera: whatever `device` of a configuration takes; with --config the name of one of its cameras
+    /// Open this camera, named as by a configuration's `device`; with --config, the name of a camera in it
     #[arg(short, long, value_name = "CAMERA", required_unless_present = "config")]
     camera: Option<String>,
 
-    /// A configuration whose camera is opened as it stands there; its only one where --camera is left out
+    /// Open a camera of this configuration with its settings; --camera chooses one of several
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How many frames
+    /// Save N frames
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     frames: u64,
 
-    /// Let so many frames go by first, until exposure and white balance have settled
+    /// Skip N frames first, until exposure and white balance have settled
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
 
-    /// Write the pictures into this folder: CAMERA-NUMBER.png
+    /// Write the pictures to DIR as CAMERA-NUMBER.png
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
 
-    /// Pixel format, or mjpeg
+    /// Set the pixel format, or mjpeg [default: visiond's choice]
     #[arg(long, value_parser = parse_word::<CameraFormat>, help_heading = "Camera")]
     format: Option<CameraFormat>,
 
-    /// Width in pixels
+    /// Set the width in pixels [default: visiond's choice]
     #[arg(long, value_name = "PIXELS", help_heading = "Camera")]
     width: Option<u32>,
 
-    /// Height in pixels
+    /// Set the height in pixels [default: visiond's choice]
     #[arg(long, value_name = "PIXELS", help_heading = "Camera")]
     height: Option<u32>,
 
-    /// Frames per second
+    /// Set the frames per second [default: the driver's choice]
     #[arg(long, help_heading = "Camera")]
     fps: Option<f64>,
 
-    /// How pictures come out of the driver: userptr, mmap or copy
+    /// Set how frames leave the driver: userptr, mmap or copy [default: the first that works]
     #[arg(long, value_parser = parse_word::<IoMode>, help_heading = "Camera")]
     io: Option<IoMode>,
 
-    /// The number of the input, of a camera that has several
+    /// Select the input of a capture card by number [default: the current one]
     #[arg(long, value_name = "N", help_heading = "Camera")]
     input: Option<u32>,
 
-    /// Set a control, by the name that `visiond probe` shows; may be repeated
+    /// Set a control by the name that `visiond probe` shows (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = control, help_heading = "Camera")]
     control: Vec<(String, ControlValue)>,
 
-    /// Open the camera, take the frames and close it so many times over, and tell what memory and descriptors that costs;
-    /// no pictures are written
+    /// Open the camera, take the frames and close it N times, and print the memory and descriptors in use; writes no
+    /// pictures
     #[arg(long, value_name = "N", conflicts_with = "output", value_parser = clap::value_parser!(u64).range(1..))]
     cycles: Option<u64>,
 
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -90,12 +90,12 @@ Examples:
   visiond capture --camera /dev/video0
   visiond capture -c /dev/video0 -n 10 -o pictures --format yuyv --width 1280 --height 720
   visiond capture --config /etc/visiond/visiond.toml --camera door --skip 30
-  visiond capture -c /dev/video0 --cycles 100  open and close it, and see that nothing grows
+  visiond capture -c /dev/video0 --cycles 100  open and close it 100 times to find leaks
 
-The pictures are what a network would get. What the driver lost or damaged is told, not saved.";
+The pictures are the frames as a model would get them. Lost and damaged frames are reported, not saved.";
 
 impl Args {
-    /// Whether something of what a configuration has is said on the command line.
+    /// Returns whether a flag changes the camera's settings.
     fn changes_camera(&self) -> bool {
         let Self { format, width, height, fps, io, input, control, .. } = self;
         format.is_some()
@@ -108,18 +108,18 @@ impl Args {
     }
 }
 
-/// NAME=VALUE, for clap.
+/// Parses NAME=VALUE for clap, which prints the error as a sentence.
 fn control(text: &str) -> Result<(String, ControlValue), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.trim().to_owned(), ControlValue::parse(value.trim())))
 }
 
-/// Takes the frames.
+/// Opens the camera and saves its frames, or measures a number of cycles.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let (name, source) = chosen(&args)?;
     let printer = EventPrinter::new(args.json);
     let stop =
-        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
+        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot create an eventfd: {error}")))?;
     let session = Session { name: &name, source: &source, frames: args.frames, skip: args.skip, stop: &stop };
     match args.cycles {
         Some(cycles) => session.cycles(cycles, &printer)?,
@@ -128,7 +128,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// The camera's name and source.
+/// Returns the camera's name and source, with the settings of the command line.
 fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
     let (name, mut source) = match (&args.config, &args.camera) {
         (Some(file), wanted) => of_config(file, wanted.as_deref())?,
@@ -150,8 +150,7 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
             v4l2.controls.extend(args.control.iter().cloned());
         }
         _ if args.changes_camera() => {
-            let message =
-                format!("camera {name} is not behind V4L2: what --help lists under Camera is for those that are");
+            let message = format!("camera {name} is not a V4L2 camera: the flags under `Camera` in --help require one");
             return Err(ExitError::new(Exit::Usage, message));
         }
         _ => {}
@@ -176,12 +175,13 @@ fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig)
         None => {
             let asked = wanted.map_or("several cameras".to_owned(), |wanted| format!("no camera {wanted}"));
             let names = names.join(", ");
-            Err(ExitError::new(Exit::Usage, format!("{} has {asked}: name one of {names} by --camera", file.display())))
+            Err(ExitError::new(Exit::Usage, format!("{} has {asked}; name one with --camera: {names}", file.display())))
         }
     }
 }
 
-/// What pictures of a camera are called: the last part of a path, of another name what a file name can hold.
+/// Returns the start of the pictures' file names: the last part of a path, with other characters than letters, digits, `-`
+/// and `_` replaced.
 fn stem(device: &str) -> String {
     let last = device.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -189,7 +189,7 @@ fn stem(device: &str) -> String {
     if stem.is_empty() { "camera".to_owned() } else { stem }
 }
 
-/// What is to be taken of which camera.
+/// The camera and how many frames to take from it.
 struct Session<'a> {
     name: &'a str,
     source: &'a SourceConfig,
@@ -199,7 +199,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Opens, takes, writes.
+    /// Opens the camera, takes the frames and writes them.
     fn pictures(&self, folder: &Path, printer: &EventPrinter) -> Result<(), ExitError> {
         let png_writer = PngWriter::open(folder, self.name)?;
         let mut source = self.open()?;
@@ -208,13 +208,13 @@ impl Session<'_> {
             let (sender, writer) = png_writer.start(scope, printer)?;
             let taken = self.take(source.as_mut(), |next| sender.send(next).is_ok());
             drop(sender);
-            // What was taken is written, whatever ended the taking.
+            // Writes what was taken, even if taking more has failed.
             writer.join().unwrap_or_else(|_| Err(ExitError { message: String::new(), exit: Exit::Failure }))?;
             taken.and_then(|taken| printer.print(&taken.event(source.copied_bytes())))
         })
     }
 
-    /// Opens, takes, closes, again and again.
+    /// Opens the camera, takes the frames and closes it, `cycles` times.
     fn cycles(&self, cycles: u64, printer: &EventPrinter) -> Result<(), ExitError> {
         printer.print(&Event::Footprint { cycle: 0, footprint: Footprint::now() })?;
         for cycle in 1..=cycles {
@@ -225,7 +225,7 @@ impl Session<'_> {
             }
             self.take(source.as_mut(), |_| true).map_err(failed)?;
             drop(source);
-            // After the first, what is made once and kept is there.
+            // After the first cycle, everything that is allocated once exists.
             if cycle == 1 || cycle == cycles {
                 printer.print(&Event::Footprint { cycle, footprint: Footprint::now() })?;
             }
@@ -237,7 +237,7 @@ impl Session<'_> {
         visiond_capture::open(self.source, self.name, &Buffers::default()).map_err(|error| unread(&error))
     }
 
-    /// Takes the frames and hands them and what was lost to `out`, until it wants no more.
+    /// Takes the frames and passes each frame and each loss to `out`, until `out` returns false.
     fn take(&self, source: &mut dyn Source, mut out: impl FnMut(Next) -> bool) -> Result<Taken, ExitError> {
         let mut taken = Taken { begun: Instant::now(), frames: 0, driver: 0, corrupt: 0, overload: 0 };
         let mut skipped = 0;
@@ -251,10 +251,10 @@ impl Session<'_> {
                 }
                 Next::Frame(_) => taken.frames += 1,
                 Next::Lost { frames, cause } => taken.lose(*cause, *frames),
-                // The daemon waits; somebody at a terminal wants to know.
+                // The daemon would wait here. At a terminal this is an error.
                 Next::Waiting { reason } => return Err(ExitError::new(Exit::Input, reason)),
                 Next::End | Next::Stopped => {
-                    let message = format!("camera {} is at its end after {} frames", self.name, taken.frames);
+                    let message = format!("camera {} ended after {} frames", self.name, taken.frames);
                     return Err(ExitError::new(Exit::Input, message));
                 }
             }
@@ -270,7 +270,7 @@ fn unread(error: &SourceError) -> ExitError {
     ExitError::new(Exit::Input, &error.message)
 }
 
-/// What came of it.
+/// The number of frames taken and lost.
 struct Taken {
     begun: Instant,
     frames: u64,

@@ -212,14 +212,14 @@ mod tests {
                 (
                     9,
                     error,
-                    "the program no-such-program-here is not in PATH: install it, or write its whole path".into()
+                    "the program no-such-program-here is not in PATH: install it, or write its full path".into()
                 ),
-                (12, warning, "no.mp4 is not there".into()),
-                (12, error, "the program no-ffmpeg is not there, or may not be run".into()),
+                (12, warning, "no.mp4 does not exist".into()),
+                (12, error, "the program no-ffmpeg does not exist or is not executable".into()),
                 (
                     15,
                     warning,
-                    "the folder no-folder is not there: make it before `visiond run`, or name another".into()
+                    "the folder no-folder does not exist: create it before `visiond run`, or name another".into()
                 ),
             ]
         );

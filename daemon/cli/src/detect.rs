@@ -1,7 +1,7 @@
-//! `visiond detect`: what is on pictures and videos.
+//! `visiond detect`: detects objects in pictures and videos.
 //!
-//! One thread reads and decodes, this one looks and prints, so that a video costs the longer of the two. Whatever is wrong
-//! with one file is said, and the others are still looked at.
+//! One thread reads and decodes while this one runs the model and prints, so that a video takes only as long as the slower of
+//! the two. An unreadable file is reported, and the command continues with the next one.
 
 mod annotated;
 mod report;
@@ -30,50 +30,50 @@ use crate::value_parsers::fraction;
 use annotated::{AnnotatedPictures, stem};
 use report::Report;
 
-/// What messages call the camera.
+/// The camera's name in messages.
 const CAMERA: &str = "detect";
 
-/// Find things on pictures and videos
+/// Detect objects in pictures and videos
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Pictures and videos: files, or URLs that ffmpeg reads
+    /// Pictures and videos: files, or URLs that ffmpeg can read
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The network; without it the sample NanoDet
+    /// Run this model [default: the sample NanoDet]
     #[arg(short, long)]
     model: Option<PathBuf>,
 
-    /// Its card; without it the TOML beside the model with the same stem
+    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
     #[arg(short, long)]
     card: Option<PathBuf>,
 
-    /// Print one JSON message a frame instead of a table
+    /// Print one JSON message per frame instead of a table
     #[arg(long)]
     json: bool,
 
-    /// Write pictures with boxes drawn into this folder: NAME-annotated.jpg, of a video NAME-annotated-NUMBER.jpg
+    /// Write pictures with boxes to DIR: NAME-annotated.jpg, for a video NAME-annotated-NUMBER.jpg
     #[arg(short, long, value_name = "DIR")]
     annotate: Option<PathBuf>,
 
-    /// Show only what scores so much or more, 0 to 1; without it what the card says
+    /// Show only detections with at least this score, 0 to 1 [default: the card's]
     #[arg(short, long, value_name = "SCORE", value_parser = fraction)]
     score_threshold: Option<f64>,
 
-    /// Show only these classes, by label
+    /// Show only these classes, by label [default: all]
     #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
     classes: Vec<String>,
 
-    /// What runs an .onnx network: auto, onnxruntime or rten
+    /// Run an .onnx model with this backend: auto, onnxruntime or rten
     #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
-    /// Look at every N-th frame of a video
+    /// Run the model on every N-th frame of a video
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
 
-    /// Stop after so many frames of each video, looked at or not
+    /// Stop after N frames of each video, skipped ones included [default: all]
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
 }
@@ -85,10 +85,10 @@ Examples:
   visiond detect --json *.jpg | jq -r '.detections[].label'
   visiond detect --model yolo11n.onnx --classes person,car photo.jpg
 
-A file is what its content says, whatever its name. One that cannot be read is named
-on standard error, the others are still looked at, and the exit status is 5.";
+The type of a file comes from its content, not from its name. A file that cannot be read is
+reported on standard error; the command continues with the next one and exits with status 5.";
 
-/// Looks at every file.
+/// Runs the model on every file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
     let path = args.model.map_or_else(sample_model::path, Ok)?;
@@ -102,11 +102,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         ..ModelConfig::default()
     };
     let network = LoadedModel::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
-    // First, so that the GPU's kernels are there when kinds of memory are compared.
+    // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.
     let detector = network.required_detector()?;
     let buffers =
         Buffers::new(&BufferConfig::default(), network.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
-    let looker = Looker {
+    let detection = DetectionRun {
         model: Arc::new(network.facts()),
         report: Report::new(args.json, &args.files, detector.labels()),
         detector,
@@ -117,7 +117,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     };
 
     let stop =
-        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
+        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot create an eventfd: {error}")))?;
     let decoder = MediaDecoder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
     std::thread::scope(|scope| {
         // One frame is decoded ahead.
@@ -127,34 +127,34 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         reading
             .spawn_scoped(scope, move || decoder.run(files, &sender))
             .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
-        let result = looker.look(files, &items);
-        // The reader may be waiting for a frame, or for this side to take one.
+        let result = detection.run(files, &items);
+        // The decoder may be waiting for a frame, or for this thread to take one.
         stop.raise();
         drop(items);
         result
     })
 }
 
-/// What looks at frames and tells.
-struct Looker {
+/// Runs the model on frames and reports what it detects.
+struct DetectionRun {
     detector: Detector,
     model: Arc<ModelFacts>,
     camera: Arc<str>,
     report: Report,
     pictures: Option<AnnotatedPictures>,
     found: Vec<Detection>,
-    /// Of the first thing that went wrong.
+    /// The exit status of the first error.
     exit: Exit,
 }
 
-impl Looker {
-    fn look(mut self, files: &[PathBuf], items: &Receiver<Item>) -> Result<Exit, ExitError> {
+impl DetectionRun {
+    fn run(mut self, files: &[PathBuf], items: &Receiver<Item>) -> Result<Exit, ExitError> {
         for item in items {
             match item {
                 Item::Begun { file } => self.report.begin(&files[file]),
-                Item::Frame { file, is_video, frame } => self.look_at(file, is_video, &frame)?,
+                Item::Frame { file, is_video, frame } => self.detect(file, is_video, &frame)?,
                 Item::Failed { reason } => self.fail(Exit::Input, &reason),
-                // The source has said why.
+                // The source has logged the error.
                 Item::Damaged => self.remember(Exit::Input),
             }
         }
@@ -162,7 +162,7 @@ impl Looker {
         Ok(self.exit)
     }
 
-    fn look_at(&mut self, file: usize, is_video: bool, frame: &Frame) -> Result<(), ExitError> {
+    fn detect(&mut self, file: usize, is_video: bool, frame: &Frame) -> Result<(), ExitError> {
         let name = frame.name.as_deref().unwrap_or_default();
         let failed = |error: DetectorError| ExitError::new(run_exit(&error), format!("{}: {error}", escape(name)));
         let taken_ns = SystemClock.monotonic_ns();
@@ -188,13 +188,13 @@ impl Looker {
         };
         let label = |class_id| self.detector.label(class_id);
         let message = Message::new(&self.camera, &self.model, frame, timings, &self.found, label);
-        self.report.tell(&message, is_video)?;
+        self.report.frame(&message, is_video)?;
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)
         {
-            // The detections are still wanted; another picture would fail the same way.
+            // Detections continue, but another picture would fail in the same way.
             self.pictures = None;
-            self.fail(Exit::Output, &format!("{reason}; no more pictures are drawn"));
+            self.fail(Exit::Output, &format!("{reason}; no more pictures are written"));
         }
         Ok(())
     }

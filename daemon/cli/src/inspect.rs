@@ -1,4 +1,4 @@
-//! `visiond inspect`: what a network's file says of itself.
+//! `visiond inspect`: describes a model file.
 
 mod description;
 mod engine;
@@ -20,21 +20,21 @@ use visiond_system::logging::escape;
 use crate::output::{print, print_json};
 use description::{CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
 
-/// Show a network's inputs, outputs and metadata, its card, and the heads that fit
+/// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
-/// Of an ONNX file and of the header of a TensorRT engine it needs nothing else, so it also works for networks that nothing
-/// here can run. What is inside an engine (tensors, profiles, layers) TensorRT tells, on a GPU that runs it.
+/// Reading an ONNX file or the header of a TensorRT engine needs no backend, so this also works for models that this machine
+/// cannot run. The tensors, profiles and layers of an engine require TensorRT and a GPU that runs it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The network's file
+    /// Model file
     model: PathBuf,
 
-    /// The card; without it the TOML beside the model with the same stem, else the model's own metadata
+    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
     #[arg(short, long)]
     card: Option<PathBuf>,
 
-    /// List every layer of an engine with precision and tactic
+    /// List every layer of a TensorRT engine with precision and tactic
     #[arg(long)]
     layers: bool,
 
@@ -49,7 +49,7 @@ Examples:
   visiond inspect --layers yolo11n.engine
   visiond inspect --json yolo11n.onnx | jq -r .sha256";
 
-/// What is printed.
+/// The JSON that is printed.
 #[derive(Debug, Serialize)]
 struct Facts {
     file: PathBuf,
@@ -60,17 +60,17 @@ struct Facts {
     opsets: BTreeMap<String, i64>,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
-    /// Inputs and outputs that cannot be fed or read.
+    /// Inputs and outputs that visiond cannot use.
     unusable: Vec<Value>,
     external_files: BTreeSet<PathBuf>,
     metadata: BTreeMap<String, String>,
     operators: BTreeMap<String, usize>,
     card: CardFacts,
-    /// Heads that read outputs of these shapes, the likeliest first.
+    /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
 }
 
-/// Prints what the file says.
+/// Prints the description of the file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(file) = engine::file(&args.model)? {
         let facts = engine::Facts::of(&args.model, args.card.as_deref(), &file)?;
@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
     let card = CardFacts::of(card);
-    // A card that was asked for must be right; one that is only found is part of what is shown.
+    // An invalid card is an error only if --card names it; otherwise the description shows the error.
     if let (Some(_), Some(error)) = (&args.card, &card.error) {
         return Err(ExitError::new(Exit::Config, error));
     }
@@ -136,7 +136,7 @@ fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
     line("file", file.file.path.display().to_string());
     line("size", size(file.file.size_bytes));
     line("sha256", file.file.sha256.clone());
-    line("producer", if file.producer.is_empty() { "not told".to_owned() } else { file.producer.clone() });
+    line("producer", if file.producer.is_empty() { "unknown".to_owned() } else { file.producer.clone() });
     line("opset", format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
     for info in &file.inputs {
         line("input", info.to_string());
@@ -156,7 +156,7 @@ fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
     card_lines(card, &mut line);
     fit_lines(guesses, &mut line);
     if let Some(guess) = guesses.first().filter(|_| !card.found) {
-        let _ = write!(out, "\nA card to start from, to save as {}:\n\n", beside(&file.file.path).display());
+        let _ = write!(out, "\nTemplate for a model card, to save as {}:\n\n", beside(&file.file.path).display());
         for line in guess.card.lines() {
             let _ = writeln!(out, "{}", escape(line));
         }

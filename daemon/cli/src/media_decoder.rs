@@ -1,4 +1,4 @@
-//! Files into frames, on a thread of its own.
+//! Decodes pictures and videos into frames, for a command that takes them on another thread.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,51 +14,51 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
 
-/// Enough of a file to know a picture by.
+/// Number of first bytes that identify a picture.
 const HEAD_BYTES: u64 = 64;
 
-/// What comes out of the files, in their order.
+/// What the decoder passes on, in the order of the files.
 pub enum Item {
-    /// The next file is opened.
+    /// The decoder opens the next file.
     Begun {
-        /// Which.
+        /// Index of the file.
         file: usize,
     },
-    /// A frame of it.
+    /// A frame of a file.
     Frame {
-        /// Which file.
+        /// Index of the file.
         file: usize,
-        /// Whether it is one of many.
+        /// Whether the file is a video.
         is_video: bool,
-        /// The frame; its name is the file's.
+        /// The frame, named after the file.
         frame: Frame,
     },
-    /// The file, or the rest of it, cannot be read.
+    /// The file, or the rest of it, cannot be decoded.
     Failed {
-        /// A sentence.
+        /// The error, as a sentence.
         reason: String,
     },
-    /// A part of the file could not be decoded, which was logged.
+    /// A part of the file could not be decoded; the source has logged it.
     Damaged,
 }
 
-/// Reads files.
+/// Decodes files.
 pub struct MediaDecoder {
-    /// Only every n-th frame of a video is handed on.
+    /// Passes on every n-th frame of a video.
     pub every: u64,
-    /// Frames of a video at most.
+    /// Maximum number of frames of a video.
     pub max_frames: Option<u64>,
-    /// What frames live in.
+    /// The buffers of frames.
     pub buffers: Buffers,
-    /// Ends it.
+    /// Ends the decoder.
     pub stop: Stop,
 }
 
-/// Nobody takes what is read any more.
+/// The receiver has been dropped.
 struct Gone;
 
 impl MediaDecoder {
-    /// Reads every file, until all are read or nobody takes the frames.
+    /// Decodes every file, until all are done or the receiver is dropped.
     pub fn run(&self, files: &[PathBuf], out: &SyncSender<Item>) {
         for (file, path) in files.iter().enumerate() {
             if self.stop.is_raised() || self.read(file, path, out).is_err() {
@@ -75,17 +75,17 @@ impl MediaDecoder {
                 Ok(frame) => send(Item::Frame { file, is_video: false, frame }),
                 Err(error) => send(Item::Failed { reason: escape(&error.message) }),
             },
-            Kind::Other { is_known } => match self.read_video(file, path, out)? {
+            Kind::Other { is_url } => match self.read_video(file, path, out)? {
                 Ok(()) => Ok(()),
-                Err(error) if is_known => send(Item::Failed { reason: escape(&error.message) }),
+                Err(error) if is_url => send(Item::Failed { reason: escape(&error.message) }),
                 Err(error) => {
-                    send(Item::Failed { reason: escape(&format!("{}; a picture it is not either", error.message)) })
+                    send(Item::Failed { reason: escape(&format!("{}; it is not a picture either", error.message)) })
                 }
             },
         }
     }
 
-    /// Hands on every frame that is asked for. What is wrong with the video is the inner result.
+    /// Passes on the wanted frames. The inner result is the error of the video.
     fn read_video(&self, file: usize, path: &Path, out: &SyncSender<Item>) -> Result<Result<(), SourceError>, Gone> {
         let url = path.to_string_lossy().into_owned();
         let name: Arc<str> = url.as_str().into();
@@ -113,27 +113,27 @@ impl MediaDecoder {
     }
 }
 
-/// What a file is, by its first bytes.
+/// The kind of a file, from its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// A picture, or something of which the picture reader says best what is wrong with it (nothing there, a folder).
+    /// A picture, or a path for which the picture decoder has the better error: missing, empty or a folder.
     Picture,
-    /// For ffmpeg.
+    /// A file for ffmpeg.
     Other {
-        /// Known to be no file of this machine, so that no picture was looked for.
-        is_known: bool,
+        /// Whether it is a URL, so that it cannot be a picture.
+        is_url: bool,
     },
 }
 
 fn kind(path: &Path) -> Kind {
     if path.to_str().is_some_and(|path| path.contains("://")) && !path.exists() {
-        return Kind::Other { is_known: true };
+        return Kind::Other { is_url: true };
     }
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     match read {
         Ok(0) | Err(_) => Kind::Picture,
         Ok(_) if image::guess_format(&head).is_ok() => Kind::Picture,
-        Ok(_) => Kind::Other { is_known: false },
+        Ok(_) => Kind::Other { is_url: false },
     }
 }

@@ -1,4 +1,4 @@
-//! `visiond probe`: what this machine has, and what visiond would choose.
+//! `visiond probe`: shows the hardware and software of this machine, and what visiond would choose.
 
 pub(super) mod gpu;
 
@@ -22,11 +22,11 @@ use crate::output::{print, print_json};
 use crate::sample_model;
 use gpu::Gpus;
 
-/// Show what this machine has: engines, GPUs, ffmpeg, cameras; and what visiond would choose
+/// Show backends, GPUs, ffmpeg and cameras of this machine, and what visiond would choose
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Show one camera alone, with every size and rate; it is named as by a configuration's `device`
+    /// Show only this camera, with every size and rate; named as by a configuration's `device`
     #[arg(short, long, value_name = "CAMERA")]
     camera: Option<CameraName>,
 
@@ -39,9 +39,9 @@ const AFTER_HELP: &str = "\
 Examples:
   visiond probe
   visiond probe --json | jq '.cameras[].device'
-  visiond probe --camera /dev/video0           every size and rate of a camera";
+  visiond probe --camera /dev/video0           list every size and rate of a camera";
 
-/// What is printed.
+/// The JSON that is printed.
 #[derive(Debug, Serialize)]
 struct Facts {
     version: &'static str,
@@ -59,18 +59,18 @@ struct Machine {
     arch: &'static str,
     #[serde(flatten)]
     board: Board,
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     cores: usize,
 }
 
-/// What runs networks.
+/// An inference backend.
 #[derive(Debug, Serialize)]
 pub(super) struct EngineFacts {
-    /// As the configuration has it.
+    /// Its name in the configuration.
     pub name: &'static str,
     /// Whether it can be used.
     pub available: bool,
-    /// Name, version and place; or why it is not there.
+    /// Name, version and path; or why it is unavailable.
     pub description: String,
     path: Option<PathBuf>,
     version: Option<String>,
@@ -80,38 +80,38 @@ pub(super) struct EngineFacts {
 struct Program {
     name: &'static str,
     path: Option<PathBuf>,
-    /// The first line of what it says of its version.
+    /// The first line that it prints about its version.
     version: Option<String>,
-    /// What to do where it is missing.
+    /// How to install it if it is missing.
     remedy: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
 struct Chosen {
-    /// What runs `.onnx` files.
+    /// The backend for `.onnx` files.
     engine: &'static str,
-    /// What runs `.engine` files, where a GPU and TensorRT are there.
+    /// The backend for `.engine` files, if a GPU and TensorRT are available.
     #[serde(skip_serializing_if = "Option::is_none")]
     prebuilt: Option<&'static str>,
-    /// The memory of frames for the better of the two.
+    /// The memory kind of frames for the faster of the two.
     memory: &'static str,
-    /// The default model, where it was found.
+    /// The path of the sample model, if found.
     model: Option<PathBuf>,
-    /// The first camera as TOML.
+    /// The configuration of the first camera, as TOML.
     camera: Option<String>,
 }
 
-/// The name of the engine that runs what was built beforehand.
+/// The name of the backend for engines.
 const TENSORRT: &str = "tensorrt";
 
 const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
 
-/// Prints what is there.
+/// Prints the findings.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let root = board::root();
     let mut engines = engines();
     let gpu = Gpus::find(&root);
-    // Plugins are TensorRT's code, which is run only where a GPU is open.
+    // Loading the plugins runs TensorRT's code, so do it only with an open GPU.
     if gpu.available
         && let Some(found) = engines.iter_mut().find(|engine| engine.name == TENSORRT)
         && let Ok(library) = tensorrt::Library::get(None)
@@ -123,7 +123,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return run_camera(name, &buffers, args.json);
     }
     let cameras = cameras::all(&buffers);
-    // `auto` takes the first that is there; rten always is.
+    // `auto` takes the first available one; rten is always available.
     let there = |engine: &&EngineFacts| engine.available;
     let engine = engines.iter().filter(there).find(|engine| engine.name != TENSORRT).map_or("rten", |found| found.name);
     let prebuilt = engines.iter().find(|engine| engine.name == TENSORRT).filter(there).and(gpu.frames());
@@ -155,7 +155,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// What frames would lie in: the GPU's memory where that would run networks.
+/// Returns the buffers that frames would use: memory that the GPU sees, if TensorRT can run there.
 fn buffers(engines: &[EngineFacts], gpu: &Gpus) -> Buffers {
     let runs = engines.iter().any(|engine| engine.name == TENSORRT && engine.available);
     let index = gpu.devices.first().filter(|_| runs).map(|gpu| gpu.index);
@@ -163,7 +163,7 @@ fn buffers(engines: &[EngineFacts], gpu: &Gpus) -> Buffers {
     Buffers::new(&BufferConfig::default(), device.as_ref()).unwrap_or_default()
 }
 
-/// Prints what one camera has.
+/// Prints the description of one camera.
 fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, ExitError> {
     let camera = cameras::one(name, buffers).map_err(|error| ExitError::new(Exit::Input, error))?;
     if json {
@@ -172,29 +172,29 @@ fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, 
         let lines = camera.lines(true);
         let mut out: String = lines.iter().map(|(head, text)| labelled(head, text)).collect();
         if let Some(toml) = &camera.toml {
-            let _ = write!(out, "\nTo paste into a configuration:\n\n{toml}");
+            let _ = write!(out, "\nConfiguration of this camera:\n\n{toml}");
         }
         print(&out)?;
     }
     Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
 }
 
-/// A line of the text.
+/// Formats a line of the text.
 fn labelled(head: &str, text: &str) -> String {
     format!("{head:12} {}\n", escape(text))
 }
 
-/// `--version`: the program, and what would run networks.
+/// Prints the version and the inference backends, for `--version`.
 pub fn print_version() -> Result<Exit, ExitError> {
     let mut out = format!("visiond {}\n", env!("CARGO_PKG_VERSION"));
     for engine in engines() {
-        let description = if engine.available { &engine.description } else { "not found (`visiond probe` says why)" };
+        let description = if engine.available { &engine.description } else { "not found (see `visiond probe`)" };
         let _ = writeln!(out, "{}: {}", engine.name, escape(description));
     }
     print(&out).map(|()| Exit::Success)
 }
 
-/// TensorRT, which runs `.engine` files; then those for `.onnx` files, in the order in which `auto` takes them.
+/// Returns TensorRT, then the backends for `.onnx` files in the order in which `auto` tries them.
 pub(super) fn engines() -> Vec<EngineFacts> {
     let onnxruntime = match onnx::onnxruntime::find(None) {
         Ok(found) => EngineFacts {
@@ -253,9 +253,9 @@ fn text(facts: &Facts) -> String {
     line("processor", &format!("{arch}, {}{memory}", visiond_config::diagnostics::count(*cores, "core")));
     let release = board.release().map_or_else(String::new, |release| format!("{release}, "));
     line("system", &format!("{release}{}, Linux {}", board.system, board.kernel));
-    line("systemd", if facts.systemd { "runs here" } else { "does not run here" });
+    line("systemd", if facts.systemd { "running" } else { "not running" });
     for engine in &facts.engines {
-        let state = if engine.available { "" } else { "not there: " };
+        let state = if engine.available { "" } else { "not available: " };
         line(engine.name, &format!("{state}{}", engine.description));
     }
     for gpu in facts.gpu.lines() {
@@ -264,7 +264,7 @@ fn text(facts: &Facts) -> String {
     for program in &facts.programs {
         let missing = || format!("missing: {}", program.remedy.unwrap_or_default());
         let found = program.path.as_ref().map(|path| {
-            let version = program.version.as_deref().unwrap_or("does not tell its version");
+            let version = program.version.as_deref().unwrap_or("unknown version");
             format!("{version} ({})", path.display())
         });
         line(program.name, &found.unwrap_or_else(missing));
@@ -273,19 +273,19 @@ fn text(facts: &Facts) -> String {
         line(head, &text);
     }
     if facts.cameras.is_empty() {
-        line("cameras", "none behind V4L2; video files, streams, programs and folders of pictures serve as well");
+        line("cameras", "no V4L2 camera; video files, streams, programs and folders of pictures also work as sources");
     }
     let model = facts.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
     let Chosen { engine, prebuilt, memory, .. } = &facts.chosen;
     let frames = |memory: &str| format!("frames in {memory} memory");
     if let Some(prebuilt) = prebuilt {
         let why = facts.gpu.why().map_or(String::new(), |why| format!(" ({why})"));
-        line("would run", &format!(".engine files by {prebuilt}, {}{why}", frames(memory)));
+        line("would run", &format!(".engine files with {prebuilt}, {}{why}", frames(memory)));
     }
-    line("would run", &format!(".onnx files by {engine}, {}", frames(MemoryKind::Host.name())));
+    line("would run", &format!(".onnx files with {engine}, {}", frames(MemoryKind::Host.name())));
     line("sample", &model);
     if let Some(snippet) = &facts.chosen.camera {
-        let _ = write!(out, "\nThe first camera, to paste into a configuration:\n\n{snippet}");
+        let _ = write!(out, "\nConfiguration of the first camera:\n\n{snippet}");
     }
     out
 }

@@ -1,4 +1,4 @@
-//! `visiond top`: what the running daemon does, live in a terminal.
+//! `visiond top`: watches the running daemon live in a terminal.
 
 mod screen;
 mod status;
@@ -28,32 +28,32 @@ use crate::value_parsers::duration;
 use screen::{Screen, Snapshot};
 use status::Sort;
 
-/// How often keys are looked for, at the least, so that a signal ends it soon.
-const LOOK: Duration = Duration::from_millis(200);
+/// Maximum time to wait for a key, so that a signal ends the command soon.
+const KEY_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Watch the running daemon: cameras, networks, sinks and log, live in this terminal
+/// Watch cameras, models, sinks and log of the running daemon in this terminal
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     #[command(flatten)]
     daemon: DaemonArgs,
 
-    /// Print once, as text; so it is in any case where standard output is no terminal
+    /// Print the status once as text [default if standard input or output is not a terminal]
     #[arg(long)]
     once: bool,
 
-    /// From one look to the next
+    /// Update every TIME
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     interval: Duration,
 
-    /// Cameras in this order
+    /// Sort cameras by this column
     #[arg(short, long, value_name = "COLUMN", default_value = "name")]
     sort: Sort,
 }
 
 const AFTER_HELP: &str = "\
-Keys: q ends it; up and down choose a camera, of which more is shown; left and right, or s, choose what cameras are sorted by; r turns
-the order round.
+Keys: q quits; up and down select a camera to show its stages; left and right, or s, change the sort
+column; r reverses the order.
 
 Examples:
   visiond top
@@ -61,7 +61,7 @@ Examples:
   visiond top --url http://127.0.0.1:8790
   ssh camera-box visiond top --once";
 
-/// Shows it until a key or a signal ends it.
+/// Shows the status until a key or a signal ends the command.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let client = Client::find(&args.daemon)?;
     let first: StatusReport = client.get_json("/api/v1/status")?;
@@ -78,7 +78,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let keys = read_keys().map_err(ExitError::system)?;
     let mut screen = Screen::new(address, args.sort);
     screen.take(Ok(Snapshot { seen: first, tail: Tail::default() }));
-    // Dropping the terminal gives the user's own screen back, after a panic as well.
+    // Dropping the terminal restores the user's screen, also after a panic.
     let drawn = io::stdout().into_raw_mode().and_then(IntoAlternateScreen::into_alternate_screen);
     drawn
         .and_then(|stdout| Terminal::new(TermionBackend::new(stdout)))
@@ -88,10 +88,10 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
 }
 
 fn terminal_error(error: &io::Error) -> ExitError {
-    ExitError::new(Exit::Output, format!("this terminal cannot be drawn on: {error}; `visiond top --once` prints text"))
+    ExitError::new(Exit::Output, format!("cannot draw on this terminal: {error}; `visiond top --once` prints text"))
 }
 
-/// Asks in a thread of its own, so that keys are heard while the daemon does not answer.
+/// Polls the daemon on another thread, so that keys work while it does not answer.
 fn poll(client: Client, interval: Duration) -> io::Result<Receiver<Result<Snapshot, String>>> {
     let (tell, snapshots) = channel();
     thread::Builder::new().name("top".to_owned()).spawn(move || ask(&client, interval, &tell))?;
@@ -113,7 +113,7 @@ fn ask(client: &Client, interval: Duration, tell: &Sender<Result<Snapshot, Strin
     }
 }
 
-/// Reads keys in a thread of its own, which ends with the process: nothing interrupts a read of a terminal.
+/// Reads keys on another thread. It ends with the process, because nothing interrupts a read from a terminal.
 fn read_keys() -> io::Result<Receiver<Key>> {
     let (tell, keys) = channel();
     thread::Builder::new().name("keys".to_owned()).spawn(move || {
@@ -136,8 +136,8 @@ fn show<B: Backend<Error = io::Error>>(
     loop {
         snapshots.try_iter().for_each(|snapshot| screen.take(snapshot));
         terminal.draw(|frame| screen.draw(frame))?;
-        // Several keys may have come, and a paste is many.
-        let next = keys.recv_timeout(LOOK);
+        // Take all pending keys: a paste has many.
+        let next = keys.recv_timeout(KEY_TIMEOUT);
         if next.into_iter().chain(keys.try_iter()).any(|key| pressed(screen, key)) || signalled.load(Ordering::Relaxed)
         {
             return Ok(());
@@ -148,7 +148,7 @@ fn show<B: Backend<Error = io::Error>>(
     }
 }
 
-/// Does what a key asks for; `true`: it is to end.
+/// Handles a key; returns whether it quits.
 fn pressed(screen: &mut Screen, key: Key) -> bool {
     match key {
         Key::Char('q') | Key::Esc | Key::Ctrl('c') => return true,

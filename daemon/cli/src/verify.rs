@@ -1,7 +1,7 @@
-//! `visiond verify`: whether two builds of a network see the same.
+//! `visiond verify`: compares two builds of a model on the same pictures.
 //!
-//! Both look at the same pictures, one after the other, on the CPU's preprocess, whatever runs them. What their raw outputs and their
-//! detections differ by is added up; the exit status says whether that is within what was allowed.
+//! Both run on the same pictures, one after the other, with the CPU's preprocess. The command accumulates the differences of
+//! their raw outputs and detections; the exit status says whether they are within the limits.
 
 mod comparison;
 mod model;
@@ -25,69 +25,69 @@ use crate::value_parsers::fraction;
 use comparison::Comparison;
 use report::{Limits, Report};
 
-/// The lowest score that is asked for: below it networks see noise.
+/// Minimum score of compared detections, because lower scores are noise.
 const LEAST_SCORE: f64 = 0.01;
 
-/// Compare two builds of a network on the same pictures
+/// Compare two builds of a model on the same pictures
 ///
-/// Each may be an ONNX file or a TensorRT engine: the ONNX that an engine was built from, and the engine, show what FP16 or
-/// INT8 cost.
+/// Each may be an ONNX file or a TensorRT engine. Compare an engine with its ONNX file to see the accuracy that FP16 or INT8
+/// cost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The network that is right: usually the ONNX
+    /// Reference model, usually the ONNX file
     first: PathBuf,
 
-    /// The network that is compared with it
+    /// Model to compare with the reference
     second: PathBuf,
 
-    /// Folder of pictures to look at; may be given again
+    /// Compare on the pictures in DIR (repeatable)
     #[arg(long, value_name = "DIR", required_unless_present = "video")]
     images: Vec<PathBuf>,
 
-    /// Video to look at; may be given again
+    /// Compare on the frames of a video (repeatable)
     #[arg(long, value_name = "FILE")]
     video: Vec<PathBuf>,
 
-    /// Look at every N-th frame of a video
+    /// Use every N-th frame of a video
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
 
-    /// Stop after so many frames of each video, looked at or not
+    /// Stop after N frames of each video, skipped ones included [default: all]
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
 
-    /// Card of both; without it each network's own, and where only one has a card, that one for both
+    /// Use this model card for both models [default: each model's own, or the only one of the two]
     #[arg(short, long)]
     card: Option<PathBuf>,
 
-    /// What runs the first, where it is an .onnx file: auto, onnxruntime or rten
+    /// Run an .onnx reference with this backend: auto, onnxruntime or rten
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend_a: BackendChoice,
 
-    /// What runs the second, where it is an .onnx file
+    /// Run an .onnx model to compare with this backend: auto, onnxruntime or rten
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend_b: BackendChoice,
 
-    /// Compare what scores so much or more in one of the two, 0 to 1; without it what the first's card says
+    /// Compare detections with at least this score in one of the models, 0 to 1 [default: the reference's card]
     #[arg(short, long, value_name = "SCORE", value_parser = fraction)]
     score_threshold: Option<f64>,
 
-    /// The least overlap of two boxes of one thing
+    /// Allow matched boxes to overlap with this IoU or more
     #[arg(long, value_name = "IOU", default_value_t = 0.98, value_parser = fraction, help_heading = "Allowed")]
     min_iou: f64,
 
-    /// The greatest difference of two scores of one thing
+    /// Allow scores of matched boxes to differ by this much
     #[arg(long, value_name = "SCORE", default_value_t = 0.02, value_parser = fraction, help_heading = "Allowed")]
     max_score_difference: f64,
 
-    /// Things that differ by more than that, or that only one of the two sees, as a part of all, 0 to 1
+    /// Allow this share of detections to differ by more, or to be found by only one model, 0 to 1
     ///
-    /// Not 0, because of two boxes of one thing that score nearly the same, the least rounding may decide which is kept.
+    /// The default is not 0, because rounding may decide which of two boxes with nearly the same score NMS removes.
     #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = fraction, help_heading = "Allowed")]
     max_outside: f64,
 
-    /// The least cosine of each raw output; without it raw outputs are shown and not judged
+    /// Require this cosine similarity of each raw output [default: shown, not required]
     #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed")]
     min_cosine: Option<f64>,
 
@@ -97,31 +97,30 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Two boxes of a class are of one thing from an IoU of 0.5 on, matched best score first.
-What to allow: FP32 the defaults; FP16 --min-iou 0.95 --max-score-difference 0.05
---max-outside 0.01; INT8 what your use bears, often --min-iou 0.8
---max-score-difference 0.15 --max-outside 0.05. Use pictures of the place that the
-network will look at: some hundred tell enough.
+Boxes of the same class match from an IoU of 0.5 on, best score first. Suggested limits: for FP32
+the defaults; for FP16 --min-iou 0.95 --max-score-difference 0.05 --max-outside 0.01; for INT8 what
+your application tolerates, often --min-iou 0.8 --max-score-difference 0.15 --max-outside 0.05.
+Use some hundred pictures of the scene where the model will run.
 
 Examples:
   visiond verify yolo11n.onnx yolo11n-fp16.engine --images pictures
   visiond verify a.onnx a.onnx --backend-a onnxruntime --backend-b rten --video street.mp4
   visiond verify --json a.onnx b.engine --images pictures | jq .agree";
 
-/// Compares.
+/// Compares the models and prints the report.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let files = files(&args)?;
     let models = model::load([(&args.first, args.backend_a), (&args.second, args.backend_b)], args.card.as_deref())?;
     let of_card = || (f64::from(models[0].card.score_threshold) * 1e6).round() / 1e6;
     let threshold = args.score_threshold.unwrap_or_else(of_card);
-    // A thing at the threshold of one may score less in the other, and still be worth a pair.
+    // A detection at the threshold of one model may score less in the other, and still match.
     let floor = (threshold - 2.0 * args.max_score_difference).max(LEAST_SCORE).min(threshold);
     let pair = compare::Limits { min_iou: args.min_iou, max_score_difference: args.max_score_difference };
     let agreement = Agreement::within(threshold as f32, pair);
     let mut comparison = Comparison::new(&models, agreement, floor)?;
 
     let stop =
-        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot make an eventfd: {error}")))?;
+        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot create an eventfd: {error}")))?;
     let buffers = Buffers::default();
     let decoder = MediaDecoder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
     std::thread::scope(|scope| {
@@ -132,7 +131,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             .spawn_scoped(scope, move || decoder.run(&files, &sender))
             .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
         let result = comparison.run(&items);
-        // The reader may be waiting for a frame, or for this side to take one.
+        // The decoder may be waiting for a frame, or for this thread to take one.
         stop.raise();
         drop(items);
         result
@@ -140,7 +139,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     clear_live_line();
 
     if comparison.pictures.is_empty() {
-        return Err(ExitError::new(Exit::Input, "no picture could be looked at, so nothing was compared"));
+        return Err(ExitError::new(Exit::Input, "no picture could be read, so nothing was compared"));
     }
     let limits = Limits {
         score_threshold: threshold,
@@ -155,17 +154,17 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     } else {
         print(&report.text())?;
     }
-    if report.things() == 0 && report.agree {
+    if report.detection_count() == 0 && report.agree {
         let message = format!(
-            "neither network sees anything that scores {threshold} or more on these pictures, so that agreement is not shown: use \
-             pictures of what it is for, or a lower --score-threshold"
+            "neither model detects anything with a score of {threshold} or more on these pictures, so the comparison \
+             proves nothing: use pictures with objects that the model knows, or a lower --score-threshold"
         );
         return Err(ExitError::new(Exit::Input, message));
     }
     Ok(if report.agree { comparison.exit } else { Exit::Differs })
 }
 
-/// Every picture and video, in order.
+/// Returns every picture and video, in order.
 fn files(args: &Args) -> Result<Vec<PathBuf>, ExitError> {
     let mut files = Vec::new();
     for folder in &args.images {
@@ -173,7 +172,7 @@ fn files(args: &Args) -> Result<Vec<PathBuf>, ExitError> {
         let found = pictures_in(folder)
             .map_err(|error| ExitError::new(Exit::Input, format!("cannot read pictures from {name}: {error}")))?;
         if found.is_empty() {
-            return Err(ExitError::new(Exit::Input, format!("the folder {name} has no picture in it")));
+            return Err(ExitError::new(Exit::Input, format!("the folder {name} has no pictures")));
         }
         files.extend(found);
     }

@@ -1,4 +1,4 @@
-//! The engine by itself: what TensorRT and the GPU cost without a camera, a detector or a message around them.
+//! Measures a TensorRT engine alone, without camera, detector and message.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -17,50 +17,50 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
 use super::figures::{Figures, figures_row};
-use super::frames::{Shown, Writer};
+use super::frames::{ProvidedFrame, Writer};
 use super::iterations::Iterations;
 use crate::progress::Progress;
 
-/// Runs that the times of layers are averaged over, at most.
+/// Number of runs that the layer times are averaged over.
 const LAYER_RUNS: u64 = 50;
 
-/// How long each way of running is measured, of a benchmark by time.
+/// Each way of running gets this fraction (1/4) of a benchmark's duration.
 const SHARE_OF_TIME: u32 = 4;
 
-/// What an engine by itself takes.
+/// The measurements of an engine alone.
 #[derive(Debug, Serialize)]
 pub struct EngineReport {
-    /// Run by `enqueueV3`.
+    /// Runs by `enqueueV3`.
     by_calls: LaunchReport,
-    /// Run as one CUDA graph.
+    /// Runs as one CUDA graph.
     as_graph: Option<LaunchReport>,
-    /// Why it is not.
+    /// Why a CUDA graph is not possible.
     graph_refused: Option<String>,
-    /// Bytes of the inputs, and of the outputs.
+    /// Size of the inputs, and of the outputs, in bytes.
     input_bytes: usize,
     output_bytes: usize,
-    /// Each layer's mean, in order.
+    /// The mean time of each layer, in order.
     layers: Vec<LayerReport>,
     whole_frames: WholeFrames,
 }
 
-/// What is worth knowing of whole frames on the GPU.
+/// The measurements of whole frames on the GPU.
 #[derive(Debug, Serialize)]
 pub struct WholeFrames {
-    /// Frames a second by the number of runs under way at once, from 1 on.
+    /// Frames per second by the number of runs in flight, from 1 on.
     per_second_by_flights: Vec<f64>,
-    /// Where the frames lived.
+    /// The memory of the frames.
     memory: String,
-    /// Runs that went as one graph.
+    /// Number of runs as one CUDA graph.
     graph_runs: u64,
-    /// Runs that went call by call.
+    /// Number of runs by calls.
     single_runs: u64,
-    /// Bytes of frames that had to be copied first.
+    /// Bytes of frames that had to be copied to the GPU.
     copied_bytes: u64,
 }
 
 impl WholeFrames {
-    /// Measures every number of runs under way that `detector` can.
+    /// Measures each number of runs in flight that `detector` supports.
     pub fn measure(
         detector: &mut Detector,
         frames: &[Frame],
@@ -82,32 +82,32 @@ impl WholeFrames {
     }
 }
 
-/// One way of running.
+/// The measurements of one way to launch a run.
 #[derive(Debug, Serialize)]
 struct LaunchReport {
-    /// The CPU's time to hand a run over.
+    /// CPU time to enqueue a run.
     enqueue_us: Figures,
-    /// The GPU's time.
+    /// GPU time of a run.
     gpu_us: Figures,
-    /// From before the handing over until the CPU knows that it is done.
+    /// Time from the enqueue until the CPU knows that the run is done.
     done_us: Figures,
-    /// The same with the inputs copied to the GPU before and the outputs back behind.
+    /// The same, including copies of the inputs to the GPU and of the outputs back.
     host_us: Figures,
-    /// Runs a second, one handed over while another runs.
+    /// Runs per second, each enqueued while another one runs.
     runs_per_second: f64,
 }
 
-/// A layer.
+/// The time of a layer.
 #[derive(Debug, Serialize)]
 struct LayerReport {
     name: String,
     mean_us: f64,
-    /// Of all layers, 0 to 1.
+    /// Share of the time of all layers, 0 to 1.
     share: f64,
 }
 
 impl EngineReport {
-    /// Measures the engine by itself.
+    /// Measures the engine alone.
     pub fn measure(
         network: &LoadedModel,
         engine: &Arc<TrtEngine>,
@@ -149,13 +149,13 @@ fn measure_launch(
     let began = Instant::now();
     while iterations.goes_on(runs.len() as u64, began) {
         runs.push(bare.run(launch)?);
-        progress.tell(|| format!("the engine by itself: {} runs", runs.len()));
+        progress.tell(|| format!("engine alone: {} runs", runs.len()));
     }
     let mut with_copies: Vec<Duration> = Vec::new();
     let began = Instant::now();
     while iterations.goes_on(with_copies.len() as u64, began) {
         with_copies.push(bare.run_with_copies(launch)?);
-        progress.tell(|| format!("the engine with copies: {} runs", with_copies.len()));
+        progress.tell(|| format!("engine with copies: {} runs", with_copies.len()));
     }
     let count = runs.len() as u64;
     let took = bare.run_back_to_back(launch, count)?;
@@ -168,7 +168,7 @@ fn measure_launch(
     })
 }
 
-/// Means over several runs; a layer is told by its place, since names may come twice.
+/// Returns the mean times over several runs. A layer is identified by its index because names may repeat.
 fn layers(bare: &mut EngineBenchmark) -> Result<Vec<LayerReport>, EngineError> {
     let mut sums: Vec<(String, f64)> = Vec::new();
     for run in 0..LAYER_RUNS {
@@ -194,8 +194,7 @@ fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
     means.into_iter().map(layer).collect()
 }
 
-/// Whole frames a second with so many runs under way at once, over every frame in turn, which another thread writes, as a
-/// source's does.
+/// Returns whole frames per second with `flights` runs in flight. Another thread writes the frames, as a source's does.
 fn throughput(
     detector: &mut Detector,
     writer: Writer<'_>,
@@ -206,18 +205,21 @@ fn throughput(
         let (sender, written) = sync_channel(1);
         std::thread::Builder::new()
             .name("write".to_owned())
-            // Ends when nobody takes its frames any more.
+            // Ends when the receiver is dropped.
             .spawn_scoped(scope, move || (0..).all(|n| sender.send(writer.frame(n)).is_ok()))
             .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
-        let next =
-            || written.recv().unwrap_or_else(|_| Err(ExitError::new(Exit::Failure, "no more frames are written")));
+        let next = || {
+            written
+                .recv()
+                .unwrap_or_else(|_| Err(ExitError::new(Exit::Failure, "the thread that writes frames has ended")))
+        };
         whole_frames(detector, next, flights, iterations)
     })
 }
 
 fn whole_frames<'a>(
     detector: &mut Detector,
-    next: impl Fn() -> Result<Shown<'a>, ExitError>,
+    next: impl Fn() -> Result<ProvidedFrame<'a>, ExitError>,
     flights: usize,
     iterations: &Iterations,
 ) -> Result<f64, ExitError> {
@@ -244,13 +246,13 @@ fn whole_frames<'a>(
 }
 
 impl EngineReport {
-    /// For people.
+    /// Returns the rows of the table.
     pub fn table(&self) -> String {
         let mut out = String::new();
         for (title, way) in [("engine by calls", Some(&self.by_calls)), ("engine as a graph", self.as_graph.as_ref())] {
             let Some(way) = way else { continue };
             // Writing into a String cannot fail, here and below.
-            let _ = writeln!(out, "{title} ({:.1} runs a second back to back)", way.runs_per_second);
+            let _ = writeln!(out, "{title} ({:.1} runs/s back to back)", way.runs_per_second);
             out += &figures_row("  enqueue", &way.enqueue_us);
             out += &figures_row("  on the GPU", &way.gpu_us);
             out += &figures_row("  until done", &way.done_us);
@@ -262,7 +264,7 @@ impl EngineReport {
         out
     }
 
-    /// The layers, for people; empty where they were not asked for.
+    /// Returns the table of layers; empty without --layers.
     pub fn layer_table(&self) -> String {
         if self.layers.is_empty() {
             return String::new();
@@ -273,18 +275,18 @@ impl EngineReport {
             let _ = writeln!(out, "{index:>5}{:>11.2}{share:>8}  {}", layer.mean_us, escape(&layer.name));
         }
         let all: f64 = self.layers.iter().map(|layer| layer.mean_us).sum();
-        let _ = writeln!(out, "{:>5}{all:>11.2}  all layers, each measured apart: together they take less", "");
+        let _ = writeln!(out, "{:>5}{all:>11.2}  all layers; each is measured alone, so together they take less", "");
         out
     }
 
-    /// What is worth saying of whole frames.
+    /// Returns the lines about whole frames.
     pub fn frame_lines(&self) -> String {
         let whole = &self.whole_frames;
         let rates: Vec<String> = (1..)
             .zip(&whole.per_second_by_flights)
-            .map(|(flights, rate)| format!("{rate:.1} with {flights} under way"))
+            .map(|(flights, rate)| format!("{rate:.1} with {flights} in flight"))
             .collect();
-        let mut out = format!("whole frames a second, without messages: {}\n", rates.join(", "));
+        let mut out = format!("whole frames per second, without messages: {}\n", rates.join(", "));
         let runs = match (whole.graph_runs, whole.single_runs) {
             (graph, single) if graph > 0 => format!("{graph} runs as a graph, {single} by calls"),
             (_, single) => format!("{single} runs by calls"),
@@ -295,7 +297,7 @@ impl EngineReport {
 }
 
 impl EngineReport {
-    /// What the engine takes by itself until done, in microseconds: the median, as a graph where that is possible.
+    /// Returns the median time of a run alone, in microseconds; as a graph if that is possible.
     pub fn floor_us(&self) -> f64 {
         self.as_graph.as_ref().unwrap_or(&self.by_calls).done_us.median()
     }

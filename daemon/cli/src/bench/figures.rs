@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Durations in microseconds.
+/// Statistics of a series of durations, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
     median: f64,
@@ -16,12 +16,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The middle one.
+    /// Returns the median.
     pub fn median(&self) -> f64 {
         self.median
     }
 
-    /// Exact ones, of at least one duration: a percentile is the smallest value that so many do not exceed.
+    /// Computes the exact figures of at least one duration. A percentile is the smallest value that this share of the
+    /// durations does not exceed.
     pub fn of(times: impl Iterator<Item = Duration>) -> Self {
         let mut us: Vec<f64> = times.map(|time| (time.as_nanos() as f64 / 100.0).round() / 10.0).collect();
         us.sort_by(f64::total_cmp);
@@ -38,7 +39,7 @@ impl Figures {
     }
 }
 
-/// A line of the table.
+/// Formats a line of the table.
 pub fn figures_row(title: &str, f: &Figures) -> String {
     format!("{title:<16}{:>11.1}{:>11.1}{:>11.1}{:>11.1}{:>11.1}\n", f.median, f.p90, f.p99, f.min, f.max)
 }

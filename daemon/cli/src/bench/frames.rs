@@ -1,4 +1,4 @@
-//! The frames of a benchmark: decoded beforehand, kept in memory, not too many.
+//! The frames of a benchmark: decoded beforehand and kept in memory, up to a limit.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -11,12 +11,12 @@ use visiond_kernels::buffer::{Memory, MemoryKind};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 
-/// Distinct frames at most; then they come again.
+/// Maximum number of distinct frames; after them the first one follows.
 const FRAMES: u64 = 100;
-/// Bytes of them at most, but for the first.
+/// Maximum size of all frames in bytes; the first frame may exceed it.
 const BYTES: usize = 256 << 20;
 
-/// A source that is read to memory.
+/// A source whose frames are read into memory.
 pub struct Supply {
     source: Box<dyn Source>,
     name: String,
@@ -25,7 +25,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Opens what the user named, for `frames` frames at most.
+    /// Opens the source that the user named, for at most `frames` frames.
     pub fn open(name: &str, frames: u64) -> Result<Self, ExitError> {
         let most = frames.min(FRAMES);
         let stop = Stop::new().map_err(|error| ExitError::new(Exit::Failure, error))?;
@@ -33,7 +33,7 @@ impl Supply {
         Ok(Self { source, name: name.to_owned(), stop, most })
     }
 
-    /// The next frame, in a buffer of its own; `None` at the end.
+    /// Returns a copy of the next frame; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Frame>, ExitError> {
         loop {
             match self.source.next(&self.stop).map_err(input)? {
@@ -44,7 +44,7 @@ impl Supply {
         }
     }
 
-    /// `first` and those behind it, as many as there is room for. The source is closed.
+    /// Returns `first` and the frames after it, up to the limits, and closes the source.
     pub fn rest(mut self, first: Frame) -> Result<Vec<Frame>, ExitError> {
         let mut bytes = first.layout.size_bytes();
         let mut frames = vec![first];
@@ -61,33 +61,33 @@ fn input(error: SourceError) -> ExitError {
     ExitError::new(Exit::Input, error)
 }
 
-/// A copy in a buffer of its own, so that the source gets its own back.
+/// Copies the frame to a new buffer, so that the source gets its buffer back.
 fn kept(frame: &Frame, name: &str) -> Result<Frame, ExitError> {
     let pool = FramePool::new(&Memory::host(), 1, frame.layout.size_bytes())
         .map_err(|error| ExitError::new(Exit::Failure, error))?;
     let copy = pool.take().and_then(|buffer| copied(frame, buffer));
-    copy.ok_or_else(|| ExitError::new(Exit::Input, format!("{name}: a frame was cut off")))
+    copy.ok_or_else(|| ExitError::new(Exit::Input, format!("{name}: a frame is truncated")))
 }
 
-/// `frame` in `buffer`; none where its bytes are not all there, or the buffer has no room for them.
+/// Copies `frame` into `buffer`; `None` if the frame is truncated or the buffer is too small.
 fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
     let bytes = frame.layout.size_bytes();
     buffer.as_mut_slice().get_mut(..bytes)?.copy_from_slice(frame.buffer.as_slice().get(..bytes)?);
     Some(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
 }
 
-/// Hands frames over as a source would.
+/// Provides frames as a source does.
 ///
-/// For a GPU that means that the CPU writes each into a buffer of a source's: managed memory that is not written again stays
-/// where the GPU has it, as no camera's does.
+/// For a GPU the CPU writes each frame into a source's buffer again. Otherwise managed memory would stay on the GPU, which
+/// never happens with a camera.
 pub struct Writer<'a> {
     frames: &'a [Frame],
-    /// None where the GPU does not see the memory, or there is no GPU.
+    /// The source's buffers; `None` if the GPU does not see the memory, or there is no GPU.
     pool: Option<FramePool>,
 }
 
 impl<'a> Writer<'a> {
-    /// Makes buffers for `frames`, of which there is at least one.
+    /// Allocates buffers for `frames`, which has at least one frame.
     pub fn new(frames: &'a [Frame], buffers: &Buffers) -> Result<Self, ExitError> {
         let bytes = frames.iter().map(|frame| frame.layout.size_bytes()).max().unwrap_or(0);
         let pool = (buffers.memory.kind() != MemoryKind::Host)
@@ -97,29 +97,31 @@ impl<'a> Writer<'a> {
         Ok(Self { frames, pool })
     }
 
-    /// Whether frames are written.
+    /// Returns whether [`Self::frame`] writes the frame into a buffer.
     pub fn writes(&self) -> bool {
         self.pool.is_some()
     }
 
-    /// Frame `n`; behind the last comes the first.
-    pub fn frame(&self, n: u64) -> Result<Shown<'a>, ExitError> {
+    /// Returns frame `n`; the first one follows the last.
+    pub fn frame(&self, n: u64) -> Result<ProvidedFrame<'a>, ExitError> {
         let frame = &self.frames[(n % self.frames.len() as u64) as usize];
-        let Some(pool) = &self.pool else { return Ok(Shown::Kept(frame)) };
+        let Some(pool) = &self.pool else { return Ok(ProvidedFrame::Kept(frame)) };
         let written = pool.take().and_then(|buffer| copied(frame, buffer));
-        written.map(Shown::Written).ok_or_else(|| ExitError::new(Exit::Failure, "no buffer is free for the next frame"))
+        written
+            .map(ProvidedFrame::Written)
+            .ok_or_else(|| ExitError::new(Exit::Failure, "no free buffer for the next frame"))
     }
 }
 
-/// A frame to look at.
-pub enum Shown<'a> {
-    /// Where it was decoded to.
+/// A frame from a [`Writer`].
+pub enum ProvidedFrame<'a> {
+    /// The frame in the memory that it was decoded to.
     Kept(&'a Frame),
-    /// In a buffer of a source's.
+    /// A copy in a source's buffer.
     Written(Frame),
 }
 
-impl Deref for Shown<'_> {
+impl Deref for ProvidedFrame<'_> {
     type Target = Frame;
 
     fn deref(&self) -> &Frame {
@@ -130,11 +132,11 @@ impl Deref for Shown<'_> {
     }
 }
 
-/// What a name on the command line means.
+/// Returns the source for a name on the command line.
 fn source(name: &str, frames: u64) -> SourceConfig {
     let path = Path::new(name);
     if name == "pattern" {
-        // Fast, because nobody waits for it here; what it loses meanwhile does not matter.
+        // As fast as possible; frames that it loses do not matter here.
         SourceConfig::Pattern(PatternConfig { fps: 1000.0, ..PatternConfig::default() })
     } else if path.is_dir() || is_picture(path) {
         SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
@@ -149,10 +151,10 @@ fn source(name: &str, frames: u64) -> SourceConfig {
     }
 }
 
-/// By its first bytes.
+/// Returns whether the file is a picture, from its first bytes.
 fn is_picture(path: &Path) -> bool {
     let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
-    // An animated GIF is a video as well, and reading it as one loses nothing.
+    // An animated GIF is a video too, and a still GIF works as one.
     reader.is_ok_and(|reader| reader.format().is_some_and(|format| format != image::ImageFormat::Gif))
 }
 

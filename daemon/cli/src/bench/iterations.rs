@@ -2,23 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-/// How much is measured.
+/// How many frames or how long to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Iterations {
-    /// So many frames, unless a time is given.
+    /// Number of frames, if there is no duration.
     pub frames: u64,
-    /// Before them, unmeasured.
+    /// Number of frames before measuring.
     pub warmup: u64,
     pub duration: Option<Duration>,
 }
 
 impl Iterations {
-    /// A part of the time, for one of several measurements.
+    /// Returns the share of one of `parts` measurements, which divide the duration among them.
     pub fn part(&self, parts: u32) -> Self {
         Self { duration: self.duration.map(|duration| duration / parts), ..*self }
     }
 
-    /// Whether there is more to measure, after `count` since `began`.
+    /// Returns whether to continue after `count` frames since `began`.
     pub fn goes_on(&self, count: u64, began: Instant) -> bool {
         match self.duration {
             Some(duration) => count == 0 || began.elapsed() < duration,

@@ -1,4 +1,4 @@
-//! What a benchmark found, as a table and as JSON.
+//! The report of a benchmark, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,29 +11,29 @@ use visiond_system::process;
 use super::engine::EngineReport;
 use super::figures::{Figures, figures_row};
 
-/// A part of the work on a frame.
+/// A stage of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The CPU writes the frame into memory that the GPU sees; networks on the GPU alone, no part of the total.
+    /// The CPU writes the frame into memory that the GPU sees. Only on a GPU; the total leaves it out.
     Write,
-    /// The host, until the GPU has the frame's work; networks on the GPU alone.
+    /// The CPU enqueues the frame's work. Only on a GPU.
     Launch,
-    /// Frame to tensor.
+    /// From frame to tensor.
     Preprocess,
-    /// The network.
+    /// Inference.
     Infer,
-    /// Raw outputs to detections.
+    /// From raw outputs to detections.
     Postprocess,
-    /// Detections to a line of JSON.
+    /// From detections to a line of JSON.
     Message,
-    /// All of it.
+    /// The whole frame.
     Total,
-    /// All but the network.
+    /// The whole frame without inference.
     Rest,
 }
 
 impl Stage {
-    /// Every stage, as the table has them.
+    /// Every stage, in the order of the table.
     pub const ALL: [Self; 8] = [
         Self::Write,
         Self::Launch,
@@ -45,7 +45,7 @@ impl Stage {
         Self::Rest,
     ];
 
-    /// Its key in the JSON.
+    /// Returns the key in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -61,30 +61,30 @@ impl Stage {
 
     const fn title(self) -> &'static str {
         match self {
-            Self::Infer => "network",
+            Self::Infer => "inference",
             Self::Total => "whole frame",
-            Self::Rest => "all but network",
+            Self::Rest => "rest",
             stage => stage.name(),
         }
     }
 }
 
-/// Where it ran.
+/// The machine of the benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// Processor or board.
+    /// Name of the board or processor.
     pub name: String,
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Kernel.
+    /// Kernel release.
     pub kernel: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok();
-        // Boards with a device tree say there what they are; x86 says it in cpuinfo.
+        // Boards with a device tree have their name there, x86 machines in cpuinfo.
         let board = read("/proc/device-tree/model").map(|text| text.trim_end_matches('\0').to_owned());
         let name = board.or_else(|| read("/proc/cpuinfo").as_deref().and_then(processor));
         Self {
@@ -100,19 +100,19 @@ fn processor(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Memory at the end.
+/// Memory use at the end of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// Resident.
+    /// Resident memory.
     pub resident_bytes: u64,
-    /// Resident at most.
+    /// Peak resident memory.
     pub peak_resident_bytes: u64,
-    /// Of it the frames that were decoded beforehand, which a daemon does not keep.
+    /// Size of the decoded frames in it, which a daemon does not keep.
     pub frames_bytes: u64,
 }
 
 impl Memory {
-    /// As it is now.
+    /// Reads the current values.
     pub fn now(frames: &[Frame]) -> Option<Self> {
         let resident = process::resident()?;
         let frames_bytes = frames.iter().map(|frame| frame.buffer.as_slice().len() as u64).sum();
@@ -120,53 +120,53 @@ impl Memory {
     }
 }
 
-/// Everything.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Our version.
+    /// visiond's version.
     pub visiond: &'static str,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// The network.
+    /// Name of the model.
     pub model: String,
-    /// Of its file.
+    /// SHA-256 of its file.
     pub sha256: String,
-    /// What ran it, with version.
+    /// The backend with its version.
     pub backend: String,
-    /// As asked for; 0 is every core.
+    /// Number of threads as given; 0 is every core.
     pub threads: usize,
-    /// What was looked at.
+    /// The source of the frames.
     pub source: String,
     /// Size and format of the frames.
     pub frame: String,
-    /// Width and height of the network's input.
+    /// Width and height of the model's input.
     pub input: (u32, u32),
-    /// Different frames.
+    /// Number of distinct frames.
     pub distinct_frames: usize,
-    /// Frames measured.
+    /// Number of measured frames.
     pub frames: u64,
-    /// Frames before, unmeasured.
+    /// Number of frames before measuring.
     pub warmup: u64,
-    /// Durations by stage.
+    /// Times by stage.
     pub stages_us: BTreeMap<&'static str, Figures>,
-    /// One frame after the other, decoding left out.
+    /// Frames per second, one frame after the other, without decoding.
     pub frames_per_second: f64,
-    /// Things seen, on average.
+    /// Mean number of detections per frame.
     pub detections_per_frame: f64,
-    /// From the process's start to the first frame's detections, opening the source included; to 10 ms.
+    /// Time from the start of the process to the first frame's detections, with a resolution of 10 ms.
     pub first_detection_s: Option<f64>,
-    /// Memory.
+    /// Memory use.
     pub memory: Option<Memory>,
-    /// The engine by itself, where TensorRT runs the network.
+    /// The engine alone, if TensorRT runs the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineReport>,
 }
 
 impl Report {
-    /// For people.
+    /// Returns the table.
     pub fn table(&self) -> String {
         let threads = match self.threads {
-            _ if self.engine.is_some() => "one frame a run".to_owned(),
+            _ if self.engine.is_some() => "one frame per run".to_owned(),
             0 => "every core".to_owned(),
             1 => "1 thread".to_owned(),
             n => format!("{n} threads"),
@@ -195,17 +195,20 @@ impl Report {
         if let Some(engine) = &self.engine {
             out += &engine.table();
         }
-        let _ = write!(out, "\n{:.1} frames a second", self.frames_per_second);
+        let _ = write!(out, "\n{:.1} frames/s", self.frames_per_second);
         if let Some(share) = self.share_of_rest() {
-            let _ = write!(out, "; all but the network takes {:.1} % of the network's time", share * 100.0);
+            let _ = write!(out, "; the rest takes {:.1} % of the inference time", share * 100.0);
         }
-        let _ = writeln!(out, "; {:.1} detections a frame", self.detections_per_frame);
+        let _ = writeln!(out, "; {:.1} detections per frame", self.detections_per_frame);
         if let Some(engine) = &self.engine {
             out += &engine.frame_lines();
             let whole = self.stages_us.get(Stage::Total.name()).map_or(0.0, Figures::median);
             if engine.floor_us() > 0.0 {
-                let _ =
-                    writeln!(out, "a whole frame takes {:.2} times the engine by itself", whole / engine.floor_us());
+                let _ = writeln!(
+                    out,
+                    "a whole frame takes {:.2} times as long as the engine alone",
+                    whole / engine.floor_us()
+                );
             }
         }
         if let Some(first) = self.first_detection_s {
@@ -213,7 +216,7 @@ impl Report {
         }
         if let Some(memory) = &self.memory {
             let [now, frames] = [memory.resident_bytes, memory.frames_bytes].map(|bytes| bytes / 1_000_000);
-            let _ = writeln!(out, "{now} MB resident, {frames} MB of it the decoded frames");
+            let _ = writeln!(out, "{now} MB resident, {frames} MB of it decoded frames");
         }
         if let Some(engine) = &self.engine {
             out += &engine.layer_table();
@@ -221,7 +224,7 @@ impl Report {
         out
     }
 
-    /// Medians compared.
+    /// Returns the median of the rest divided by that of inference.
     fn share_of_rest(&self) -> Option<f64> {
         let median = |stage: Stage| self.stages_us.get(stage.name()).map(Figures::median);
         let infer = median(Stage::Infer).filter(|infer| *infer > 0.0)?;

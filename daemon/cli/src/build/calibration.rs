@@ -1,4 +1,4 @@
-//! Pictures for calibration, fed as the card feeds frames.
+//! Pictures for INT8 calibration, preprocessed as the model card says.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::Args;
 
-/// A folder's pictures as tensors.
+/// The pictures of a folder as tensors.
 pub struct CalibrationPictures {
     files: Vec<PathBuf>,
     next: usize,
@@ -28,16 +28,16 @@ pub struct CalibrationPictures {
 }
 
 impl CalibrationPictures {
-    /// The pictures of `folder`, for the network as it will be built.
+    /// Opens the pictures of `folder` for the model with these profiles.
     pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, ExitError> {
         let wrong = |reason: String| ExitError::new(Exit::Input, reason);
         let files = pictures_in(folder)
             .map_err(|error| wrong(format!("cannot read pictures from {}: {error}", folder.display())))?;
         let files = spread(files, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
         if files.is_empty() {
-            return Err(wrong(format!("{} holds no pictures to calibrate with", folder.display())));
+            return Err(wrong(format!("cannot calibrate: {} has no pictures", folder.display())));
         }
-        // The embedded engine reads the network too, and knows what its card feeds it.
+        // Load the model with a CPU backend to get the preprocessing that its card describes.
         let shapes = profiles.first().into_iter().flatten();
         let model = ModelConfig {
             name: args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -50,7 +50,7 @@ impl CalibrationPictures {
         let network = LoadedModel::load(&model, &engine)?;
         let spec = network.required_detector()?.preprocess_spec().clone();
         if spec.dtype != DType::F32 {
-            let message = format!("calibration fills inputs of f32, and the network's is {}", spec.dtype);
+            let message = format!("calibration requires an f32 input, but the model's is {}", spec.dtype);
             return Err(ExitError::new(Exit::Model, message));
         }
         let batch = network.engine.inputs().first().and_then(|input| input.shape.as_ref()?.first()?.fixed());
@@ -58,7 +58,7 @@ impl CalibrationPictures {
         Ok(Self { files, next: 0, preprocessor, batch: batch.unwrap_or(1) })
     }
 
-    /// Where the ranges of this network with these pictures are kept.
+    /// Returns the cache file for the ranges of this model with these pictures.
     pub fn cache_file(&self, args: &Args, file: &OnnxFile) -> Option<PathBuf> {
         let mut pictures = DefaultHasher::new();
         for path in &self.files {
@@ -90,7 +90,7 @@ impl CalibrationFeed for CalibrationPictures {
         self.files.len().div_ceil(self.batch)
     }
 
-    /// The last batch is filled up with pictures from the first on.
+    /// Returns the next batch; the last one is filled up with the first pictures.
     fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         if self.next >= self.files.len() {
             return Ok(None);
@@ -106,7 +106,7 @@ impl CalibrationFeed for CalibrationPictures {
     }
 }
 
-/// At most `most` of `files`, evenly spread: neighbours in a folder often show the same.
+/// Returns at most `most` of `files`, evenly spread, because neighbours in a folder often look alike.
 fn spread(files: Vec<PathBuf>, most: usize) -> Vec<PathBuf> {
     let count = files.len();
     if count <= most {

@@ -1,4 +1,4 @@
-//! What is written: the engine, its sidecar, and the card, so that the engine's file can be named wherever the model was.
+//! Writes the engine, its sidecar and a copy of the model card, so that the engine can replace the model everywhere.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,20 +12,23 @@ use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::Args;
 
-/// The places, looked at before the long work.
+/// The output files, checked before the long build.
 pub struct Outputs {
     engine: PathBuf,
-    /// The card to copy, and where to.
+    /// The card to copy, and its destination.
     card: Option<(PathBuf, PathBuf)>,
 }
 
 impl Outputs {
     /// Checks that the engine can be written.
+    ///
+    /// # Errors
+    /// With [`Exit::Output`] or [`Exit::Usage`]; the message says which file to name.
     pub fn new(args: &Args, engine: &Path) -> Result<Self, ExitError> {
         let wrong = |exit, message: String| Err(ExitError::new(exit, message));
         let folder = engine.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
-            return wrong(Exit::Output, format!("{} is no folder: make it first", folder.display()));
+            return wrong(Exit::Output, format!("{} is not a folder: create it first", folder.display()));
         }
         if engine.is_dir() {
             return wrong(Exit::Output, format!("{} is a folder: name a file", engine.display()));
@@ -34,7 +37,7 @@ impl Outputs {
             return wrong(Exit::Usage, format!("{} is the model itself: name another file with -o", engine.display()));
         }
         if engine.exists() && !args.force {
-            let message = format!("{} is there already: name another file with -o, or add --force", engine.display());
+            let message = format!("{} exists already: name another file with -o, or add --force", engine.display());
             return wrong(Exit::Output, message);
         }
         let source = args.card.clone().unwrap_or_else(|| args.model.with_extension("toml"));
@@ -43,15 +46,15 @@ impl Outputs {
         Ok(Self { engine: engine.to_owned(), card })
     }
 
-    /// Writes everything; the engine's own name comes last.
+    /// Writes all files, the engine last.
     pub fn write(&self, built: &Built, args: &Args, took: Duration) -> Result<Sidecar, ExitError> {
         let sidecar = sidecar(built, args, took);
         let path = Sidecar::path_of(&self.engine);
         let before = fs::read(&path).ok();
         let mut made = Vec::new();
         if let Err(error) = self.write_all(&sidecar, &built.plan, &mut made) {
-            // An engine that --force would have replaced has its sidecar again; what has no engine goes. Neither can be
-            // helped where it fails: the disk that would not take the engine says so above.
+            // Restore the sidecar of an engine that --force would have replaced, and remove files without an engine. An
+            // error here is ignored, because the error above already reports the disk.
             let _ = match before {
                 Some(before) => write_atomically(&path, &before),
                 None => fs::remove_file(&path),
@@ -64,7 +67,7 @@ impl Outputs {
         {
             let example = rewritten.clamped_in.as_deref().unwrap_or_default();
             log::warn!(
-                "{} weights are beyond what FP16 holds and became its greatest number, among them some of `{example}`: \
+                "{} weights exceed the range of FP16 and were clamped to its maximum, among them some of `{example}`: \
                  compare the engine with its model (`visiond verify`), or use --bf16",
                 rewritten.clamped
             );
@@ -74,7 +77,7 @@ impl Outputs {
 }
 
 impl Outputs {
-    /// Writes one after the other, and says in `made` what of the card was not there before.
+    /// Writes the files, and adds to `made` those of the card that did not exist before.
     fn write_all(&self, sidecar: &Sidecar, plan: &[u8], made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
         sidecar.write(&self.engine).map_err(|error| failed(&Sidecar::path_of(&self.engine), error))?;
         if let Some((source, target)) = &self.card {
@@ -92,14 +95,14 @@ fn same(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
-/// Copies the card, and the file of class names that it has in its own folder; `made` gets both. What is there already is
-/// the user's.
+/// Copies the card and its file of class names, and adds both to `made`. Never replaces an existing file, because it is the
+/// user's.
 fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
     let text = fs::read_to_string(source)
         .map_err(|error| ExitError::new(Exit::Config, format!("cannot read {}: {error}", source.display())))?;
     if target.exists() {
         if fs::read_to_string(target).is_ok_and(|there| there != text) {
-            log::warn!("{} is there already and stays; {} says something else", target.display(), source.display());
+            log::warn!("kept the existing card {}, which differs from {}", target.display(), source.display());
         }
         return Ok(());
     }
@@ -117,7 +120,7 @@ fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<()
     }
     made.push(target.to_owned());
     write_atomically(target, text.as_bytes()).map_err(|error| failed(target, error))?;
-    log::info!("the card {} is copied to {}", source.display(), target.display());
+    log::info!("copied the card {} to {}", source.display(), target.display());
     Ok(())
 }
 
@@ -145,7 +148,7 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
         gpu: facts.map(|facts| facts.name.clone()),
         sm: facts.map(|facts| format!("{}.{}", facts.sm.0, facts.sm.1)),
         compute_capabilities: built.compute_capabilities.iter().map(capability).collect(),
-        options: args.told(),
+        options: args.engine_flags(),
         onnx,
         onnx_sha256: built.onnx.file.sha256.clone(),
         profiles,
@@ -154,7 +157,7 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
     }
 }
 
-/// What became of the network's numbers, for people.
+/// Describes the precision of the engine.
 fn precision_text(built: &Built, args: &Args) -> String {
     let mut parts = Vec::new();
     if args.int8 {
@@ -168,7 +171,7 @@ fn precision_text(built: &Built, args: &Args) -> String {
         }
         (None, true, _) => parts.push("fp16 where TensorRT finds it faster".to_owned()),
         (None, _, true) => parts.push("bf16 where TensorRT finds it faster".to_owned()),
-        (None, false, false) if parts.is_empty() => parts.push("as in the network's file".to_owned()),
+        (None, false, false) if parts.is_empty() => parts.push("as in the model file".to_owned()),
         (None, false, false) => {}
     }
     parts.join(", ")

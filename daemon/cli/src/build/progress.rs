@@ -1,4 +1,4 @@
-//! A build with somebody watching: a live line on a terminal, plain lines in a pipe, and an end by Ctrl-C.
+//! Runs a build, shows its progress, and cancels it on Ctrl-C.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,16 +14,16 @@ use visiond_system::logging;
 
 use crate::output::complain;
 
-/// How often the terminal's line is drawn anew, and signals are looked for.
+/// Time between two updates of the live line and two checks for signals.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How often a line is written where there is no terminal.
+/// Time between two lines without a terminal.
 const LINE: Duration = Duration::from_secs(10);
 
-/// How long the builder has to end by itself: it looks between its steps.
+/// Time for the builder to react to a cancellation, which it checks between its steps.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Builds, and tells how far it is.
+/// Builds the engine and shows the progress.
 pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -34,7 +34,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     let (done, result) = channel();
     let (path, theirs) = (onnx.to_owned(), Arc::clone(&monitor));
     let work = move || {
-        // Nobody listens any more when the process is ending.
+        // The receiver is gone only when the process is exiting.
         let _ = done.send(visiond_engine_builder::build(&path, options, &theirs));
     };
     let thread = std::thread::Builder::new().name("build".to_owned()).spawn(work);
@@ -45,7 +45,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     let built = loop {
         match result.recv_timeout(TICK) {
             Ok(built) => break built,
-            // It panicked; the hook has told.
+            // The thread panicked, which the panic hook has printed.
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(ExitError { message: String::new(), exit: Exit::Failure });
             }
@@ -65,7 +65,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
             logging::live_line(&text);
         } else if now - line >= LINE && log::max_level() >= log::LevelFilter::Warn {
             line = now;
-            // There is no place left to tell when standard error is gone.
+            // If standard error is closed, no other place is left for the line.
             let _ = writeln!(io::stderr(), "{text}");
         }
     };
@@ -73,8 +73,8 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     built.map_err(|error| failure(&error))
 }
 
-/// Ends the process while TensorRT is at work: it looks for no signal before its step is done, which may take minutes, and
-/// the library's own clearing-up must not run under its feet. Nothing has been written yet.
+/// Exits while TensorRT is still working, because a step may take minutes. `_exit` skips the library's destructors, which
+/// must not run meanwhile. Nothing has been written yet.
 fn leave() -> ! {
     logging::clear_live_line();
     complain(&BuildError::Cancelled.to_string());
@@ -82,7 +82,7 @@ fn leave() -> ! {
     unsafe { libc::_exit(Exit::Failure.code().into()) }
 }
 
-/// The exit status that goes with what went wrong.
+/// Returns the error with its exit status.
 fn failure(error: &BuildError) -> ExitError {
     let exit = match error {
         BuildError::Calibration { .. } => Exit::Input,
@@ -94,10 +94,10 @@ fn failure(error: &BuildError) -> ExitError {
     ExitError::new(exit, error)
 }
 
-/// `building: 1:05, Building Engine 3/5, Timing 42/100`
+/// Formats a line such as `building: 1:05, Building Engine 3/5, Timing 42/100`
 fn progress(phases: &[Phase], elapsed: Duration, ends: bool) -> String {
     let seconds = elapsed.as_secs();
-    let mut text = format!("{} {}:{:02}", if ends { "ending:" } else { "building:" }, seconds / 60, seconds % 60);
+    let mut text = format!("{} {}:{:02}", if ends { "cancelling:" } else { "building:" }, seconds / 60, seconds % 60);
     for phase in phases {
         text.push_str(", ");
         text.push_str(&phase.name);
@@ -120,6 +120,6 @@ mod tests {
             progress(&phases, Duration::from_secs(65), false),
             "building: 1:05, building the engine, Timing 42/100"
         );
-        assert_eq!(progress(&[], Duration::from_secs(3), true), "ending: 0:03");
+        assert_eq!(progress(&[], Duration::from_secs(3), true), "cancelling: 0:03");
     }
 }

@@ -1,4 +1,4 @@
-//! The command line of `visiond build`, and what it makes of it.
+//! The flags of `visiond build`, and the options that follow from them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,8 +51,8 @@ fn options_that_do_not_go_together_are_refused_by_name() {
 #[test]
 fn the_options_are_told_as_they_were_given() {
     let line = "n.onnx --fp16 --precision type:Softmax=fp32 --workspace-mb 512 --dla 0 --gpu-fallback";
-    let told = args(line).unwrap().told();
-    assert_eq!(told, ["--fp16", "--gpu-fallback", "--precision=type:Softmax=fp32", "--workspace-mb=512", "--dla=0"]);
+    let flags = args(line).unwrap().engine_flags();
+    assert_eq!(flags, ["--fp16", "--gpu-fallback", "--precision=type:Softmax=fp32", "--workspace-mb=512", "--dla=0"]);
 }
 
 #[test]

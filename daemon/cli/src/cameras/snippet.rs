@@ -1,30 +1,30 @@
-//! The configuration that is proposed for a camera.
+//! The configuration that `probe` proposes for a camera.
 
 use super::{Camera, Size};
 
-/// Pixels of a size to begin with at most: 1080p.
+/// Maximum number of pixels of the proposed size: 1080p.
 const MODEST_PIXELS: u64 = 1920 * 1080;
 
-/// Frames per second to begin with at most.
+/// Maximum proposed frames per second.
 const MODEST_RATE: f64 = 30.0;
 
-/// A rate below which a larger size is not worth it.
+/// Minimum frames per second of a size that is preferred over a smaller one.
 const LEAST_RATE: f64 = 15.0;
 
-/// A size and rate to begin with.
+/// A proposed size and rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Frames per second, where the driver tells.
+    /// Frames per second, if the driver reports them.
     pub fps: Option<f64>,
 }
 
 impl Camera {
-    /// The largest size up to 1080p that comes fast enough in some format that is read; `None` of a camera that has no list
-    /// of sizes, or a list of one: its own size is best, as an HDMI input's is its signal's.
+    /// Returns the largest size up to 1080p that is fast enough in a format that visiond reads. `None` without a list of at
+    /// least two sizes: then the camera's current size is best, as an HDMI input has the size of its signal.
     pub fn proposed(&self) -> Option<Mode> {
         let readable = self.formats.iter().filter(|format| format.format.is_some());
         let sizes = readable.flat_map(|format| format.sizes.iter());
@@ -43,7 +43,7 @@ impl Camera {
         Some(Mode { width: best.width, height: best.height, fps: modest_rate(best) })
     }
 
-    /// The `[[camera]]` to paste into a configuration. It leaves the format to visiond.
+    /// Returns a `[[camera]]` to paste into a configuration, which leaves the pixel format to visiond.
     pub fn snippet(&self) -> String {
         let node = self.device.display().to_string();
         let device = visiond_config::quote(self.stable_name.as_deref().unwrap_or(&node));
@@ -58,7 +58,7 @@ impl Camera {
     }
 }
 
-/// A rate that the size has: the highest that is modest, else the lowest.
+/// Returns the highest rate of the size up to [`MODEST_RATE`], else its lowest.
 fn modest_rate(size: &Size) -> Option<f64> {
     if size.fps_is_range {
         return size.fps.first().map(|fps| fps.min(MODEST_RATE));

@@ -1,15 +1,15 @@
-//! A camera in lines of text.
+//! The description of a camera as lines of text.
 
 use visiond_capture::v4l2::controls::Control;
 use visiond_capture::v4l2::sample_alignment::SampleAlignment;
 
 use super::{Camera, CameraFormat, Input, Io, Samples, Size};
 
-/// Sizes of a format in one line.
+/// Maximum number of sizes in the line of a format.
 const SIZES_IN_A_LINE: usize = 6;
 
 impl Camera {
-    /// Its lines, each with what stands in front of it. `whole`: every size with every rate.
+    /// Returns the lines, each with its label. `whole` lists every size with every rate.
     pub fn lines(&self, whole: bool) -> Vec<(&'static str, String)> {
         let device = self.device.display();
         let mut lines = match (&self.error, self.api) {
@@ -28,17 +28,17 @@ impl Camera {
         let unread = self.formats.iter().filter(|format| format.format.is_none());
         let unread: Vec<_> = unread.map(|format| format.fourcc.as_str()).collect();
         if !unread.is_empty() {
-            lines.push(("", format!("not read here: {}", unread.join(", "))));
+            lines.push(("", format!("unsupported formats: {}", unread.join(", "))));
         }
-        // A webcam's only input says nothing.
+        // The only input of a webcam is of no interest.
         if self.inputs.len() > 1 || self.inputs.iter().any(|input| input.signal.is_some()) {
             lines.extend(self.inputs.iter().map(|input| ("", input.text())));
         }
         lines.extend(self.io.map(|io| ("", io.text())));
         if let Some(chosen) = &self.chosen {
             let fps = chosen.fps.map_or(String::new(), |fps| format!(" at {} fps", tidy(fps)));
-            let io = chosen.io.map_or(String::new(), |io| format!(" by {io}"));
-            lines.push(("", format!("would run {}x{} {}{fps}{io}", chosen.width, chosen.height, chosen.format)));
+            let io = chosen.io.map_or(String::new(), |io| format!(" with {io}"));
+            lines.push(("", format!("would use {}x{} {}{fps}{io}", chosen.width, chosen.height, chosen.format)));
         }
         lines.extend(self.samples.iter().map(|samples| ("", samples.text())));
         lines.extend(self.controls.iter().map(|control| ("control", line(control))));
@@ -46,21 +46,21 @@ impl Camera {
     }
 
     fn names(&self) -> impl Iterator<Item = String> {
-        let stable = self.stable_name.as_ref().map(|name| format!("always as {name}"));
+        let stable = self.stable_name.as_ref().map(|name| format!("stable name {name}"));
         let links = self.names.by_id.iter().chain(&self.names.by_path).map(|link| link.display().to_string());
         let others: Vec<_> = links
             .filter(|link| Some(link) != self.stable_name.as_ref())
             .chain(self.names.usb.clone())
             .chain(self.names.card.as_ref().map(|card| format!("{card:?}")))
             .collect();
-        let others = (!others.is_empty()).then(|| format!("also as {}", others.join(", ")));
+        let others = (!others.is_empty()).then(|| format!("other names {}", others.join(", ")));
         stable.into_iter().chain(others)
     }
 }
 
 impl Input {
     fn text(&self) -> String {
-        let set = if self.is_set { ", which is set" } else { "" };
+        let set = if self.is_set { ", selected" } else { "" };
         let signal = self.signal.as_ref().map_or(String::new(), |signal| format!(": {signal}"));
         format!("input {} {:?}{set}{signal}", self.index, self.name)
     }
@@ -72,7 +72,7 @@ impl Io {
         let of = |state| ways.iter().filter(|(_, has)| *has == state).map(|(name, _)| *name).collect::<Vec<_>>();
         match (of(Some(true)).as_slice(), of(None).as_slice()) {
             ([], []) => "I/O: none".to_owned(),
-            ([], _) => "I/O: another program streams, the driver does not tell meanwhile".to_owned(),
+            ([], _) => "I/O: unknown while another program streams".to_owned(),
             (known, _) => format!("I/O: {}", known.join(", ")),
         }
     }
@@ -82,7 +82,7 @@ impl Samples {
     fn text(&self) -> String {
         let Self { bits, found, read, error } = self;
         if let Some(error) = error {
-            return format!("samples of {bits} bits: not looked at: {error}");
+            return format!("samples of {bits} bits: cannot capture a frame: {error}");
         }
         let stand = |place: &SampleAlignment| match place {
             SampleAlignment::Bottom => "in the low bits of 16",
@@ -91,12 +91,12 @@ impl Samples {
         match found {
             None => {
                 format!(
-                    "samples of {bits} bits: the frames taken were too dark to tell where; point the camera at light and try again"
+                    "samples of {bits} bits: the frames were too dark to locate them; point the camera at light and try again"
                 )
             }
-            Some(found) if found == read => format!("samples of {bits} bits: {}, and read so", stand(found)),
+            Some(found) if found == read => format!("samples of {bits} bits: {}, as visiond reads them", stand(found)),
             Some(found) => format!(
-                "samples of {bits} bits: {}, but read {}: colours will be wrong; send us this output",
+                "samples of {bits} bits: {}, but visiond reads them {}: colours will be wrong; report this output",
                 stand(found),
                 stand(read)
             ),
@@ -120,7 +120,7 @@ impl CameraFormat {
 }
 
 impl Size {
-    /// With the highest rate or with all.
+    /// Returns the size with its highest rate, or with all rates.
     fn text(&self, all_rates: bool) -> String {
         let Self { width, height, range, fps, fps_is_range } = self;
         let sizes = match range {
@@ -143,7 +143,7 @@ impl Size {
     }
 }
 
-/// A rate without needless decimals.
+/// Formats a rate with at most two decimals.
 fn tidy(fps: f64) -> String {
     ((fps * 100.0).round() / 100.0).to_string()
 }
@@ -153,9 +153,9 @@ fn line(control: &Control) -> String {
     parts.extend(control.show_default().map(|default| format!("default {default}")));
     parts.extend(control.value.as_ref().map(|value| format!("is {}", control.show(value))));
     let notes = [
-        (control.read_only, "can only be read"),
-        (control.write_only, "can only be written"),
-        (control.inactive, "has no effect now: a mode has it"),
+        (control.read_only, "read-only"),
+        (control.write_only, "write-only"),
+        (control.inactive, "inactive in the current mode"),
     ];
     parts.extend(notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note.to_owned()));
     format!("{}: {}", control.name, parts.join("; "))
@@ -180,7 +180,7 @@ mod tests {
     fn inputs_and_io_are_a_line_each() {
         let signal = Some("1920x1080 at 60 fps".to_owned());
         let input = Input { index: 3, name: "HDMI 0".to_owned(), is_set: true, signal };
-        assert_eq!(input.text(), "input 3 \"HDMI 0\", which is set: 1920x1080 at 60 fps");
+        assert_eq!(input.text(), "input 3 \"HDMI 0\", selected: 1920x1080 at 60 fps");
         let io = |userptr, mmap| Io { userptr, mmap }.text();
         assert_eq!(io(Some(true), Some(true)), "I/O: userptr, mmap");
         assert_eq!(io(Some(false), Some(true)), "I/O: mmap");
@@ -190,10 +190,13 @@ mod tests {
     #[test]
     fn samples_that_are_read_from_the_wrong_bits_are_told() {
         let text = |found| Samples { bits: 10, found, read: SampleAlignment::Top, error: None }.text();
-        assert_eq!(text(Some(SampleAlignment::Top)), "samples of 10 bits: in the high bits of 16, and read so");
+        assert_eq!(
+            text(Some(SampleAlignment::Top)),
+            "samples of 10 bits: in the high bits of 16, as visiond reads them"
+        );
         assert!(
             text(Some(SampleAlignment::Bottom))
-                .contains("in the low bits of 16, but read in the high bits of 16: colours")
+                .contains("in the low bits of 16, but visiond reads them in the high bits of 16: colours")
         );
         assert!(text(None).contains("too dark"));
     }
@@ -204,6 +207,6 @@ mod tests {
         let error = Some("may not be opened".to_owned());
         let camera = Camera { device: "/dev/video2".into(), names, error, ..Camera::default() };
         let lines: Vec<_> = camera.lines(false).into_iter().map(|(head, text)| format!("{head} {text}")).collect();
-        assert_eq!(lines, ["camera /dev/video2 may not be opened", " also as 046d:0825"]);
+        assert_eq!(lines, ["camera /dev/video2 may not be opened", " other names 046d:0825"]);
     }
 }

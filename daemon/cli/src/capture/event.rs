@@ -10,68 +10,68 @@ use visiond_system::logging::escape;
 use super::footprint::Footprint;
 use crate::output::print;
 
-/// Something to tell: a line of text, or of JSON.
+/// An event, which is one line of text or of JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
     /// The camera is open.
     Opened {
-        /// Its name.
+        /// The camera's name.
         camera: &'a str,
-        /// As the daemon's log has it.
+        /// The description that the daemon logs.
         description: String,
-        /// How pictures come out of the driver; absent where there is none.
+        /// How frames leave the driver; absent without a driver.
         #[serde(skip_serializing_if = "Option::is_none")]
         io: Option<&'static str>,
     },
     /// A frame was saved.
     Frame {
-        /// The driver's number.
+        /// The driver's frame number.
         sequence: u64,
-        /// RFC 3339, UTC.
+        /// Time of capture, RFC 3339 in UTC.
         captured_at: String,
-        /// CLOCK_MONOTONIC.
+        /// The same time on CLOCK_MONOTONIC, in nanoseconds.
         monotonic_ns: u64,
-        /// What the time marks.
+        /// The instant that the time marks.
         instant: &'static str,
-        /// From that instant until it was here.
+        /// Time from that instant until this process had the frame, in microseconds.
         age_us: u64,
         /// Width in pixels.
         width: u32,
         /// Height in pixels.
         height: u32,
-        /// Pixel format, as it came to the network; a decoded JPEG is rgb.
+        /// Pixel format as a model would get it; a decoded JPEG is rgb.
         format: &'static str,
-        /// The picture.
+        /// The PNG file.
         file: PathBuf,
     },
     /// Frames were lost.
     Lost {
-        /// How many.
+        /// Number of lost frames.
         frames: u64,
-        /// By whom.
+        /// The cause.
         cause: &'static str,
     },
-    /// All frames are there.
+    /// All frames have been taken.
     End {
-        /// How many.
+        /// Number of frames.
         frames: u64,
-        /// What they took, from the first one that was not skipped.
+        /// The time for all of them, from the first one that was not skipped.
         seconds: f64,
         /// Frames that the driver lost.
         driver: u64,
-        /// Frames that came damaged.
+        /// Frames that arrived damaged.
         corrupt: u64,
         /// Frames for which no buffer was free.
         overload: u64,
-        /// Bytes that were copied on the way here.
+        /// Bytes that had to be copied between the driver and this process.
         copied_bytes: u64,
     },
-    /// What the process holds.
+    /// The resources of this process.
     Footprint {
-        /// After so many cycles.
+        /// Number of cycles so far.
         cycle: u64,
-        /// It.
+        /// The resources.
         #[serde(flatten)]
         footprint: Footprint,
     },
@@ -82,14 +82,14 @@ impl Event<'_> {
         match self {
             Self::Opened { camera, description, .. } => format!("camera {camera}: {description}"),
             Self::Frame { sequence, monotonic_ns, age_us, width, height, format, file, .. } => format!(
-                "frame {sequence}: {width}x{height} {format}, taken at {:.6} s, here {:.1} ms later: {}",
+                "frame {sequence}: {width}x{height} {format}, captured at {:.6} s, arrived {:.1} ms later: {}",
                 *monotonic_ns as f64 / 1e9,
                 *age_us as f64 / 1e3,
                 file.display()
             ),
             Self::Lost { frames, cause } => format!("{} lost: {cause}", count(*frames as usize, "frame")),
             Self::End { frames, seconds, driver, corrupt, overload, copied_bytes } => format!(
-                "{} in {seconds:.2} s; lost: {driver} by the driver, {corrupt} damaged, {overload} without a buffer; {copied_bytes} \
+                "{} in {seconds:.2} s; lost: {driver} by the driver, {corrupt} damaged, {overload} without a free buffer; {copied_bytes} \
                  bytes copied",
                 count(*frames as usize, "frame")
             ),
@@ -105,19 +105,19 @@ impl Event<'_> {
     }
 }
 
-/// Prints what happens.
+/// Prints events on standard output.
 #[derive(Debug)]
 pub struct EventPrinter {
     json: bool,
 }
 
 impl EventPrinter {
-    /// In JSON or in words.
+    /// Prints JSON or text.
     pub fn new(json: bool) -> Self {
         Self { json }
     }
 
-    /// Prints a line.
+    /// Prints an event as one line.
     pub fn print(&self, event: &Event<'_>) -> Result<(), ExitError> {
         let line = if self.json {
             serde_json::to_string(event)

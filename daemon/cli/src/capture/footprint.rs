@@ -1,25 +1,25 @@
-//! What this process holds of the system.
+//! The memory, descriptors and threads that this process holds.
 
 use std::fs;
 
 use serde::Serialize;
 use visiond_system::process::ProcessFacts;
 
-/// Memory, descriptors, threads, mappings; 0 where /proc does not tell.
+/// The resources of this process, read from /proc; 0 where it has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// Memory in RAM.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Open file descriptors.
+    /// Number of open file descriptors.
     pub descriptors: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Ranges of the address space.
+    /// Number of memory mappings.
     pub mappings: usize,
 }
 
 impl Footprint {
-    /// As it is.
+    /// Reads the current values.
     pub fn now() -> Self {
         let process = ProcessFacts::now();
         Self {

@@ -1,4 +1,4 @@
-//! Frames into PNG files, on a thread of its own; and a line about each.
+//! A thread that writes frames as PNG files and prints a line about each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use visiond_system::outage::explain;
 
 use super::event::{Event, EventPrinter};
 
-/// Frames that wait to be written at most: what comes faster than it is written is not lost before that.
+/// Maximum number of queued frames, so that a short burst is not lost while the writer is slower than the camera.
 const WAITING: usize = 32;
 
-/// What waits to be told and written.
+/// A queued frame or loss.
 #[derive(Debug)]
 enum Waiting {
-    /// A frame's copy, so that the driver has its buffer again.
+    /// A copy of a frame, so that the driver gets its buffer back.
     Frame {
         layout: FrameLayout,
         bytes: Vec<u8>,
@@ -40,15 +40,15 @@ enum Waiting {
     },
 }
 
-/// Where frames go.
+/// The sending end of the writer's queue.
 pub struct Sender(SyncSender<Waiting>);
 
-/// The writer has ended.
+/// The writer thread has ended.
 #[derive(Debug)]
 pub struct Ended;
 
 impl Sender {
-    /// Hands on what came; waits while too much is waiting.
+    /// Queues a frame or a loss; waits while the queue is full.
     pub fn send(&self, next: Next) -> Result<(), Ended> {
         let waiting = match next {
             Next::Frame(Frame { layout, buffer, sequence, timestamp, .. }) => {
@@ -62,7 +62,7 @@ impl Sender {
     }
 }
 
-/// A folder of a camera's pictures.
+/// Writes the frames of one camera to a folder.
 pub struct PngWriter {
     folder: PathBuf,
     camera: String,
@@ -70,15 +70,15 @@ pub struct PngWriter {
 }
 
 impl PngWriter {
-    /// Makes the folder where it is missing.
+    /// Creates the folder if it does not exist.
     pub fn open(folder: &Path, camera: &str) -> Result<Self, ExitError> {
         fs::create_dir_all(folder).map_err(|error| {
-            ExitError::new(Exit::Output, format!("{} cannot be made: {}", folder.display(), explain(&error)))
+            ExitError::new(Exit::Output, format!("cannot create {}: {}", folder.display(), explain(&error)))
         })?;
         Ok(Self { folder: folder.to_owned(), camera: camera.to_owned(), maker: RgbConverter::default() })
     }
 
-    /// Starts the thread that writes. It ends when the sender is gone and all is written, or when something fails.
+    /// Starts the writer thread. It ends when the sender is dropped and the queue is empty, or on an error.
     pub fn start<'scope>(
         mut self,
         scope: &'scope Scope<'scope, '_>,
@@ -121,13 +121,13 @@ impl PngWriter {
 
     fn store(&mut self, layout: &FrameLayout, bytes: &[u8], sequence: u64) -> Result<PathBuf, ExitError> {
         let unmade = |error: &dyn std::fmt::Display| {
-            ExitError::new(Exit::Input, format!("frame {sequence} is no picture: {error}"))
+            ExitError::new(Exit::Input, format!("cannot convert frame {sequence}: {error}"))
         };
         let view = layout.view(bytes).map_err(|error| unmade(&error))?;
         let picture = self.maker.make(&view).map_err(|error| unmade(&error))?;
         let file = self.folder.join(format!("{}-{sequence:08}.png", self.camera));
         encode(&picture, PictureFormat::Png).and_then(|png| write_atomically(&file, &png)).map_err(|error| {
-            ExitError::new(Exit::Output, format!("{} cannot be written: {}", file.display(), explain(&error)))
+            ExitError::new(Exit::Output, format!("cannot write {}: {}", file.display(), explain(&error)))
         })?;
         Ok(file)
     }
@@ -137,6 +137,6 @@ fn lost_by(cause: LossCause) -> &'static str {
     match cause {
         LossCause::Driver => "driver",
         LossCause::Corrupt => "damaged",
-        LossCause::Overload => "no buffer was free",
+        LossCause::Overload => "no free buffer",
     }
 }

@@ -1,7 +1,7 @@
-//! Whether this machine has what a configuration names.
+//! Checks whether this machine has the models, devices, programs and folders that a configuration names.
 //!
-//! An error is what stays wrong until somebody acts; a warning is what may be right by the time and for the user that the
-//! daemon runs: a camera is plugged in, systemd makes /run/visiond, the service's user may write where this one may not.
+//! Problems that persist until the user fixes them are errors. Problems that may be gone when the daemon starts are warnings:
+//! a camera may be plugged in, systemd creates /run/visiond, and the service's user may write where this user may not.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use visiond_service::loaded_model::LoadedModel;
 
 use crate::find_program::{allowed, find_program};
 
-/// Reports what is not there. `root` is the file that `config` was read from.
+/// Reports what is missing. `root` is the parsed file of `config`.
 pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
     for (index, model) in config.models.iter().enumerate() {
         check_model(model, config, &Table { root, name: "model", index }, report);
@@ -36,7 +36,7 @@ pub fn check(config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
     }
 }
 
-/// One of the file's tables, to find where a key stands.
+/// A table of the file, which locates keys for messages.
 struct Table<'a, 'i> {
     root: &'a DeTable<'i>,
     name: &'static str,
@@ -44,7 +44,7 @@ struct Table<'a, 'i> {
 }
 
 impl Table<'_, '_> {
-    /// Where the value at `path` stands, else the table above it.
+    /// Returns the range of the value at `path` in the file, else that of the table above it.
     fn span(&self, path: &[&str]) -> Range<usize> {
         let found = self.root.get(self.name).and_then(|item| item.get_ref().as_array()?.get(self.index));
         let Some(mut item) = found else { return 0..0 };
@@ -58,7 +58,7 @@ impl Table<'_, '_> {
     }
 }
 
-/// Loads the model as `run` would, so that whatever it would say is said here.
+/// Loads the model as `run` does, so that it reports the same errors.
 fn check_model(model: &ModelConfig, config: &Config, table: &Table<'_, '_>, report: &mut Diagnostics) {
     let result = LoadedModel::load(model, &config.engine).and_then(|network| network.required_detector().map(|_| ()));
     if let Err(error) = result {
@@ -75,7 +75,7 @@ fn check_camera(camera: &CameraConfig, table: &Table<'_, '_>, report: &mut Diagn
         },
         SourceConfig::Video(video) => {
             if !is_url(&video.url) && !Path::new(&video.url).exists() {
-                report.warning(at("url"), format!("{} is not there", video.url));
+                report.warning(at("url"), format!("{} does not exist", video.url));
             }
             check_program(&video.ffmpeg, at("ffmpeg"), report);
         }
@@ -85,18 +85,18 @@ fn check_camera(camera: &CameraConfig, table: &Table<'_, '_>, report: &mut Diagn
             }
         }
         SourceConfig::Images(images) if !images.path.exists() => {
-            report.warning(at("path"), format!("{} is not there", images.path.display()));
+            report.warning(at("path"), format!("{} does not exist", images.path.display()));
         }
         SourceConfig::Images(_) | SourceConfig::Pattern(_) => {}
     }
     if let Some(annotate) = &camera.annotate {
-        // The folder is made when missing, in the nearest one that is there.
+        // The daemon creates a missing folder, so check the nearest existing one above it.
         let existing = annotate.directory.ancestors().find(|folder| folder.exists() || folder.as_os_str().is_empty());
         check_folder(existing.unwrap_or(Path::new("/")), table.span(&["annotate", "directory"]), report);
     }
 }
 
-/// Controls that the camera has not, or not so, where it can be asked. The daemon streams without them.
+/// Warns about controls that the camera does not accept, if it can be opened. The daemon streams without them.
 fn check_controls(v4l2: &V4l2Config, node: &Path, table: &Table<'_, '_>, report: &mut Diagnostics) {
     if v4l2.controls.is_empty() {
         return;
@@ -122,12 +122,12 @@ fn check_sink(sink: &SinkConfig, table: &Table<'_, '_>, report: &mut Diagnostics
     }
 }
 
-/// What a broker needs of this machine. Whether one answers is not asked: it may come later.
+/// Checks the TLS files of a broker. Does not connect to the broker, because it may start later.
 fn check_pem(files: [&Option<PathBuf>; 3], table: &Table<'_, '_>, report: &mut Diagnostics) {
     for (key, file) in ["ca", "certificate", "key"].into_iter().zip(files) {
         if let Some(Err(error)) = file.as_ref().map(std::fs::File::open) {
             let path = file.as_deref().unwrap_or(Path::new("")).display();
-            report.warning(table.span(&[key]), format!("{path} cannot be read: {error}"));
+            report.warning(table.span(&[key]), format!("cannot read {path}: {error}"));
         }
     }
 }
@@ -136,11 +136,14 @@ fn check_folder(folder: &Path, span: Range<usize>, report: &mut Diagnostics) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let name = folder.display();
     if !folder.exists() {
-        report.warning(span, format!("the folder {name} is not there: make it before `visiond run`, or name another"));
+        report.warning(
+            span,
+            format!("the folder {name} does not exist: create it before `visiond run`, or name another"),
+        );
     } else if !folder.is_dir() {
-        report.error(span, format!("{name} is no folder: name another"), None);
+        report.error(span, format!("{name} is not a folder: name another"), None);
     } else if !allowed(folder, libc::W_OK | libc::X_OK) {
-        let message = format!("this user may not write into the folder {name}: change its owner, or name another");
+        let message = format!("this user cannot write to the folder {name}: change its owner, or name another");
         report.warning(span, message);
     }
 }
@@ -151,11 +154,11 @@ fn check_program(program: &Path, span: Range<usize>, report: &mut Diagnostics) {
     }
     let name = program.display();
     let message = if program.components().count() > 1 || program.is_absolute() {
-        format!("the program {name} is not there, or may not be run")
+        format!("the program {name} does not exist or is not executable")
     } else if name.to_string() == "ffmpeg" {
-        "ffmpeg is not in PATH: install it (Debian and Ubuntu: apt install ffmpeg), or write its whole path".to_owned()
+        "ffmpeg is not in PATH: install it (Debian and Ubuntu: apt install ffmpeg), or write its full path".to_owned()
     } else {
-        format!("the program {name} is not in PATH: install it, or write its whole path")
+        format!("the program {name} is not in PATH: install it, or write its full path")
     };
     report.error(span, message, None);
 }

@@ -1,4 +1,4 @@
-//! Annotated pictures of single files: named after them, never in their place.
+//! Annotated pictures, named after their source files, which they never replace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,24 +13,24 @@ use visiond_kernels::frame::FrameView;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::outage::explain;
 
-/// How they are stored.
+/// The file format of annotated pictures.
 const FORMAT: PictureFormat = PictureFormat::Jpeg;
 
-/// A folder of annotated pictures.
+/// Writes annotated pictures to a folder.
 pub struct AnnotatedPictures {
     folder: PathBuf,
-    /// What each file's pictures are called.
+    /// The start of the picture names of each file.
     stems: Vec<String>,
-    /// The files themselves, by what they really are.
+    /// The canonical paths of the source files.
     sources: BTreeSet<PathBuf>,
     maker: RgbConverter,
 }
 
 impl AnnotatedPictures {
-    /// Makes the folder where it is missing.
+    /// Creates the folder if it does not exist.
     pub fn open(folder: &Path, files: &[PathBuf]) -> Result<Self, ExitError> {
         fs::create_dir_all(folder).map_err(|error| {
-            ExitError::new(Exit::Output, format!("{} cannot be made: {}", folder.display(), explain(&error)))
+            ExitError::new(Exit::Output, format!("cannot create {}: {}", folder.display(), explain(&error)))
         })?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -40,7 +40,8 @@ impl AnnotatedPictures {
         })
     }
 
-    /// Draws and stores what was seen in a frame of a file; `sequence` is its number in a video.
+    /// Draws the detections of a frame and writes the picture; `sequence` is the frame's number in a video. The error is a
+    /// sentence, which the command prints and then goes on without pictures.
     pub fn store(
         &mut self,
         file: usize,
@@ -49,12 +50,11 @@ impl AnnotatedPictures {
         message: &Message,
     ) -> Result<(), String> {
         let path = self.path(file, sequence);
-        let mut picture =
-            self.maker.make(frame).map_err(|error| format!("{} cannot be drawn: {error}", path.display()))?;
+        let mut picture = self.maker.make(frame).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
         draw(&mut picture, &message.detections);
         encode(&picture, FORMAT)
             .and_then(|bytes| write_atomically(&path, &bytes))
-            .map_err(|error| format!("{} cannot be written: {}", path.display(), explain(&error)))
+            .map_err(|error| format!("cannot write {}: {}", path.display(), explain(&error)))
     }
 
     fn path(&self, file: usize, sequence: Option<u64>) -> PathBuf {
@@ -62,7 +62,7 @@ impl AnnotatedPictures {
         let number = sequence.map(|sequence| format!("-{sequence:08}")).unwrap_or_default();
         let mut path = self.folder.join(format!("{stem}-annotated{number}.{}", extension(FORMAT)));
         let mut attempt = 1;
-        // A picture of an earlier run may be replaced, one that is being looked at never.
+        // Replaces a picture of an earlier run, but never a source file.
         while path.canonicalize().is_ok_and(|real| self.sources.contains(&real)) {
             attempt += 1;
             path = self.folder.join(format!("{stem}-annotated{number}-{attempt}.{}", extension(FORMAT)));
@@ -71,19 +71,19 @@ impl AnnotatedPictures {
     }
 }
 
-/// A file's name without folder and ending.
+/// Returns a file's name without folder and extension.
 pub fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// The files' stems; those that come twice get a number.
+/// Returns the files' stems, with a number where a stem repeats.
 fn different_stems(files: &[PathBuf]) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let named = |file: &PathBuf| {
         let stem = stem(file);
         let numbered = (2..).map(|n| format!("{stem}-{n}"));
         let free = std::iter::once(stem.clone()).chain(numbered).find(|name| taken.insert(name.clone()));
-        // The numbers do not end.
+        // Always found, because the numbers do not end.
         free.unwrap_or(stem)
     };
     files.iter().map(named).collect()

@@ -1,4 +1,4 @@
-//! What `detect` prints: a table or messages on standard output, how far it is on standard error.
+//! The output of `detect`: a table or messages on standard output, progress on standard error.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use visiond_system::logging::{clear_live_line, escape};
 use crate::output::complain;
 use crate::progress::Progress;
 
-/// The widest that a column gets for a long name; longer ones push their row aside.
+/// Maximum width of a column; a longer name shifts the rest of its row.
 const WIDEST: usize = 48;
 
-/// Tells what is seen, and how far it is.
+/// Prints detections and progress.
 pub struct Report {
     json: bool,
     name_width: usize,
     label_width: usize,
     header_printed: bool,
-    /// Rows on the terminal and a live line must not mix.
+    /// Whether rows and the live line share the terminal, so that the line must be cleared before a row.
     out_is_terminal: bool,
     started: Instant,
     progress: Progress,
@@ -31,7 +31,7 @@ pub struct Report {
     current: Current,
 }
 
-/// The file being looked at.
+/// The current file.
 struct Current {
     name: String,
     started: Instant,
@@ -39,7 +39,7 @@ struct Current {
 }
 
 impl Report {
-    /// Of these files, with these classes.
+    /// Sizes the columns for these files and class labels.
     pub fn new(json: bool, files: &[PathBuf], labels: &[Arc<str>]) -> Self {
         let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0).min(WIDEST);
         let now = Instant::now();
@@ -58,14 +58,14 @@ impl Report {
         }
     }
 
-    /// A file is begun.
+    /// Starts a file.
     pub fn begin(&mut self, file: &Path) {
         self.files += 1;
         self.current = Current { name: escape(&file.to_string_lossy()), started: Instant::now(), frames: 0 };
     }
 
-    /// Prints what was seen in a frame.
-    pub fn tell(&mut self, message: &Message, is_video: bool) -> Result<(), ExitError> {
+    /// Prints the detections of a frame.
+    pub fn frame(&mut self, message: &Message, is_video: bool) -> Result<(), ExitError> {
         self.frames += 1;
         self.current.frames += 1;
         self.detections += message.detections.len() as u64;
@@ -81,12 +81,12 @@ impl Report {
         Ok(())
     }
 
-    /// Takes the live line away, before something else is written to standard error.
+    /// Clears the live line before another message on standard error.
     pub fn clear(&self) {
         clear_live_line();
     }
 
-    /// The last word: what was looked at, if that took a while or somebody watches.
+    /// Prints the totals after a long run or on a terminal.
     pub fn end(&self) -> Result<(), ExitError> {
         clear_live_line();
         let took = self.started.elapsed();
@@ -119,7 +119,7 @@ impl Report {
         }
         let name = escape(message.frame.file.as_deref().unwrap_or("-"));
         let frame = message.sequence.to_string();
-        // A video is told by what is in it; a picture with nothing is told too, so that none seems forgotten.
+        // A picture without detections gets a row as well, so that none seems forgotten; a video frame gets none.
         if message.detections.is_empty() && !is_video {
             text += &self.row([&name, &frame, "-", "", "", "", "", ""]);
         }

@@ -9,7 +9,7 @@ use visiond_engine::card::{Card, CardError};
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::HeadGuess;
 
-/// The card that visiond would take.
+/// The model card that visiond would use.
 #[derive(Debug, Serialize)]
 pub struct CardFacts {
     pub found: bool,
@@ -52,7 +52,7 @@ pub fn guess_json(guess: &HeadGuess) -> Value {
     json!({ "family": guess.family.name(), "classes": guess.class_count, "reason": guess.reason, "card": guess.card })
 }
 
-/// Characters of a note of the exporter that are shown.
+/// Maximum number of characters shown of a metadata value.
 const NOTE_CHARACTERS: usize = 100;
 
 pub fn metadata_lines(metadata: &BTreeMap<String, String>, line: &mut impl FnMut(&str, String)) {
@@ -70,7 +70,7 @@ pub fn card_lines(card: &CardFacts, line: &mut impl FnMut(&str, String)) {
             line("card", format!("{origin}: head {head}, {classes}"));
         }
         _ => {
-            // The sentence may have several lines, each an error of its own.
+            // The message may have several lines, each of them an error.
             let error = card.error.as_deref().unwrap_or("none");
             for (index, part) in error.lines().enumerate() {
                 line(if index == 0 { "card" } else { "" }, part.to_owned());
@@ -84,7 +84,7 @@ pub fn fit_lines(guesses: &[HeadGuess], line: &mut impl FnMut(&str, String)) {
         line("fits", format!("{}: {}", guess.family.name(), guess.reason));
     }
     if guesses.is_empty() {
-        line("fits", "no head that visiond has reads outputs of these shapes".to_owned());
+        line("fits", "no head of visiond fits outputs of these shapes".to_owned());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an engine's file says of itself, what stands in its sidecar, and, where a GPU and TensorRT are here, what is inside.
+//! Describes a TensorRT engine: its header, its sidecar and, if TensorRT can load it here, its tensors and layers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,24 +19,24 @@ use visiond_system::logging::escape;
 
 use super::description::{CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
 
-/// What is printed.
+/// The JSON that is printed.
 #[derive(Debug, Serialize)]
 pub struct Facts {
     file: PathBuf,
     size_bytes: u64,
     sha256: String,
-    /// What wrote the engine: "TensorRT 10.3.0".
+    /// The builder, such as "TensorRT 10.3.0".
     built_by: String,
-    /// Compute capabilities that the header names; empty where it tells none.
+    /// The compute capabilities in the header; may be empty.
     compute_capabilities: Vec<String>,
     metadata: BTreeMap<String, String>,
     sidecar: Option<Value>,
-    /// Why the engine cannot be run here.
+    /// Why the engine cannot run here.
     refused: Option<String>,
-    /// What is inside, where it can be run here.
+    /// The contents, if the engine can run here.
     loaded: Option<LoadedFacts>,
     card: CardFacts,
-    /// Heads that read outputs of these shapes, the likeliest first.
+    /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
     /// The file that `sidecar` shows.
     #[serde(skip)]
@@ -46,7 +46,7 @@ pub struct Facts {
     guesses: Vec<HeadGuess>,
 }
 
-/// What TensorRT says of a loaded engine.
+/// What TensorRT reports about a loaded engine.
 #[derive(Debug, Serialize)]
 struct LoadedFacts {
     by: String,
@@ -56,24 +56,24 @@ struct LoadedFacts {
     tensors: Vec<TensorFacts>,
     profiles: usize,
     layer_count: usize,
-    /// GPU memory that loading it took.
+    /// GPU memory that loading it took, in bytes.
     memory_bytes: Option<u64>,
-    /// GPU memory that each context takes besides.
+    /// GPU memory of each execution context, in bytes.
     context_bytes: usize,
     layers: Vec<LayerRow>,
 }
 
-/// A tensor that goes in or comes out.
+/// An input or output tensor.
 #[derive(Debug, Serialize)]
 struct TensorFacts {
     name: String,
     direction: &'static str,
     dtype: &'static str,
-    /// `null` is a size chosen at run time.
+    /// The shape; `null` is a dynamic dimension.
     shape: Vec<Option<usize>>,
     location: &'static str,
     format: String,
-    /// What each profile allows, for inputs.
+    /// The shapes that each profile allows, for inputs.
     profiles: Vec<Value>,
 }
 
@@ -89,7 +89,7 @@ struct LayerRow {
 impl Facts {
     /// Reads the sidecar and the card, and loads the engine where that is possible.
     pub fn of(model: &Path, named_card: Option<&Path>, file: &PlanFile) -> Result<Self, ExitError> {
-        // A sidecar is a help: without it, or with a broken one, everything else is still worth telling.
+        // Without a valid sidecar everything else can still be shown.
         let sidecar = Sidecar::of(model).unwrap_or_else(|error| {
             log::warn!("{error}");
             None
@@ -111,7 +111,7 @@ impl Facts {
             CardFacts::of(Card::for_model(model, named_card, &metadata, inputs, outputs))
         } else {
             CardFacts::none(
-                "which card fits is told by the engine's tensors, which TensorRT tells where it can be loaded",
+                "unknown: the card depends on the engine's tensors, which TensorRT reports only where it can load the engine",
             )
         };
         if let (Some(_), Some(error)) = (named_card, &card.error) {
@@ -152,7 +152,7 @@ impl Facts {
         line("engine", format!("built by {}{gpus}", self.built_by));
         match &self.sidecar_file {
             Some(sidecar) => sidecar_lines(sidecar, &self.sha256, &mut line),
-            None => line("sidecar", format!("none ({} is not there)", Sidecar::path_of(&self.file).display())),
+            None => line("sidecar", format!("none ({} does not exist)", Sidecar::path_of(&self.file).display())),
         }
         metadata_lines(&self.metadata, &mut line);
         if let Some(refused) = &self.refused {
@@ -162,7 +162,7 @@ impl Facts {
             loaded_lines(loaded, &mut line);
         }
         card_lines(&self.card, &mut line);
-        // Without outputs nothing can be said of heads.
+        // The heads depend on the outputs, which only a loaded engine has.
         if self.loaded.is_some() {
             fit_lines(&self.guesses, &mut line);
         }
@@ -231,7 +231,7 @@ fn sidecar_lines(sidecar: &Sidecar, sha256: &str, line: &mut impl FnMut(&str, St
     line("precision", sidecar.precision.clone());
     line("from", format!("{} (sha256 {})", sidecar.onnx.display(), sidecar.onnx_sha256));
     if sidecar.engine_sha256 != sha256 {
-        line("sidecar", format!("of another engine (sha256 {}): this file was replaced", sidecar.engine_sha256));
+        line("sidecar", format!("of another engine (sha256 {}): the engine file was replaced", sidecar.engine_sha256));
     }
 }
 
@@ -265,7 +265,7 @@ fn loaded_lines(loaded: &LoadedFacts, line: &mut impl FnMut(&str, String)) {
     line("GPU memory", format!("{all}{} more for each context", megabytes(loaded.context_bytes as u64)));
     let mut kinds = BTreeMap::<&str, usize>::new();
     for layer in &loaded.layers {
-        *kinds.entry(layer.precision.as_deref().unwrap_or("precision not told")).or_default() += 1;
+        *kinds.entry(layer.precision.as_deref().unwrap_or("unknown precision")).or_default() += 1;
     }
     let kinds: Vec<_> = kinds.iter().map(|(name, number)| format!("{name} {number}")).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
@@ -283,7 +283,7 @@ fn layer_table(layers: &[LayerRow]) -> String {
     out
 }
 
-/// Whether `path` is an engine; reads its header and hash.
+/// Reads the header and hash of `path` if it is an engine.
 pub fn file(path: &Path) -> Result<Option<PlanFile>, ExitError> {
     PlanFile::read(path).map_err(|error| ExitError::new(Exit::Model, error))
 }
@@ -333,7 +333,7 @@ mod tests {
                 "input: images f16 [?, 3, 8, 8] (Row major linear FP16 format)",
                 "profile: 0: images [1, 3, 8, 8] to [4, 3, 8, 8], tuned for [2, 3, 8, 8]",
                 "GPU memory: 12.3 MB when loaded, 1.0 MB more for each context",
-                "layers: 2: FP16 1, precision not told 1",
+                "layers: 2: FP16 1, unknown precision 1",
             ]
         );
         let table = layer_table(&loaded().layers);

@@ -1,4 +1,4 @@
-//! The GPUs that CUDA's driver knows, or why there is none.
+//! The GPUs that the CUDA driver finds, or why there is none.
 
 use std::fs;
 use std::path::Path;
@@ -9,54 +9,54 @@ use visiond_kernels::auto_memory::{AutoMemory, FrameCost};
 use visiond_kernels::cuda::{Device, DeviceError};
 use visiond_system::board::Board;
 
-/// All of them.
+/// The GPUs of this machine.
 #[derive(Debug, Serialize)]
 pub struct Gpus {
-    /// Whether one can be used.
+    /// Whether a GPU can be used.
     pub available: bool,
-    /// Why not, in one line.
+    /// Why none can be used, in one line.
     pub reason: Option<String>,
-    /// Version of NVIDIA's kernel module, on a Jetson whose module does not tell `L4T` and the system's.
+    /// Version of NVIDIA's kernel module; on a Jetson whose module reports none, `L4T` and the system's version.
     pub driver: Option<String>,
-    /// Newest CUDA that the driver runs.
+    /// Newest CUDA version that the driver supports.
     pub cuda: Option<String>,
-    /// Those that can be used.
+    /// The usable GPUs.
     pub devices: Vec<Gpu>,
 }
 
-/// One of them.
+/// A GPU.
 #[derive(Debug, Serialize)]
 pub struct Gpu {
     /// Its number in the configuration (`engine.gpu`).
     pub index: u32,
-    /// `NVIDIA H100`, `Orin`.
+    /// The name, such as `NVIDIA H100` or `Orin`.
     pub name: String,
-    /// Compute capability, `8.7`.
+    /// Compute capability, such as `8.7`.
     pub sm: String,
-    /// Whether it shares the machine's memory.
+    /// Whether it shares memory with the CPU.
     pub integrated: bool,
-    /// Its memory.
+    /// Memory size in bytes.
     pub memory_bytes: u64,
-    /// What of it is free.
+    /// Free memory in bytes.
     pub memory_free_bytes: Option<u64>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// What `buffers.memory = "auto"` chooses.
+    /// The memory kind that `buffers.memory = "auto"` chooses.
     pub frames: &'static str,
-    /// What that was chosen by; empty where there was nothing to compare.
+    /// The measurements behind that choice; empty with only one kind.
     pub frames_measured: Vec<Measured>,
-    /// The same in one line.
+    /// The measurements in one line.
     #[serde(skip)]
     why: Option<String>,
 }
 
-/// What a frame of 1280x720 YUYV takes in one kind of memory.
+/// The cost of a 1280x720 YUYV frame in one kind of memory.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     memory: &'static str,
-    /// The CPU writes it.
+    /// Time for the CPU to write it, in microseconds.
     write_us: f64,
-    /// The GPU preprocesses it.
+    /// Time for the GPU to preprocess it, in microseconds.
     preprocess_us: f64,
 }
 
@@ -68,8 +68,8 @@ impl From<&FrameCost> for Measured {
 }
 
 impl Gpus {
-    /// Opens each for a moment, and measures which memory suits frames for it. The driver's version is read below `root`, which
-    /// stands for `/`.
+    /// Opens each GPU briefly and measures which memory suits its frames. Reads the driver's version below `root`, in place
+    /// of `/`.
     pub fn find(root: &Path) -> Self {
         let opened = Device::count().and_then(|count| (0..count).map(Device::open).collect::<Result<Vec<_>, _>>());
         Self::of(opened, root)
@@ -90,22 +90,22 @@ impl Gpus {
         }
     }
 
-    /// One line each, or why there is none.
+    /// Returns a line for each GPU, or one that says why there is none.
     pub fn lines(&self) -> Vec<String> {
         if let Some(reason) = &self.reason {
-            return vec![format!("not used: {reason}")];
+            return vec![format!("not available: {reason}")];
         }
         let driver = self.driver.as_ref().map_or(String::new(), |version| format!(", driver {version}"));
         let cuda = self.cuda.as_deref().unwrap_or("?");
         self.devices.iter().map(|gpu| format!("{}{driver}, CUDA {cuda}", gpu.line())).collect()
     }
 
-    /// What frames for the first one live in.
+    /// Returns the memory kind of frames for the first GPU.
     pub fn frames(&self) -> Option<&'static str> {
         self.devices.first().map(|gpu| gpu.frames)
     }
 
-    /// What that was chosen by, in one line.
+    /// Returns the measurements behind that choice, in one line.
     pub fn why(&self) -> Option<&str> {
         self.devices.first()?.why.as_deref()
     }
@@ -138,7 +138,8 @@ impl Gpu {
     }
 }
 
-/// The version of NVIDIA's kernel module, or on a Jetson whose module gives none the system's, which the driver is part of.
+/// Returns the version of NVIDIA's kernel module. On a Jetson whose module has none, returns the L4T version, which the
+/// driver is part of.
 fn driver(root: &Path) -> Option<String> {
     let module = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok();
     module.as_deref().and_then(module_version).or_else(|| Some(format!("L4T {}", Board::read(root).l4t?)))
@@ -160,9 +161,9 @@ mod tests {
     fn without_a_gpu_one_line_says_why() {
         let root = Path::new("/");
         let none = Gpus::of(Err(DeviceError::NoDriver { reason: "libcuda.so.1: cannot open".to_owned() }), root);
-        assert_eq!(none.lines(), ["not used: no NVIDIA driver: libcuda.so.1: cannot open"]);
+        assert_eq!(none.lines(), ["not available: no NVIDIA driver: libcuda.so.1: cannot open"]);
         assert!(!none.available && none.frames().is_none());
-        assert!(Gpus::of(Ok(Vec::new()), root).lines()[0].starts_with("not used: the NVIDIA driver finds no GPU"));
+        assert!(Gpus::of(Ok(Vec::new()), root).lines()[0].starts_with("not available: the NVIDIA driver finds no GPU"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The terminal's picture, and what is chosen on it.
+//! The screen: what is shown, and the selection of the user.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -12,9 +12,9 @@ use visiond_web::status::report::{CameraFacts, StatusReport};
 use super::status::{self, Sort};
 use super::table::Table;
 
-/// Lines of the log kept.
+/// Maximum number of log lines kept.
 const LINES: usize = 500;
-/// Lines of the log that keep their place where the rest does not fit.
+/// Minimum number of rows for the log.
 const LOG_ROWS: u16 = 4;
 
 /// What the daemon reported at one instant.
@@ -25,28 +25,28 @@ pub struct Snapshot {
     pub tail: Tail,
 }
 
-/// What is shown.
+/// The state of the screen.
 pub struct Screen {
     address: String,
     sort: Sort,
     round: bool,
-    /// The chosen camera, by name, so that it stays chosen when the order changes.
+    /// Name of the selected camera, which stays selected when the order changes.
     chosen: Option<String>,
     seen: StatusReport,
     load: f64,
     log: Vec<tail::Line>,
-    /// Why the daemon did not answer the last time.
+    /// Why the last request failed.
     away: Option<String>,
 }
 
 impl Screen {
-    /// Nothing seen yet of the daemon at `address`.
+    /// An empty screen for the daemon at `address`.
     pub fn new(address: String, sort: Sort) -> Self {
         let seen = StatusReport::default();
         Self { address, sort, round: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
     }
 
-    /// The daemon was asked.
+    /// Takes a snapshot, or the error of a failed request.
     pub fn take(&mut self, snapshot: Result<Snapshot, String>) {
         let Snapshot { seen, tail } = match snapshot {
             Ok(look) => look,
@@ -62,7 +62,7 @@ impl Screen {
             false => status::average_load(&seen),
         };
         if tail.lines.first().is_some_and(|line| self.log.last().is_some_and(|last| line.number <= last.number)) {
-            // Another daemon, which counts anew.
+            // The daemon has restarted and counts from the start.
             self.log.clear();
         }
         self.log.extend(tail.lines);
@@ -70,7 +70,7 @@ impl Screen {
         (self.seen, self.away) = (seen, None);
     }
 
-    /// Chooses the camera so many rows below.
+    /// Selects the camera `rows` below.
     pub fn choose(&mut self, rows: isize) {
         let cameras = self.cameras();
         let last = cameras.len() as isize - 1;
@@ -80,12 +80,12 @@ impl Screen {
         }
     }
 
-    /// Sorts by the next column, or the one before.
+    /// Sorts by the column `columns` to the right.
     pub fn sort_by(&mut self, columns: isize) {
         self.sort = self.sort.turned(columns);
     }
 
-    /// Turns the order round.
+    /// Reverses the order.
     pub fn turn_round(&mut self) {
         self.round = !self.round;
     }
@@ -99,7 +99,7 @@ impl Screen {
         cameras.iter().position(|camera| camera.name == *chosen)
     }
 
-    /// Draws all of it.
+    /// Draws the whole screen.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let cameras = self.cameras();
         let chosen = self.chosen_at(&cameras);
@@ -131,12 +131,12 @@ impl Screen {
         }
         draw_table(frame, model_area, &tables[1], None, |_| Style::new());
         draw_table(frame, sink_area, &tables[2], None, |row| match row[1].as_str() {
-            "out of order" | "not connected" => Style::new().fg(Color::Red),
+            "failing" | "not connected" => Style::new().fg(Color::Red),
             _ => Style::new(),
         });
         self.draw_log(frame, log_area);
-        let order = format!("sorted by {}{}", self.sort.name(), if self.round { ", turned round" } else { "" });
-        let text = format!("q end   up/down choose   left/right sort   r turn round   {order}");
+        let order = format!("sorted by {}{}", self.sort.name(), if self.round { ", reversed" } else { "" });
+        let text = format!("q quit   up/down select   left/right sort   r reverse   {order}");
         frame.render_widget(Paragraph::new(text.dim()), keys);
     }
 
@@ -147,7 +147,7 @@ impl Screen {
             *first = std::mem::take(first).bold();
         }
         if let Some(away) = &self.away {
-            let text = format!("no answer from {}, asking on: {away}", self.address);
+            let text = format!("no answer from {}, retrying: {away}", self.address);
             lines.push(Line::from(escape(&text)).fg(Color::Red));
         }
         Text::from(lines)
@@ -177,7 +177,7 @@ fn draw_table(
     style: impl Fn(&[String]) -> Style,
 ) {
     let mut widths = table.widths().into_iter().map(|width| Constraint::Length(width as u16)).collect::<Vec<_>>();
-    // The last column has what is left, unless it holds numbers.
+    // The last column takes the remaining width, unless it holds numbers.
     if let Some((last, (_, false))) = widths.last_mut().zip(table.head.last()) {
         *last = Constraint::Fill(1);
     }

@@ -1,4 +1,4 @@
-//! What is shown of an observation, on a terminal and as text alike.
+//! The daemon's status as lines and tables, for the terminal and for text output.
 
 use clap::ValueEnum;
 use visiond_flow::metrics::{Phase, Stage};
@@ -7,30 +7,30 @@ use visiond_web::status::report::{CameraFacts, SinkFacts, StageFacts, StatusRepo
 
 use super::table::Table;
 
-/// What cameras are sorted by.
+/// The column that cameras are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// As the daemon tells them: by network, as in its configuration
+    /// By model, in the order of the configuration
     Config,
     /// By name
     Name,
-    /// Fewest frames a second first
+    /// Fewest frames per second first
     Fps,
-    /// Oldest messages first
+    /// Highest latency first
     Latency,
     /// Most drops first
     Dropped,
 }
 
 impl Sort {
-    /// The next one, or the one before.
+    /// Returns the column `by` to the right.
     pub fn turned(self, by: isize) -> Self {
         let all = Self::value_variants();
         let at = all.iter().position(|sort| *sort == self).unwrap_or(0) as isize;
         all[(at + by).rem_euclid(all.len() as isize) as usize]
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -41,7 +41,7 @@ impl Sort {
         }
     }
 
-    /// The cameras in this order.
+    /// Returns the cameras in this order; `round` reverses it.
     pub fn apply(self, cameras: &[CameraFacts], round: bool) -> Vec<&CameraFacts> {
         let mut sorted: Vec<_> = cameras.iter().collect();
         match self {
@@ -58,7 +58,7 @@ impl Sort {
     }
 }
 
-/// A frame's age at publishing.
+/// Returns the statistics of a frame's age at publishing.
 pub fn total(camera: &CameraFacts) -> StageFacts {
     camera.stages.get(Stage::Total.name()).cloned().unwrap_or_default()
 }
@@ -67,7 +67,7 @@ fn dropped(camera: &CameraFacts) -> u64 {
     camera.dropped.values().sum()
 }
 
-/// Everything as text.
+/// Returns the whole status as text.
 pub fn text(seen: &StatusReport, sort: Sort) -> String {
     let mut parts = vec![head(seen, average_load(seen)).join("\n") + "\n"];
     let tables = [cameras(&sort.apply(&seen.cameras, false)), models(seen), sinks(seen)];
@@ -75,7 +75,7 @@ pub fn text(seen: &StatusReport, sort: Sort) -> String {
     parts.join("\n")
 }
 
-/// What is told of the daemon as a whole, in lines. `load` is its part of a core.
+/// Returns the lines about the daemon as a whole. `load` is its CPU use in cores.
 pub fn head(seen: &StatusReport, load: f64) -> Vec<String> {
     let process = &seen.process;
     let ready = if seen.ready { "ready".to_owned() } else { format!("not ready: {}", seen.not_ready.join("; ")) };
@@ -98,17 +98,17 @@ pub fn head(seen: &StatusReport, load: f64) -> Vec<String> {
     }
     if let Some(last) = seen.reloads.last.as_ref().filter(|last| !last.applied) {
         let why = last.message.lines().next().unwrap_or_default();
-        lines.push(format!("the newest reload was refused, what ran before goes on: {why}"));
+        lines.push(format!("the last reload was rejected; the previous configuration stays in force: {why}"));
     }
     lines
 }
 
-/// The daemon's part of a core since its start.
+/// Returns the daemon's mean CPU use since its start, in cores.
 pub fn average_load(seen: &StatusReport) -> f64 {
     if seen.uptime_s > 0.0 { seen.process.cpu_seconds / seen.uptime_s } else { 0.0 }
 }
 
-/// A row a camera.
+/// Returns a table with a row for each camera.
 pub fn cameras(cameras: &[&CameraFacts]) -> Table {
     let mut table = Table::new(&[
         ("CAMERA", false),
@@ -116,9 +116,9 @@ pub fn cameras(cameras: &[&CameraFacts]) -> Table {
         ("FRAMES/S", true),
         ("P50 MS", true),
         ("P99 MS", true),
-        ("LOOKED AT", true),
+        ("PUBLISHED", true),
         ("DROPPED", true),
-        ("SEES", false),
+        ("DETECTIONS", false),
     ]);
     for camera in cameras {
         let total = total(camera);
@@ -140,10 +140,9 @@ pub fn cameras(cameras: &[&CameraFacts]) -> Table {
     table
 }
 
-/// A row a network.
+/// Returns a table with a row for each model.
 pub fn models(seen: &StatusReport) -> Table {
-    let head =
-        [("NETWORK", false), ("RUNS", true), ("ERRORS", true), ("REBUILT", true), ("ON", false), ("FILE", false)];
+    let head = [("MODEL", false), ("RUNS", true), ("ERRORS", true), ("REBUILT", true), ("ON", false), ("FILE", false)];
     let mut table = Table::new(&head);
     for model in &seen.models {
         let numbers = [model.runs, model.errors, model.rebuilds].map(|number| number.to_string());
@@ -153,7 +152,7 @@ pub fn models(seen: &StatusReport) -> Table {
     table
 }
 
-/// A row a sink.
+/// Returns a table with a row for each sink.
 pub fn sinks(seen: &StatusReport) -> Table {
     let head = [("SINK", false), ("STATE", false), ("WAITING", true), ("WRITTEN", true), ("LOST", true), ("TO", false)];
     let mut table = Table::new(&head);
@@ -167,14 +166,14 @@ pub fn sinks(seen: &StatusReport) -> Table {
 
 fn state(sink: &SinkFacts) -> String {
     match (&sink.outage, sink.connected) {
-        (Some(_), _) => "out of order".to_owned(),
+        (Some(_), _) => "failing".to_owned(),
         (None, Some(false)) => "not connected".to_owned(),
         (None, Some(true)) => "connected".to_owned(),
-        (None, None) => "works".to_owned(),
+        (None, None) => "ok".to_owned(),
     }
 }
 
-/// What each stage of a camera takes, and what it lost.
+/// Returns a table with the times of each stage of a camera.
 pub fn stages(camera: &CameraFacts) -> Table {
     let head = [("STAGE", false), ("P50 MS", true), ("P99 MS", true), ("P99 MS, EVER", true), ("MAX MS", true)];
     let mut table = Table::new(&head);
@@ -186,7 +185,7 @@ pub fn stages(camera: &CameraFacts) -> Table {
     table
 }
 
-/// A camera's frames and losses, in a line.
+/// Returns a line about a camera's format, drops and errors.
 pub fn camera_line(camera: &CameraFacts) -> String {
     let io = camera.io.as_ref().map(|io| format!(", by {io}")).unwrap_or_default();
     let causes: Vec<_> = camera
@@ -198,7 +197,7 @@ pub fn camera_line(camera: &CameraFacts) -> String {
     let causes =
         if causes.is_empty() { "nothing dropped".to_owned() } else { format!("dropped: {}", causes.join(", ")) };
     format!(
-        "{}: {}x{} {}{io}, to {}; {causes}; {} errors, opened again {} times, {} watch",
+        "{}: {}x{} {}{io}, model {}; {causes}; {} errors, reopened {} times, {} viewers",
         camera.name,
         camera.width,
         camera.height,
@@ -210,7 +209,7 @@ pub fn camera_line(camera: &CameraFacts) -> String {
     )
 }
 
-/// `3 d 4 h`, `2 h 5 min`, `5 min 12 s`, `12 s`.
+/// Formats a time such as `3 d 4 h`, `2 h 5 min`, `5 min 12 s` or `12 s`.
 fn span(seconds: f64) -> String {
     let s = seconds as u64;
     match (s / 86_400, s / 3_600 % 24, s / 60 % 60, s % 60) {

@@ -1,30 +1,30 @@
-//! A table as text: columns as wide as what stands in them.
+//! A table as text, with columns as wide as their contents.
 
 use std::fmt::Write;
 
 use visiond_system::logging::escape;
 
-/// Rows under a head; numbers stand at the right.
+/// A header and rows; numbers are right-aligned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// The columns' names, and whether they hold numbers.
+    /// The name of each column, and whether it holds numbers.
     pub head: Vec<(&'static str, bool)>,
-    /// As many cells as there are columns.
+    /// The rows, each with a cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Without rows.
+    /// Makes a table without rows.
     pub fn new(head: &[(&'static str, bool)]) -> Self {
         Self { head: head.to_vec(), rows: Vec::new() }
     }
 
-    /// One more row. What came from outside cannot move the cursor.
+    /// Adds a row and escapes its cells, so that control characters cannot move the cursor.
     pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| escape(&cell)).collect());
     }
 
-    /// Characters of each column.
+    /// Returns the width of each column in characters.
     pub fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -33,7 +33,7 @@ impl Table {
         (0..self.head.len()).map(width).collect()
     }
 
-    /// For a pipe or a file: two spaces between columns, none at a line's end.
+    /// Formats the table for a pipe or a file: two spaces between columns, none at the end of a line.
     pub fn text(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();

@@ -13,16 +13,16 @@ use crate::media_decoder::Item;
 use crate::output::complain;
 use crate::progress::Progress;
 
-/// Two networks and what they differ by so far.
+/// The two models, and their differences so far.
 pub struct Comparison {
     pub runners: [ModelRunner; 2],
     pairs: OutputPairs,
     pub tensors: Vec<TensorDifference>,
     pub agreement: Agreement,
-    /// What every picture is called.
+    /// The name of each compared picture.
     pub pictures: Vec<String>,
     progress: Progress,
-    /// Of the first picture that could not be read.
+    /// The exit status of the first picture that could not be read.
     pub exit: Exit,
 }
 
@@ -31,7 +31,7 @@ impl Comparison {
         let [a, b] = models.each_ref().map(|model| model.card.head.family().name());
         if a != b {
             let message = format!(
-                "the first is read as {a} by its card, the second as {b}: give both the card that is right (--card)"
+                "the card of the first model has the head {a}, that of the second {b}: set the right card for both with --card"
             );
             return Err(ExitError::new(Exit::Config, message));
         }
@@ -59,7 +59,7 @@ impl Comparison {
                 Item::Begun { .. } => {}
                 Item::Frame { is_video, frame, .. } => self.compare(is_video, &frame)?,
                 Item::Failed { reason } => self.fail(&reason),
-                // The source has said why.
+                // The source has logged the error.
                 Item::Damaged => self.exit = Exit::Input,
             }
         }

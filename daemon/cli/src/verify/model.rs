@@ -1,4 +1,4 @@
-//! One of the two networks.
+//! One of the two models.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use visiond_kernels::frame::FrameView;
 use visiond_service::loaded_model::detector_exit;
 use visiond_system::exit::{Exit, ExitError};
 
-/// A network with its card.
+/// A model with its card.
 pub struct LoadedModel {
-    /// The network.
+    /// The loaded model.
     pub engine: Engine,
-    /// How to feed and read it.
+    /// Its model card.
     pub card: Card,
 }
 
-/// Loads both. Where only one of them has a card, it serves for both.
+/// Loads both models. If only one of them has a card, both use it.
 pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[LoadedModel; 2], ExitError> {
     let [a, b] = named.map(|(path, backend)| {
         let config = EngineConfig { backend, ..EngineConfig::default() };
@@ -29,37 +29,38 @@ pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[
         Ok::<_, ExitError>((engine, card))
     });
     let ((engine_a, card_a), (engine_b, card_b)) = (a?, b?);
-    let card_a = borrowed(card_a, card_b.as_ref().ok(), &engine_a)?;
-    let card_b = borrowed(card_b, Some(&card_a), &engine_b)?;
+    let card_a = own_or_other(card_a, card_b.as_ref().ok(), &engine_a)?;
+    let card_b = own_or_other(card_b, Some(&card_a), &engine_b)?;
     Ok([LoadedModel { engine: engine_a, card: card_a }, LoadedModel { engine: engine_b, card: card_b }])
 }
 
-fn borrowed(card: Result<Card, CardError>, other: Option<&Card>, engine: &Engine) -> Result<Card, ExitError> {
+/// Returns the model's own card, or `other` if it has none.
+fn own_or_other(card: Result<Card, CardError>, other: Option<&Card>, engine: &Engine) -> Result<Card, ExitError> {
     match (card, other) {
         (Err(CardError::Missing { .. }), Some(other)) => {
-            log::info!("{} has no card of its own: {} serves", engine.file().path.display(), other.origin);
+            log::info!("{} has no card of its own: using {}", engine.file().path.display(), other.origin);
             Ok(other.clone())
         }
         (card, _) => card.map_err(|error| ExitError::new(Exit::Config, error)),
     }
 }
 
-/// A network that looks at pictures.
+/// Runs a model on pictures.
 pub struct ModelRunner {
-    /// Its file.
+    /// The model's file.
     pub path: PathBuf,
-    /// Of its file.
+    /// SHA-256 of the file.
     pub sha256: String,
-    /// What runs it, with version.
+    /// The backend with its version.
     pub backend: String,
-    /// Does the looking.
+    /// The detector with the model.
     pub detector: Detector,
-    /// What it saw on the last picture, best first.
+    /// The detections of the last picture, best first.
     pub found: Vec<Detection>,
 }
 
 impl ModelRunner {
-    /// Makes it ready to look for what scores `score_threshold` or more.
+    /// Prepares a detector that returns detections with a score of at least `score_threshold`.
     pub fn new(loaded: &LoadedModel, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
         let LoadedModel { engine, card } = loaded;
         let limits = Limits {
@@ -81,7 +82,7 @@ impl ModelRunner {
         })
     }
 
-    /// Looks at a picture.
+    /// Runs the model on a picture.
     pub fn run(&mut self, picture: &FrameView<'_>) -> Result<(), DetectorError> {
         let flight = self.detector.begin(std::slice::from_ref(picture))?;
         self.detector.finish(flight)?;

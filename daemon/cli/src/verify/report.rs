@@ -1,4 +1,4 @@
-//! What a comparison found, as tables and as JSON.
+//! The report of a comparison, as tables and as JSON.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -10,30 +10,30 @@ use visiond_system::logging::escape;
 use super::comparison::Comparison;
 use super::model::ModelRunner;
 
-/// What is allowed.
+/// The limits within which two models agree.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Limits {
-    /// What is compared scores so much or more.
+    /// Minimum score of compared detections.
     pub score_threshold: f64,
-    /// Overlap at least.
+    /// Minimum IoU of matched boxes.
     pub min_iou: f64,
-    /// Difference of scores at most.
+    /// Maximum difference of matched scores.
     pub max_score_difference: f64,
-    /// Part of things outside of that, or that only one sees, at most.
+    /// Maximum share of detections outside of these limits or in one model only.
     pub max_outside: f64,
-    /// Cosine of each raw output at least, where it is judged.
+    /// Minimum cosine similarity of each raw output, if required.
     pub min_cosine: Option<f64>,
 }
 
-/// A network.
+/// A model.
 #[derive(Debug, Serialize)]
-struct NetworkFacts {
+struct ModelFacts {
     file: PathBuf,
     sha256: String,
     backend: String,
 }
 
-/// A raw output.
+/// The difference of a raw output.
 #[derive(Debug, Serialize)]
 struct TensorFacts {
     name: String,
@@ -48,21 +48,21 @@ struct TensorFacts {
     worst_picture: Option<String>,
 }
 
-/// A value at its worst.
+/// The worst value, and where it occurred.
 #[derive(Debug, Serialize)]
 struct WorstFacts {
     value: f64,
     picture: String,
 }
 
-/// A class, or all.
+/// The differences of one class, or of all.
 #[derive(Debug, Serialize)]
 struct ClassFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     class_id: Option<u32>,
     label: String,
     matched: u64,
-    /// Of them, those whose boxes or scores differ by more than is allowed.
+    /// Number of matched detections whose boxes or scores differ by more than the limits.
     outside: u64,
     missing: u64,
     extra: u64,
@@ -71,20 +71,20 @@ struct ClassFacts {
     max_score_difference: Option<WorstFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_keypoint_distance: Option<WorstFacts>,
-    /// The first picture with something missing or extra.
+    /// The first picture with a missing or extra detection.
     unmatched_picture: Option<String>,
 }
 
-/// Everything.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
     visiond: &'static str,
-    /// Whether all is within the limits.
+    /// Whether everything is within the limits.
     pub agree: bool,
-    /// What is not, as sentences.
+    /// What exceeds the limits, as sentences.
     reasons: Vec<String>,
-    first: NetworkFacts,
-    second: NetworkFacts,
+    first: ModelFacts,
+    second: ModelFacts,
     pictures: usize,
     limits: Limits,
     outputs: Vec<TensorFacts>,
@@ -92,13 +92,13 @@ pub struct Report {
     classes: Vec<ClassFacts>,
 }
 
-/// Digits of a difference that are worth reading.
+/// Rounds to six decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
 impl Report {
-    /// Of what was compared.
+    /// Makes the report of a comparison.
     pub fn new(comparison: &Comparison, limits: Limits) -> Self {
         let picture = |index: usize| comparison.pictures[index].clone();
         let worst =
@@ -128,7 +128,7 @@ impl Report {
             not_finite: difference.not_finite,
             worst_picture: difference.worst_picture.map(picture),
         };
-        let network = |runner: &ModelRunner| NetworkFacts {
+        let network = |runner: &ModelRunner| ModelFacts {
             file: runner.path.clone(),
             sha256: runner.sha256.clone(),
             backend: runner.backend.clone(),
@@ -152,12 +152,12 @@ impl Report {
         }
     }
 
-    /// Things that were compared.
-    pub fn things(&self) -> u64 {
+    /// Returns the number of compared detections.
+    pub fn detection_count(&self) -> u64 {
         self.detections.matched + self.detections.missing + self.detections.extra
     }
 
-    /// For people.
+    /// Returns the tables as text.
     pub fn text(&self) -> String {
         // Writing into a String cannot fail, here and below.
         let mut out = String::new();
@@ -166,7 +166,7 @@ impl Report {
             let _ = writeln!(out, "{name:8}{file} on {}", network.backend);
         }
         let threshold = self.limits.score_threshold;
-        let _ = writeln!(out, "{} pictures, things that score {threshold} or more\n", self.pictures);
+        let _ = writeln!(out, "{} pictures, detections with a score of {threshold} or more\n", self.pictures);
 
         let names = self.outputs.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).clamp(10, 40);
         let _ = writeln!(
@@ -216,7 +216,7 @@ impl Report {
         if let Some(worst) = &self.detections.max_keypoint_distance {
             let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);
         }
-        let _ = writeln!(out, "\n{}", if self.agree { "they agree" } else { "they do not agree:" });
+        let _ = writeln!(out, "\n{}", if self.agree { "the models agree" } else { "the models do not agree:" });
         for reason in &self.reasons {
             let _ = writeln!(out, "  {reason}");
         }
@@ -224,12 +224,12 @@ impl Report {
     }
 }
 
-/// A small number, short.
+/// Formats a small number briefly.
 fn short(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") }
 }
 
-/// Why they do not agree.
+/// Returns why the models do not agree.
 fn reasons(all: &ClassAgreement, outputs: &[TensorFacts], limits: &Limits) -> Vec<String> {
     let mut reasons = Vec::new();
     let share = all.outside_share();
@@ -240,31 +240,30 @@ fn reasons(all: &ClassAgreement, outputs: &[TensorFacts], limits: &Limits) -> Ve
             let (iou, score) = (value(all.min_iou), value(all.max_score_difference));
             let (least, most) = (limits.min_iou, limits.max_score_difference);
             parts.push(format!(
-                "{} differ by more than IoU {least} or score {most} allow (least IoU {iou}, scores differ by up to {score})",
+                "{} exceed IoU {least} or score difference {most} (worst IoU {iou}, worst score difference {score})",
                 all.outside
             ));
         }
         if all.missing > 0 {
-            parts.push(format!("{} are missing in the second", all.missing));
+            parts.push(format!("{} are missing in the second model", all.missing));
         }
         if all.extra > 0 {
-            parts.push(format!("{} are in the second alone", all.extra));
+            parts.push(format!("{} are only in the second model", all.extra));
         }
         let (parts, things, allowed) = (parts.join(", "), all.things(), limits.max_outside);
-        reasons.push(format!("of {things} things {parts}: {share:.4} of all, allowed is {allowed}"));
+        reasons.push(format!("of {things} detections {parts}: {share:.4} of all, the limit is {allowed}"));
     }
     for output in outputs {
         if output.not_finite > 0 {
             reasons.push(format!(
-                "output {} has {} numbers that are infinite or not a number in one of the two: its precision does not \
-                 suffice there",
+                "output {} has {} values that are infinite or NaN in one of the models: its precision is too low there",
                 escape(&output.name),
                 output.not_finite
             ));
         }
         if let Some(least) = limits.min_cosine.filter(|least| output.cosine < *least) {
             let (name, cosine) = (escape(&output.name), output.cosine);
-            reasons.push(format!("output {name} has a cosine of {cosine:.6}, allowed is {least}"));
+            reasons.push(format!("output {name} has a cosine of {cosine:.6}, the limit is {least}"));
         }
     }
     reasons

@@ -31,7 +31,7 @@ check "a control with range, default and value" equal "$(of "$web" '.controls[] 
 check "the ways of I/O, and the best" equal "$(of "$web" '"\(.io.userptr) \(.io.mmap) \(.chosen.io)"')" "true true userptr"
 check "the inputs of a card, the one that is set, its signal" equal \
   "$(of "$hdmi" '"\(.inputs | length) \([.inputs[] | select(.is_set).signal] | join(" "))"')" "4 1280x720 at 60 fps"
-check "what would be run, in words" grep -q '^ *would run .* at .* fps' probe-web.txt
+check "what would be run, in words" grep -q '^ *would use .* at .* fps' probe-web.txt
 check "a camera by its card's name" visiond probe --camera vivid-001-vid-cap
 check_not "a camera that is not there" visiond probe --camera 1234:5678
 { printf '[[model]]\nname = "bars"\npath = "/opt/tiny.onnx"\ncard = "/opt/tiny.toml"\n\n'; jq -r .chosen.camera probe.json; } >snippet.toml

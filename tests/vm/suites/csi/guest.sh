@@ -11,8 +11,8 @@ check "probe asks the sensor" board visiond probe --camera "$camera"
 board visiond probe --camera "$camera" >probe.txt
 board visiond probe --json >probe.json
 check "probe names driver and card" grep -q 'vi-output, imx219 9-0010 (driver tegra-video, platform:tegra-capture-vi:2, single-planar)' probe.txt
-check "its samples fill their words, and are read so" grep -q 'samples of 10 bits: in the high bits of 16, and read so' probe.txt
-check "the rate is the control's" grep -q 'would run 640x360 rggb10 at 15 fps' probe.txt
+check "its samples fill their words, and are read so" grep -q 'samples of 10 bits: in the high bits of 16, as visiond reads them' probe.txt
+check "the rate is the control's" grep -q 'would use 640x360 rggb10 at 15 fps' probe.txt
 
 # --- from probe's configuration to detections; vivid's stamps of a frame's end are ahead of the frame
 v4l2-ctl -d "$camera" -c test_pattern=1,timestamp_source=1
