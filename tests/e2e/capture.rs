@@ -128,7 +128,7 @@ fn what_goes_wrong_has_its_status_and_a_sentence() {
     let config = config(folder.path(), 10);
     let out = folder.path().display().to_string();
     for (arguments, status, says) in [
-        (&["--camera", "/dev/no-video"][..], 5, "is not there: plug the camera in"),
+        (&["--camera", "/dev/no-video"][..], 5, "is missing: plug the camera in"),
         (&["--camera", "video0"], 2, "write /dev/video0"),
         (&["--camera", "/dev/video0", "--format", "mpeg"], 2, "mpeg"),
         (&["--camera", "/dev/video0", "--control", "gain"], 2, "write NAME=VALUE"),

@@ -108,7 +108,7 @@ pub fn cannot_start(program: &Path, error: &std::io::Error) -> SourceError {
     let name = program.display();
     if error.kind() == std::io::ErrorKind::NotFound {
         SourceError::permanent(format!(
-            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set the source's key \\
+            "the program {name}, which reads videos, is missing: install it (`apt install ffmpeg`) or set the source's key \
              `ffmpeg` to its path"
         ))
     } else {

@@ -1,10 +1,10 @@
-//! A camera behind V4L2.
+//! The V4L2 source: cameras and capture cards.
 //!
-//! Its pictures come in the best of the ways that driver and GPU take (see [`ladder`]), most often without a copy: the
-//! buffer that the driver filled goes through the pipeline, and back to the driver when it was read. JPEG is decoded out of the
-//! buffer into one of the network's kind of memory.
+//! Frames come by the best I/O method that the driver and the GPU accept (see [`io_method`]), most often without a copy: the
+//! buffer that the driver filled goes through the pipeline, and back to the driver once it was read. JPEG is decoded from the
+//! driver's buffer into the kind of memory that the model reads.
 //!
-//! While its input has no signal the camera stays open and waits for one.
+//! While its input has no signal, the camera stays open and waits for one.
 
 pub mod arrivals;
 mod claims;
@@ -50,13 +50,13 @@ use self::stream::Filled;
 use super::buffers::Buffers;
 use super::source::{Next, Source, SourceError};
 
-/// How long a wait for a buffer from the pipeline lasts before stop is looked at again.
+/// How long to wait for a buffer from the pipeline before checking stop again.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// How often a signal is looked for, and looked after where the driver does not tell of its changes.
+/// How often to query the signal: while there is none, and while streaming if the driver sends no events.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Between two looks at a driver that says that it has a frame and has none.
+/// How long to wait before asking a driver again that reports a frame and has none.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The source of `type = "v4l2"`.
@@ -66,21 +66,21 @@ pub struct V4l2Source {
     clock: Arc<dyn Clock>,
     numbers: FrameNumbers,
     timestamps: TimestampConverter,
-    /// Of streams that have ended.
+    /// Bytes copied by streams that have ended.
     copied_bytes: u64,
-    /// What a buffer brought beside a gap before it.
+    /// Frames to return after a gap before them was reported.
     pending: VecDeque<Next>,
 }
 
-/// Whether there is a stream.
+/// Whether the camera streams.
 enum State {
-    /// Frames come.
+    /// The camera streams.
     Streaming { streaming: Box<Streaming>, had_frame: bool, next_look: Moment },
-    /// The signal went, changed, or was never there; what of that was told.
+    /// The signal is missing or has changed; `told` is what was reported of that.
     Waiting { told: Option<NoSignal> },
 }
 
-/// What came of waiting for a buffer.
+/// The result of waiting for a buffer.
 enum Waited {
     Filled(Filled),
     SignalChanged,
@@ -94,7 +94,7 @@ impl State {
 }
 
 impl V4l2Source {
-    /// Opens the camera, sets it as configured, and starts its stream where there is a signal.
+    /// Opens the camera, configures it, and starts its stream if there is a signal.
     pub fn open(
         config: &V4l2Config,
         name: &str,
@@ -106,7 +106,7 @@ impl V4l2Source {
         Self::open_node(&found.node, config, name, buffers, clock)
     }
 
-    /// Does so with the camera behind `node`, whatever the configuration calls it.
+    /// Opens the camera behind `node`, whatever device the configuration names.
     pub fn open_node(
         node: &Path,
         config: &V4l2Config,
@@ -128,7 +128,7 @@ impl V4l2Source {
         })
     }
 
-    /// Looks for a signal, and waits a while where there is none. `None`: go on.
+    /// Queries the signal, and waits a while if there is none. `None`: continue.
     fn find_signal(&mut self, stop: &Stop) -> Result<Option<Next>, SourceError> {
         let missing = match self.camera.begin()? {
             Ok(streaming) => {
@@ -147,13 +147,13 @@ impl V4l2Source {
         let wake = stop.wait_events(node.file.as_fd(), libc::POLLPRI, Some(LOOK));
         match wake.map_err(|error| self.camera.broken(&error))? {
             Wake::Stopped => Ok(Some(Next::Stopped)),
-            // What wakes without an event must not be asked for again at once.
+            // Not asked again at once, because the driver may wake without an event.
             Wake::Ready if !self.camera.watch.take_change(node) && stop.sleep(LOOK) => Ok(Some(Next::Stopped)),
             Wake::Ready | Wake::TimedOut => Ok(None),
         }
     }
 
-    /// Waits for a buffer of the driver's.
+    /// Waits for a filled buffer.
     fn wait(&mut self, stop: &Stop) -> Result<Waited, SourceError> {
         let Self { state: State::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
             return Ok(Waited::SignalChanged);
@@ -165,7 +165,7 @@ impl V4l2Source {
         let mut until = Moment::now() + timeout;
         loop {
             if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
-                // Every buffer is with the lane, which is not the camera's fault.
+                // The lane has every buffer, which is not the camera's fault.
                 stop.mark_progress();
                 if stop.is_raised() {
                     return Ok(Waited::Stopped);
@@ -182,7 +182,7 @@ impl V4l2Source {
                 }
                 if is_late {
                     return Err(SourceError::transient(format!(
-                        "no frame of {} for {} s: it is stuck",
+                        "no frame from {} for {} s: the camera hangs",
                         node.path().display(),
                         timeout.as_secs_f64()
                     )));
@@ -195,7 +195,7 @@ impl V4l2Source {
             if wake == Wake::Stopped {
                 return Ok(Waited::Stopped);
             }
-            // When the time is over, too: a frame that came late is better than none.
+            // After the deadline too: a late frame is better than none.
             if watch.take_change(node) {
                 return Ok(Waited::SignalChanged);
             }
@@ -203,14 +203,14 @@ impl V4l2Source {
                 *had_frame = true;
                 return Ok(Waited::Filled(filled));
             }
-            // What wakes without a frame must not be asked for again at once.
+            // Not asked again at once, because the driver may wake without a frame.
             if wake == Wake::Ready && stop.sleep(PAUSE) {
                 return Ok(Waited::Stopped);
             }
         }
     }
 
-    /// Makes a frame of a buffer and gives the buffer back.
+    /// Makes a frame of a buffer, and gives the buffer back.
     fn receive(&mut self, filled: Filled) -> Result<Next, SourceError> {
         let Self { state: State::Streaming { streaming, .. }, camera, .. } = self else {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Driver });
@@ -222,7 +222,7 @@ impl V4l2Source {
             Ok(Some((layout, buffer))) => Next::Frame(Frame { layout, buffer, sequence, timestamp, name: None }),
             Ok(None) => Next::Lost { frames: 1, cause: LossCause::Overload },
             Err(damage) => {
-                log::debug!("{}: frame {sequence} is lost: {damage}", camera.label);
+                log::debug!("{}: lost frame {sequence}: {damage}", camera.label);
                 Next::Lost { frames: 1, cause: LossCause::Corrupt }
             }
         };
@@ -251,7 +251,7 @@ impl Source for V4l2Source {
                 Waited::Stopped => return Ok(Next::Stopped),
                 Waited::SignalChanged => {
                     self.copied_bytes = self.copied_bytes();
-                    // Its buffers go before the signal's timings can be set.
+                    // The buffers must be freed before the signal's timings can be set.
                     self.state = State::Waiting { told: None };
                 }
             }

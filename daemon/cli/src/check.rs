@@ -206,7 +206,7 @@ mod tests {
                 (
                     6,
                     warning,
-                    "no-device is not there: plug the camera in, or correct its name (`visiond probe` lists the cameras)"
+                    "no-device is missing: plug the camera in, or correct `device` (`visiond probe` lists the cameras)"
                         .into()
                 ),
                 (

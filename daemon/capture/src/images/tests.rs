@@ -111,20 +111,20 @@ fn a_watched_folder_gives_each_picture_once_when_it_is_complete() {
     let whole = fs::read(picture(&folder, "b.png", 4)).unwrap();
     let growing = folder.path().join("b.png");
     fs::write(&growing, &whole[..20]).unwrap();
-    source.look().unwrap();
+    source.scan().unwrap();
     assert!(source.waiting.is_empty(), "seen once: it may be growing");
     fs::write(&growing, &whole).unwrap();
-    source.look().unwrap();
+    source.scan().unwrap();
     assert!(source.waiting.is_empty(), "it has grown");
-    source.look().unwrap();
+    source.scan().unwrap();
     assert_eq!(source.waiting.pop_front(), Some(growing.clone()));
-    source.look().unwrap();
+    source.scan().unwrap();
     assert!(source.waiting.is_empty(), "handed out once");
 
     // Replaced by another picture: a new one.
     picture(&folder, "b.png", 40);
-    source.look().unwrap();
-    source.look().unwrap();
+    source.scan().unwrap();
+    source.scan().unwrap();
     assert_eq!(source.waiting.pop_front(), Some(growing));
 }
 

@@ -112,7 +112,7 @@ fn what_is_no_picture_gets_a_sentence() {
     assert!(error(folder.path()).contains("it is a folder"));
     assert!(error(&folder.path().join("missing.png")).contains("No such file"));
     let exact: ImageBuffer<Rgb<f32>, Vec<f32>> = ImageBuffer::from_pixel(1, 1, Rgb([0.5, 0.5, 0.5]));
-    assert!(error(&write(&folder, "f.tif", &encoded(exact, ImageFormat::Tiff))).contains("floating point"));
+    assert!(error(&write(&folder, "f.tif", &encoded(exact, ImageFormat::Tiff))).contains("floating-point"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Buffers as they come from the driver, with what every clock said when they came: for tests of a camera, which look at what
-//! the driver says before anything is made of it.
+//! Receives buffers from the driver together with every clock at their arrival, for `selftest`, which checks what the driver
+//! says before visiond converts it.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -18,10 +18,10 @@ use super::signal::NoSignal;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// Between two looks at a driver that says that it has a frame and has none.
+/// How long to wait before asking a driver again that reports a frame and has none.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A camera that streams, opened as `run` opens it.
+/// A streaming camera, opened as `run` opens it.
 pub struct Arrivals {
     /// Dropped before the node is closed.
     streaming: Streaming,
@@ -29,32 +29,32 @@ pub struct Arrivals {
     had_frame: bool,
 }
 
-/// A buffer's facts.
+/// A buffer that has arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
-    /// The driver's number.
+    /// The driver's sequence number.
     pub sequence: u32,
     /// `V4L2_BUF_FLAG_*`.
     pub flags: u32,
-    /// The driver's stamp.
+    /// The driver's timestamp.
     pub timestamp_ns: u64,
-    /// When the buffer was there.
+    /// When the buffer was dequeued.
     pub arrived: Clocks,
 }
 
-/// What each clock said.
+/// All clocks at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocks {
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME.
     pub realtime_ns: u64,
-    /// The machine's system counter; `None` but on arm64.
+    /// The machine's system counter; `None` except on arm64.
     pub counter_ns: Option<u64>,
 }
 
 impl Clocks {
-    /// Now.
+    /// Reads the clocks.
     pub fn now() -> Self {
         Self {
             monotonic_ns: SystemClock.monotonic_ns(),
@@ -71,27 +71,27 @@ impl Arrivals {
         Ok(camera.begin()?.map(|streaming| Self { streaming, camera, had_frame: false }))
     }
 
-    /// Size, format, rate and I/O, for people.
+    /// Returns size, format, rate and I/O, for people.
     pub fn description(&self) -> &str {
         &self.streaming.description
     }
 
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> &Arc<Node> {
         &self.camera.node
     }
 
-    /// The format that is set.
+    /// Returns the current format.
     pub fn format(&self) -> std::io::Result<PixFormat> {
         self.camera.node.format()
     }
 
-    /// Where visiond reads samples that do not fill their words, of this driver.
+    /// Returns where visiond reads samples that do not fill their words, for this driver.
     pub fn samples_read(&self) -> SampleAlignment {
         if self.camera.node.has(Quirk::SamplesFillWords) { SampleAlignment::Top } else { SampleAlignment::Bottom }
     }
 
-    /// Waits for a buffer, shows the bytes of its first piece of memory to `look`, and gives it back.
+    /// Waits for a buffer, passes the bytes of its first memory plane to `look`, and gives the buffer back.
     pub fn next(&mut self, stop: &Stop, look: impl FnOnce(&[u8])) -> Result<Arrival, SourceError> {
         let Self { streaming, camera, had_frame } = self;
         let broken = |error| camera.broken(&error);
@@ -111,14 +111,14 @@ impl Arrivals {
             let left = until.saturating_duration_since(Moment::now());
             if left.is_zero() {
                 let (path, seconds) = (camera.node.path().display(), timeout.as_secs_f64());
-                return Err(SourceError::transient(format!("no frame of {path} for {seconds} s")));
+                return Err(SourceError::transient(format!("no frame from {path} for {seconds} s")));
             }
             let events = libc::POLLIN;
             let wake = stop.wait_events(camera.node.file.as_fd(), events, Some(left)).map_err(broken)?;
             if wake == Wake::Stopped {
                 return Err(SourceError::transient("stopped"));
             }
-            // What wakes without a frame must not be asked for again at once.
+            // Not asked again at once, because the driver may wake without a frame.
             empty_wakes += u32::from(wake == Wake::Ready);
             if empty_wakes > 1 && stop.sleep(PAUSE) {
                 return Err(SourceError::transient("stopped"));

@@ -1,7 +1,7 @@
-//! Who the cameras of this process are, so that none takes what is another's.
+//! Which camera of this process owns which device, so that none opens another's.
 //!
-//! Cameras lost together (a hub) come back in any order and under each other's nodes. One that is given as a node and finds
-//! a strange camera there, or one like its own at another port, asks here whether that is another's first.
+//! Cameras that are lost together (a USB hub) come back in any order and under each other's nodes. A camera that is configured
+//! by its node checks here first, when it finds a different camera there or one of its own kind at another port.
 
 use parking_lot::Mutex;
 
@@ -9,21 +9,21 @@ use super::identity::Identity;
 
 static CLAIMS: Mutex<Vec<(u64, Identity)>> = Mutex::new(Vec::new());
 
-/// One camera's entry; gone when dropped.
+/// One camera's claim; released when dropped.
 #[derive(Debug)]
 pub struct CameraClaim {
     key: u64,
 }
 
 impl CameraClaim {
-    /// Of nobody yet.
+    /// Creates a claim on no device yet.
     pub fn new() -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { key: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The camera is this one from now on.
+    /// Claims the device with this identity.
     pub fn set(&self, identity: Option<&Identity>) {
         let mut claims = CLAIMS.lock();
         claims.retain(|(key, _)| *key != self.key);
@@ -37,7 +37,7 @@ impl Drop for CameraClaim {
     }
 }
 
-/// Whether `identity` belongs to a camera of this process that is not `own`.
+/// Whether `identity` is claimed by a camera of this process other than `own`.
 pub fn is_claimed_by_another(identity: &Identity, own: &Identity) -> bool {
     let claims = CLAIMS.lock();
     identity != own && claims.iter().any(|(_, taken)| taken == identity)

@@ -1,7 +1,7 @@
-//! What a driver's colour fields mean.
+//! Interprets a driver's colour fields.
 //!
-//! A driver may leave any of the three at "default"; then videodev2.h tells what that is
-//! (V4L2_MAP_YCBCR_ENC_DEFAULT, V4L2_MAP_QUANTIZATION_DEFAULT):
+//! A driver may leave any of the three at "default". videodev2.h defines what that means (V4L2_MAP_YCBCR_ENC_DEFAULT,
+//! V4L2_MAP_QUANTIZATION_DEFAULT):
 //! <https://docs.kernel.org/userspace-api/media/v4l/colorspaces-defs.html>
 
 use v4l::v4l_sys as sys;
@@ -9,7 +9,7 @@ use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 
 use super::device::PixFormat;
 
-/// Matrix and range of the pixels of `pix`.
+/// Returns matrix and range of the pixels of `pix`.
 pub fn description(pix: &PixFormat) -> ColorDescription {
     ColorDescription { matrix: matrix(pix.colorspace, pix.ycbcr_encoding), range: range(pix) }
 }
@@ -26,7 +26,7 @@ fn matrix(colorspace: u32, encoding: u32) -> ColorMatrix {
         },
         sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_709
         | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_XV709
-        // SMPTE 240M, of analogue HDTV, has weights of its own within 0.02 of BT.709's.
+        // SMPTE 240M, of analogue HDTV, has its own weights within 0.02 of BT.709's.
         | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_SMPTE240M => ColorMatrix::Bt709,
         sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020
         | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020_CONST_LUM => ColorMatrix::Bt2020,
@@ -38,7 +38,7 @@ fn range(pix: &PixFormat) -> ColorRange {
     match pix.quantization {
         sys::v4l2_quantization_V4L2_QUANTIZATION_FULL_RANGE => ColorRange::Full,
         sys::v4l2_quantization_V4L2_QUANTIZATION_LIM_RANGE => ColorRange::Limited,
-        // A sensor's own numbers (RAW) use every value; of grey ones that matters.
+        // A sensor's raw values use the full range; for grey pixels that matters.
         _ if matches!(
             pix.colorspace,
             sys::v4l2_colorspace_V4L2_COLORSPACE_JPEG | sys::v4l2_colorspace_V4L2_COLORSPACE_RAW

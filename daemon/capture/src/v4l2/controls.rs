@@ -22,7 +22,7 @@ pub use frame_rate::FrameRateControl;
 pub use ioctl::list;
 pub use setter::ControlSetter;
 
-/// What is wrong with `wanted`, each as the control's configured name and a sentence. Changes nothing.
+/// Returns what is wrong with `wanted`: the control's configured name, and a sentence. Changes nothing.
 pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(String, String)> {
     let Ok(controls) = list(node) else { return Vec::new() };
     resolve(&controls, wanted).1.into_iter().map(|refusal| (refusal.name, refusal.why)).collect()

@@ -1,4 +1,4 @@
-//! A V4L2 node: the raw calls, each a safe function that returns the system's error.
+//! A V4L2 node: the ioctls, each as a safe function that returns the system's error.
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/v4l2.html>
 
@@ -16,17 +16,17 @@ use v4l::v4l2::{self, vidioc};
 use super::fourcc::FourCc;
 use super::quirks::{self, Quirk};
 
-/// Which of V4L2's two ways to describe a picture a node speaks.
+/// The V4L2 API that a node uses for pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// A picture is one piece of memory.
+    /// Single-planar: a picture is in one memory plane.
     Single,
-    /// A picture is one or more pieces of memory, one for each of its planes.
+    /// Multi-planar: a picture is in one or more memory planes.
     Multi,
 }
 
 impl Api {
-    /// The `V4L2_BUF_TYPE_*` that every call about pictures carries.
+    /// Returns the `V4L2_BUF_TYPE_*` of every call about pictures.
     pub fn buffer_type(self) -> u32 {
         match self {
             Self::Single => sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
@@ -35,16 +35,16 @@ impl Api {
     }
 }
 
-/// A node could not be opened as a V4L2 device.
+/// A node cannot be opened as a V4L2 device.
 #[derive(Debug)]
 pub enum NodeError {
-    /// The system does not open it.
+    /// The system cannot open it.
     Unopened(io::Error),
-    /// It does not say what it is (QUERYCAP).
+    /// The node does not answer QUERYCAP.
     Unknown(io::Error),
 }
 
-/// Who and what a node is.
+/// What a node is.
 #[derive(Debug, Clone, Default)]
 pub struct Capabilities {
     /// "uvcvideo".
@@ -58,7 +58,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The API by which it hands out pictures, the single-planar one where it has both; `None`: it hands out none.
+    /// Returns the API for captured pictures, the single-planar one if the node has both; `None` if it captures nothing.
     pub fn api(&self) -> Option<Api> {
         if self.flags & sys::V4L2_CAP_VIDEO_CAPTURE != 0 {
             Some(Api::Single)
@@ -70,7 +70,7 @@ impl Capabilities {
     }
 }
 
-/// A picture's format, as `v4l2_pix_format` has it.
+/// A picture's format, as in `v4l2_pix_format`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PixFormat {
     /// Width in pixels.
@@ -81,7 +81,7 @@ pub struct PixFormat {
     pub fourcc: FourCc,
     /// `V4L2_FIELD_*`.
     pub field: u32,
-    /// The pieces of memory that a picture comes in; one of the single-planar API.
+    /// The picture's memory planes; one in the single-planar API.
     pub memories: [MemoryPlaneFormat; MAX_MEMORY_PLANES],
     /// How many of them are used.
     pub memory_count: usize,
@@ -93,31 +93,31 @@ pub struct PixFormat {
     pub quantization: u32,
 }
 
-/// The most pieces of memory that a picture of a format we read comes in.
+/// The most memory planes of any format that visiond reads.
 pub const MAX_MEMORY_PLANES: usize = 3;
 
-/// A piece of memory of a picture.
+/// One memory plane of a picture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryPlaneFormat {
-    /// From one row of its first plane to the next.
+    /// Bytes from one row of its first colour plane to the next.
     pub pitch_bytes: u32,
-    /// Its bytes at most.
+    /// Its largest size in bytes.
     pub size_bytes: u32,
 }
 
 impl PixFormat {
-    /// The pieces of memory that a picture comes in.
+    /// Returns the picture's memory planes.
     pub fn memories(&self) -> &[MemoryPlaneFormat] {
         &self.memories[..self.memory_count.min(MAX_MEMORY_PLANES)]
     }
 }
 
-/// Seconds from one frame to the next.
+/// The time from one frame to the next, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
-    /// Seconds times `denominator`.
+    /// The numerator.
     pub numerator: u32,
-    /// What divides them.
+    /// The denominator.
     pub denominator: u32,
 }
 
@@ -128,29 +128,29 @@ pub struct Node {
     path: PathBuf,
     capabilities: Capabilities,
     api: Api,
-    /// Dropped after `file` is closed.
+    /// Memory that the driver may still write to. Dropped after `file` is closed.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 impl Node {
-    /// Opens it so that no call waits, and asks what it is. Programs started later do not inherit it.
+    /// Opens the node in non-blocking mode, and queries what it is. Child processes do not inherit it.
     pub fn open(path: &Path) -> Result<Self, NodeError> {
         let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = opened.map_err(NodeError::Unopened)?;
         let mut node = Self::of(file, path);
         node.capabilities = node.ask().map_err(NodeError::Unknown)?;
-        // Nobody asks a node for pictures that hands out none.
+        // Nothing asks a node for pictures that captures none.
         node.api = node.capabilities.api().unwrap_or(Api::Single);
         Ok(node)
     }
 
-    /// A file that has not told what it is.
+    /// Wraps a file whose capabilities are not queried yet.
     pub(super) fn of(file: File, path: &Path) -> Self {
         let (capabilities, api) = (Capabilities::default(), Api::Single);
         Self { file, path: path.to_owned(), capabilities, api, kept: Mutex::default() }
     }
 
-    /// Its place in the file system.
+    /// Returns the node's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -160,17 +160,17 @@ impl Node {
         self.kept.lock().push(Box::new(memory));
     }
 
-    /// Who it is and what it does.
+    /// Returns the node's capabilities.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// Whether its driver departs from V4L2 so.
+    /// Whether the node's driver has this quirk.
     pub fn has(&self, quirk: Quirk) -> bool {
         quirks::has(&self.capabilities.driver, quirk)
     }
 
-    /// How it describes pictures.
+    /// Returns the API for captured pictures.
     pub fn api(&self) -> Api {
         self.api
     }
@@ -189,58 +189,12 @@ impl Node {
         })
     }
 
-    /// The pixel formats that it offers.
-    pub fn formats(&self) -> io::Result<Vec<FourCc>> {
-        let mut formats = Vec::new();
-        loop {
-            // SAFETY: as in `ask`.
-            let mut raw: sys::v4l2_fmtdesc = unsafe { mem::zeroed() };
-            // No driver has so many formats that the number does not fit.
-            raw.index = formats.len() as u32;
-            raw.type_ = self.api.buffer_type();
-            // SAFETY: ENUM_FMT reads and writes a v4l2_fmtdesc.
-            match unsafe { self.ioctl(vidioc::VIDIOC_ENUM_FMT, &mut raw) } {
-                Ok(()) => formats.push(raw.pixelformat.to_le_bytes()),
-                // The end of the list.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(formats),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// The highest rate of a format and size, in frames per second; `None` where the driver does not tell.
-    pub fn highest_rate(&self, fourcc: FourCc, width: u32, height: u32) -> Option<f64> {
-        let mut highest: Option<f64> = None;
-        for index in 0.. {
-            // SAFETY: as in `ask`.
-            let mut raw: sys::v4l2_frmivalenum = unsafe { mem::zeroed() };
-            raw.index = index;
-            raw.pixel_format = u32::from_le_bytes(fourcc);
-            (raw.width, raw.height) = (width, height);
-            // SAFETY: ENUM_FRAMEINTERVALS reads and writes a v4l2_frmivalenum. The end of the list is an error, too.
-            if unsafe { self.ioctl(vidioc::VIDIOC_ENUM_FRAMEINTERVALS, &mut raw) }.is_err() {
-                break;
-            }
-            let is_list = raw.type_ == sys::v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_DISCRETE;
-            // SAFETY: the type tells which of the two the driver wrote; both are integers, for which any bits are values.
-            let shortest =
-                unsafe { if is_list { raw.__bindgen_anon_1.discrete } else { raw.__bindgen_anon_1.stepwise.min } };
-            let interval = Interval { numerator: shortest.numerator, denominator: shortest.denominator };
-            highest = highest.into_iter().chain(interval.rate()).reduce(f64::max);
-            if !is_list {
-                // A range is one entry.
-                break;
-            }
-        }
-        highest
-    }
-
-    /// The current format.
+    /// Returns the current format.
     pub fn format(&self) -> io::Result<PixFormat> {
         self.format_call(vidioc::VIDIOC_G_FMT, &PixFormat::default())
     }
 
-    /// What the driver would make of `wanted`.
+    /// Returns what the driver would make of `wanted`.
     pub fn try_format(&self, wanted: &PixFormat) -> io::Result<PixFormat> {
         self.format_call(vidioc::VIDIOC_TRY_FMT, wanted)
     }
@@ -268,14 +222,14 @@ impl Node {
         })
     }
 
-    /// The time between frames; `None` where the driver does not tell.
+    /// Returns the time between frames; `None` if the driver does not say.
     pub fn interval(&self) -> Option<Interval> {
         self.parameters()
             .ok()
             .map(|raw| Interval { numerator: raw.timeperframe.numerator, denominator: raw.timeperframe.denominator })
     }
 
-    /// Asks for a time between frames; returns what the driver made of it.
+    /// Requests a time between frames; returns what the driver made of it.
     pub fn set_interval(&self, wanted: Interval) -> io::Result<Interval> {
         let mut capture = self.parameters()?;
         if capture.capability & sys::V4L2_CAP_TIMEPERFRAME == 0 {
@@ -306,7 +260,7 @@ impl Node {
         Ok(unsafe { raw.parm.capture })
     }
 
-    /// Passes `argument` to the driver, again where a signal came in between.
+    /// Passes `argument` to the driver; repeats the call if a signal interrupted it.
     ///
     /// # Safety
     ///
@@ -323,7 +277,7 @@ impl Node {
 }
 
 impl Interval {
-    /// Frames per second; `None` of a time that is none.
+    /// Returns frames per second; `None` if the interval is not valid.
     pub fn rate(self) -> Option<f64> {
         (self.numerator > 0 && self.denominator > 0).then(|| f64::from(self.denominator) / f64::from(self.numerator))
     }
@@ -338,7 +292,7 @@ fn single(wanted: &PixFormat) -> sys::v4l2_pix_format {
         bytesperline: wanted.memories[0].pitch_bytes,
         sizeimage: wanted.memories[0].size_bytes,
         colorspace: wanted.colorspace,
-        // Says that the fields behind it are meant.
+        // Says that the fields after it are valid.
         priv_: sys::V4L2_PIX_FMT_PRIV_MAGIC,
         flags: 0,
         __bindgen_anon_1: sys::v4l2_pix_format__bindgen_ty_1 { ycbcr_enc: wanted.ycbcr_encoding },
@@ -377,7 +331,7 @@ fn multi(wanted: &PixFormat) -> sys::v4l2_pix_format_mplane {
     }
     // At most MAX_MEMORY_PLANES.
     pix.num_planes = wanted.memories().len() as u8;
-    // The low byte is the field; its values fit.
+    // The field is the low byte; its values fit.
     pix.__bindgen_anon_1.ycbcr_enc = wanted.ycbcr_encoding as u8;
     pix.quantization = wanted.quantization as u8;
     pix
@@ -402,7 +356,7 @@ fn of_multi(pix: sys::v4l2_pix_format_mplane) -> PixFormat {
     }
 }
 
-/// Text that ends at a zero byte, where one is.
+/// Converts text that may end with a zero byte.
 pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,4 +1,4 @@
-//! A buffer's timestamp: which clock it is on, which instant it marks, and whether it can be believed.
+//! Converts a driver's timestamp into visiond's: which clock it is on, which instant it marks, and whether it is plausible.
 
 use v4l::v4l_sys as sys;
 use visiond_flow::clock::{self, Clock, WallWatch};
@@ -8,37 +8,37 @@ use super::device::Node;
 use super::quirks::Quirk;
 use super::stream::Filled;
 
-/// A frame that is older than this when it comes has a timestamp of another clock, whatever its flags say.
+/// A frame older than this on arrival has a timestamp of another clock, whatever its flags say.
 const OLDEST_NS: u64 = 60_000_000_000;
 
-/// So far ahead of now a driver's timestamp may be: some count the exposure's end in.
+/// How far in the future a driver's timestamp may be: some drivers add the end of the exposure.
 const AHEAD_NS: u64 = 100_000_000;
 
-/// A stamp of the system counter is at most this old when its frame comes: some of the driver's buffers, and a long exposure.
+/// The greatest age of a system counter timestamp on arrival: some of the driver's buffers, and a long exposure.
 const OLDEST_COUNT_NS: u64 = 5_000_000_000;
 
-/// Makes timestamps, and tells once where a driver's cannot be used.
+/// Converts timestamps, and logs once if a driver's cannot be used.
 #[derive(Debug, Default)]
 pub struct TimestampConverter {
-    /// Whether the driver stamps by [`Quirk::StampsOfSystemCounter`].
+    /// Whether the driver has [`Quirk::StampsOfSystemCounter`].
     counts: bool,
-    /// Whether it may stamp by CLOCK_REALTIME and say otherwise.
+    /// Whether the driver may use CLOCK_REALTIME and claim otherwise.
     either: bool,
     said: bool,
 }
 
 impl TimestampConverter {
-    /// For the frames of `node`.
+    /// Creates the converter for the frames of `node`.
     pub fn new(node: &Node) -> Self {
         let has = |quirk| node.has(quirk);
         Self { counts: has(Quirk::StampsOfSystemCounter), either: has(Quirk::StampsOfEitherClock), said: false }
     }
 
-    /// When the frame was taken: the driver's word where its clock is ours, else now.
+    /// Returns when the frame was taken: the driver's timestamp if it is on CLOCK_MONOTONIC, otherwise now.
     pub fn stamp(&mut self, filled: &Filled, clock: &dyn Clock, label: &str) -> Timestamp {
         if let Some(seconds) = WallWatch::of_process().step(clock) {
             log::info!(
-                "the system's time was set by {seconds:+.1} s; frames' times follow it, their ages do not change"
+                "the system clock was set by {seconds:+.1} s; the times of frames follow it, their ages do not change"
             );
         }
         if let Some(stamp) = self.counts.then(|| counted(filled.timestamp_ns, clock)).flatten() {
@@ -71,20 +71,20 @@ impl TimestampConverter {
 
     fn say(&mut self, label: &str, what: &str) {
         if !std::mem::replace(&mut self.said, true) {
-            log::info!("{label}: the driver's timestamps are {what}: a frame's time is when it was received");
+            log::info!("{label}: the driver's timestamps are {what}: using the time of reception instead");
         }
     }
 }
 
-/// Whether a stamp can be one of the clock on which it is `now_ns`.
+/// Whether a timestamp is plausible on the clock that reads `now_ns`.
 fn is_recent(stamp_ns: u64, now_ns: u64) -> bool {
     stamp_ns <= now_ns.saturating_add(AHEAD_NS) && stamp_ns >= now_ns.saturating_sub(OLDEST_NS)
 }
 
-/// A stamp of the system counter on our clock; `None`: it cannot be one, as of a driver that was mended.
+/// Converts a system counter timestamp to CLOCK_MONOTONIC; `None` if it is not plausible, for example with a fixed driver.
 ///
-/// Both clocks are read for each frame, so neither the time at which CLOCK_MONOTONIC began nor what NTP does to it matters: over
-/// the age of a frame it drifts by 50 us at the very most (500 ppm of 0.1 s).
+/// Reads both clocks for each frame, so neither the start of CLOCK_MONOTONIC nor NTP's adjustments matter: over the age of a
+/// frame it drifts by at most 50 us (500 ppm of 0.1 s).
 fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
     let (counter_ns, monotonic_ns) = both(clock)?;
     if stamp_ns > counter_ns.saturating_add(AHEAD_NS) || stamp_ns < counter_ns.saturating_sub(OLDEST_COUNT_NS) {
@@ -94,7 +94,7 @@ fn counted(stamp_ns: u64, clock: &dyn Clock) -> Option<Timestamp> {
     Some(clock::at_monotonic(clock, taken_ns, Instant::StartOfFrame))
 }
 
-/// Both clocks at one instant: this thread may have to wait between the two, so the tightest of a few tries counts.
+/// Reads both clocks at one instant. The thread may be preempted between the two, so the tightest of a few tries counts.
 fn both(clock: &dyn Clock) -> Option<(u64, u64)> {
     const TRIES: usize = 4;
     const TIGHT_NS: u64 = 5_000;

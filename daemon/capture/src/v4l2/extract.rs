@@ -1,4 +1,4 @@
-//! From a buffer that the driver filled to a frame's bytes: where they are, copied, or decoded.
+//! Turns a filled buffer into a frame's bytes: in place, copied, or decoded.
 
 use std::fmt;
 use std::io;
@@ -18,33 +18,33 @@ use super::stream::{Filled, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// How a picture comes out of a buffer.
+/// Takes pictures out of the driver's buffers.
 pub(super) struct FrameExtractor {
     method: Method,
-    /// Of every frame whose picture starts where its memory does.
+    /// The layout of every frame whose picture starts where its memory does.
     layout: FrameLayout,
     copied_bytes: u64,
 }
 
 enum Method {
-    /// It stays there.
+    /// The picture stays in the driver's buffer.
     InPlace(Planes, [usize; MAX_MEMORY_PLANES]),
-    /// One copy.
+    /// The picture is copied once.
     Copied(Planes, [usize; MAX_MEMORY_PLANES], FramePool),
-    /// The camera sends JPEG.
+    /// The picture is a JPEG, which is decoded.
     Decoded(FramePool, JpegDecoder),
 }
 
-/// Why a buffer holds no frame.
+/// Why a buffer has no usable frame.
 #[derive(Debug)]
 pub(super) enum Damage {
-    /// The driver says so.
+    /// The driver marked it.
     Marked,
-    /// There is nothing in it.
+    /// The buffer is empty.
     Empty,
-    /// It was cut off.
+    /// The picture was cut off.
     Short { found: usize, needed: usize },
-    /// Its JPEG is none.
+    /// The JPEG cannot be decoded.
     Undecodable(String),
 }
 
@@ -59,11 +59,11 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A frame's bytes and where its planes are in them; `None` where every buffer is on its method.
+/// A frame's layout and bytes; `None` if every buffer is in use.
 pub(super) type Taken = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
 
 impl FrameExtractor {
-    /// For `picture`s that come by `stream`.
+    /// Creates the extractor of `picture`s from `stream`.
     pub fn new(
         picture: &Picture,
         mode: IoMode,
@@ -76,16 +76,16 @@ impl FrameExtractor {
         let (method, layout) = match picture {
             Picture::Jpeg(layout) => (Method::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout),
             Picture::Raw(planes) => {
-                let pieces = stream.pieces().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
-                for memory in 0..planes.memory_count() {
-                    let (found, needed) = (pieces.length(memory), planes.needed_bytes(memory));
+                let memory = stream.memory_planes().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
+                for index in 0..planes.memory_count() {
+                    let (found, needed) = (memory.length(index), planes.needed_bytes(index));
                     if found < needed {
                         return Err(wrong(format!(
-                            "the driver's buffers have {found} bytes, a frame of its own description has {needed}"
+                            "the driver's buffers have {found} bytes, too few for the {needed} bytes of a frame as it describes them"
                         )));
                     }
                 }
-                let starts = *pieces.starts();
+                let starts = *memory.starts();
                 let layout = planes.layout(&starts).map_err(described)?;
                 let method = match mode {
                     IoMode::Copy => Method::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
@@ -97,12 +97,13 @@ impl FrameExtractor {
         Ok(Self { method, layout, copied_bytes: 0 })
     }
 
-    /// Bytes that were copied so far.
+    /// Returns how many bytes were copied so far.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
 
-    /// The picture. The buffer goes back unless the picture stays in it; the outer error is the driver's, which did not take it.
+    /// Returns the picture. Gives the buffer back unless the picture stays in it; the outer error is the driver's, when it does
+    /// not take the buffer back.
     pub fn take(&mut self, stream: &mut Stream, filled: Filled) -> io::Result<Taken> {
         let taken = match &mut self.method {
             Method::InPlace(planes, starts) => match whole(stream, &filled, planes) {
@@ -133,7 +134,8 @@ impl FrameExtractor {
     }
 }
 
-/// The layout of a frame whose picture does not start where its memory does; `None`: it does, or that cannot be.
+/// Returns the layout of a frame whose picture starts after the start of its memory; `None` if it does not, or the offset is
+/// invalid.
 fn shifted(
     planes: &Planes,
     starts: &[usize; MAX_MEMORY_PLANES],
@@ -145,7 +147,7 @@ fn shifted(
     planes.layout(&std::array::from_fn(|memory| starts[memory] + used[memory].start)).ok()
 }
 
-/// Whether a buffer holds a whole picture of raw pixels.
+/// Checks that a buffer holds a whole raw picture.
 fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage> {
     undamaged(filled.flags)?;
     for memory in 0..planes.memory_count() {
@@ -160,7 +162,7 @@ fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage
     Ok(())
 }
 
-/// Copies a whole picture's pieces to `starts` in `out`; returns how many bytes they have.
+/// Copies the memory planes of a whole picture to `starts` in `out`; returns how many bytes they have.
 fn copy(
     stream: &Stream,
     filled: &Filled,

@@ -14,40 +14,40 @@ use visiond_config::types::CameraName;
 use super::claims;
 use super::identity::{Identity, UsbIds};
 
-/// A camera that is there.
+/// A camera that is plugged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What to open.
+    /// The node to open.
     pub node: PathBuf,
-    /// Who it is; `None` of a node that /sys does not tell of.
+    /// The camera's identity; `None` for a node that is not in /sys.
     pub identity: Option<Identity>,
 }
 
-/// Why no node is the camera now. All of it may pass.
+/// Why the camera cannot be found now. Every reason may pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// Nobody answers to the name.
-    #[error("{name} is not there: plug the camera in, or correct its name (`visiond probe` lists the cameras)")]
+    /// No camera has this name.
+    #[error("{name} is missing: plug the camera in, or correct `device` (`visiond probe` lists the cameras)")]
     Absent {
-        /// The name.
+        /// The configured name.
         name: String,
     },
-    /// The camera's place is taken by another, and the camera is nowhere.
-    #[error("{name} is {there} now, and {remembered} is nowhere: it is taken if that does not come back")]
+    /// Another camera has the camera's node, and the camera is missing.
+    #[error("{name} is now {there}, and {remembered} is missing: visiond takes the new one if the other stays away")]
     Replaced {
         /// The node.
         name: String,
-        /// Who is there.
+        /// The camera that is there now.
         there: Box<Identity>,
-        /// Who was.
+        /// The camera that was there before.
         remembered: Box<Identity>,
     },
-    /// More than one camera answers to the name.
-    #[error("{name} are {} cameras: name one by its place, `device = \"{}\"`", places.len(), list(places))]
+    /// More than one camera has this name.
+    #[error("{} cameras are {name}: name one by its port, `device = \"{}\"`", places.len(), list(places))]
     Ambiguous {
-        /// The name.
+        /// The configured name.
         name: String,
-        /// Where they are.
+        /// Their ports.
         places: Vec<PathBuf>,
     },
 }
@@ -56,12 +56,12 @@ fn list(places: &[PathBuf]) -> String {
     places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join("\" or \"")
 }
 
-/// Finds the camera on this machine. `remembered`: who it was when it was open last.
+/// Finds the camera on this machine. `remembered` is its identity when it was last open.
 pub fn find(name: &CameraName, remembered: Option<&Identity>) -> Result<Found, NotFound> {
     Machine::default().find(name, remembered)
 }
 
-/// Where to look, and how to ask a node.
+/// Where to search, and how to query a node.
 #[derive(Debug, Clone)]
 pub(super) struct Machine {
     pub sys: PathBuf,
@@ -69,14 +69,14 @@ pub(super) struct Machine {
     pub ask: fn(&Path) -> Answer,
 }
 
-/// What a node says of itself when it is opened.
+/// What a node says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It hands out pictures; the card's name.
+    /// It captures pictures; the card's name.
     Camera(String),
-    /// It does not: a camera's node for metadata, an output, a codec.
+    /// It captures none: a camera's metadata node, an output, a codec.
     Other,
-    /// It does not say: this user may not open it, or it has just gone.
+    /// It does not answer: this user may not open it, or it has just been unplugged.
     Silent,
 }
 
@@ -97,7 +97,7 @@ fn ask(node: &Path) -> Answer {
     }
 }
 
-/// A node that /sys tells of.
+/// A node in /sys.
 struct Candidate {
     node: PathBuf,
     identity: Identity,
@@ -120,7 +120,7 @@ impl Machine {
                 let called = |c: &Candidate| c.identity.card == *card && (self.ask)(&c.node) != Answer::Other;
                 let (mut fitting, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(called);
                 if fitting.is_empty() {
-                    // Some drivers give their nodes names of their own.
+                    // Some drivers name their nodes differently from their card.
                     let says = |c: &Candidate| (self.ask)(&c.node) == Answer::Camera(card.clone());
                     fitting.extend(others.into_iter().filter(says));
                 }
@@ -135,7 +135,7 @@ impl Machine {
         let Some(remembered) = remembered.filter(|_| !self.is_place(path)) else {
             let node = there.ok_or_else(absent)?;
             let identity = self.identity(&node);
-            // The name is kept as it was given: that is what messages say.
+            // The path stays as configured, because messages show it.
             return Ok(Found { node: path.to_owned(), identity });
         };
         let there = there.map(|node| (self.identity(&node), node));
@@ -155,7 +155,7 @@ impl Machine {
         match (found.as_slice(), there) {
             ([one], _) => Ok(Found { node: one.node.clone(), identity: Some(one.identity.clone()) }),
             ([], None) => Err(absent()),
-            // A node that /sys does not tell of is not to be told from the one that was there.
+            // A node that is not in /sys cannot be told from the one that was there before.
             ([], Some((None, _))) => Ok(Found { node: path.to_owned(), identity: None }),
             ([], Some((Some(there), _))) if claims::is_claimed_by_another(&there, remembered) => Err(absent()),
             ([], Some((Some(there), _))) => Err(NotFound::Replaced {
@@ -172,7 +172,7 @@ impl Machine {
         }
     }
 
-    /// The one that fits; of several the remembered one.
+    /// Returns the only match, or among several the remembered camera.
     fn only(
         &self,
         name: &CameraName,
@@ -194,19 +194,19 @@ impl Machine {
         NotFound::Ambiguous { name, places: nodes.map(|node| self.place(node)).collect() }
     }
 
-    /// A link of /dev/v4l/by-path.
+    /// Whether the path is a link in /dev/v4l/by-path.
     fn is_place(&self, path: &Path) -> bool {
         path.starts_with(self.dev.join("v4l/by-path"))
     }
 
-    /// The link in /dev/v4l/by-path that leads to `node`, else itself.
+    /// Returns the link in /dev/v4l/by-path to `node`, or `node` itself.
     fn place(&self, node: &Path) -> PathBuf {
         let links = fs::read_dir(self.dev.join("v4l/by-path")).into_iter().flatten().flatten();
         let leading = links.map(|entry| entry.path()).filter(|link| link.canonicalize().is_ok_and(|to| to == node));
         leading.min().unwrap_or_else(|| node.to_owned())
     }
 
-    /// Every video node that /sys tells of and /dev has, by number.
+    /// Lists the video nodes in /sys that exist in /dev, by number.
     fn nodes(&self) -> Vec<Candidate> {
         let mut nodes: Vec<(u32, Candidate)> = Vec::new();
         for entry in fs::read_dir(self.sys.join("class/video4linux")).into_iter().flatten().flatten() {
@@ -223,7 +223,7 @@ impl Machine {
         nodes.into_iter().map(|(_, candidate)| candidate).collect()
     }
 
-    /// Who is behind a node, by its folder in /sys; `None` where that has none.
+    /// Reads the identity of a node's camera from /sys; `None` if the node is not there.
     fn identity(&self, node: &Path) -> Option<Identity> {
         let class = self.sys.join("class/video4linux").join(node.file_name()?);
         let read = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim_end_matches('\n').to_owned());
@@ -233,7 +233,7 @@ impl Machine {
         let below = |folder: &Path| {
             devices.as_ref().and_then(|devices| folder.strip_prefix(devices).ok()).unwrap_or(folder).to_owned()
         };
-        // A driver without hardware behind it has no `device`.
+        // A driver without hardware has no `device`.
         let Ok(device) = class.join("device").canonicalize() else {
             return Some(Identity { usb: None, port: "virtual".into(), part: (String::new(), index), card });
         };
@@ -243,7 +243,7 @@ impl Machine {
                 continue;
             };
             let serial = read(folder.join("serial")).filter(|serial| !serial.is_empty());
-            // An interface's folder is called after its device, `1-2:1.0`.
+            // An interface's folder is named after its device, `1-2:1.0`.
             let interface = device.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once(':'));
             let interface = interface.map_or(String::new(), |(_, interface)| interface.to_owned());
             let usb = Some(UsbIds { vendor, product, serial });

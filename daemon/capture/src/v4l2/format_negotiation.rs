@@ -1,4 +1,4 @@
-//! Which format, size and rate a camera is set to.
+//! Chooses and sets a camera's format, size and rate.
 
 use std::io;
 
@@ -10,13 +10,14 @@ use visiond_kernels::frame::{BayerDepth, FrameLayout, PixelFormat};
 use super::color;
 use super::controls::{self, FrameRateControl};
 use super::device::{Interval, Node, PixFormat};
-use super::errors::gone;
+use super::errors::{gone, in_use};
+use super::formats;
 use super::fourcc::{self, FourCc};
 use super::planes::{Planes, PlanesError};
 use super::quirks::Quirk;
 use crate::source::SourceError;
 
-/// A rate this much below the one asked for counts as the same: drivers round their intervals.
+/// A rate this much below the requested one counts as equal, because drivers round their intervals.
 const RATE_TOLERANCE: f64 = 0.01;
 
 /// What the camera sends.
@@ -24,29 +25,29 @@ const RATE_TOLERANCE: f64 = 0.01;
 pub enum Picture {
     /// Raw pixels in these planes.
     Raw(Planes),
-    /// JPEG, out of which such a frame comes.
+    /// JPEG, which is decoded into this layout.
     Jpeg(FrameLayout),
 }
 
-/// What camera and we negotiated on.
+/// The format that the driver has accepted.
 #[derive(Debug)]
 pub struct NegotiatedFormat {
     /// What the camera sends.
     pub picture: Picture,
-    /// As the driver describes it.
+    /// The format as the driver describes it.
     pub pix: PixFormat,
-    /// Our name of the format.
+    /// visiond's name of the format.
     pub format: CameraFormat,
-    /// Frames per second, where the driver tells.
+    /// Frames per second, if the driver says.
     pub fps: Option<f64>,
 }
 
-/// What is asked of a camera.
+/// The format to request from a camera.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct FormatRequest {
     /// The driver's name of the format.
     pub fourcc: FourCc,
-    /// Ours.
+    /// visiond's name of the format.
     pub format: CameraFormat,
     /// Width in pixels.
     pub width: u32,
@@ -54,30 +55,30 @@ pub struct Choice {
     pub height: u32,
 }
 
-/// What is asked of `node`, by what is configured and what it offers. Changes nothing.
-pub fn choose(node: &Node, config: &V4l2Config) -> Result<Choice, SourceError> {
+/// Chooses the format to request from `node`, from the configuration and what the node supports. Changes nothing.
+pub fn choose(node: &Node, config: &V4l2Config) -> Result<FormatRequest, SourceError> {
     let failed = |what: &str, error: &io::Error| refused(node, what, error);
-    let offered = node.formats().map_err(|error| failed("tell its formats (ENUM_FMT)", &error))?;
-    let current = node.format().map_err(|error| failed("tell its format (G_FMT)", &error))?;
+    let offered = formats::pixel_formats(node).map_err(|error| failed("list its formats (ENUM_FMT)", &error))?;
+    let offered: Vec<_> = offered.into_iter().map(|(fourcc, _)| fourcc).collect();
+    let current = node.format().map_err(|error| failed("return its format (G_FMT)", &error))?;
     let candidates = fourcc::by_cost(&offered, config.format);
     if candidates.is_empty() {
         return Err(SourceError::permanent(no_format(node, config, &offered)));
     }
     let (width, height) = (config.width.unwrap_or(current.width), config.height.unwrap_or(current.height));
-    let choice = |&(fourcc, format): &(FourCc, CameraFormat)| Choice { fourcc, format, width, height };
-    let has = |choice: &Choice| {
+    let choice = |&(fourcc, format): &(FourCc, CameraFormat)| FormatRequest { fourcc, format, width, height };
+    let has = |choice: &FormatRequest| {
         let tried = node.try_format(&request(choice));
         let has_size = tried.is_ok_and(|pix| pix.fourcc == choice.fourcc && (pix.width, pix.height) == (width, height));
-        let rate = config.fps.and_then(|fps| Some((fps, node.highest_rate(choice.fourcc, width, height)?)));
+        let rate = config.fps.and_then(|fps| Some((fps, formats::highest_rate(node, choice.fourcc, width, height)?)));
         has_size && rate.is_none_or(|(fps, highest)| highest >= fps * (1.0 - RATE_TOLERANCE))
     };
-    // A webcam has its larger sizes and higher rates in MJPEG alone. Where no format has what is wanted, the first is as
-    // good as any.
+    // A webcam has its larger sizes and higher rates only in MJPEG. If no format fits, the first one is as good as any.
     let best = candidates.iter().map(choice).find(has);
     Ok(best.unwrap_or_else(|| choice(&candidates[0])))
 }
 
-fn request(choice: &Choice) -> PixFormat {
+fn request(choice: &FormatRequest) -> PixFormat {
     PixFormat {
         width: choice.width,
         height: choice.height,
@@ -87,28 +88,32 @@ fn request(choice: &Choice) -> PixFormat {
     }
 }
 
-/// Sets `node` as chosen. `label` is for the log: what the driver made otherwise is a warning there.
-pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Result<NegotiatedFormat, SourceError> {
+/// Sets the chosen format. Logs, as `label`, what the driver changed.
+pub fn set(
+    node: &Node,
+    config: &V4l2Config,
+    choice: FormatRequest,
+    label: &str,
+) -> Result<NegotiatedFormat, SourceError> {
     let device = node.path().display();
-    let Choice { fourcc: code, format, width, height } = choice;
+    let FormatRequest { fourcc: code, format, width, height } = choice;
     let set = node.set_format(&request(&choice)).map_err(|error| refused(node, "set its format (S_FMT)", &error))?;
     if set.fourcc != code {
         let (given, wanted) = (fourcc::text(set.fourcc), fourcc::text(code));
         return Err(SourceError::permanent(format!(
-            "{device} offers the format {wanted} and sets {given} instead: choose another `format`, `visiond probe` \
-             lists what it offers"
+            "{device} lists the format {wanted} but sets {given}: set another `format` from `visiond probe`"
         )));
     }
     if let Some(fields) = interlaced(set.field) {
-        // What is plugged into an input may be changed.
+        // The user may change what is plugged into an input.
         return Err(SourceError::transient(format!(
-            "{device} sends interlaced pictures ({fields}), which are not read: set its input to a progressive mode, \
-             or let a program deinterlace them and read it by `type = \"command\"`"
+            "{device} sends interlaced frames ({fields}), which visiond does not read: set its input to a progressive mode, \
+             or deinterlace in a program and read that with `type = \"command\"`"
         )));
     }
     if (set.width, set.height) != (width, height) && (config.width.is_some() || config.height.is_some()) {
         let word = fourcc::word(format);
-        log::warn!("{label}: the driver has no {width}x{height} in {word}, it gives {}x{}", set.width, set.height);
+        log::warn!("{label}: the driver has no {width}x{height} in {word}, using {}x{}", set.width, set.height);
     }
     let fps = set_rate(node, config.fps, label);
     let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
@@ -118,7 +123,7 @@ pub fn set(node: &Node, config: &V4l2Config, choice: Choice, label: &str) -> Res
     Ok(NegotiatedFormat { picture, pix: set, format, fps })
 }
 
-/// What a mosaic is read as whose samples reach up to the highest bit of their 16.
+/// Returns the format of a mosaic whose samples use the highest bit of their 16-bit words.
 fn full_words(format: CameraFormat) -> CameraFormat {
     match format {
         CameraFormat::Raw(PixelFormat::Bayer(order, BayerDepth::Bits10 | BayerDepth::Bits12)) => {
@@ -128,18 +133,18 @@ fn full_words(format: CameraFormat) -> CameraFormat {
     }
 }
 
-/// The rate that is set now; `None` where the driver does not tell.
+/// Returns the current rate; `None` if the driver does not say.
 pub fn rate(node: &Node) -> Option<f64> {
     let by_control = || FrameRateControl::among(&controls::list(node).ok()?)?.now();
     let rate = if node.has(Quirk::RateByControl) { by_control() } else { None };
     rate.or_else(|| node.interval().and_then(Interval::rate))
 }
 
-/// Asks for the rate; returns the one that it is, or will be when the controls are set.
+/// Requests the rate; returns the rate that is set, or will be set with the controls.
 fn set_rate(node: &Node, wanted: Option<f64>, label: &str) -> Option<f64> {
     let warn = |fps: f64, rate: f64| {
         if (rate - fps).abs() > fps * RATE_TOLERANCE {
-            log::warn!("{label}: the driver has no {fps} frames per second at this size, it gives {rate:.2}");
+            log::warn!("{label}: the driver has no {fps} frames per second at this size, using {rate:.2}");
         }
     };
     if let Some(fps) = wanted.filter(|_| node.has(Quirk::RateByControl)) {
@@ -157,13 +162,13 @@ fn set_rate(node: &Node, wanted: Option<f64>, label: &str) -> Option<f64> {
             rate.inspect(|&rate| warn(fps, rate))
         }
         Err(error) => {
-            log::warn!("{label}: the driver does not set a rate (S_PARM: {error}), `fps` has no effect");
+            log::warn!("{label}: the driver cannot set a rate (S_PARM: {error}), ignoring `fps`");
             node.interval().and_then(Interval::rate)
         }
     }
 }
 
-/// The time between frames at `fps`; to a thousandth of a frame per second.
+/// Returns the time between frames at `fps`, to a thousandth of a frame per second.
 fn interval(fps: f64) -> Interval {
     let thousandths = (fps * 1000.0).round().max(1.0) as u32;
     if thousandths.is_multiple_of(1000) {
@@ -173,7 +178,7 @@ fn interval(fps: f64) -> Interval {
     }
 }
 
-/// The pictures: the driver's pitches are honoured, the configuration's colours win.
+/// Describes the pictures: honours the driver's pitches; configured colours take precedence.
 fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<Picture, PlanesError> {
     let CameraFormat::Raw(format) = format else {
         let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
@@ -187,7 +192,7 @@ fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result
     Ok(Picture::Raw(Planes::new(pix, format, color)?))
 }
 
-/// What kind of interlaced pictures those of a field order are; `None` of whole ones.
+/// Returns the kind of interlacing of a field order; `None` for progressive frames.
 fn interlaced(field: u32) -> Option<&'static str> {
     match field {
         sys::v4l2_field_V4L2_FIELD_ANY | sys::v4l2_field_V4L2_FIELD_NONE => None,
@@ -221,16 +226,16 @@ fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
     }
 }
 
-/// A call for the format that the driver refused.
+/// Returns the error of a driver that refused a format ioctl.
 pub(super) fn refused(node: &Node, what: &str, error: &io::Error) -> SourceError {
     let device = node.path().display();
     if error.raw_os_error() == Some(libc::ENODEV) {
         return gone(node.path(), error);
     }
     if error.raw_os_error() == Some(libc::EBUSY) {
-        return SourceError::transient(format!("{device} is in use: another program streams from it, end that"));
+        return in_use(node.path());
     }
-    SourceError::transient(format!("{device} does not {what}: {error}"))
+    SourceError::transient(format!("{device} cannot {what}: {error}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a camera offers: pixel formats, their sizes, the rates of those. For people to choose from; nothing is set.
+//! Lists what a camera supports: pixel formats, their sizes, and frame rates. Sets nothing.
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/vidioc-enum-framesizes.html>
 
@@ -7,40 +7,40 @@ use std::{io, mem};
 use v4l::v4l_sys as sys;
 use v4l::v4l2::vidioc;
 
-use super::device::{Interval, Node};
+use super::device::{Interval, Node, text};
 use super::fourcc::FourCc;
 
-/// Sizes and rates at most that are asked for: a driver that goes round would be asked for ever.
+/// The most sizes and rates that are listed, because a faulty driver may never end its list.
 const MAX_ENTRIES: u32 = 1024;
 
 /// A pixel format with its sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SupportedFormat {
-    /// The driver's four characters.
+    /// The driver's four-character code.
     pub fourcc: FourCc,
-    /// What the driver calls it.
+    /// The driver's description.
     pub description: String,
-    /// Largest first; none where the driver takes any or does not tell.
+    /// Largest first; empty if the driver accepts any size or has no list.
     pub sizes: Vec<SupportedSize>,
 }
 
 /// A size, or a range of sizes, with its rates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SupportedSize {
-    /// The size; of a range the largest.
+    /// The size, or the largest of a range.
     pub largest: (u32, u32),
-    /// Of a range: the smallest size, and the steps between.
+    /// For a range: the smallest size, and the step.
     pub range: Option<((u32, u32), (u32, u32))>,
-    /// The rates at the largest size.
+    /// The frame rates at the largest size.
     pub rates: FrameRates,
 }
 
-/// Frames per second, to a hundredth.
+/// Frames per second.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FrameRates {
-    /// These, highest first; none where the driver does not tell.
+    /// These rates, highest first; empty if the driver has no list.
     List(Vec<f64>),
-    /// Any between.
+    /// Any rate in a range.
     Range {
         /// The lowest.
         lowest: f64,
@@ -49,8 +49,30 @@ pub enum FrameRates {
     },
 }
 
-/// What `node` offers, in the driver's order.
+impl FrameRates {
+    /// Rounds to a hundredth, as people read them.
+    fn rounded(self) -> Self {
+        let hundredth = |rate: f64| (rate * 100.0).round() / 100.0;
+        match self {
+            Self::List(rates) => {
+                let mut rates: Vec<_> = rates.into_iter().map(hundredth).collect();
+                rates.dedup();
+                Self::List(rates)
+            }
+            Self::Range { lowest, highest } => Self::Range { lowest: hundredth(lowest), highest: hundredth(highest) },
+        }
+    }
+}
+
+/// Lists the formats that `node` supports with their sizes and rates, in the driver's order.
 pub fn list(node: &Node) -> io::Result<Vec<SupportedFormat>> {
+    let formats = pixel_formats(node)?.into_iter();
+    let format = |(fourcc, description)| SupportedFormat { fourcc, description, sizes: sizes(node, fourcc) };
+    Ok(formats.map(format).collect())
+}
+
+/// Lists the pixel formats that `node` supports, each with the driver's description.
+pub fn pixel_formats(node: &Node) -> io::Result<Vec<(FourCc, String)>> {
     let mut formats = Vec::new();
     for index in 0..MAX_ENTRIES {
         // SAFETY: a struct of integers and arrays of them, for which zeros are values.
@@ -59,28 +81,30 @@ pub fn list(node: &Node) -> io::Result<Vec<SupportedFormat>> {
         raw.type_ = node.api().buffer_type();
         // SAFETY: ENUM_FMT reads and writes a v4l2_fmtdesc.
         match unsafe { node.ioctl(vidioc::VIDIOC_ENUM_FMT, &mut raw) } {
-            Ok(()) => {}
+            Ok(()) => formats.push((raw.pixelformat.to_le_bytes(), text(&raw.description))),
             // The end of the list.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             Err(error) => return Err(error),
         }
-        let end = raw.description.iter().position(|&byte| byte == 0).unwrap_or(raw.description.len());
-        formats.push(SupportedFormat {
-            fourcc: raw.pixelformat.to_le_bytes(),
-            description: String::from_utf8_lossy(&raw.description[..end]).into_owned(),
-            sizes: sizes(node, raw.pixelformat),
-        });
     }
     Ok(formats)
 }
 
-fn sizes(node: &Node, fourcc: u32) -> Vec<SupportedSize> {
+/// Returns the highest frame rate of a format and size; `None` if the driver has no list.
+pub fn highest_rate(node: &Node, fourcc: FourCc, width: u32, height: u32) -> Option<f64> {
+    match rates(node, fourcc, (width, height)) {
+        FrameRates::List(rates) => rates.first().copied(),
+        FrameRates::Range { highest, .. } => Some(highest),
+    }
+}
+
+fn sizes(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> {
     let mut sizes = Vec::new();
     for index in 0..MAX_ENTRIES {
         // SAFETY: integers, and a union of structs of integers; zeros are values of all.
         let mut raw: sys::v4l2_frmsizeenum = unsafe { mem::zeroed() };
         raw.index = index;
-        raw.pixel_format = fourcc;
+        raw.pixel_format = u32::from_le_bytes(fourcc);
         // SAFETY: ENUM_FRAMESIZES reads and writes a v4l2_frmsizeenum. The end of the list is an error, too.
         if unsafe { node.ioctl(vidioc::VIDIOC_ENUM_FRAMESIZES, &mut raw) }.is_err() {
             break;
@@ -96,7 +120,7 @@ fn sizes(node: &Node, fourcc: u32) -> Vec<SupportedSize> {
             let smallest = (steps.min_width, steps.min_height);
             ((steps.max_width, steps.max_height), Some((smallest, (steps.step_width, steps.step_height))))
         };
-        sizes.push(SupportedSize { largest, range, rates: rates(node, fourcc, largest) });
+        sizes.push(SupportedSize { largest, range, rates: rates(node, fourcc, largest).rounded() });
         if !is_list {
             // A range is one entry.
             break;
@@ -110,17 +134,17 @@ fn sizes(node: &Node, fourcc: u32) -> Vec<SupportedSize> {
     sizes
 }
 
-fn rates(node: &Node, fourcc: u32, size: (u32, u32)) -> FrameRates {
+/// Enumerates the frame rates of a format and size, highest first.
+fn rates(node: &Node, fourcc: FourCc, size: (u32, u32)) -> FrameRates {
     let mut list: Vec<f64> = Vec::new();
-    let hundredth = |rate: f64| (rate * 100.0).round() / 100.0;
     let rate = |interval: sys::v4l2_fract| {
-        Interval { numerator: interval.numerator, denominator: interval.denominator }.rate().map(hundredth)
+        Interval { numerator: interval.numerator, denominator: interval.denominator }.rate()
     };
     for index in 0..MAX_ENTRIES {
         // SAFETY: integers, and a union of structs of integers; zeros are values of all.
         let mut raw: sys::v4l2_frmivalenum = unsafe { mem::zeroed() };
         raw.index = index;
-        raw.pixel_format = fourcc;
+        raw.pixel_format = u32::from_le_bytes(fourcc);
         (raw.width, raw.height) = size;
         // SAFETY: ENUM_FRAMEINTERVALS reads and writes a v4l2_frmivalenum. The end of the list is an error, too.
         if unsafe { node.ioctl(vidioc::VIDIOC_ENUM_FRAMEINTERVALS, &mut raw) }.is_err() {
@@ -140,6 +164,5 @@ fn rates(node: &Node, fourcc: u32, size: (u32, u32)) -> FrameRates {
         break;
     }
     list.sort_by(|a, b| b.total_cmp(a));
-    list.dedup();
     FrameRates::List(list)
 }

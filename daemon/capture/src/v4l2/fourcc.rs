@@ -1,4 +1,4 @@
-//! V4L2's pixel formats and ours.
+//! Maps V4L2's pixel formats to visiond's.
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/pixfmt.html>
 
@@ -7,12 +7,12 @@ use visiond_kernels::frame::BayerDepth::{Bits8, Bits10, Bits12, Bits16};
 use visiond_kernels::frame::BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
 use visiond_kernels::frame::PixelFormat::{self, Bayer};
 
-/// Four characters that name a format.
+/// A four-character code.
 pub type FourCc = [u8; 4];
 
-/// Every format that is read, what costs least first: few bytes and little arithmetic, then JPEG, which has to be decoded,
-/// then mosaics, which cost arithmetic and have no white balance. Grey comes last: a camera that offers colours as well has
-/// more to tell. Planes in one piece of memory and in several cost the same.
+/// Every supported format, cheapest first: few bytes and little arithmetic, then JPEG, which must be decoded, then Bayer
+/// mosaics, which cost arithmetic and have no white balance. Grey comes last, because a camera that also has colour shows more.
+/// The number of memory planes does not affect the cost.
 const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"NV12", Raw(PixelFormat::Nv12)),
     (*b"NM12", Raw(PixelFormat::Nv12)),
@@ -57,21 +57,21 @@ const TABLE: &[(FourCc, CameraFormat)] = &[
     (*b"GREY", Raw(PixelFormat::Grey)),
 ];
 
-/// Our format of that name; `None` where it is not read.
+/// Returns visiond's format of this code; `None` if it is not supported.
 pub fn format_of(fourcc: FourCc) -> Option<CameraFormat> {
     TABLE.iter().find(|(code, _)| *code == fourcc).map(|&(_, format)| format)
 }
 
-/// How a format's planes stand in memory.
+/// How a format's colour planes are arranged in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrangement {
-    /// MemoryPlanes of memory that a picture comes in.
+    /// The number of memory planes.
     pub memories: usize,
-    /// Whether the plane of Cr stands before that of Cb.
+    /// Whether the Cr plane comes before the Cb plane.
     pub is_cr_first: bool,
 }
 
-/// How the planes of a format that is read stand in memory.
+/// Returns the arrangement of a supported format.
 pub fn arrangement(fourcc: FourCc) -> Arrangement {
     let memories = match &fourcc {
         b"NM12" | b"NM21" | b"NM16" | b"NM61" => 2,
@@ -81,7 +81,7 @@ pub fn arrangement(fourcc: FourCc) -> Arrangement {
     Arrangement { memories, is_cr_first: matches!(&fourcc, b"YV12" | b"YM21") }
 }
 
-/// The configuration's word for a format.
+/// Returns the configuration's word for a format.
 pub fn word(format: CameraFormat) -> &'static str {
     match format {
         Raw(format) => format.name(),
@@ -89,7 +89,7 @@ pub fn word(format: CameraFormat) -> &'static str {
     }
 }
 
-/// What of `offered` is read and, where one is `wanted`, of that format; what costs least comes first.
+/// Returns the supported ones of `offered`, cheapest first; only those of the format `wanted`, if there is one.
 pub fn by_cost(offered: &[FourCc], wanted: Option<CameraFormat>) -> Vec<(FourCc, CameraFormat)> {
     let fits = |&&(code, format): &&(FourCc, CameraFormat)| {
         offered.contains(&code) && wanted.is_none_or(|wanted| wanted == format)
@@ -97,7 +97,7 @@ pub fn by_cost(offered: &[FourCc], wanted: Option<CameraFormat>) -> Vec<(FourCc,
     TABLE.iter().filter(fits).copied().collect()
 }
 
-/// "YUYV", as the log shows it; "Y16-BE" where the last character's top bit says big-endian.
+/// Returns "YUYV", or "Y16-BE" if the last character's top bit marks big-endian.
 pub fn text(mut fourcc: FourCc) -> String {
     let is_big_endian = fourcc[3] & 0x80 != 0;
     fourcc[3] &= 0x7f;

@@ -1,32 +1,32 @@
-//! The driver's frame numbers, which are 32 bits and start again, made into 64 that go on; and what is missing in them.
+//! Converts the driver's 32-bit frame numbers, which wrap and restart, to 64-bit numbers that always rise, and counts gaps.
 
-/// Follows a driver's numbers.
+/// Follows a driver's frame numbers.
 #[derive(Debug, Default)]
 pub struct FrameNumbers {
-    /// The last frame's number, the driver's and ours.
+    /// The last frame's number: the driver's and visiond's.
     last: Option<(u32, u64)>,
-    /// The number of a frame of which the driver's is not to be compared.
+    /// The number of the next frame, if the driver's number cannot be compared with the last one.
     next: Option<u64>,
 }
 
-/// A frame's place.
+/// A frame's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameNumber {
-    /// Its number.
+    /// The number.
     pub sequence: u64,
-    /// Frames between the last one and this one that never came.
+    /// Frames lost between the last one and this one.
     pub missing: u64,
 }
 
 impl FrameNumbers {
-    /// The driver counts anew from the next frame on; our numbers go on.
+    /// Notes that the driver starts counting again with the next frame; visiond's numbers go on.
     pub fn restart(&mut self) {
         self.next = self.last.take().map(|(_, sequence)| sequence + 1).or(self.next);
     }
 
-    /// The place of the frame that the driver calls `number`.
+    /// Returns the number of the frame that has the driver's `number`.
     ///
-    /// A number that is not ahead of the last one's (a driver that counts from 0 again, or not at all) is the next one.
+    /// A number that is not ahead of the last one (a driver that restarts at 0, or does not count) becomes the next number.
     pub fn number(&mut self, number: u32) -> FrameNumber {
         let place = match self.last {
             None => FrameNumber { sequence: self.next.take().unwrap_or(u64::from(number)), missing: 0 },

@@ -1,7 +1,7 @@
-//! Hears of device nodes that come, or that this user may open from now on.
+//! Watches for device nodes that appear or become accessible.
 //!
-//! The kernel makes a node, udev then says who may open it and makes the links; each of these is an event of inotify in /dev
-//! or a folder of links.
+//! The kernel creates a node; udev then sets its permissions and creates its links. Each of these is an inotify event in /dev
+//! or in a folder of links.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 use visiond_config::types::CameraName;
 use visiond_system::stop::{Stop, Wake};
 
-/// After an event the others of its kind come within this time: node, owner, rights, links.
+/// The other events of one hotplug follow within this time: node, owner, permissions, links.
 const BURST: Duration = Duration::from_millis(20);
 const EVENTS: u32 = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ATTRIB | libc::IN_DELETE;
-/// The event's fields before its name.
+/// The size of an event before its name.
 const HEAD: usize = size_of::<libc::inotify_event>();
 
-/// Listens as long as it lives.
+/// Watches /dev until dropped.
 #[derive(Debug)]
 pub struct HotplugWatch {
     inotify: OwnedFd,
     dev: PathBuf,
-    /// Folders of links.
+    /// Folders with links to nodes.
     folders: Vec<PathBuf>,
-    /// The number of the watch on `dev`, whose other files are none of our business.
+    /// The watch descriptor of `dev`, where only video nodes and links matter.
     dev_number: i32,
 }
 
 impl HotplugWatch {
-    /// For a camera of this name. Fails when the user has no inotify instance left.
+    /// Creates a watch for a camera of this name. Fails if the user has no inotify instance left.
     pub fn new(name: &CameraName) -> io::Result<Self> {
         Self::below(Path::new("/dev"), name)
     }
@@ -55,7 +55,7 @@ impl HotplugWatch {
         Ok(watch)
     }
 
-    /// Listens to folders that are new, too. One that is not there is made in one that is listened to.
+    /// Watches new folders too. A missing folder will appear in one that is watched.
     fn refresh(&mut self) {
         self.dev_number = self.add(&self.dev).unwrap_or(-1);
         for folder in &self.folders {
@@ -63,7 +63,7 @@ impl HotplugWatch {
         }
     }
 
-    /// The same folder has the same number each time.
+    /// Adds a watch on `folder`; the same folder keeps its descriptor.
     fn add(&self, folder: &Path) -> Option<i32> {
         let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
         // SAFETY: the descriptor is open as long as `self.inotify`; `path` is a C string that lives through the call.
@@ -72,7 +72,7 @@ impl HotplugWatch {
         (number >= 0).then_some(number)
     }
 
-    /// Waits for news of a camera ([`Wake::Ready`]), at most for `pause`.
+    /// Waits for an event about cameras, which returns [`Wake::Ready`], at most for `pause`.
     pub fn wait(&mut self, pause: Duration, stop: &Stop) -> Wake {
         let until = Instant::now() + pause;
         loop {
@@ -82,23 +82,23 @@ impl HotplugWatch {
                     if stop.sleep(BURST) {
                         return Wake::Stopped;
                     }
-                    // What came meanwhile is news of the same; what comes from now on is not.
+                    // What came meanwhile belongs to the same event; what comes from now on is a new one.
                     self.take();
                     self.refresh();
                     return Wake::Ready;
                 }
                 Ok(Wake::Ready) => {}
                 Ok(wake) => return wake,
-                // The descriptors are open, so that poll(2) has no reason to fail but memory: sleep instead.
+                // The descriptors are open, so poll(2) fails only without memory: sleep instead.
                 Err(_) => return if stop.sleep(left) { Wake::Stopped } else { Wake::TimedOut },
             }
         }
     }
 
-    /// Takes all events off the queue; whether one was about a camera.
+    /// Reads all pending events; returns whether one was about a camera.
     fn take(&self) -> bool {
         let mut news = false;
-        // Aligned by hand: the events are read byte by byte.
+        // The events are read byte by byte, so the buffer needs no alignment.
         let mut buffer = [0_u8; 4096];
         loop {
             // SAFETY: the buffer has as many writable bytes as is said; the descriptor is open as long as `self.inotify`.
@@ -117,7 +117,7 @@ impl HotplugWatch {
             return true;
         }
         let name = event.name.as_bytes();
-        // Of /dev itself, its nodes and the folder of links are of interest.
+        // In /dev itself, only video nodes and the folder of links matter.
         event.number != self.dev_number || name.starts_with(b"video") || name == b"v4l"
     }
 }
@@ -128,10 +128,10 @@ struct Event<'a> {
     name: &'a OsStr,
 }
 
-/// The first event, and what stands behind it.
+/// Splits off the first event.
 fn split(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
     let field = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
-    // wd, mask, cookie, len, as inotify(7) has them.
+    // wd, mask, cookie, len, as in inotify(7).
     let (number, mask) = (i32::from_ne_bytes(field(0)?), u32::from_ne_bytes(field(4)?));
     let length = u32::from_ne_bytes(field(12)?) as usize;
     let name = bytes.get(HEAD..HEAD + length)?;

@@ -3,27 +3,27 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// What stays the same of a camera while it is away.
+/// What identifies a camera, also after it was unplugged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Of a USB device.
+    /// The ids of a USB device.
     pub usb: Option<UsbIds>,
-    /// Where it is plugged in: the device's folder in /sys, such as `pci0000:00/0000:00:14.0/usb1/1-2`.
+    /// The port: the device's folder in /sys, such as `pci0000:00/0000:00:14.0/usb1/1-2`.
     pub port: PathBuf,
-    /// Of several nodes of a device this one: its USB interface, and its number there.
+    /// Among several nodes of a device, this one: its USB interface, and its index there.
     pub part: (String, u32),
-    /// What the driver calls the node, mostly the card's name.
+    /// The driver's name of the node, mostly the card's name.
     pub card: String,
 }
 
-/// What a USB device says of itself.
+/// The ids of a USB device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsbIds {
-    /// The maker's number.
+    /// The vendor id.
     pub vendor: u16,
-    /// The maker's number of the product.
+    /// The product id.
     pub product: u16,
-    /// Tells two of a kind apart, where the maker took the trouble.
+    /// The serial number, if the vendor set one.
     pub serial: Option<String>,
 }
 

@@ -1,14 +1,14 @@
-//! How a camera's pictures come to the network: the best of the ways that the driver and the GPU take.
+//! Chooses the I/O method by which a camera's frames reach the model: the best one that the driver and the GPU accept.
 //!
 //! | | the driver writes | copies |
 //! |---|---|---|
-//! | USERPTR | into the network's kind of memory, or into ordinary memory that was registered with CUDA | none |
-//! | MMAP | into its own, which was registered with CUDA | none |
-//! | MMAP, one copy | into its own; the picture is copied out and the buffer queued at once | one |
+//! | USERPTR | into the model's kind of memory, or into ordinary memory that is registered with CUDA | none |
+//! | MMAP | into its own memory, which is registered with CUDA | none |
+//! | MMAP, one copy | into its own memory; visiond copies the picture and queues the buffer at once | one |
 //!
-//! Each is tried for real, with all its buffers, before it is chosen. USERPTR goes into managed memory only where that never
-//! moves, and from there on to mapped memory. For a network on the CPU the middle one is for who asks
-//! for it: some drivers' own memory is not cached, and then every read of it costs more than one copy.
+//! visiond tries each method with all its buffers before it chooses it. USERPTR uses managed memory only if that never moves,
+//! and otherwise mapped memory. For a model on the CPU, MMAP without a copy is used only if it is configured: some drivers'
+//! memory is uncached, and then every read of it costs more than one copy.
 
 use std::sync::Arc;
 
@@ -23,33 +23,33 @@ use super::stream::{self, Refusal, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// Buffers with the driver: one being filled, one being copied, and two for when this thread comes late. Where frames stay
-/// in them, as many more as a pool would have.
+/// Buffers that the driver needs: one being filled, one being copied, and two in case this thread is late. If frames stay in
+/// the driver's buffers, as many more as a pool would have.
 const DRIVER_BUFFERS: u32 = 4;
 
-/// A stream that runs, and how its pictures are taken out.
+/// A running stream with its I/O method.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The stream.
+    /// The running stream.
     pub stream: Stream,
-    /// The way.
+    /// The I/O method, as configured with `io`.
     pub mode: IoMode,
-    /// The way and why it is not a better one, for the log.
-    pub told: String,
+    /// The method, and why a better one was refused, for the log.
+    pub description: String,
 }
 
-/// One way.
+/// An I/O method.
 #[derive(Clone, Copy)]
 enum IoMethod<'a> {
-    /// USERPTR into memory of this kind.
+    /// USERPTR into this kind of memory.
     Ours(&'a Memory),
     /// USERPTR into memory that is registered with CUDA.
     Registered(&'a Arc<Device>),
     /// MMAP, registered with CUDA.
     MappedForGpu(&'a Arc<Device>),
-    /// MMAP, read there by the CPU.
+    /// MMAP, read in place by the CPU.
     Mapped,
-    /// MMAP, read there once, to copy it.
+    /// MMAP, read once to copy it.
     Copied,
 }
 
@@ -71,40 +71,40 @@ impl<'a> IoMethod<'a> {
         }
     }
 
-    fn source(self) -> stream::Source<'a> {
+    fn origin(self) -> stream::BufferOrigin<'a> {
         match self {
-            Self::Ours(memory) => stream::Source::Ours(memory),
-            Self::Registered(device) => stream::Source::Registered(device),
-            Self::MappedForGpu(_) | Self::Mapped | Self::Copied => stream::Source::Driver,
+            Self::Ours(memory) => stream::BufferOrigin::Ours(memory),
+            Self::Registered(device) => stream::BufferOrigin::Registered(device),
+            Self::MappedForGpu(_) | Self::Mapped | Self::Copied => stream::BufferOrigin::Driver,
         }
     }
 }
 
-/// What the buffers are for.
+/// The requirements for the buffers.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// Bytes of each piece of a picture's memory.
+    /// The size of each memory plane in bytes.
     pub lengths: [usize; MAX_MEMORY_PLANES],
-    /// How many pieces.
+    /// The number of memory planes.
     pub memories: usize,
-    /// Whether the pictures are decoded here, out of whatever memory.
+    /// Whether the frames are JPEG, which is decoded from any memory.
     pub is_jpeg: bool,
-    /// The way that is configured.
+    /// The configured method.
     pub io: Option<IoMode>,
 }
 
-/// Starts a stream of `node` in the best way.
+/// Starts a stream of `node` with the best method.
 pub fn choose(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Chosen, SourceError> {
     let ours = ours(wanted, buffers);
     let mut refused = Vec::new();
     let mut last = None;
     for method in methods(wanted, buffers, &ours) {
-        match step(node, wanted, buffers, method) {
+        match try_method(node, wanted, buffers, method) {
             Ok(stream) => {
-                let told = tell(method, &stream, wanted.is_jpeg, &refused);
-                return Ok(Chosen { stream, mode: method.mode(), told });
+                let description = describe(method, &stream, wanted.is_jpeg, &refused);
+                return Ok(Chosen { stream, mode: method.mode(), description });
             }
-            // Nothing else would do better.
+            // No other method would do better.
             Err(Refusal::Driver { error, .. }) if is_final(error.raw_os_error()) => {
                 return Err(unstarted(node.path(), &error));
             }
@@ -117,20 +117,20 @@ pub fn choose(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Ch
     }
     Err(match (wanted.io, last) {
         (Some(io), Some(refusal)) if io != IoMode::Copy => SourceError::transient(format!(
-            "{} does not stream by `io = \"{}\"` ({refusal}): leave `io` out for the best way that works",
+            "{} cannot stream with `io = \"{}\"` ({refusal}): remove `io` to use the best method that works",
             node.path().display(),
             io.name()
         )),
         (_, Some(Refusal::Driver { error, .. })) => unstarted(node.path(), &error),
         (_, refusal) => SourceError::transient(format!(
-            "{} does not start: {}",
+            "cannot start {}: {}",
             node.path().display(),
-            refusal.map_or("there is no way to read it".to_owned(), |refusal| refusal.to_string())
+            refusal.map_or("there is no I/O method for it".to_owned(), |refusal| refusal.to_string())
         )),
     })
 }
 
-/// The way that [`choose`] would most likely take, by what the driver says of itself. Nothing is tried.
+/// Returns the method that [`choose`] would probably choose, from what the driver claims. Tries nothing.
 pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
     let wanted = Wanted { lengths: [0; MAX_MEMORY_PLANES], memories: 0, is_jpeg, io: None };
     let has = |method: &IoMethod<'_>| match method.mode() {
@@ -140,33 +140,33 @@ pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMo
     methods(&wanted, buffers, &ours(&wanted, buffers)).into_iter().find(has).map(IoMethod::mode)
 }
 
-/// Memory of ours that the driver may fill, the best first.
+/// Returns the kinds of memory that the driver may fill, best first.
 fn ours(wanted: &Wanted, buffers: &Buffers) -> Vec<Memory> {
     let memory = &buffers.memory;
     match memory.device() {
-        // The decoder reads the JPEG, and writes the frame into the network's kind of memory.
+        // The decoder reads the JPEG, and writes the frame into the model's kind of memory.
         _ if wanted.is_jpeg => vec![Memory::host()],
         Some(gpu) if memory.kind() == MemoryKind::Managed => {
             let facts = gpu.facts();
             let stays = facts.integrated && !facts.concurrent_managed_access;
-            // A GPU without one of the kinds goes without its method.
+            // A GPU that lacks one of the kinds goes without that method.
             instead_of_managed(stays).iter().filter_map(|&kind| Memory::on(gpu, kind).ok()).collect()
         }
         _ => vec![memory.clone()],
     }
 }
 
-/// The kinds that a driver may fill where frames live in managed memory; `stays`: that has the same pages for good.
+/// Returns the kinds of memory that a driver may fill if frames live in managed memory; `stays`: managed memory never moves.
 ///
-/// A driver pins the pages when it is given a buffer for the first time and keeps them while the address is the same (the
-/// kernel's videobuf2-core.c, `__prepare_userptr`). NVIDIA's UVM driver moves managed memory to other pages all the same
-/// (`uvm_va_block.c`), and what the camera writes then is never seen. Without UVM, on a Jetson before Thor, the pages are
-/// nvmap's and stay; NVIDIA's own sample for cameras has them filled by USERPTR (jetson_multimedia_api, `v4l2cuda`).
+/// A driver pins the pages when it first gets a buffer, and keeps them while the address is the same (the kernel's
+/// videobuf2-core.c, `__prepare_userptr`). NVIDIA's UVM driver moves managed memory to other pages nevertheless
+/// (`uvm_va_block.c`), and what the camera writes then is never seen. Without UVM, on a Jetson before Thor, the pages belong to
+/// nvmap and stay; NVIDIA's own camera sample fills them by USERPTR (jetson_multimedia_api, `v4l2cuda`).
 fn instead_of_managed(stays: bool) -> &'static [MemoryKind] {
     if stays { &[MemoryKind::Managed, MemoryKind::Mapped] } else { &[MemoryKind::Mapped] }
 }
 
-/// The ways that are tried, the best first.
+/// Returns the methods to try, best first.
 fn methods<'a>(wanted: &Wanted, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec<IoMethod<'a>> {
     let gpu = buffers.memory.device().filter(|_| buffers.memory.kind() != MemoryKind::Host);
     let mut methods: Vec<IoMethod<'a>> = ours.iter().map(IoMethod::Ours).collect();
@@ -186,11 +186,11 @@ fn methods<'a>(wanted: &Wanted, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec
     methods
 }
 
-fn step(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers, method: IoMethod<'_>) -> Result<Stream, Refusal> {
+fn try_method(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers, method: IoMethod<'_>) -> Result<Stream, Refusal> {
     let stays = !wanted.is_jpeg && !matches!(method, IoMethod::Copied);
-    // At most a few dozen, says the configuration.
+    // The configuration allows at most a few dozen.
     let count = DRIVER_BUFFERS + if stays { buffers.count as u32 } else { 0 };
-    let new = || Stream::new(node, method.source(), count, wanted.lengths, wanted.memories);
+    let new = || Stream::new(node, method.origin(), count, wanted.lengths, wanted.memories);
     // A driver may refuse once for a reason that passes.
     let mut stream = match new() {
         Err(Refusal::Driver { error, .. }) if !is_final(error.raw_os_error()) => new()?,
@@ -207,12 +207,12 @@ fn step(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers, method: IoMethod<'
     Ok(stream)
 }
 
-/// Whether an error is one of the camera, not of the way: gone, in use, without a signal, without bandwidth.
+/// Whether the error comes from the camera and not from the method: unplugged, in use, no signal, no bandwidth.
 fn is_final(errno: Option<i32>) -> bool {
     matches!(errno, Some(libc::ENODEV | libc::EBUSY | libc::ENOLINK | libc::ENOLCK | libc::ENOSPC | libc::EPIPE))
 }
 
-fn tell(method: IoMethod<'_>, stream: &Stream, is_jpeg: bool, refused: &[String]) -> String {
+fn describe(method: IoMethod<'_>, stream: &Stream, is_jpeg: bool, refused: &[String]) -> String {
     let read = match method {
         _ if is_jpeg => "decoded",
         IoMethod::Ours(_) | IoMethod::Registered(_) | IoMethod::MappedForGpu(_) | IoMethod::Mapped => "no copy",

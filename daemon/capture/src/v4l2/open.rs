@@ -1,6 +1,6 @@
-//! The order in which a camera is opened: node, capabilities, input and its signal, format and rate, buffers, start.
+//! Opens a camera step by step: node, capabilities, input and its signal, controls, format and rate, buffers, start.
 //!
-//! From the signal on the order is gone through again when the signal has changed, with the node open all the while.
+//! When the signal has changed, the steps from the signal on are repeated, and the node stays open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Camera {
     buffers: Buffers,
 }
 
-/// A camera's stream.
+/// A running stream.
 pub(super) struct Streaming {
     pub stream: Stream,
     pub extract: FrameExtractor,
@@ -42,14 +42,14 @@ pub(super) struct Streaming {
 /// How long a frame may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameTimeout {
-    /// The first one, for which a sensor starts and an exposure is found.
+    /// The first frame, for which the sensor starts and finds its exposure.
     pub first: Duration,
-    /// Each one after it.
+    /// Each later frame.
     pub next: Duration,
 }
 
 impl FrameTimeout {
-    /// As configured; else ten frames' time.
+    /// Returns the configured timeout, otherwise the time of ten frames.
     pub fn new(configured: Option<Duration>, fps: Option<f64>) -> Self {
         const LEAST: f64 = 1.0;
         const MOST: f64 = 5.0;
@@ -63,20 +63,20 @@ impl FrameTimeout {
 }
 
 impl Camera {
-    /// Opens the camera behind a node, and takes its input.
+    /// Opens the camera behind a node, and selects its input.
     pub fn open(path: &Path, config: &V4l2Config, label: &str, buffers: &Buffers) -> Result<Self, SourceError> {
         let node = Arc::new(node(path)?);
         let watch = SignalWatch::new(&node, config.input)?;
         Ok(Self { node, watch, label: label.to_owned(), config: config.clone(), buffers: buffers.clone() })
     }
 
-    /// Sets the camera as configured and as its signal is, and starts its stream.
+    /// Configures the camera for its signal, and starts its stream.
     pub fn begin(&self) -> Result<Result<Streaming, NoSignal>, SourceError> {
         let Self { node, watch, label, config, .. } = self;
-        // What was told until now is answered by what is found now.
+        // Changes up to now are covered by the query below.
         watch.take_change(node);
         let timings =
-            match watch.settle(node).map_err(|error| format_negotiation::refused(node, "tell its signal", &error))? {
+            match watch.settle(node).map_err(|error| format_negotiation::refused(node, "query its signal", &error))? {
                 Ok(timings) => timings,
                 Err(missing) => return Ok(Err(missing)),
             };
@@ -89,7 +89,7 @@ impl Camera {
             negotiated.fps = Some(rate);
         }
         match self.start(&negotiated) {
-            // It went away meanwhile, says the driver by an error of its own.
+            // The signal disappeared meanwhile, which the driver reports by its own error.
             Err(error) => match watch.look(node) {
                 Ok(Err(missing)) => Ok(Err(missing)),
                 _ => Err(error),
@@ -101,7 +101,7 @@ impl Camera {
         }
     }
 
-    /// Has the driver take its buffers and begin.
+    /// Gives the driver its buffers, and starts streaming.
     fn start(&self, negotiated: &NegotiatedFormat) -> Result<Streaming, SourceError> {
         let Self { node, config, buffers, .. } = self;
         let NegotiatedFormat { picture, pix, format, fps } = negotiated;
@@ -111,28 +111,27 @@ impl Camera {
             is_jpeg: matches!(picture, Picture::Jpeg(_)),
             io: config.io,
         };
-        let Chosen { stream, mode, told } = io_method::choose(node, &wanted, buffers)?;
+        let Chosen { stream, mode, description: io } = io_method::choose(node, &wanted, buffers)?;
         let extract = FrameExtractor::new(picture, mode, &stream, buffers, node.path())?;
         let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
         let description =
-            format!("{}: {}x{} {}{rate}, {told}", self.describe(), pix.width, pix.height, fourcc::word(*format));
+            format!("{}: {}x{} {}{rate}, {io}", self.describe(), pix.width, pix.height, fourcc::word(*format));
         Ok(Streaming { stream, extract, mode, description, timeout: FrameTimeout::new(config.timeout, *fps) })
     }
 
-    /// Which camera it is.
+    /// Returns node, card and bus.
     pub fn describe(&self) -> String {
         let Capabilities { card, bus, .. } = self.node.capabilities();
         format!("{} ({card}, {bus})", self.node.path().display())
     }
 
-    /// What the driver's error in mid-stream means.
+    /// Explains an error of the driver while streaming.
     pub fn broken(&self, error: &std::io::Error) -> SourceError {
         gone(self.node.path(), error)
     }
 }
 
-/// Bytes that a buffer of ours needs for each piece of a picture's memory: what the driver says, and never less than the
-/// picture by the driver's own pitches.
+/// Returns the size of each memory plane: what the driver requests, and at least the picture with the driver's own pitches.
 fn lengths(negotiated: &NegotiatedFormat) -> [usize; MAX_MEMORY_PLANES] {
     std::array::from_fn(|memory| {
         let said = negotiated.pix.memories.get(memory).map_or(0, |memory| memory.size_bytes as usize);
@@ -143,7 +142,7 @@ fn lengths(negotiated: &NegotiatedFormat) -> [usize; MAX_MEMORY_PLANES] {
     })
 }
 
-/// Opens a node that hands out pictures.
+/// Opens a node that captures pictures.
 pub fn node(path: &Path) -> Result<Node, SourceError> {
     let node = Node::open(path).map_err(|error| match error {
         NodeError::Unopened(error) => unopened(path, &error),
@@ -153,19 +152,19 @@ pub fn node(path: &Path) -> Result<Node, SourceError> {
     Ok(node)
 }
 
-/// Whether the node can do what is done here.
+/// Checks that visiond can capture from the node.
 pub(super) fn check(device: &Path, capabilities: &Capabilities) -> Result<(), SourceError> {
     let device = device.display();
     let Capabilities { card, driver, flags, .. } = capabilities;
     if capabilities.api().is_none() {
         return Err(SourceError::permanent(format!(
-            "{device} ({card}, driver {driver}) hands out no pictures, it is another of the device's nodes: `visiond \
-             probe` lists those that do, name one of them"
+            "{device} ({card}, driver {driver}) does not capture pictures, it is another node of the device: set `device` to a \
+             node from `visiond probe`"
         )));
     }
     if flags & sys::V4L2_CAP_STREAMING == 0 {
         return Err(SourceError::permanent(format!(
-            "{device} ({card}, driver {driver}) has no streaming I/O, only read(): use a program that reads it, by `type = \
+            "{device} ({card}, driver {driver}) has no streaming I/O, only read(): read it in a program, with `type = \
              \"command\"`"
         )));
     }

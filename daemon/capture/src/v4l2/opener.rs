@@ -1,4 +1,4 @@
-//! Opens a camera again and again: knows who it was, and hears when it is back.
+//! Opens a camera again and again: remembers which camera it was, and waits for it to come back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::identity::Identity;
 use crate::buffers::Buffers;
 use crate::source::{Opener, Source, SourceError};
 
-/// How long a camera may be nowhere before another one that came up in its place is taken for it.
+/// How long a camera must be missing before another one at its node replaces it.
 const REPLACEMENT_GRACE: Duration = Duration::from_secs(3);
 
 /// Opens one configured camera.
@@ -25,14 +25,14 @@ pub struct V4l2Opener {
     buffers: Buffers,
     remembered: Option<Identity>,
     claim: CameraClaim,
-    /// Since when another camera is in its place.
+    /// Since when another camera is at its node.
     replaced_since: Option<Instant>,
-    /// Only while the camera is away.
+    /// Present only while the camera is away.
     watch: Option<HotplugWatch>,
 }
 
 impl V4l2Opener {
-    /// For a camera that was never open.
+    /// Creates the opener of a camera that was never open.
     pub fn new(config: V4l2Config, name: Arc<str>, buffers: Buffers) -> Self {
         Self { config, name, buffers, remembered: None, claim: CameraClaim::new(), replaced_since: None, watch: None }
     }
@@ -59,9 +59,9 @@ impl V4l2Opener {
         }
         let found = find_camera::find(&self.config.device, None)?;
         if let (Some(now), Some(before)) = (&found.identity, &self.remembered) {
-            log::warn!("camera {}: {} is {now} from now on, and was {before}", self.name, self.config.device);
+            log::warn!("camera {}: {} is now {now}, it was {before}", self.name, self.config.device);
         }
-        // Said once, also when it then does not open.
+        // Logged once, even if it then cannot be opened.
         self.remembered.clone_from(&found.identity);
         Ok(found)
     }
@@ -69,12 +69,12 @@ impl V4l2Opener {
 
 impl Opener for V4l2Opener {
     fn open(&mut self) -> Result<Box<dyn Source>, SourceError> {
-        // Before the attempt, so that nothing that comes after it is missed.
+        // Before the attempt, so that no event after it is missed.
         if self.watch.is_none() {
             match HotplugWatch::new(&self.config.device) {
                 Ok(watch) => self.watch = Some(watch),
                 Err(error) => {
-                    log::debug!("camera {}: looked for by time alone, inotify is not to be had: {error}", self.name);
+                    log::debug!("camera {}: cannot use inotify, retrying by time alone: {error}", self.name);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Where the planes of a picture stand in the pieces of memory that the driver fills.
+//! Locates the colour planes of a picture in the memory planes that the driver fills.
 
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameError, FrameLayout, MAX_PLANES, PixelFormat, PlaneLayout};
@@ -6,25 +6,25 @@ use visiond_kernels::frame::{FrameError, FrameLayout, MAX_PLANES, PixelFormat, P
 use super::device::{MAX_MEMORY_PLANES, PixFormat};
 use super::fourcc;
 
-/// A driver's description of its pictures that cannot be.
+/// An invalid description of pictures by the driver.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanesError {
-    /// Not as many pieces of memory as the format has.
-    #[error("{format} comes in {expected} pieces of memory, the driver has {found}")]
+    /// The number of memory planes does not fit the format.
+    #[error("{format} has {expected} memory planes, the driver reports {found}")]
     Memories {
         /// The driver's name of the format.
         format: String,
-        /// The format's.
+        /// The number that the format has.
         expected: usize,
-        /// The driver's.
+        /// The number that the driver reports.
         found: usize,
     },
-    /// Rows shorter than their pixels, or a size that is none.
+    /// The rows are shorter than their pixels, or the size is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
-/// The planes of a picture of raw pixels: in which piece of memory each stands, and where in it.
+/// The colour planes of a raw picture: in which memory plane each is, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planes {
     format: PixelFormat,
@@ -36,7 +36,7 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// Of pictures of `format` as the driver describes them.
+    /// Describes pictures of `format` from the driver's description.
     pub fn new(pix: &PixFormat, format: PixelFormat, color: ColorDescription) -> Result<Self, PlanesError> {
         let arrangement = fourcc::arrangement(pix.fourcc);
         let (expected, found) = (arrangement.memories, pix.memory_count);
@@ -44,7 +44,7 @@ impl Planes {
             return Err(PlanesError::Memories { format: fourcc::text(pix.fourcc), expected, found });
         }
         let (width, height) = (pix.width, pix.height);
-        // A driver that leaves the field out has no padding.
+        // A driver that leaves the field empty has no padding.
         let pitch = |memory: usize, plane: usize| match pix.memories[memory].pitch_bytes {
             0 => format.row_bytes(plane, width),
             pitch_bytes => pitch_bytes as usize,
@@ -65,12 +65,12 @@ impl Planes {
             places.swap(1, 2);
         }
         let planes = Self { format, width, height, color, memory_count: expected, places };
-        // Whether the pitches can be; where the memories stand does not matter for that.
+        // Checks the pitches, for which the memory planes' addresses do not matter.
         planes.layout(&[0; MAX_MEMORY_PLANES])?;
         Ok(planes)
     }
 
-    /// The frame whose pieces of memory start at `starts` in one buffer. Fails for pitches that `new` refuses.
+    /// Returns the layout of a frame whose memory planes start at `starts` in one buffer. Fails for pitches that `new` refuses.
     pub fn layout(&self, starts: &[usize; MAX_MEMORY_PLANES]) -> Result<FrameLayout, FrameError> {
         let planes = self.places.map(|(memory, plane)| PlaneLayout {
             offset_bytes: starts[memory] + plane.offset_bytes,
@@ -80,12 +80,12 @@ impl Planes {
         FrameLayout::with_planes(self.format, self.width, self.height, planes, self.color)
     }
 
-    /// MemoryPlanes of memory.
+    /// Returns the number of memory planes.
     pub fn memory_count(&self) -> usize {
         self.memory_count
     }
 
-    /// Bytes that the piece of memory `memory` holds of a whole picture at least: the last row of a plane need not be padded.
+    /// Returns how many bytes of a memory plane a whole picture needs; the last row of a colour plane needs no padding.
     pub fn needed_bytes(&self, memory: usize) -> usize {
         self.layout(&[0; MAX_MEMORY_PLANES]).map_or(0, |layout| {
             let here = (0..layout.planes().len()).filter(|&plane| self.places[plane].0 == memory);
@@ -94,16 +94,16 @@ impl Planes {
     }
 }
 
-/// The pitches of all planes in one piece of memory, of the first one's: V4L2 has one field for all of them. Interleaved chroma
-/// has the same pitch, separate chroma planes have half of it.
+/// Returns the pitches of all colour planes in one memory plane, from the first one's: V4L2 has one field for all of them.
+/// Interleaved chroma has the same pitch, separate chroma planes have half of it.
 /// <https://docs.kernel.org/userspace-api/media/v4l/pixfmt-yuv-planar.html>
 ///
-/// NVIDIA's `tegra-video` writes NV16's chroma at half of `sizeimage` (`vi5_setup_surface` in vi5_fops.c). That is where the luma
-/// ends as long as the driver's controls `height_align` and `size_align` are left at their defaults, which round nothing up
+/// NVIDIA's `tegra-video` writes NV16's chroma at half of `sizeimage` (`vi5_setup_surface` in vi5_fops.c). That is the end of
+/// the luma as long as the driver's controls `height_align` and `size_align` keep their defaults, which round nothing up
 /// (`get_aligned_buffer_size` in channel.c).
 fn contiguous_pitches(format: PixelFormat, width: u32, first_bytes: usize) -> Vec<usize> {
     match format {
-        // Of an odd width the chroma's rows are a byte longer than the luma's.
+        // With an odd width, the chroma's rows are a byte longer than the luma's.
         PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
             vec![first_bytes, first_bytes.max(format.row_bytes(1, width))]
         }
@@ -177,7 +177,7 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert!(of(b"NM12", &[640]).contains("NM12 comes in 2 pieces of memory, the driver has 1"));
+        assert!(of(b"NM12", &[640]).contains("NM12 has 2 memory planes, the driver reports 1"));
         assert!(of(b"NV12", &[320]).contains("at least 600 bytes"));
     }
 }

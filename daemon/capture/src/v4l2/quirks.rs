@@ -1,34 +1,34 @@
-//! Where a driver departs from what V4L2 says, by the name that QUERYCAP gives for it.
+//! Drivers that depart from the V4L2 specification, by their name in QUERYCAP.
 //!
 //! Everything else in this folder follows the specification. A driver that departs from it gets a row here, with the source
-//! that shows it, and the code asks [`Node::has`](super::device::Node::has) at the place that the row names.
+//! that proves it, and the code asks [`Node::has`](super::device::Node::has) where it matters.
 
 /// A departure from V4L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quirk {
-    /// 10- and 12-bit mosaic samples stand at the top of their 16-bit words, the low bits repeat the highest: white is 65535,
-    /// and such a picture reads as one of 16-bit samples. V4L2 puts them at the bottom, with zeros above.
+    /// 10- and 12-bit mosaic samples are in the high bits of their 16-bit words, and the low bits repeat the highest: white is
+    /// 65535, and such a picture reads like one of 16-bit samples. V4L2 puts them in the low bits, with zeros above.
     SamplesFillWords,
     /// The sensor has power only while it streams. Until then the driver stores the values of its controls, and the sensor
-    /// gets them at the start only where the control `override_enable` is set. A value that is set again while it streams, and
-    /// has not changed, does not reach the sensor either, because the kernel leaves it out (`cluster_changed` in
-    /// v4l2-ctrls-core.c). Controls of the capture unit and of the sensor's mode decide about the format, and come before it.
+    /// receives them at the start only if the control `override_enable` is set. A value that is set again while streaming, and
+    /// has not changed, does not reach the sensor either, because the kernel skips it (`cluster_changed` in v4l2-ctrls-core.c).
+    /// Controls of the capture unit and of the sensor's mode affect the format, and must be set before it.
     SensorOffUntilStreaming,
-    /// There is no S_PARM. A control, `frame_rate`, sets the rate.
+    /// S_PARM is missing. The control `frame_rate` sets the rate.
     RateByControl,
-    /// A parameter of the module chooses between CLOCK_MONOTONIC and CLOCK_REALTIME for timestamps. Their flags say
-    /// CLOCK_MONOTONIC either way.
+    /// A module parameter chooses between CLOCK_MONOTONIC and CLOCK_REALTIME for timestamps. Their flags say CLOCK_MONOTONIC in
+    /// both cases.
     StampsOfEitherClock,
-    /// Timestamps count the system counter of the machine, and mark the start of the frame. Their flags say CLOCK_MONOTONIC and
-    /// the end of the frame.
+    /// Timestamps are values of the machine's system counter at the start of the frame. Their flags say CLOCK_MONOTONIC and the
+    /// end of the frame.
     StampsOfSystemCounter,
 }
 
-/// NVIDIA's capture unit, VI5 and VI6, from Xavier on: one driver for all CSI and GMSL sensors. The files named below are those of
-/// `drivers/media/platform/tegra/camera` in Jetson Linux 35 (linux-tegra-5.10) and 36 (linux-nv-oot, l4t-r36.4).
+/// NVIDIA's capture unit, VI5 and VI6, from Xavier on: one driver for all CSI and GMSL sensors. The files named below are in
+/// `drivers/media/platform/tegra/camera` of Jetson Linux 35 (linux-tegra-5.10) and 36 (linux-nv-oot, l4t-r36.4).
 const TEGRA: &str = "tegra-video";
 
-/// Every departure that is known, each with its source.
+/// Every known quirk, with its source.
 const TABLE: &[(&str, Quirk)] = &[
     // vi/vi5_formats.h: RAW10 and RAW12 are written as T_R16. The words, measured:
     // https://forums.developer.nvidia.com/t/questions-regarding-vis-raw-data-pixel-formatting/223616
@@ -44,7 +44,7 @@ const TABLE: &[(&str, Quirk)] = &[
     ("uvcvideo", Quirk::StampsOfEitherClock),
 ];
 
-/// Whether a driver departs so.
+/// Whether a driver has a quirk.
 pub fn has(driver: &str, quirk: Quirk) -> bool {
     TABLE.contains(&(driver, quirk))
 }

@@ -1,9 +1,9 @@
-//! Where the samples of a mosaic stand in their 16-bit words, told from a frame.
+//! Detects from a frame where the samples of a mosaic are in their 16-bit words.
 
 use serde::Serialize;
 use visiond_kernels::frame::{BayerDepth, FrameView};
 
-/// Where samples of fewer than 16 bits stand in a word of 16.
+/// Where samples of fewer than 16 bits are in a 16-bit word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleAlignment {
@@ -13,16 +13,16 @@ pub enum SampleAlignment {
     Top,
 }
 
-/// What the 16-bit words of some frames have in common.
+/// Statistics of the 16-bit words of some frames.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SampleBits {
     set: u16,
-    /// SampleBits in which a word's lowest differ from its highest: of samples of 10 bits, and of 12.
+    /// The bits in which a word's lowest bits differ from its highest: for samples of 10 bits, and of 12.
     unlike: [u16; 2],
 }
 
 impl SampleBits {
-    /// Adds words, little-endian.
+    /// Adds little-endian words.
     pub fn add(&mut self, bytes: &[u8]) {
         for pair in bytes.chunks_exact(2) {
             let word = u16::from_le_bytes([pair[0], pair[1]]);
@@ -32,7 +32,7 @@ impl SampleBits {
         }
     }
 
-    /// Adds a mosaic's rows, without the padding behind them.
+    /// Adds a mosaic's rows, without their padding.
     pub fn add_frame(&mut self, frame: &FrameView<'_>) {
         let row_bytes = frame.format().row_bytes(0, frame.width());
         if let Some(plane) = frame.planes().first() {
@@ -40,15 +40,16 @@ impl SampleBits {
         }
     }
 
-    /// SampleBits that were set in any word.
+    /// Returns the bits that were set in any word.
     pub fn set(self) -> u16 {
         self.set
     }
 
-    /// Where samples of `depth`, 10 or 12 bits, stand; `None` where the frames are too dark to tell.
+    /// Returns where samples of `depth`, 10 or 12 bits, are; `None` if the frames are too dark to tell.
     ///
-    /// A bit above a sample's is set at the top alone. Without one, a dark picture at the top has words whose lowest bits
-    /// are zeros, like their highest; at the bottom some sample has one of its own lowest bits.
+    /// A bit above the sample's depth is set only with samples in the high bits. Without such a bit, a dark picture in the high
+    /// bits has words whose lowest bits are zeros, like their highest; in the low bits, some sample has one of its own lowest
+    /// bits set.
     pub fn alignment(self, depth: BayerDepth) -> Option<SampleAlignment> {
         let unlike = self.unlike[usize::from(depth != BayerDepth::Bits10)];
         match (u32::from(self.set) >> depth.bits() != 0, unlike != 0) {

@@ -1,7 +1,7 @@
-//! What is plugged into a camera's input: whether there is a signal, its timings, and word of a change.
+//! The signal at a camera's input: whether there is one, its timings, and events when it changes.
 //!
-//! A webcam has one input that always has its picture; a capture card's or a bridge's HDMI input may have none, or one of
-//! another size than before. Then the stream has to be made anew:
+//! A webcam has one input that always has a picture. The HDMI input of a capture card or a bridge may have none, or one of
+//! another size than before. Then the stream must be set up again:
 //! <https://docs.kernel.org/userspace-api/media/v4l/dv-timings.html>
 
 use std::{fmt, io, mem};
@@ -10,10 +10,12 @@ use v4l::v4l_sys as sys;
 use v4l::v4l2::vidioc;
 
 use super::device::{Node, text};
+use super::errors::{gone, in_use};
 use crate::source::SourceError;
 
-/// The input's status that means: no picture. Not `V4L2_IN_ST_NO_POWER`: a Jetson's `tegra-video` reports it of every input
-/// that does not stream, since its sensors get power when the stream starts (`tegra_csi_g_input_status` in L4T's csi.c).
+/// The input status flags that mean "no picture". `V4L2_IN_ST_NO_POWER` is not one of them: a Jetson's `tegra-video` reports it
+/// for every input that does not stream, because its sensors get power when the stream starts (`tegra_csi_g_input_status` in
+/// L4T's csi.c).
 const NO_PICTURE: u32 = sys::V4L2_IN_ST_NO_SIGNAL
     | sys::V4L2_IN_ST_NO_H_LOCK
     | sys::V4L2_IN_ST_NO_V_LOCK
@@ -23,7 +25,7 @@ const NO_PICTURE: u32 = sys::V4L2_IN_ST_NO_SIGNAL
 /// An input of a camera.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// Its number, as `input` has it.
+    /// The input's number, as configured with `input`.
     pub index: u32,
     /// "HDMI 0".
     pub name: String,
@@ -36,23 +38,23 @@ pub struct Input {
 /// Why an input has no picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoSignal {
-    /// Nothing comes.
+    /// There is no signal.
     Nothing,
-    /// Something comes that is not understood, or not yet.
+    /// There is a signal, but the input is not locked to it, or not yet.
     NoLock,
-    /// What comes is more than the input takes.
+    /// The signal exceeds what the input supports.
     OutOfRange,
 }
 
 impl fmt::Display for NoSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nothing => "no signal at its input: check the cable, and that what is plugged in is on",
+            Self::Nothing => "no signal at its input: check the cable, and that the connected device is on",
             Self::NoLock => {
-                "no stable signal at its input: check the cable, and that what is plugged in sends a common mode"
+                "no stable signal at its input: check the cable, and that the connected device sends a common mode"
             }
             Self::OutOfRange => {
-                "the signal at its input is out of its range: set what is plugged in to a smaller size or rate"
+                "the signal at its input is out of range: set the connected device to a smaller size or rate"
             }
         })
     }
@@ -65,16 +67,16 @@ pub struct Timings {
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Whether it comes in fields.
+    /// Whether it is interlaced.
     pub is_interlaced: bool,
-    /// Pixels a second, blanking included.
+    /// Pixels per second, blanking included.
     pub pixel_clock: u64,
-    /// Pixels of a frame, blanking included.
+    /// Pixels per frame, blanking included.
     pub total_pixels: u64,
 }
 
 impl Timings {
-    /// Frames per second; `None` where the driver does not tell enough.
+    /// Returns frames per second; `None` if the driver leaves fields empty.
     pub fn rate(&self) -> Option<f64> {
         let known = self.pixel_clock > 0 && self.total_pixels > 0;
         known.then(|| self.pixel_clock as f64 / self.total_pixels as f64)
@@ -94,7 +96,7 @@ impl Timings {
         }
     }
 
-    /// Whether a camera set to these need not be set for `other`: what is measured differs a little each time.
+    /// Whether timings close to `other` are set already: measured timings differ a little each time.
     fn is_like(&self, other: &Self) -> bool {
         let shape = |timings: &Self| (timings.width, timings.height, timings.is_interlaced);
         let near = |a: u64, b: u64| a.abs_diff(b) <= b / 200;
@@ -104,19 +106,19 @@ impl Timings {
     }
 }
 
-/// The input in use, and how its signal is watched.
+/// The current input, and how its signal is watched.
 #[derive(Debug)]
 pub struct SignalWatch {
-    /// Whether its timings must be asked for and set.
+    /// Whether the timings must be queried and set.
     has_timings: bool,
-    /// Whether its status says if there is a signal. A sensor's says nothing of the kind.
+    /// Whether its status reports the signal. A sensor's does not.
     has_status: bool,
     /// Whether the driver sends an event when the signal changes.
     has_events: bool,
 }
 
 impl SignalWatch {
-    /// Takes the input `wanted`, or the current one, and asks to be told of changes.
+    /// Selects the input `wanted`, or keeps the current one, and subscribes to its changes.
     pub fn new(node: &Node, wanted: Option<u32>) -> Result<Self, SourceError> {
         if let Some(wanted) = wanted {
             select(node, wanted)?;
@@ -139,12 +141,12 @@ impl SignalWatch {
         self.has_status
     }
 
-    /// Whether it must be looked after while frames come, as the driver tells nothing.
+    /// Whether the signal must be polled while frames come, because the driver sends no events.
     pub fn must_look(&self) -> bool {
         self.has_status && !self.has_events
     }
 
-    /// Whether there is a signal. Changes nothing.
+    /// Queries the signal. Changes nothing.
     pub fn look(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
         if !self.has_status {
             return Ok(Ok(None));
@@ -153,14 +155,14 @@ impl SignalWatch {
         if !self.has_timings {
             return Ok(missing.map_or(Ok(None), Err));
         }
-        // Why there are no timings says more than the status.
+        // The reason for missing timings says more than the status.
         let timings = match query(node) {
             Ok(raw) => Some(Timings::of(&raw)),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOLINK) => return Ok(Err(NoSignal::Nothing)),
                 Some(libc::ENOLCK) => return Ok(Err(NoSignal::NoLock)),
                 Some(libc::ERANGE) => return Ok(Err(NoSignal::OutOfRange)),
-                // An input that does not measure is believed to have what it is set to.
+                // The input cannot measure: assume the timings that are set.
                 Some(libc::ENODATA | libc::ENOTTY | libc::EINVAL) => None,
                 _ => return Err(error),
             },
@@ -168,7 +170,7 @@ impl SignalWatch {
         Ok(missing.map_or(Ok(timings), Err))
     }
 
-    /// Sets the camera to the signal that is there. Nothing may stream.
+    /// Sets the camera to the current signal. To be called before streaming.
     pub fn settle(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
         let Some(timings) = (match self.look(node)? {
             Ok(timings) => timings,
@@ -185,7 +187,7 @@ impl SignalWatch {
         Ok(Ok(Some(timings)))
     }
 
-    /// Takes what the driver has told, and says whether the signal changed.
+    /// Reads all pending events; returns whether the signal changed.
     pub fn take_change(&self, node: &Node) -> bool {
         if !self.has_events {
             return false;
@@ -204,12 +206,12 @@ impl SignalWatch {
     }
 }
 
-/// Every input of a node, as `probe` shows them.
+/// Lists every input of a node, for `probe`.
 pub fn inputs(node: &Node) -> Vec<Input> {
     (0..64).map_while(|index| input(node, index)).collect()
 }
 
-/// The input in use; `None` where the driver knows none.
+/// Returns the current input; `None` if the driver knows none.
 pub fn current(node: &Node) -> Option<Input> {
     let mut index: libc::c_int = 0;
     // SAFETY: G_INPUT writes an int.
@@ -226,7 +228,7 @@ fn input(node: &Node, index: u32) -> Option<Input> {
     Some(Input { index, name: text(&raw.name), status: raw.status, capabilities: raw.capabilities })
 }
 
-/// Sets the input.
+/// Selects the input.
 fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
     if current(node).is_some_and(|input| input.index == wanted) {
         return Ok(());
@@ -237,10 +239,8 @@ fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
     // SAFETY: S_INPUT reads and writes an int.
     match unsafe { node.ioctl(vidioc::VIDIOC_S_INPUT, &mut index) } {
         Ok(()) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Err(SourceError::transient(format!("{device} is in use: another program streams from it, end that")))
-        }
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(super::errors::gone(node.path(), &error)),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(in_use(node.path())),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(gone(node.path(), &error)),
         Err(error) => {
             let inputs = inputs(node);
             let known: Vec<_> = inputs.iter().map(|input| format!("{} ({})", input.index, input.name)).collect();
@@ -252,7 +252,7 @@ fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
     }
 }
 
-/// What an input's status says is missing.
+/// Returns what is missing according to an input's status.
 fn missing(status: u32) -> Option<NoSignal> {
     match status & NO_PICTURE {
         0 => None,

@@ -1,7 +1,8 @@
-//! A node's stream of buffers: filled by the driver, read here or by the GPU, queued again.
+//! A node's stream of buffers: the driver fills them, the CPU or the GPU reads them, and they are queued again.
 //!
-//! A buffer is in one of two hands. The driver has it from QBUF to DQBUF; then it is a [`Filled`] or a [`DriverBuffer`], neither of
-//! which can be copied, and goes back when that one is given back or dropped. So it is never read after it was queued.
+//! A buffer has one owner. The driver has it from QBUF to DQBUF. Then it is a [`Filled`] or a [`DriverBuffer`], neither of
+//! which can be copied; it goes back to the driver when that value is given back or dropped. So nothing reads a buffer after it
+//! was queued.
 
 mod buffer_memory;
 pub mod io_support;
@@ -21,57 +22,57 @@ use self::buffer_memory::{BufferMemory, MemoryPlanes, PinnedError};
 use self::ioctl::{Granted, MemoryType, RawBuffer, Used};
 use super::device::{MAX_MEMORY_PLANES, Node};
 
-/// A buffer that the driver filled, out of its hands until [`Stream::give_back`].
+/// A buffer that the driver has filled and does not own until [`Stream::give_back`].
 #[derive(Debug)]
 pub struct Filled {
     index: u32,
-    /// Of each piece of its memory what is the picture.
+    /// The bytes of the picture in each memory plane.
     pub used: [Used; MAX_MEMORY_PLANES],
     /// `V4L2_BUF_FLAG_*`.
     pub flags: u32,
-    /// The driver's number of the frame.
+    /// The driver's frame number.
     pub sequence: u32,
-    /// When it was taken, on the clock that the flags name.
+    /// The driver's timestamp, on the clock that the flags name.
     pub timestamp_ns: u64,
 }
 
 #[cfg(test)]
 impl Filled {
-    /// A buffer of no stream.
+    /// Creates a buffer of no stream.
     pub fn simulated(flags: u32, timestamp_ns: u64) -> Self {
         Self { index: 0, used: Default::default(), flags, sequence: 0, timestamp_ns }
     }
 }
 
-/// Whose memory the driver fills.
+/// The memory that the driver fills.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
-    /// The driver's own.
+pub enum BufferOrigin<'a> {
+    /// The driver's own memory.
     Driver,
-    /// Ours, of this kind.
+    /// visiond's memory of this kind.
     Ours(&'a Memory),
-    /// Ours, ordinary memory registered with CUDA.
+    /// visiond's ordinary memory, registered with CUDA.
     Registered(&'a Arc<Device>),
 }
 
-/// Why a stream cannot be made in some way.
+/// Why an I/O method does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The driver does not do it.
+    /// The driver refuses it.
     #[error("{call}: {error}")]
     Driver {
-        /// The call.
+        /// The ioctl.
         call: &'static str,
-        /// What it said.
+        /// The driver's error.
         error: io::Error,
     },
-    /// The GPU does not.
+    /// The GPU refuses it.
     #[error(transparent)]
     Gpu(#[from] CudaError),
     /// There is no such memory.
     #[error(transparent)]
     Memory(#[from] BufferError),
-    /// The driver's buffers have no size.
+    /// The driver's buffers are empty or too large.
     #[error("the driver's buffers have no size, or more than 2 GiB")]
     Size,
 }
@@ -91,14 +92,14 @@ impl From<PinnedError> for Refusal {
     }
 }
 
-/// A node that streams. Dropping it ends the stream and frees the driver's side of its buffers.
+/// A streaming node. Dropping it ends the stream and frees the driver's buffers.
 pub struct Stream {
     buffers: Vec<Arc<BufferMemory>>,
     node: Arc<Node>,
     memory: MemoryType,
     home: Sender<u32>,
     returned: Receiver<u32>,
-    /// Buffers that are lent.
+    /// How many buffers are lent.
     away: usize,
 }
 
@@ -109,36 +110,36 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Has the driver take about `count` buffers from `source`, of pieces of `lengths` bytes, and gives it all of them. They
-    /// are filled from [`start`](Self::start) on.
+    /// Requests about `count` buffers from the driver, with memory from `origin` and memory planes of `lengths` bytes, and
+    /// queues all of them. The driver fills them from [`start`](Self::start) on.
     pub fn new(
         node: &Arc<Node>,
-        source: Source<'_>,
+        origin: BufferOrigin<'_>,
         count: u32,
         lengths: [usize; MAX_MEMORY_PLANES],
         memories: usize,
     ) -> Result<Self, Refusal> {
-        let memory = match source {
-            Source::Driver => MemoryType::Mmap,
-            Source::Ours(_) | Source::Registered(_) => MemoryType::UserPtr,
+        let memory = match origin {
+            BufferOrigin::Driver => MemoryType::Mmap,
+            BufferOrigin::Ours(_) | BufferOrigin::Registered(_) => MemoryType::UserPtr,
         };
         let Granted { count, .. } = ioctl::request(node, memory, count).map_err(Refusal::of("REQBUFS"))?;
         let (home, returned) = channel();
-        // From here on its drop frees what was granted.
+        // From here on, dropping the stream frees the driver's buffers.
         let mut stream = Self { buffers: Vec::new(), node: Arc::clone(node), memory, home, returned, away: 0 };
-        let lengths = match source {
-            Source::Driver => {
+        let lengths = match origin {
+            BufferOrigin::Driver => {
                 let places = RawBuffer::new(node, memory, 0).query(node).map_err(Refusal::of("QUERYBUF"))?;
                 places.map(|(_, length)| length)
             }
             _ => lengths,
         };
-        let pieces = MemoryPlanes::new(lengths, memories).ok_or(Refusal::Size)?;
+        let planes = MemoryPlanes::new(lengths, memories).ok_or(Refusal::Size)?;
         for index in 0..count {
-            let buffer = match source {
-                Source::Driver => BufferMemory::mapped(node, index, pieces).map_err(Refusal::of("mmap"))?,
-                Source::Ours(kind) => BufferMemory::unified(kind, pieces)?,
-                Source::Registered(device) => BufferMemory::pinned(device, pieces)?,
+            let buffer = match origin {
+                BufferOrigin::Driver => BufferMemory::mapped(node, index, planes).map_err(Refusal::of("mmap"))?,
+                BufferOrigin::Ours(kind) => BufferMemory::unified(kind, planes)?,
+                BufferOrigin::Registered(device) => BufferMemory::pinned(device, planes)?,
             };
             stream.buffers.push(Arc::new(buffer));
             stream.queue(index).map_err(Refusal::of("QBUF"))?;
@@ -146,25 +147,25 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Makes every buffer visible to the GPU.
+    /// Registers every buffer with the GPU.
     pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
-        // Nobody else holds a buffer: none was lent yet.
+        // The stream is the only owner of the buffers: none was lent yet.
         self.buffers.iter_mut().filter_map(Arc::get_mut).try_for_each(|buffer| buffer.register(device))
     }
 
-    /// Has the driver begin.
+    /// Starts streaming.
     pub fn start(&mut self) -> io::Result<()> {
         let mut kind = self.node.api().buffer_type() as libc::c_int;
         // SAFETY: STREAMON reads an int.
         unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMON, &mut kind) }
     }
 
-    /// Where the pieces of a buffer's memory stand.
-    pub fn pieces(&self) -> Option<&MemoryPlanes> {
-        self.buffers.first().map(|buffer| buffer.pieces())
+    /// Returns the layout of a buffer's memory planes.
+    pub fn memory_planes(&self) -> Option<&MemoryPlanes> {
+        self.buffers.first().map(|buffer| buffer.memory_planes())
     }
 
-    /// Hands a buffer out, without a copy; it is queued again by [`reclaim`](Self::reclaim) after it was dropped.
+    /// Lends a buffer out without a copy. After it was dropped, [`reclaim`](Self::reclaim) queues it again.
     pub fn lend(&mut self, filled: Filled) -> Option<DriverBuffer> {
         let buffer = self.buffers.get(filled.index as usize)?;
         self.away += 1;
@@ -173,7 +174,7 @@ impl Stream {
         Some(unsafe { DriverBuffer::new(memory, filled.index, self.home.clone()) })
     }
 
-    /// Queues the buffers that came back. Where the driver has none, waits `timeout` for one; `false`: it still has none.
+    /// Queues the buffers that came back. If all are lent, waits `timeout` for one; returns `false` if there still is none.
     pub fn reclaim(&mut self, timeout: Duration) -> io::Result<bool> {
         while let Ok(index) = self.returned.try_recv() {
             self.away -= 1;
@@ -192,12 +193,12 @@ impl Stream {
         }
     }
 
-    /// How many buffers there are.
+    /// Returns the number of buffers.
     pub fn buffer_count(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Takes a filled buffer; `None` while there is none.
+    /// Dequeues a filled buffer; `None` if there is none.
     pub fn take(&mut self) -> io::Result<Option<Filled>> {
         let mut raw = RawBuffer::new(&self.node, self.memory, 0);
         let buffer = match raw.dequeue(&self.node) {
@@ -215,19 +216,19 @@ impl Stream {
         }))
     }
 
-    /// The picture's bytes in a piece of its memory.
-    pub fn bytes(&self, filled: &Filled, piece: usize) -> &[u8] {
+    /// Returns the picture's bytes in a memory plane.
+    pub fn bytes(&self, filled: &Filled, plane: usize) -> &[u8] {
         let Some(buffer) = self.buffers.get(filled.index as usize) else { return &[] };
-        let (pieces, used) = (buffer.pieces(), filled.used[piece]);
-        let end = used.end.min(pieces.length(piece));
+        let (planes, used) = (buffer.memory_planes(), filled.used[plane]);
+        let end = used.end.min(planes.length(plane));
         // SAFETY: the driver has a buffer only while it is queued; this one is not: a `Filled` comes from `take` alone, cannot
         // be copied, and `give_back`, which queues it, takes it away, so it is not borrowed then.
         let bytes = unsafe { buffer.bytes() };
-        let start = pieces.starts()[piece];
+        let start = planes.starts()[plane];
         bytes.get(start + used.start.min(end)..start + end).unwrap_or(&[])
     }
 
-    /// Hands the buffer to the driver to be filled again.
+    /// Queues the buffer again.
     pub fn give_back(&mut self, filled: Filled) -> io::Result<()> {
         self.queue(filled.index)
     }
@@ -242,7 +243,7 @@ impl Stream {
         match unsafe { raw.queue(&self.node) } {
             // A driver may refuse once for a reason that passes.
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
-                log::debug!("a buffer was not taken (QBUF: {error}), trying again");
+                log::debug!("the driver refused a buffer, trying again (QBUF: {error})");
                 // SAFETY: as above.
                 unsafe { raw.queue(&self.node) }
             }
@@ -257,19 +258,19 @@ impl Drop for Stream {
         // SAFETY: STREAMOFF reads an int.
         match unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMOFF, &mut kind) } {
             Ok(()) => {}
-            // The camera is gone, and its stream with it.
+            // The camera was unplugged, and its stream ended with it.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-            Err(error) => log::warn!("a camera's stream could not be ended (STREAMOFF): {error}"),
+            Err(error) => log::warn!("cannot end a camera's stream (STREAMOFF): {error}"),
         }
-        // What is mapped and not lent is unmapped first: older kernels do not free what is mapped. Memory of ours the driver has
-        // given back by STREAMOFF.
+        // Mappings that are not lent are unmapped first, because older kernels do not free mapped buffers. STREAMOFF has
+        // returned visiond's own memory.
         if self.memory == MemoryType::Mmap {
             self.buffers.clear();
         }
         if let Err(error) = ioctl::request(&self.node, self.memory, 0) {
-            // Gone; or a frame on its way still holds a mapping, and the kernel frees the buffers with it. Memory of ours that
-            // the driver was not made to give back stays until it has: at the latest when the node is closed.
-            log::debug!("a camera's buffers could not be freed (REQBUFS): {error}");
+            // The camera was unplugged; or a lent frame still holds a mapping, and the kernel frees the buffers with it.
+            // visiond's memory that the driver may still use is kept until the node is closed.
+            log::debug!("cannot free a camera's buffers (REQBUFS): {error}");
             self.node.keep(mem::take(&mut self.buffers));
         }
     }

@@ -25,7 +25,7 @@ fn refusal(config: &V4l2Config) -> SourceError {
 fn a_camera_that_is_away_may_come() {
     let folder = tempfile::tempdir().unwrap();
     let error = refusal(&at(folder.path().join("video0")));
-    assert!(error.to_string().contains("is not there: plug the camera in") && error.retry, "{error}");
+    assert!(error.to_string().contains("is missing: plug the camera in") && error.retry, "{error}");
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_file_is_no_camera() {
 #[test]
 fn a_user_who_may_not_is_told_the_group() {
     let error = errors::unopened(Path::new("/dev/video0"), &io::Error::from_raw_os_error(libc::EACCES));
-    assert!(error.to_string().contains("group `video`") && error.retry, "{error}");
+    assert!(error.to_string().contains("to the `video` group") && error.retry, "{error}");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn nodes_of_another_kind_are_refused_with_what_to_do() {
         error.to_string()
     };
     assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));
-    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("hands out no pictures"));
+    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("does not capture pictures"));
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn what_is_no_video_gets_a_sentence_and_no_second_try() {
     assert!(silent.to_string().contains("no video in it") && !silent.retry, "{silent}");
 
     let absent = error(&VideoConfig { ffmpeg: PathBuf::from("/nonexistent/ffmpeg"), ..config(&sound) });
-    assert!(absent.to_string().contains("/nonexistent/ffprobe is not there"), "{absent}");
+    assert!(absent.to_string().contains("/nonexistent/ffprobe, which reads videos, is missing"), "{absent}");
     assert!(absent.to_string().contains("apt install ffmpeg") && !absent.retry, "{absent}");
 }
 

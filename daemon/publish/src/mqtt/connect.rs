@@ -1,12 +1,10 @@
 //! Connects to a broker: address, TCP, TLS, and CONNECT.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
-use std::task::ready;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use visiond_config::split_broker;
@@ -38,14 +36,15 @@ pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<Session,
     let codec = Codec::new(config.protocol);
     let mut out = BytesMut::new();
     codec.connect(connect, &mut out).map_err(named)?;
-    write_all(&mut *stream, out).await.map_err(|error| named(broken(&error, config, host)))?;
+    stream.write_all(&out).await.map_err(|error| named(broken(&error, config, host)))?;
+    stream.flush().await.map_err(|error| named(broken(&error, config, host)))?;
     let mut input = BytesMut::new();
-    let limits = welcome(&mut *stream, codec, &mut input, config, host).await.map_err(named)?;
+    let limits = connack(&mut *stream, codec, &mut input, config, host).await.map_err(named)?;
     Ok(Session::new(stream, codec, limits, config.keep_alive, input))
 }
 
 /// Waits for CONNACK.
-async fn welcome(
+async fn connack(
     stream: &mut dyn Stream,
     codec: Codec,
     input: &mut BytesMut,
@@ -68,7 +67,7 @@ async fn welcome(
             }
             Ok(None) => {}
         }
-        let n = read(stream, input).await.map_err(|error| broken(&error, config, host))?;
+        let n = stream.read_buf(input).await.map_err(|error| broken(&error, config, host))?;
         if n == 0 {
             return Err(format!("the broker closed the connection without an answer: {other_version}"));
         }
@@ -109,30 +108,4 @@ fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
         "if that port requires TLS, use mqtts:// in `url`"
     };
     tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", describe_io_error(error)))
-}
-
-async fn write_all(stream: &mut dyn Stream, mut bytes: BytesMut) -> io::Result<()> {
-    poll_fn(|context| {
-        while !bytes.is_empty() {
-            let n = ready!(Pin::new(&mut *stream).poll_write(context, &bytes))?;
-            if n == 0 {
-                return Err(io::ErrorKind::WriteZero.into()).into();
-            }
-            bytes.advance(n);
-        }
-        Pin::new(&mut *stream).poll_flush(context)
-    })
-    .await
-}
-
-async fn read(stream: &mut dyn Stream, input: &mut BytesMut) -> io::Result<usize> {
-    let mut chunk = [0; 1024];
-    let n = poll_fn(|context| {
-        let mut buffer = tokio::io::ReadBuf::new(&mut chunk);
-        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
-        std::task::Poll::Ready(io::Result::Ok(buffer.filled().len()))
-    })
-    .await?;
-    input.extend_from_slice(&chunk[..n]);
-    Ok(n)
 }

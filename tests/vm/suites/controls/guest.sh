@@ -90,15 +90,15 @@ wrong() { # CONTROL=VALUE TEXT...
   for text in "$@"; do grep -qF -- "$text" wrong.err || { cat wrong.err; return 1; }; done
   grep -q '"event":"end"' wrong.out
 }
-check "out of range: it streams without" wrong brightness=300 'does not take 300: it takes 0 to 255: the camera streams without it'
+check "out of range: it streams without" wrong brightness=300 'does not accept 300: it accepts 0 to 255: the camera streams without it'
 check "an unknown one: the likely one is named" wrong brightnes=3 'did you mean `brightness`?'
 check "no such item: the items are named" wrong 'menu=Item 9' 'Menu Item 4'
 check "bits that are not there" wrong bitmask=0x1 'bits of'
-check "text that is too long" wrong 'string=abcdefghijklmnopqrstuvwxyz' 'it takes text of'
-check "what can only be read" wrong read_only_integer_32_bits=3 'can only be read'
-check "what a mode has" eval "v4l2-ctl -d $web -c gain_automatic=1 && wrong gain=3 'has no effect: an automatic mode has this control'"
+check "text that is too long" wrong 'string=abcdefghijklmnopqrstuvwxyz' 'it accepts text of'
+check "what can only be read" wrong read_only_integer_32_bits=3 'is read-only'
+check "what a mode has" eval "v4l2-ctl -d $web -c gain_automatic=1 && wrong gain=3 'has no effect: an automatic mode controls it'"
 sed 's/^brightness = 7/brightness = 300/; s/^gain = 33/zoooom = 1/' controls.toml >bad.toml
-check "check tells of wrong ones" eval "visiond check bad.toml | grep -qF 'does not take 300' && visiond check bad.toml | grep -qF 'no control \`zoooom\`'"
+check "check tells of wrong ones" eval "visiond check bad.toml | grep -qF 'does not accept 300' && visiond check bad.toml | grep -qF 'no control \`zoooom\`'"
 
 # --- capture
 whole() { # FOLDER COUNT: so many whole PNG files

@@ -63,7 +63,7 @@ check "and does so while it streams, where the override is switched off" \
   equal "$(grep 'sensor Gain' $BOARD_LOG | tr '\n' ' ')" "sensor Gain 16 sensor Gain 99 sensor Gain 100 "
 sed -i '/^override_enable/d; s/^fps = 10/fps = 60/' visiond.toml
 check "a rate that the sensor has not becomes the nearest" \
-  grep -q 'the driver has no 60 frames per second at this size, it gives 15' <(board visiond capture --config visiond.toml -n 1 -o again 2>&1)
+  grep -q 'the driver has no 60 frames per second at this size, using 15' <(board visiond capture --config visiond.toml -n 1 -o again 2>&1)
 sed -i 's/^sensor_mode = 1/&\npreferred_stride = 704/; s/^fps = 60/fps = 10/' visiond.toml
 check "rows as far apart as wanted" board visiond capture --config visiond.toml -n 1 -o stride
 
@@ -109,4 +109,4 @@ check "and its frames come again" flowing camera 30
 check "SIGTERM ends it" stop_visiond
 check "broken frames are counted as such, and never looked at" \
   equal "$(jq -s '[.[].detections | length] | min' messages.jsonl) $(summary '.cameras[0].dropped.corrupt > 1')" "8 true"
-check "the log says what broke off" grep -q "broke off (the driver reports an error of the device" visiond.log
+check "the log says what broke off" grep -q "failed: the driver reports a device error" visiond.log

@@ -37,7 +37,7 @@ check "a picture is taken" visiond capture --config visiond.toml -n 1 -o .
 mv loop-*.png picture.png
 sed 's/^format.*/&\nio = "userptr"/' visiond.toml >userptr.toml
 check_not "USERPTR cannot be forced" eval 'visiond capture --config userptr.toml -n 1 -o . >userptr.log 2>&1'
-check "the message says what to do" grep -q 'does not stream by `io = "userptr"`.*leave `io` out' userptr.log
+check "the message says what to do" grep -q 'cannot stream with `io = "userptr"`.*remove `io`' userptr.log
 
 start_visiond visiond.toml
 check "frames flow" flowing loop

@@ -4,75 +4,75 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A control that a camera has.
+/// A control of a camera.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Control {
     #[serde(skip)]
     pub(super) id: u32,
-    /// As v4l2-ctl spells it and the configuration has it.
+    /// The name as v4l2-ctl and the configuration spell it.
     pub name: String,
-    /// As the driver spells it.
+    /// The name as the driver spells it.
     pub title: String,
-    /// What its values are.
+    /// The type of its values.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// The least value; of text, the least length.
+    /// The smallest value; for text, the shortest length.
     pub minimum: i64,
-    /// The greatest value; of text, the greatest length; of bits, all that may be set.
+    /// The largest value; for text, the longest length; for a bitmask, all bits that may be set.
     pub maximum: i64,
-    /// Values between are rounded by the driver.
+    /// The driver rounds values to multiples of this.
     pub step: u64,
-    /// The driver's.
+    /// The driver's default.
     pub default: i64,
     /// A menu's items.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<MenuItem>,
-    /// As it is now; `None` where it cannot be read.
+    /// The current value; `None` if it cannot be read.
     pub value: Option<Value>,
-    /// It can only be read.
+    /// The control cannot be set.
     pub read_only: bool,
-    /// It can only be written.
+    /// The control cannot be read.
     pub write_only: bool,
-    /// It has no effect now: an automatic mode has it, or a mode that does not use it.
+    /// The control has no effect now, because an automatic mode or another mode overrides it.
     pub inactive: bool,
-    /// A change of it changes others: it comes before them.
+    /// Setting it changes other controls, so it is set first.
     #[serde(skip)]
     pub(super) changes_others: bool,
-    /// Its value is the hardware's own at every moment.
+    /// The hardware changes its value at any time.
     #[serde(skip)]
     pub(super) volatile: bool,
 }
 
-/// An item of a menu.
+/// One item of a menu.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MenuItem {
-    /// Its number.
+    /// Its index.
     pub index: i64,
-    /// What it is called; of a menu of numbers, the number.
+    /// Its name, or its value in a menu of numbers.
     pub text: String,
 }
 
-/// What a control's values are.
+/// The type of a control's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A number.
+    /// A 32-bit number.
     Integer,
     /// On or off.
     Boolean,
-    /// One of some items.
+    /// One item of a menu.
     Menu,
-    /// One of some numbers.
+    /// One item of a menu of numbers.
     IntegerMenu,
-    /// Something that happens once.
+    /// An action.
     Button,
-    /// A number of 64 bits.
+    /// A 64-bit number.
     Integer64,
     /// Text.
     String,
-    /// Bits.
+    /// A bitmask.
     Bitmask,
-    /// An array or a structure, which cannot be set here.
+    /// An array or structure, which visiond cannot set.
     Compound,
 }
 
@@ -83,11 +83,11 @@ impl fmt::Display for MenuItem {
 }
 
 impl Control {
-    /// What it takes, as `probe` and errors have it.
+    /// Returns which values the control accepts, for `probe` and errors.
     pub fn takes(&self) -> String {
         let Self { minimum, maximum, step, .. } = self;
         match self.kind {
-            Kind::Integer | Kind::Integer64 if *step > 1 => format!("{minimum} to {maximum} in assignments of {step}"),
+            Kind::Integer | Kind::Integer64 if *step > 1 => format!("{minimum} to {maximum} in steps of {step}"),
             Kind::Integer | Kind::Integer64 => format!("{minimum} to {maximum}"),
             Kind::Boolean => "true or false".to_owned(),
             Kind::Menu | Kind::IntegerMenu => self.items.iter().map(MenuItem::to_string).collect::<Vec<_>>().join(", "),
@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    /// A value as it is read by people: a menu's with the item's text.
+    /// Returns a value as people read it; for a menu with the item's name.
     pub fn show(&self, value: &Value) -> String {
         match (self.kind, value) {
             (Kind::Menu | Kind::IntegerMenu, Value::Number(number)) => self
@@ -114,7 +114,7 @@ impl Control {
         }
     }
 
-    /// Whether NVIDIA's capture unit or the sensor's mode takes it, and not the sensor that streams.
+    /// Whether NVIDIA's capture unit or the sensor's mode uses the control, and not the streaming sensor.
     pub(super) fn is_captures(&self) -> bool {
         // `TEGRA_CAMERA_CID_*` of tegra-v4l2-camera.h: HDR_EN and SENSOR_MODE_ID, and VI_BYPASS_MODE to SENSOR_MODES.
         const BASE: u32 = 0x009a_2000;
@@ -122,24 +122,24 @@ impl Control {
         number == 4 || number == 8 || (100..=130).contains(&number)
     }
 
-    /// The driver's default as it is read by people; `None` of what has none.
+    /// Returns the driver's default as people read it; `None` for controls without one.
     pub fn show_default(&self) -> Option<String> {
         let has = !matches!(self.kind, Kind::Button | Kind::String | Kind::Compound);
         has.then(|| self.show(&Value::Number(self.default)))
     }
 }
 
-/// A control's value as the driver has it.
+/// A control's value in the driver's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// A number: also 0 and 1 of a switch, the item's of a menu.
+    /// A number; for a switch 0 or 1, for a menu the item's index.
     Number(i64),
     /// Text.
     Text(String),
 }
 
-/// A name as v4l2-ctl makes it of a driver's: letters and digits, lower case, one `_` for what is between.
+/// Spells a driver's title as v4l2-ctl does: letters and digits in lower case, one `_` for everything between.
 pub fn spelled(title: &str) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("_")

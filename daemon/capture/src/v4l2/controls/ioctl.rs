@@ -1,4 +1,4 @@
-//! The calls for controls, each a safe function.
+//! The ioctls for controls, each as a safe function.
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/vidioc-queryctrl.html>
 
@@ -11,10 +11,10 @@ use v4l::v4l2::vidioc;
 use super::control::{Control, Kind, MenuItem, Value, spelled};
 use crate::v4l2::device::Node;
 
-/// Items of a menu at most that are asked for.
+/// The most items of a menu that are queried.
 const MAX_ITEMS: i64 = 1024;
 
-/// Every control, in the driver's order.
+/// Lists every control, in the driver's order.
 pub fn list(node: &Node) -> io::Result<Vec<Control>> {
     let mut controls: Vec<Control> = Vec::new();
     let mut last = 0;
@@ -23,13 +23,13 @@ pub fn list(node: &Node) -> io::Result<Vec<Control>> {
         let raw = match query(node, after) {
             Ok(raw) => raw,
             Err(error) => match error.raw_os_error() {
-                // The end of the list; a node without controls.
+                // The end of the list, or a node without controls.
                 Some(libc::EINVAL | libc::ENOTTY) => return Ok(controls),
                 _ => return Err(error),
             },
         };
         if raw.id <= last {
-            // A driver that goes round would be asked for ever.
+            // A faulty driver may never end its list.
             return Ok(controls);
         }
         last = raw.id;
@@ -37,7 +37,7 @@ pub fn list(node: &Node) -> io::Result<Vec<Control>> {
     }
 }
 
-/// `V4L2_CTRL_FLAG_*` as they are now.
+/// Returns the control's current `V4L2_CTRL_FLAG_*`.
 pub fn flags(node: &Node, control: &Control) -> Option<u32> {
     query(node, control.id).ok().map(|raw| raw.flags)
 }
@@ -51,14 +51,14 @@ fn query(node: &Node, id: u32) -> io::Result<sys::v4l2_query_ext_ctrl> {
     Ok(raw)
 }
 
-/// What the driver described; `None` of a headline and of what is switched off.
+/// Converts the driver's description; `None` for a heading and for a disabled control.
 fn control(node: &Node, raw: &sys::v4l2_query_ext_ctrl) -> Option<Control> {
     let kind = kind(raw)?;
     let has = |flag: u32| raw.flags & flag != 0;
     if has(sys::V4L2_CTRL_FLAG_DISABLED) {
         return None;
     }
-    // Bytes, which C calls signed on one machine and unsigned on another.
+    // C treats these bytes as signed on one machine and unsigned on another.
     let title: Vec<u8> = raw.name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
     let title = String::from_utf8_lossy(&title).into_owned();
     let mut control = Control {
@@ -79,7 +79,7 @@ fn control(node: &Node, raw: &sys::v4l2_query_ext_ctrl) -> Option<Control> {
         volatile: has(sys::V4L2_CTRL_FLAG_VOLATILE),
     };
     if kind == Kind::Bitmask {
-        // A mask of 32 bits.
+        // A 32-bit mask.
         control.maximum &= 0xffff_ffff;
         control.default &= 0xffff_ffff;
     }
@@ -106,12 +106,12 @@ fn kind(raw: &sys::v4l2_query_ext_ctrl) -> Option<Kind> {
         sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64 => Some(Kind::Integer64),
         sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING => Some(Kind::String),
         sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BITMASK => Some(Kind::Bitmask),
-        // V4L2_CTRL_TYPE_CTRL_CLASS, a headline.
+        // V4L2_CTRL_TYPE_CTRL_CLASS, a heading.
         _ => None,
     }
 }
 
-/// An item of a menu; `None` where the menu has a hole.
+/// Queries an item of a menu; `None` if the menu has a gap there.
 fn item(node: &Node, id: u32, index: i64, kind: Kind) -> Option<MenuItem> {
     // SAFETY: integers, and a union of bytes and an integer; zeros are values of all.
     let mut raw: sys::v4l2_querymenu = unsafe { mem::zeroed() };
@@ -132,7 +132,7 @@ fn item(node: &Node, id: u32, index: i64, kind: Kind) -> Option<MenuItem> {
     Some(MenuItem { index, text })
 }
 
-/// A control's value.
+/// Reads a control's value.
 pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
     // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
@@ -165,7 +165,7 @@ pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
     }
 }
 
-/// Sets a control. `value` is one that [`resolve`](super::resolve::resolve) found right for it.
+/// Sets a control. [`resolve`](super::resolve::resolve) has checked `value` for it.
 pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
     // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
@@ -183,7 +183,7 @@ pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
             if control.kind == Kind::Integer64 {
                 raw.__bindgen_anon_1.value64 = *number;
             } else {
-                // Numbers of other kinds have 32 bits, of a mask without a sign: their range was checked.
+                // Numbers of other kinds have 32 bits, a mask without a sign: their range was checked.
                 raw.__bindgen_anon_1.value = *number as i32;
             }
             // SAFETY: the value of a control of this kind is in the struct, and `size` is 0.
@@ -192,12 +192,12 @@ pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
     }
 }
 
-/// Bytes of a control's text with its end; a driver that claims absurdly long text gets a page.
+/// Returns the size of a control's text with its zero byte; at most 4 KiB if a driver claims absurdly long text.
 fn text_bytes(control: &Control) -> usize {
     usize::try_from(control.maximum).ok().filter(|&length| length < 65_536).unwrap_or(4095) + 1
 }
 
-/// Calls for one control.
+/// Gets or sets one control.
 ///
 /// # Safety
 ///

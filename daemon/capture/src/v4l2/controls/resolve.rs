@@ -1,4 +1,4 @@
-//! What is configured against what a camera has: what to set in which order, and what is wrong.
+//! Matches the configured controls with a camera's: what to set, in which order, and what is wrong.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use visiond_config::types::ControlValue;
 use super::control::{Control, Kind, MenuItem, Value, spelled};
 use super::frame_rate::FRAME_RATE;
 
-/// A control to be set.
+/// A control and the value to set.
 #[derive(Debug, PartialEq)]
 pub struct Assignment<'a> {
-    /// Which.
+    /// The control.
     pub control: &'a Control,
-    /// To what.
+    /// The value.
     pub value: Value,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Assignment<'_> {
 }
 
 impl Assignment<'_> {
-    /// A value next to this one; `None` of what is no number, or has one value only.
+    /// Returns a value next to this one; `None` if it is not a number, or the only value.
     pub fn neighbour(&self) -> Option<Value> {
         let Control { kind: Kind::Integer | Kind::Integer64, minimum, maximum, step, .. } = self.control else {
             return None;
@@ -39,16 +39,16 @@ impl Assignment<'_> {
     }
 }
 
-/// What cannot be set.
+/// A configured control that cannot be set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The control's name as configured.
+    /// The configured name.
     pub name: String,
-    /// A sentence with what is possible.
+    /// A sentence that says what is possible.
     pub why: String,
 }
 
-/// What to set, in order, and what is wrong.
+/// Returns what to set, in order, and what is wrong.
 pub fn resolve<'a>(
     controls: &'a [Control],
     wanted: &BTreeMap<String, ControlValue>,
@@ -64,7 +64,7 @@ pub fn resolve<'a>(
             Err(why) => refusals.push(Refusal { name: name.clone(), why }),
         }
     }
-    // A stable sort: by name among equals.
+    // The sort is stable: equal ranks stay in order of their names.
     assignments.sort_by_key(|assignment| rank(assignment.control));
     (assignments, refusals)
 }
@@ -78,7 +78,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("focus_auto", "focus_automatic_continuous"),
 ];
 
-/// The control that is called so, by any of its names.
+/// Finds a control by any of its names.
 pub fn named<'a>(controls: &'a [Control], name: &str) -> Option<&'a Control> {
     let wanted = spelled(name);
     let named = |name: &str| controls.iter().find(|control| control.name == name);
@@ -103,7 +103,7 @@ fn find<'a>(controls: &'a [Control], name: &str) -> Result<&'a Control, String> 
     })
 }
 
-/// The driver's value of a configured one; `None` where it does not fit.
+/// Converts a configured value to the driver's; `None` if it does not fit.
 fn fit(control: &Control, value: &ControlValue) -> Option<Value> {
     if control.read_only {
         return None;
@@ -117,7 +117,7 @@ fn fit(control: &Control, value: &ControlValue) -> Option<Value> {
         (Kind::Bitmask, ControlValue::Number(number)) => Some(*number).filter(|bits| bits & !control.maximum == 0),
         (Kind::Menu | Kind::IntegerMenu, value) => item(control, value).map(|item| item.index),
         (Kind::String, ControlValue::Text(text)) => return fit_text(control, text),
-        // A command line's word may look like a number and be meant as text.
+        // A word on the command line may look like a number and be meant as text.
         (Kind::String, ControlValue::Number(number)) => return fit_text(control, &number.to_string()),
         _ => None,
     };
@@ -127,12 +127,12 @@ fn fit(control: &Control, value: &ControlValue) -> Option<Value> {
 fn fit_text(control: &Control, text: &str) -> Option<Value> {
     let length = i64::try_from(text.len()).ok()?;
     let fits = (control.minimum..=control.maximum).contains(&length);
-    // Text has lengths in assignments as numbers have.
+    // The length of a text has steps, as numbers have.
     let assignments = i64::try_from(control.step.max(1)).ok()?;
     (fits && (length - control.minimum) % assignments == 0).then(|| Value::Text(text.to_owned()))
 }
 
-/// A menu's item, by its number or its text; as v4l2-ctl has a name, case and punctuation do not matter.
+/// Finds a menu's item by its index or its name; case and punctuation do not matter, as in v4l2-ctl.
 fn item<'a>(control: &'a Control, value: &ControlValue) -> Option<&'a MenuItem> {
     let mut items = control.items.iter();
     match value {
@@ -145,11 +145,11 @@ fn item<'a>(control: &'a Control, value: &ControlValue) -> Option<&'a MenuItem> 
     }
 }
 
-/// Why a value does not fit.
+/// Returns why a value does not fit.
 fn unfit(control: &Control, value: &ControlValue) -> String {
     let Control { name, kind, .. } = control;
     if control.read_only {
-        return format!("the control `{name}` can only be read");
+        return format!("the control `{name}` is read-only");
     }
     let takes = control.takes();
     match kind {
@@ -159,21 +159,23 @@ fn unfit(control: &Control, value: &ControlValue) -> String {
             "the control `{name}` has no item {value}: it has {takes}; without quotes the number before the brackets \
              counts, with quotes the one in them"
         ),
-        Kind::String => format!("the control `{name}` does not take {value}: it takes {takes}{}", steps_of(control)),
-        _ => format!("the control `{name}` does not take {value}: it takes {takes}"),
+        Kind::String => {
+            format!("the control `{name}` does not accept {value}: it accepts {takes}{}", steps_of(control))
+        }
+        _ => format!("the control `{name}` does not accept {value}: it accepts {takes}"),
     }
 }
 
 fn steps_of(control: &Control) -> String {
     if control.step > 1 && control.minimum != control.maximum {
-        format!(", in assignments of {}", control.step)
+        format!(", in steps of {}", control.step)
     } else {
         String::new()
     }
 }
 
-/// What comes when: automatic modes, which lock others; the rate, within whose frames an exposure must end; others; what locks
-/// all; buttons, which act on what is set.
+/// Orders the controls: first automatic modes, which lock others; then the rate, which limits the exposure; then others; then
+/// what locks everything; last buttons, which act on what is set.
 fn rank(control: &Control) -> u8 {
     let is_automatic = control.name.split('_').any(|word| matches!(word, "auto" | "automatic" | "autogain"));
     match control.kind {

@@ -15,36 +15,35 @@ use super::resolve::{Assignment, named, resolve};
 use crate::v4l2::device::Node;
 use crate::v4l2::quirks::Quirk;
 
-/// Sets a camera's controls as configured, automatic modes first, since they lock others. Most drivers take all of them once the
-/// format is set; one with [`Quirk::SensorOffUntilStreaming`] has three moments for them.
+/// Sets a camera's controls as configured. Automatic modes come first, because they lock others. Most drivers accept all
+/// controls once the format is set; a driver with [`Quirk::SensorOffUntilStreaming`] needs three steps.
 ///
-/// When it is dropped it logs what was set and what was not: the first time a camera is opened, and later what differs from
-/// the time before.
+/// When dropped, it logs what was set and what was not: the first time a camera is opened, and later whenever that differs.
 pub struct ControlSetter<'a> {
     node: &'a Node,
     label: &'a str,
     wanted: BTreeMap<String, ControlValue>,
-    /// Frames per second, where a control sets them.
+    /// Frames per second, if a control sets them.
     fps: Option<f64>,
-    /// Whether the sensor gets its controls' values only while it streams.
+    /// Whether the sensor receives its controls' values only while it streams.
     is_off: bool,
     /// What was set, as text.
     set: Vec<String>,
     told: Vec<(Level, String)>,
 }
 
-/// A control of NVIDIA's that turns the sensor's stored values into its first ones.
+/// NVIDIA's control that applies the stored values when the sensor starts.
 const OVERRIDE: &str = "override_enable";
 
 impl<'a> ControlSetter<'a> {
-    /// Of `node`, whose `label` is for the log.
+    /// Creates the setter for `node`; `label` is for the log.
     pub fn new(node: &'a Node, config: &V4l2Config, label: &'a str) -> Self {
         let is_off = node.has(Quirk::SensorOffUntilStreaming);
         let fps = config.fps.filter(|_| node.has(Quirk::RateByControl));
         Self { node, label, wanted: config.controls.clone(), fps, is_off, set: Vec::new(), told: Vec::new() }
     }
 
-    /// Sets what decides which formats there are. Nothing streams.
+    /// Sets the controls that decide which formats there are. To be called before streaming.
     pub fn before_format(&mut self) {
         if !self.is_off {
             return;
@@ -58,7 +57,7 @@ impl<'a> ControlSetter<'a> {
         self.set(&controls, Control::is_captures);
     }
 
-    /// Sets the others, whose ranges depend on the format. Nothing streams.
+    /// Sets the other controls, whose ranges depend on the format. To be called before streaming.
     pub fn after_format(&mut self) {
         let Some(controls) = self.list() else { return };
         if let Some((fps, rate)) = self.fps.zip(FrameRateControl::among(&controls)) {
@@ -66,15 +65,15 @@ impl<'a> ControlSetter<'a> {
             self.wanted.entry(rate.control.name.clone()).or_insert(value);
         }
         let is_off = self.is_off;
-        // What the camera has not is refused here, too.
+        // This also reports controls that the camera does not have.
         let (_, refusals) = resolve(&controls, &self.wanted);
         self.told.extend(refusals.iter().map(|refusal| without(&refusal.why)));
         self.set(&controls, |control| !is_off || !control.is_captures());
     }
 
-    /// Sets a sensor's again that had no power until now. The camera streams.
+    /// Sets the controls again of a sensor that had no power until now. To be called while streaming.
     ///
-    /// The kernel does not hand on a value that is the control's already, so a number goes there by its neighbour.
+    /// The kernel does not pass on a value that equals the current one, so a number is set to a neighbouring value first.
     pub fn while_streaming(&mut self) {
         if !self.is_off {
             return;
@@ -91,7 +90,7 @@ impl<'a> ControlSetter<'a> {
         }
     }
 
-    /// The camera's controls as they are now; `None` where nothing is to be set.
+    /// Lists the camera's controls; `None` if there is nothing to set.
     fn list(&mut self) -> Option<Vec<Control>> {
         if self.wanted.is_empty() && self.fps.is_none() {
             return None;
@@ -100,9 +99,9 @@ impl<'a> ControlSetter<'a> {
             Ok(controls) => Some(controls),
             Err(error) => {
                 let why =
-                    format!("the driver does not list its controls ({error}): the camera streams without any set");
+                    format!("the driver cannot list its controls ({error}): the camera streams without setting any");
                 self.told.push((Level::Error, why));
-                // Said once is enough.
+                // Log this once.
                 self.wanted.clear();
                 self.fps = None;
                 None
@@ -110,7 +109,7 @@ impl<'a> ControlSetter<'a> {
         }
     }
 
-    /// Sets those of the wanted that `which` picks, and reads them back where that means something.
+    /// Sets the configured controls that `which` selects, and reads them back where that is meaningful.
     fn set(&mut self, controls: &[Control], which: impl Fn(&Control) -> bool) {
         let (assignments, _) = resolve(controls, &self.wanted);
         let mut set = Vec::new();
@@ -121,7 +120,7 @@ impl<'a> ControlSetter<'a> {
             }
         }
         self.set.extend(set.iter().map(|assignment| assignment.to_string()));
-        // A sensor's stored value says nothing of the sensor yet.
+        // A sensor's stored value says nothing about the sensor yet.
         let tells = |assignment: &&&Assignment<'_>| !self.is_off || assignment.control.is_captures();
         let differing =
             set.iter().filter(tells).filter_map(|assignment| Some((Level::Warn, read_back(self.node, assignment)?)));
@@ -142,7 +141,7 @@ fn without(why: &str) -> (Level, String) {
     (Level::Error, format!("{why}: the camera streams without it"))
 }
 
-/// Logs what was said of a camera's controls; for the eyes of who debugs where it is what was said the last time.
+/// Logs the result; at debug level if it is the same as the last time.
 fn tell(label: &str, told: Vec<(Level, String)>) {
     static LAST: Mutex<BTreeMap<String, Vec<(Level, String)>>> = Mutex::new(BTreeMap::new());
     let mut last = LAST.lock();
@@ -155,24 +154,24 @@ fn tell(label: &str, told: Vec<(Level, String)>) {
     }
 }
 
-/// Why the driver may have refused.
+/// Returns why the driver may have refused.
 fn refused(node: &Node, assignment: &Assignment<'_>, error: &io::Error) -> String {
     let inactive =
         ioctl::flags(node, assignment.control).is_some_and(|flags| flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0);
     match error.raw_os_error() {
         _ if inactive => {
             format!(
-                "the driver refuses {assignment} ({error}): an automatic mode has this control, configure that mode as well"
+                "the driver refuses {assignment} ({error}): an automatic mode controls it, configure that mode as well"
             )
         }
         Some(libc::EBUSY) => {
-            format!("{assignment} cannot be set now ({error}): another program uses the camera, end that")
+            format!("cannot set {assignment} now ({error}): end the other program that uses the camera")
         }
-        _ => format!("the driver refuses {assignment} ({error}): it takes {}", assignment.control.takes()),
+        _ => format!("the driver refuses {assignment} ({error}): it accepts {}", assignment.control.takes()),
     }
 }
 
-/// What a control is, where it is not what was set, or has no effect.
+/// Returns a warning if the control has another value than the one set, or no effect.
 fn read_back(node: &Node, assignment: &Assignment<'_>) -> Option<String> {
     let Assignment { control, value, .. } = assignment;
     if control.write_only || control.kind == Kind::Button {
@@ -180,10 +179,8 @@ fn read_back(node: &Node, assignment: &Assignment<'_>) -> Option<String> {
     }
     let inactive = ioctl::flags(node, control).is_some_and(|flags| flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0);
     if inactive {
-        return Some(format!(
-            "{assignment} has no effect: an automatic mode has this control, configure that mode as well"
-        ));
+        return Some(format!("{assignment} has no effect: an automatic mode controls it, configure that mode as well"));
     }
     let now = ioctl::get(node, control).ok().filter(|now| now != value && !control.volatile)?;
-    Some(format!("{assignment} was set, and the driver made {} of it", control.show(&now)))
+    Some(format!("set {assignment}, but the driver changed it to {}", control.show(&now)))
 }

@@ -103,19 +103,19 @@ fn names_of_drivers_and_of_older_kernels_are_known() {
 fn what_is_wrong_is_answered_with_what_is_possible() {
     assert_eq!(refusal("brightnes", "1"), "the camera has no control `brightnes`: did you mean `brightness`?");
     assert_eq!(refusal("zoom", "1"), "the camera has no control `zoom`: `visiond probe` lists those it has");
-    assert_eq!(refusal("brightness", "65"), "the control `brightness` does not take 65: it takes -64 to 64");
-    assert_eq!(refusal("brightness", "true"), "the control `brightness` does not take true: it takes -64 to 64");
+    assert_eq!(refusal("brightness", "65"), "the control `brightness` does not accept 65: it accepts -64 to 64");
+    assert_eq!(refusal("brightness", "true"), "the control `brightness` does not accept true: it accepts -64 to 64");
     assert_eq!(
         refusal("auto_exposure", "2"),
         "the control `auto_exposure` has no item 2: it has 1 (Manual Mode), 3 (Aperture Priority Mode)"
     );
     assert!(refusal("link_frequency", "42").ends_with("with quotes the one in them"));
-    assert_eq!(refusal("leds", "2"), "the control `leds` does not take 2: it takes bits of 0x5");
-    assert_eq!(refusal("station", "a"), "the control `station` does not take \"a\": it takes text of 2 to 4 bytes");
-    assert_eq!(refusal("temperature", "7"), "the control `temperature` can only be read");
+    assert_eq!(refusal("leds", "2"), "the control `leds` does not accept 2: it accepts bits of 0x5");
+    assert_eq!(refusal("station", "a"), "the control `station` does not accept \"a\": it accepts text of 2 to 4 bytes");
+    assert_eq!(refusal("temperature", "7"), "the control `temperature` is read-only");
     assert!(refusal("matrix", "7").contains("cannot be set here"));
     assert!(refusal("do_white_balance", "false").contains("true, which presses it"));
-    assert!(refusal("white_balance_automatic", "on").ends_with("does not take \"on\": it takes true or false"));
+    assert!(refusal("white_balance_automatic", "on").ends_with("does not accept \"on\": it accepts true or false"));
     let none = resolve(&[], &wanted(&[("gain", "1")])).1.remove(0).why;
     assert_eq!(none, "the camera has no control `gain`: it has none");
 }

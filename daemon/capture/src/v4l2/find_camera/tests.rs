@@ -97,7 +97,7 @@ fn a_camera_is_found_by_usb_ids_by_serial_and_by_card_and_never_by_its_metadata(
     }
     assert_eq!(desk.find("046d:0826", None).unwrap().node, desk.dev("video2"));
     let error = desk.find("046d:0825:B2", None).unwrap_err().to_string();
-    assert!(error.starts_with("046d:0825:B2 is not there: plug the camera in"), "{error}");
+    assert!(error.starts_with("046d:0825:B2 is missing: plug the camera in"), "{error}");
     assert!(matches!(desk.find("Webcam", None), Err(NotFound::Absent { .. })));
 }
 
@@ -123,7 +123,7 @@ fn of_two_that_fit_both_are_named_by_their_place_unless_one_was_open_before() {
     let error = desk.find("046d:0825", None).unwrap_err().to_string();
     let place = |port: &str| desk.dev(&format!("v4l/by-path/usb-{port}-video-index0")).display().to_string();
     let expected = format!(
-        "046d:0825 are 2 cameras: name one by its place, `device = \"{}\" or \"{}\"`",
+        "2 cameras are 046d:0825: name one by its port, `device = \"{}\" or \"{}\"`",
         place("1-1"),
         place("1-2")
     );
@@ -145,7 +145,7 @@ fn a_camera_that_comes_back_under_another_node_is_found_there() {
 }
 
 #[test]
-fn a_stranger_in_its_place_is_taken_only_if_the_camera_is_nowhere() {
+fn another_camera_in_its_place_is_taken_only_if_the_camera_is_nowhere() {
     let desk = Desk::new();
     desk.usb(0, "1-1", "046d:0825", None);
     let remembered = desk.who("video0");
@@ -154,7 +154,9 @@ fn a_stranger_in_its_place_is_taken_only_if_the_camera_is_nowhere() {
     let error = desk.at("video0", Some(&remembered)).unwrap_err();
     assert!(matches!(error, NotFound::Replaced { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.ends_with("Webcam 0001 (1234:0001) now, and Webcam 0825 (046d:0825) is nowhere: it is taken if that does not come back"), "{text}");
+    let replaced =
+        "is now Webcam 0001 (1234:0001), and Webcam 0825 (046d:0825) is missing: visiond takes the new one if the";
+    assert!(text.contains(replaced), "{text}");
     desk.usb(6, "1-1", "046d:0825", None);
     assert_eq!(desk.at("video0", Some(&remembered)).unwrap().node, desk.dev("video6"));
 }

@@ -1,4 +1,4 @@
-//! The memory of one buffer: one range of addresses, whoever made it and in however many pieces the driver fills it.
+//! The memory of one buffer: one address range, whoever allocated it and however many memory planes it has.
 
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
@@ -13,7 +13,7 @@ use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 use super::ioctl::{MemoryType, RawBuffer};
 use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 
-/// Where the pieces of a buffer's memory stand in its range: each at the start of a page, one behind the other.
+/// Where a buffer's memory planes are in its range: one after the other, each at the start of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPlanes {
     count: usize,
@@ -22,32 +22,32 @@ pub struct MemoryPlanes {
 }
 
 impl MemoryPlanes {
-    /// Of the first `count` of `lengths`, in bytes. `None`: there is none, one is empty, or they are more than 2 GiB.
+    /// Lays out the first `count` of `lengths`, in bytes. `None` if there are none, one is empty, or they exceed 2 GiB.
     pub fn new(lengths: [usize; MAX_MEMORY_PLANES], count: usize) -> Option<Self> {
-        let mut pieces = Self { count, starts: [0; MAX_MEMORY_PLANES], lengths: [0; MAX_MEMORY_PLANES] };
+        let mut planes = Self { count, starts: [0; MAX_MEMORY_PLANES], lengths: [0; MAX_MEMORY_PLANES] };
         let page = page_bytes();
         let mut end = 0;
         for (index, length) in lengths.into_iter().enumerate().take(count) {
             if length == 0 || length > i32::MAX as usize {
                 return None;
             }
-            (pieces.starts[index], pieces.lengths[index]) = (end, length);
+            (planes.starts[index], planes.lengths[index]) = (end, length);
             end += length.next_multiple_of(page);
         }
-        (count > 0 && count <= MAX_MEMORY_PLANES && end <= i32::MAX as usize).then_some(pieces)
+        (count > 0 && count <= MAX_MEMORY_PLANES && end <= i32::MAX as usize).then_some(planes)
     }
 
-    /// Where each starts.
+    /// Returns the offset of each plane.
     pub fn starts(&self) -> &[usize; MAX_MEMORY_PLANES] {
         &self.starts
     }
 
-    /// Bytes of a piece.
-    pub fn length(&self, piece: usize) -> usize {
-        self.lengths[piece]
+    /// Returns the length of a plane in bytes.
+    pub fn length(&self, plane: usize) -> usize {
+        self.lengths[plane]
     }
 
-    /// Bytes of all of them, whole pages.
+    /// Returns the length of the range: whole pages.
     pub fn total(&self) -> usize {
         let last = self.count - 1;
         self.starts[last] + self.lengths[last].next_multiple_of(page_bytes())
@@ -59,7 +59,7 @@ impl MemoryPlanes {
 pub struct BufferMemory {
     block: Block,
     start: NonNull<u8>,
-    pieces: MemoryPlanes,
+    planes: MemoryPlanes,
 }
 
 // SAFETY: `start` points into `block`, which this value alone owns; nothing about the memory is tied to a thread.
@@ -67,14 +67,14 @@ unsafe impl Send for BufferMemory {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for BufferMemory {}
 
-/// Who owns a buffer's memory. What the GPU was told of it goes before it does.
+/// Who owns a buffer's memory. Fields drop in order: the GPU's registration before the memory.
 #[derive(Debug)]
 enum Block {
-    /// The driver's, mapped here, and registered with CUDA where the GPU reads it in place.
+    /// The driver's memory, mapped, and registered with CUDA if the GPU reads it in place.
     Mapped { registered: Option<RegisteredPages>, _mapping: Mapping },
-    /// Ours, of the kind of memory that the network reads.
+    /// visiond's memory, of the kind that the model reads.
     Unified(UnifiedBuffer),
-    /// Ours, ordinary memory that was registered with CUDA.
+    /// visiond's ordinary memory, registered with CUDA.
     Registered { pages: RegisteredPages, _buffer: UnifiedBuffer },
 }
 
@@ -83,7 +83,7 @@ unsafe impl DriverMemory for BufferMemory {
     unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the range is that long, readable and initialised (by the kernel, or zeroed when it was made), and lives as
         // long as `self`; that nobody writes is the caller's promise.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.pieces.total()) }
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.planes.total()) }
     }
 
     fn device_address(&self) -> Option<DeviceAddress> {
@@ -103,36 +103,36 @@ unsafe impl DriverMemory for BufferMemory {
 }
 
 impl BufferMemory {
-    /// Maps the driver's buffer `index` of `pieces`.
-    pub fn mapped(node: &Node, index: u32, pieces: MemoryPlanes) -> io::Result<Self> {
+    /// Maps the driver's buffer `index`.
+    pub fn mapped(node: &Node, index: u32, planes: MemoryPlanes) -> io::Result<Self> {
         let places = RawBuffer::new(node, MemoryType::Mmap, index).query(node)?;
-        let mapping = Mapping::reserve(pieces.total())?;
-        for (piece, (offset, length)) in places.into_iter().enumerate().take(pieces.count) {
-            mapping.fill(node, pieces.starts[piece], length.min(pieces.lengths[piece]), offset)?;
+        let mapping = Mapping::reserve(planes.total())?;
+        for (plane, (offset, length)) in places.into_iter().enumerate().take(planes.count) {
+            mapping.fill(node, planes.starts[plane], length.min(planes.lengths[plane]), offset)?;
         }
         let start = mapping.start;
-        Ok(Self { block: Block::Mapped { registered: None, _mapping: mapping }, start, pieces })
+        Ok(Self { block: Block::Mapped { registered: None, _mapping: mapping }, start, planes })
     }
 
-    /// New memory of `memory`'s kind.
-    pub fn unified(memory: &Memory, pieces: MemoryPlanes) -> Result<Self, BufferError> {
-        let buffer = memory.allocate(pieces.total())?;
-        Ok(Self { start: buffer.start(), block: Block::Unified(buffer), pieces })
+    /// Allocates memory of this kind.
+    pub fn unified(memory: &Memory, planes: MemoryPlanes) -> Result<Self, BufferError> {
+        let buffer = memory.allocate(planes.total())?;
+        Ok(Self { start: buffer.start(), block: Block::Unified(buffer), planes })
     }
 
-    /// New ordinary memory, registered with CUDA.
-    pub fn pinned(device: &Arc<Device>, pieces: MemoryPlanes) -> Result<Self, PinnedError> {
-        let buffer = UnifiedBuffer::host(pieces.total())?;
+    /// Allocates ordinary memory and registers it with CUDA.
+    pub fn pinned(device: &Arc<Device>, planes: MemoryPlanes) -> Result<Self, PinnedError> {
+        let buffer = UnifiedBuffer::host(planes.total())?;
         let start = buffer.start();
         // SAFETY: the range is the buffer's, readable and writable; it is freed after the registration was undone, by the order
         // of the fields. GPU work on it is over when a frame is dropped, and a frame keeps the buffer.
-        let pages = unsafe { RegisteredPages::new(device, start, pieces.total()) }?;
-        Ok(Self { block: Block::Registered { pages, _buffer: buffer }, start, pieces })
+        let pages = unsafe { RegisteredPages::new(device, start, planes.total()) }?;
+        Ok(Self { block: Block::Registered { pages, _buffer: buffer }, start, planes })
     }
 
-    /// Makes a mapped buffer visible to the GPU; of other memory it is or cannot be.
+    /// Registers a mapped buffer with the GPU; other memory needs no registration or cannot have one.
     pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
-        let length = self.pieces.total();
+        let length = self.planes.total();
         if let Block::Mapped { registered, .. } = &mut self.block {
             // SAFETY: the range is the mapping, readable and writable; the registration is undone before it is unmapped, by the
             // order of the fields. GPU work on it is over when a frame is dropped, and a frame keeps the buffer.
@@ -141,31 +141,31 @@ impl BufferMemory {
         Ok(())
     }
 
-    /// Where the pieces stand.
-    pub fn pieces(&self) -> &MemoryPlanes {
-        &self.pieces
+    /// Returns the layout of the memory planes.
+    pub fn memory_planes(&self) -> &MemoryPlanes {
+        &self.planes
     }
 
-    /// Tells a USERPTR buffer where its memory is.
+    /// Sets the addresses of a USERPTR buffer.
     pub fn point(&self, raw: &mut RawBuffer) {
-        for piece in 0..self.pieces.count {
-            raw.point(piece, self.start.as_ptr() as usize + self.pieces.starts[piece], self.pieces.lengths[piece]);
+        for plane in 0..self.planes.count {
+            raw.point(plane, self.start.as_ptr() as usize + self.planes.starts[plane], self.planes.lengths[plane]);
         }
     }
 }
 
-/// Memory for the GPU could not be made of ordinary memory.
+/// Ordinary memory could not be registered with CUDA.
 #[derive(Debug, thiserror::Error)]
 pub enum PinnedError {
-    /// No memory.
+    /// There is no memory.
     #[error(transparent)]
     Buffer(#[from] BufferError),
-    /// CUDA refused it.
+    /// CUDA refuses the memory.
     #[error(transparent)]
     Cuda(#[from] CudaError),
 }
 
-/// A range of addresses, unmapped when dropped.
+/// An address range, unmapped when dropped.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -173,7 +173,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// A range of zeros, whole pages.
+    /// Reserves a range of zeros, whole pages.
     fn reserve(length: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -183,18 +183,18 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
-    /// Puts `length` bytes of the node's memory at `offset` to the range's byte `at`, which starts a page.
+    /// Maps `length` bytes of the node's memory at `offset` to byte `at` of the range, which starts a page.
     fn fill(&self, node: &Node, at: usize, length: usize, offset: u32) -> io::Result<()> {
         if at.saturating_add(length) > self.length {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        // Some drivers refuse a mapping that is not writable, says mmap's page in V4L2's documentation.
+        // Some drivers refuse a read-only mapping, according to the mmap page of V4L2's documentation.
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let fd = node.file.as_raw_fd();
-        // SAFETY: the pages from `at` on are this value's own claim (checked above), that nobody refers to yet.
+        // SAFETY: the pages from `at` on are this value's own reservation (checked above), that nobody refers to yet.
         let place = unsafe { self.start.as_ptr().add(at).cast() };
-        // SAFETY: as above: what the fixed mapping takes the place of is this claim.
+        // SAFETY: as above: what the fixed mapping takes the place of is this reservation.
         unsafe { v4l2::mmap(place, length, access, flags, fd, libc::off_t::from(offset))? };
         Ok(())
     }
@@ -204,12 +204,12 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly the range that `reserve` made; whoever read it borrowed the buffer that holds this.
         if let Err(error) = unsafe { v4l2::munmap(self.start.as_ptr().cast(), self.length) } {
-            log::warn!("a camera's buffer could not be unmapped: {error}");
+            log::warn!("cannot unmap a camera's buffer: {error}");
         }
     }
 }
 
-/// Bytes of a page of memory.
+/// Returns the size of a memory page.
 fn page_bytes() -> usize {
     // SAFETY: no pointer is passed.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn pieces_stand_on_pages_of_their_own() {
         let page = page_bytes();
-        let pieces = MemoryPlanes::new([page + 1, 10, 2 * page], 3).unwrap();
-        assert_eq!((pieces.starts(), pieces.total()), (&[0, 2 * page, 3 * page], 5 * page));
+        let planes = MemoryPlanes::new([page + 1, 10, 2 * page], 3).unwrap();
+        assert_eq!((planes.starts(), planes.total()), (&[0, 2 * page, 3 * page], 5 * page));
         assert_eq!(MemoryPlanes::new([page, 10, 0], 1).unwrap().total(), page);
         assert_eq!(MemoryPlanes::new([0; 3], 1), None);
         assert_eq!(MemoryPlanes::new([usize::MAX; 3], 3), None);

@@ -1,4 +1,4 @@
-//! Which ways of I/O a node has, asked without disturbing who streams from it.
+//! Queries which I/O methods a node supports, without disturbing a program that streams from it.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use v4l::v4l_sys as sys;
 use visiond_kernels::buffer::Memory;
 
 use super::ioctl::{self, MemoryType};
-use super::{Refusal, Source, Stream};
+use super::{BufferOrigin, Refusal, Stream};
 use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 
-/// Which ways of I/O a node has. `None`: another program streams from it, and the driver does not tell meanwhile.
+/// Which I/O methods a node supports. `None`: unknown, because another program streams from the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoSupport {
-    /// The driver writes into memory of ours.
+    /// The driver writes into visiond's memory.
     pub userptr: Option<bool>,
-    /// The driver's memory is mapped.
+    /// The driver's memory can be mapped.
     pub mmap: Option<bool>,
 }
 
-/// Asks `node`. A driver that takes memory of ours may still refuse the one that it is given.
+/// Queries `node`. A driver that supports USERPTR may still refuse a particular kind of memory.
 pub fn io_support(node: &Node) -> IoSupport {
-    // A request for no buffers frees those of this descriptor, which has none; it is refused where another one has some.
+    // Requesting no buffers frees this descriptor's buffers, of which there are none; it fails if another descriptor has some.
     let ask = |memory, flag| match ioctl::request(node, memory, 0) {
         Ok(granted) => Some(granted.capabilities == 0 || granted.capabilities & flag != 0),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => None,
@@ -32,7 +32,7 @@ pub fn io_support(node: &Node) -> IoSupport {
     }
 }
 
-/// Buffers of each way. `None` of EXPBUF: there is no buffer of the driver's to export.
+/// The result of trying each I/O method. `expbuf` is `None` if there is no driver's buffer to export.
 #[derive(Debug)]
 pub struct IoTrial {
     /// The driver's memory, mapped and queued.
@@ -43,16 +43,16 @@ pub struct IoTrial {
     pub expbuf: Option<Result<(), Refusal>>,
 }
 
-/// Tries every way with two buffers of the format that is set, without starting the stream. Nothing else may stream.
+/// Tries every method with two buffers of the current format, without starting the stream. Nothing else may stream.
 pub fn try_io_methods(node: &Arc<Node>) -> IoTrial {
     const BUFFERS: u32 = 2;
     let pix = node.format().unwrap_or_default();
     let (lengths, memories) =
         (pix.memories.map(|memory| memory.size_bytes as usize), pix.memory_count.min(MAX_MEMORY_PLANES));
-    let mapped = Stream::new(node, Source::Driver, BUFFERS, lengths, memories);
+    let mapped = Stream::new(node, BufferOrigin::Driver, BUFFERS, lengths, memories);
     let expbuf = mapped.as_ref().ok().map(|_| ioctl::export(node, 0).map(drop).map_err(Refusal::of("EXPBUF")));
-    // Its buffers go before those of another way can be had.
+    // These buffers must be freed before another method can have buffers.
     let mmap = mapped.map(drop);
-    let userptr = Stream::new(node, Source::Ours(&Memory::host()), BUFFERS, lengths, memories).map(drop);
+    let userptr = Stream::new(node, BufferOrigin::Ours(&Memory::host()), BUFFERS, lengths, memories).map(drop);
     IoTrial { mmap, userptr, expbuf }
 }

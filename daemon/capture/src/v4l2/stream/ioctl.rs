@@ -1,4 +1,4 @@
-//! The structs that name a buffer to the driver, of both APIs.
+//! The ioctls for buffers, for both APIs.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::{io, mem};
@@ -8,17 +8,17 @@ use v4l::v4l2::vidioc;
 
 use crate::v4l2::device::{Api, MAX_MEMORY_PLANES, Node};
 
-/// How a picture's bytes come to be ours.
+/// Whose memory the driver fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryType {
-    /// The driver makes the memory, we map it.
+    /// The driver allocates the memory, and visiond maps it.
     Mmap,
-    /// We make the memory, the driver writes there.
+    /// visiond allocates the memory, and the driver writes into it.
     UserPtr,
 }
 
 impl MemoryType {
-    /// `V4L2_MEMORY_*`.
+    /// Returns `V4L2_MEMORY_*`.
     pub fn raw(self) -> u32 {
         match self {
             Self::Mmap => sys::v4l2_memory_V4L2_MEMORY_MMAP,
@@ -27,16 +27,16 @@ impl MemoryType {
     }
 }
 
-/// What the driver says of its buffers.
+/// The driver's answer to REQBUFS.
 #[derive(Debug, Clone, Copy)]
 pub struct Granted {
-    /// How many.
+    /// The number of buffers.
     pub count: u32,
-    /// `V4L2_BUF_CAP_*`; 0 of a kernel before 4.20.
+    /// `V4L2_BUF_CAP_*`; 0 with a kernel before 4.20.
     pub capabilities: u32,
 }
 
-/// REQBUFS: has the driver prepare for `count` buffers; 0 frees them.
+/// REQBUFS: requests `count` buffers; 0 frees them.
 pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<Granted> {
     // SAFETY: integers, for which zeros are values.
     let mut raw: sys::v4l2_requestbuffers = unsafe { mem::zeroed() };
@@ -48,7 +48,7 @@ pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<Grante
     Ok(Granted { count: raw.count, capabilities: raw.capabilities })
 }
 
-/// EXPBUF: the first piece of memory of the driver's buffer `index` as a DMA-BUF.
+/// EXPBUF: exports the first memory plane of the driver's buffer `index` as a DMA-BUF.
 pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
     // SAFETY: integers, for which zeros are values.
     let mut raw: sys::v4l2_exportbuffer = unsafe { mem::zeroed() };
@@ -61,7 +61,7 @@ pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(raw.fd) })
 }
 
-/// A v4l2_buffer with its planes.
+/// A `v4l2_buffer` with its planes.
 pub struct RawBuffer {
     buffer: sys::v4l2_buffer,
     planes: [sys::v4l2_plane; MAX_MEMORY_PLANES],
@@ -69,7 +69,7 @@ pub struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// Names the buffer `index` of `node`.
+    /// Describes the buffer `index` of `node`.
     pub fn new(node: &Node, memory: MemoryType, index: u32) -> Self {
         // SAFETY: integers, and unions of integers with a raw pointer; zeros are values of all.
         let mut buffer: sys::v4l2_buffer = unsafe { mem::zeroed() };
@@ -80,9 +80,9 @@ impl RawBuffer {
         Self { buffer, planes: unsafe { mem::zeroed() }, api: node.api() }
     }
 
-    /// Says where a piece of a buffer's memory is (USERPTR).
+    /// Sets the address of a memory plane (USERPTR).
     pub fn point(&mut self, memory: usize, address: usize, length: usize) {
-        // A buffer of 4 GiB is refused before: see `MemoryPlanes`.
+        // Buffers over 2 GiB were refused before: see `MemoryPlanes`.
         let (address, length) = (address as libc::c_ulong, length as u32);
         match self.api {
             Api::Single => (self.buffer.m.userptr, self.buffer.length) = (address, length),
@@ -90,7 +90,7 @@ impl RawBuffer {
         }
     }
 
-    /// QUERYBUF: the offset at which each piece of its memory is mapped, and its length.
+    /// QUERYBUF: returns the mmap offset and the length of each memory plane.
     pub fn query(&mut self, node: &Node) -> io::Result<[(u32, usize); MAX_MEMORY_PLANES]> {
         // SAFETY: QUERYBUF reads and writes a v4l2_buffer.
         unsafe { self.call(node, vidioc::VIDIOC_QUERYBUF)? };
@@ -113,14 +113,14 @@ impl RawBuffer {
         unsafe { self.call(node, vidioc::VIDIOC_QBUF) }
     }
 
-    /// DQBUF: takes a filled buffer from the driver.
+    /// DQBUF: dequeues a filled buffer.
     pub fn dequeue(&mut self, node: &Node) -> io::Result<&sys::v4l2_buffer> {
         // SAFETY: DQBUF reads and writes a v4l2_buffer.
         unsafe { self.call(node, vidioc::VIDIOC_DQBUF)? };
         Ok(&self.buffer)
     }
 
-    /// Of each piece of memory the bytes that are used, and those before the picture.
+    /// Returns the used bytes of each memory plane.
     pub fn used(&self) -> [Used; MAX_MEMORY_PLANES] {
         let of = |end: u32, start: u32| Used { start: start as usize, end: end as usize };
         match self.api {
@@ -143,11 +143,11 @@ impl RawBuffer {
     }
 }
 
-/// Which bytes of a piece of memory are the picture's.
+/// The bytes of a memory plane that belong to the picture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
-    /// The first (`data_offset`).
+    /// The first byte (`data_offset`).
     pub start: usize,
-    /// Behind the last (`bytesused`).
+    /// The end (`bytesused`).
     pub end: usize,
 }

@@ -7,8 +7,8 @@ use super::*;
 /// A stream of our memory. No driver answers behind it.
 fn stream(buffers: usize) -> Stream {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
-    let pieces = MemoryPlanes::new([4096, 0, 0], 1).unwrap();
-    let buffers = (0..buffers).map(|_| Arc::new(BufferMemory::unified(&Memory::host(), pieces).unwrap())).collect();
+    let planes = MemoryPlanes::new([4096, 0, 0], 1).unwrap();
+    let buffers = (0..buffers).map(|_| Arc::new(BufferMemory::unified(&Memory::host(), planes).unwrap())).collect();
     let (home, returned) = channel();
     Stream { buffers, node, memory: MemoryType::UserPtr, home, returned, away: 0 }
 }
@@ -58,7 +58,7 @@ fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driv
 #[test]
 fn a_driver_that_refuses_names_the_call() {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
-    let refusal = Stream::new(&node, Source::Ours(&Memory::host()), 4, [4096, 0, 0], 1).unwrap_err();
+    let refusal = Stream::new(&node, BufferOrigin::Ours(&Memory::host()), 4, [4096, 0, 0], 1).unwrap_err();
     let text = refusal.to_string();
     assert!(text.starts_with("REQBUFS: ") && text.contains("os error 25"), "{text}");
 }
