@@ -1,7 +1,7 @@
-//! `visiond selftest`: what this board does with what visiond needs, as one table and one file to send.
+//! `visiond selftest`: tests what visiond needs of this board, prints a table and writes a file to send.
 //!
-//! What may crash or hang, which is everything that calls NVIDIA's libraries, runs in a process of its own, whose end is a row
-//! of the table like any other.
+//! Everything that calls NVIDIA's libraries may crash or hang, so it runs in a child process. A crash is a row of the table
+//! like any other failure.
 
 mod archive;
 mod argus;
@@ -36,26 +36,26 @@ use progress::TestProgress;
 use redact::Redaction;
 use report::{FORMAT, Report};
 
-/// Test this board: GPU, memory, TensorRT, cameras, heat, the service's sandbox; and write one file to send
+/// Test this board's GPU, memory, TensorRT, cameras, cooling and service sandbox, and write a report to send
 ///
-/// Takes five minutes at most and needs no root; with root it tests the sandbox of visiond.service too. What is not here is
-/// skipped, and the table says why. Stop the service first: a camera that it has cannot be tested.
+/// Takes at most five minutes. Run as root, it also tests the sandbox of visiond.service. Missing hardware and software is
+/// skipped, and the table says why. Stop the service first, because a camera in use cannot be tested.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Test this camera; may be repeated; without it every camera behind V4L2. Named as by a configuration's `device`
+    /// Test this camera, named as by a configuration's `device` (repeatable) [default: every V4L2 camera]
     #[arg(short, long, value_name = "CAMERA")]
     camera: Vec<CameraName>,
 
-    /// Test only these areas, separated by commas
+    /// Test only these areas, separated by commas [default: all]
     #[arg(long, value_name = "AREA", value_delimiter = ',', value_enum)]
     only: Vec<Area>,
 
-    /// How long the heat test keeps the board under load
+    /// Keep the board under load for TIME in the heat test
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = duration)]
     load: Duration,
 
-    /// Write the report to this file, a .tar.gz, without serial numbers, addresses and names
+    /// Write the report to FILE, a .tar.gz, without serial numbers, addresses and names [default: none]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -63,15 +63,15 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Show a report that --report or --json wrote, and test nothing
+    /// Show a report that --report or --json wrote, without testing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["camera", "only", "report"])]
     show: Option<PathBuf>,
 
-    /// Test in this process, for the process that tests the rest
+    /// Test in this process (used by the parent process)
     #[arg(long, hide = true)]
     in_process: bool,
 
-    /// Print the JSON as it is, within so long, for the process that compares and redacts it
+    /// Print unredacted JSON within TIME (used by the parent process)
     #[arg(long, hide = true, value_name = "TIME", value_parser = duration)]
     inner: Option<Duration>,
 
@@ -80,26 +80,26 @@ pub struct Args {
     compile_kernels: bool,
 }
 
-/// All areas but heat together take no longer than this, the sandbox's run of them included: what has no time left is skipped. With
-/// the minute under load, and what heat may take beside it, that is less than five minutes.
+/// Time limit for all areas but heat, including their run in the sandbox. Tests without time left are skipped. Together with
+/// the minute under load and [`HEAT_TIME`] this is less than five minutes.
 const TIME: Duration = Duration::from_secs(220);
-/// What an area in a process of its own may take; then it hangs.
+/// Time limit for an area in a child process, after which it counts as hanging.
 const AREA_TIME: Duration = Duration::from_secs(90);
-/// What heat may take longer than its load.
+/// Time limit for heat beyond its time under load.
 const HEAT_TIME: Duration = Duration::from_secs(15);
 
-/// The check of an area that did not come to its end.
+/// The check name for an area that did not finish.
 const WHOLE: &str = "the test itself";
 const AFTER_HELP: &str = "\
 Examples:
   visiond selftest
-  sudo visiond selftest --report board.tar.gz      with the service's sandbox, and a file to send
+  sudo visiond selftest --report board.tar.gz      also test the sandbox, and write a report
   visiond selftest --camera /dev/video0 --only cameras
-  visiond selftest --show board.tar.gz             what somebody sent
+  visiond selftest --show board.tar.gz             show a report
 
-Status 0: no check failed. Status 1: at least one failed, here or in the report that --show shows.";
+The exit status is 0 if no check failed and 1 otherwise, also with --show.";
 
-/// Tests, or shows what was found.
+/// Tests the board, or shows a report.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if args.compile_kernels {
         let milliseconds = gpu::compile_here().map_err(|error| ExitError::new(Exit::Failure, error))?;
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return Ok(exit(&report));
     }
     if let Some(path) = &args.report {
-        // Before minutes of tests, not after them.
+        // Before minutes of tests, so that a path that cannot be written is an early error.
         archive::make(path).map_err(|error| ExitError::new(Exit::Output, error))?;
     }
     let is_for_another_process = args.in_process || args.inner.is_some();
@@ -123,7 +123,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let report = test(&args, &mut tell);
     logging::clear_live_line();
     if is_for_another_process {
-        // The process that reads this redacts it.
+        // The parent process redacts it.
         return print_json(&report).map(|()| exit(&report));
     }
     output(&args, &report)?;
@@ -134,12 +134,12 @@ fn exit(report: &Report) -> Exit {
     if report.counts()[1] == 0 { Exit::Success } else { Exit::Failure }
 }
 
-/// Prints the report, and writes it. What goes to somebody else is redacted, the table on the terminal is not.
+/// Prints and writes the report. JSON and file are redacted, the table on the terminal is not.
 fn output(args: &Args, report: &Report) -> Result<(), ExitError> {
     let redaction = Redaction::here();
     let mut redacted = report.clone();
     redaction.report(&mut redacted);
-    // What was found is shown first: the file may fail.
+    // Print first, because writing the file may fail.
     if args.json {
         print_json(&redacted)?;
     } else {
@@ -154,13 +154,13 @@ fn output(args: &Args, report: &Report) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// Every area that is asked for, in the order that disturbs the next ones least.
+/// Tests the selected areas, in the order that disturbs later ones least.
 fn test(args: &Args, tell: &mut TestProgress) -> Report {
     let began = Instant::now();
     let end = began + args.inner.unwrap_or(TIME);
     let mut only = args.only.clone();
     if only.contains(&Area::Sandbox) && !only.iter().any(|area| sandbox::AREAS.contains(area)) {
-        // The sandbox is what the other areas are there: it is nothing without them.
+        // The sandbox repeats the other areas, so it needs them.
         only.extend(sandbox::AREAS);
     }
     let wanted = |area| only.is_empty() || only.contains(&area);
@@ -179,9 +179,9 @@ fn test(args: &Args, tell: &mut TestProgress) -> Report {
     let isolated = |area: Area, report: &mut Report, tell: &mut TestProgress| {
         if wanted(area) {
             report.rows.extend(if args.in_process {
-                here(area, args, tell, end)
+                test_here(area, args, tell, end)
             } else {
-                apart(area, args, tell, end)
+                test_in_child(area, args, tell, end)
             });
         }
     };
@@ -196,7 +196,7 @@ fn test(args: &Args, tell: &mut TestProgress) -> Report {
     isolated(Area::Memory, &mut report, tell);
     isolated(Area::Tensorrt, &mut report, tell);
     for area in [Area::Cameras, Area::Argus].into_iter().filter(|area| wanted(*area)) {
-        report.rows.extend(here(area, args, tell, end));
+        report.rows.extend(test_here(area, args, tell, end));
     }
     if wanted(Area::Sandbox) && !args.in_process {
         tell.begin(Area::Sandbox);
@@ -212,7 +212,7 @@ fn test(args: &Args, tell: &mut TestProgress) -> Report {
 }
 
 /// Tests an area in this process.
-fn here(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
+fn test_here(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
     tell.begin(area);
     let mut section = Section::new(area);
     let result = match area {
@@ -235,17 +235,17 @@ fn here(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<R
             heat::run(&mut section, tell, args.load);
             Ok(())
         }
-        // Of the process that runs the others.
+        // The parent process tests these two itself.
         Area::Nodes | Area::Sandbox => Ok(()),
     };
     if let Err(error) = result {
-        section.fail(WHOLE, "it comes to its end", error);
+        section.fail(WHOLE, "the test finishes", error);
     }
     section.rows
 }
 
-/// Tests an area in a process of its own, until `end`; heat comes behind that.
-fn apart(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
+/// Tests an area in a child process, until `end`; heat has its own limit.
+fn test_in_child(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
     tell.begin(area);
     let mut section = Section::new(area);
     let (limit, left) = match area {
@@ -258,12 +258,12 @@ fn apart(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<
     };
     let patience = limit.min(left);
     let mut failed = |why: String| {
-        section.fail(WHOLE, "it comes to its end", why);
+        section.fail(WHOLE, "the test finishes", why);
         std::mem::take(&mut section.rows)
     };
     let program = match std::env::current_exe() {
         Ok(program) => program,
-        Err(error) => return failed(format!("the program's own file is not known: {error}")),
+        Err(error) => return failed(format!("cannot find the program file of visiond: {error}")),
     };
     let mut command = Command::new(program);
     command.args(["selftest", "--in-process", "--only", area.name()]);

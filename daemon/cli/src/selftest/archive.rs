@@ -1,4 +1,4 @@
-//! The one file that is sent: a .tar.gz with the report as JSON and as text, and what the system says beside it.
+//! The report archive: a .tar.gz with the report as JSON and as text, and files about the system.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -49,34 +49,35 @@ const LOG_WORDS: [&str; 27] = [
     "regulator",
 ];
 
-/// A report that cannot be read.
+/// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file.
+    /// The file cannot be read.
     #[error("cannot read {path}: {error}")]
     File {
-        /// Its name.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// An archive without a report.
-    #[error("{path} has no {JSON} in it: is it what `visiond selftest --report` wrote?")]
+    /// The archive has no report.
+    #[error("cannot show {path}: it has no {JSON}; name an archive that `visiond selftest --report` wrote")]
     NoReport {
-        /// Its name.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// No report.
+    /// The JSON is not a report.
     #[error("cannot show {path}: not a report of `visiond selftest`: {error}")]
     Json {
-        /// Its name.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error in the JSON.
         error: serde_json::Error,
     },
 }
 
-/// Makes the file where there is none, so that a path that cannot be written to is known before the test. The error is a sentence.
+/// Creates the file if it does not exist, so that a path that cannot be written is an error before the test. The error is a
+/// sentence, which the command prints.
 pub fn make(path: &Path) -> Result<(), String> {
     let made = File::options().write(true).create(true).truncate(false).open(path);
     made.map(drop).map_err(|error| match error.kind() {
@@ -85,7 +86,7 @@ pub fn make(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Writes the archive. `json` and `table` are of the redacted report; the system's texts are redacted here.
+/// Writes the archive. `json` and `table` come from the redacted report; this function redacts the system's files.
 pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io::Result<()> {
     let file = File::create(path)?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
@@ -103,7 +104,7 @@ pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io:
     archive.into_inner()?.finish()?.sync_all()
 }
 
-/// Reads a report: the archive, or the JSON alone.
+/// Reads a report from an archive or from a JSON file.
 pub fn read(path: &Path) -> Result<Report, ReadError> {
     let failed = |error| ReadError::File { path: path.to_owned(), error };
     let bytes = fs::read(path).map_err(failed)?;
@@ -131,7 +132,7 @@ fn unpack(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// What helps to understand a report; what cannot be read is left out.
+/// Returns the files about the system that help to understand a report, without those that cannot be read.
 fn texts() -> Vec<(&'static str, String)> {
     let read = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', "\n"));
     // The name says which board and memory it is made for.
@@ -153,7 +154,7 @@ fn texts() -> Vec<(&'static str, String)> {
     .collect()
 }
 
-/// Names and sizes. Root reads addresses of the kernel's behind them, which are nobody's business.
+/// Keeps names and sizes. Drops the kernel addresses that root sees after them, because a report must not disclose them.
 fn modules(text: &str) -> String {
     let line = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ") + "\n";
     text.lines().map(line).collect()
@@ -212,6 +213,6 @@ mod tests {
         let mut empty = GzEncoder::new(Vec::new(), Compression::default());
         tar::Builder::new(&mut empty).finish().unwrap();
         fs::write(&path, empty.finish().unwrap()).unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("has no report.json in it"));
+        assert!(read(&path).unwrap_err().to_string().contains("it has no report.json"));
     }
 }

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const BY_DESCRIPTOR_3: &str = r#"exec 3>&1 1>&2; exec "$@" fd=3"#;
 const BY_STANDARD_OUTPUT: &str = r#"exec "$@" fd=1"#;
 
-/// Counts bytes, until `end`.
+/// Counts the frames and other bytes of both runs, until `end`.
 pub fn run(section: &mut Section, tell: &mut TestProgress, end: Instant) {
     const CHECK: &str = "nvarguscamerasrc";
     let Some(launch) = find_program(Path::new("gst-launch-1.0")) else {
@@ -55,9 +55,9 @@ pub fn run(section: &mut Section, tell: &mut TestProgress, end: Instant) {
         match (ended, wanted) {
             (Ok(ended), Some(wanted)) => {
                 let count = Count::of(&ended.output, FRAME_BYTES);
-                section.verdict(&check, wanted, count.text(ended.last_words()), count == Count::frames(FRAMES))
+                section.verdict(&check, wanted, count.text(ended.last_line()), count == Count::frames(FRAMES))
             }
-            (Ok(ended), None) => section.info(&check, Count::of(&ended.output, FRAME_BYTES).text(ended.last_words())),
+            (Ok(ended), None) => section.info(&check, Count::of(&ended.output, FRAME_BYTES).text(ended.last_line())),
             (Err(SuperviseError::TimedOut { .. }), _) if left < PATIENCE => section.skip(&check, NO_TIME),
             (Err(error), _) => section.fail(&check, "100 frames and nothing else", error),
         };
@@ -78,13 +78,13 @@ fn pipeline(launch: &Path, script: &str) -> Command {
     command
 }
 
-/// What came.
+/// The bytes that arrived.
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
     frames: usize,
-    /// Bytes that make no whole frame.
+    /// Number of bytes beyond whole frames.
     foreign: usize,
-    /// The first of each kind of line of text among them.
+    /// The first line of each known kind of text in the output.
     text: Vec<String>,
 }
 
@@ -107,14 +107,14 @@ impl Count {
         count
     }
 
-    fn text(&self, last_words: &str) -> String {
+    fn text(&self, last_line: &str) -> String {
         let Self { frames, foreign, text } = self;
         let mut said = format!("{frames} frames and {foreign} bytes");
         if !text.is_empty() {
             said += &format!(", among them `{}`", text.join("`, `"));
         }
-        if *frames < FRAMES && !last_words.is_empty() {
-            said += &format!("; {last_words}");
+        if *frames < FRAMES && !last_line.is_empty() {
+            said += &format!("; {last_line}");
         }
         said
     }

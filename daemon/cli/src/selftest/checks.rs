@@ -6,27 +6,27 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What is tested, in the order of the table.
+/// An area of the self-test, in the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
-    /// The board, its system, and the versions of what visiond uses.
+    /// Board, operating system, and versions of the libraries that visiond uses
     Board,
-    /// Device nodes of GPU and cameras.
+    /// Device nodes of GPU and cameras
     Nodes,
-    /// The GPU by CUDA.
+    /// GPU through CUDA
     Cuda,
-    /// Each kind of memory that frames may lie in.
+    /// Each kind of memory for frames
     Memory,
-    /// TensorRT's library.
+    /// TensorRT library
     Tensorrt,
-    /// Each camera behind V4L2.
+    /// V4L2 cameras
     Cameras,
-    /// NVIDIA's camera stack through a pipe.
+    /// NVIDIA's camera stack through a pipe
     Argus,
-    /// What of the areas above differs in the sandbox of visiond.service; alone, of all of them.
+    /// Differences of the areas above in the sandbox of visiond.service; alone, of all of them
     Sandbox,
-    /// Temperatures under load.
+    /// Temperatures under load
     Heat,
 }
 
@@ -53,33 +53,33 @@ impl fmt::Display for Area {
     }
 }
 
-/// What came of a check.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is as wanted.
+    /// The result is as wanted.
     Pass,
-    /// It is not.
+    /// The result is not as wanted.
     Fail,
-    /// It could not be tested here; `seen` says why.
+    /// The check is not possible here; `seen` says why.
     Skipped,
-    /// A fact of which nothing is wanted.
+    /// A fact without a requirement.
     Info,
 }
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What is tested.
+    /// The area.
     pub area: Area,
-    /// The check; `area` and `check` together name a row.
+    /// The name of the check, unique within its area.
     pub check: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What is wanted; empty of a fact.
+    /// The wanted result; empty for a fact.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wanted: String,
-    /// What was seen, or why the check was skipped.
+    /// The actual result, or why the check was skipped.
     pub seen: String,
     /// The numbers in `seen`, each with its unit in its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -102,22 +102,22 @@ impl Row {
 #[derive(Debug)]
 pub struct Section {
     area: Area,
-    /// So far.
+    /// The rows so far.
     pub rows: Vec<Row>,
 }
 
 impl Section {
-    /// No row yet.
+    /// Makes an empty section.
     pub fn new(area: Area) -> Self {
         Self { area, rows: Vec::new() }
     }
 
-    /// A fact.
+    /// Adds a fact.
     pub fn info(&mut self, check: impl fmt::Display, seen: impl fmt::Display) -> &mut Row {
         self.add(check, Outcome::Info, "", seen)
     }
 
-    /// A check that passed or failed.
+    /// Adds a check that passed or failed.
     pub fn verdict(
         &mut self,
         check: impl fmt::Display,
@@ -128,12 +128,12 @@ impl Section {
         self.add(check, if passed { Outcome::Pass } else { Outcome::Fail }, wanted, seen)
     }
 
-    /// A check that failed before there was anything to see.
+    /// Adds a check that failed with an error.
     pub fn fail(&mut self, check: impl fmt::Display, wanted: impl fmt::Display, why: impl fmt::Display) -> &mut Row {
         self.verdict(check, wanted, why, false)
     }
 
-    /// A check that cannot be made here.
+    /// Adds a check that is not possible here.
     pub fn skip(&mut self, check: impl fmt::Display, why: impl fmt::Display) -> &mut Row {
         self.add(check, Outcome::Skipped, "", why)
     }

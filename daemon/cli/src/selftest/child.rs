@@ -1,4 +1,4 @@
-//! Programs that may crash or hang, and are ended in time.
+//! Runs programs that may crash or hang, and kills them after a time limit.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use visiond_system::child_process::{die_with_parent, signal_group};
 
-/// What a program that ended may take to close its pipes: programs that it started and left may hold them.
+/// Time limit for the pipes of a program that has exited: programs that it left behind may still hold them.
 const PIPES_TIME: Duration = Duration::from_secs(3);
 
-/// A program that came to its end.
+/// A program that has exited.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -28,7 +28,7 @@ pub struct Ended {
 
 impl Ended {
     /// The last line of its standard error.
-    pub fn last_words(&self) -> &str {
+    pub fn last_line(&self) -> &str {
         self.errors.last().map_or("", String::as_str)
     }
 }
@@ -36,49 +36,51 @@ impl Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let separator = if self.errors.is_empty() { "" } else { ": " };
-        write!(f, "its process ended with {}{separator}{}", self.status, self.last_words())
+        write!(f, "its process ended with {}{separator}{}", self.status, self.last_line())
     }
 }
 
-/// A program that did not come to its end by itself.
+/// Why a program did not exit by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
-    /// It cannot be started, or not be waited for.
+    /// The program cannot be started or waited for.
     #[error("cannot run {program}: {error}")]
     Run {
-        /// Its file's name.
+        /// File name of the program.
         program: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It was ended.
-    #[error("{program} did not end within {} s; its last words: {last_words}", patience.as_secs())]
+    /// The program was killed after the time limit.
+    #[error("{program} did not exit within {} s; its last line: {last_line}", patience.as_secs())]
     TimedOut {
-        /// Its file's name.
+        /// File name of the program.
         program: String,
-        /// How long it had.
+        /// The time limit.
         patience: Duration,
         /// The last line of its standard error.
-        last_words: String,
+        last_line: String,
     },
 }
 
-/// What a program wrote so far.
+/// The output of a program so far.
 #[derive(Debug, Default)]
 struct Heard {
     output: Vec<u8>,
     errors: VecDeque<String>,
 }
 
-/// Runs a program to its end, or ends it and all that it started after `patience`; hands each line of its standard error to `tell`.
+/// Runs a program until it exits, and kills it with everything that it started after `patience`. Meanwhile passes the last
+/// line of its standard error to `tell`.
 ///
-/// It leads a group of its own, which Ctrl-C at the terminal does not reach: the kernel kills it when this process ends.
+/// The program leads its own process group, which Ctrl-C at the terminal does not reach; the kernel kills it when this
+/// process ends.
 pub fn supervise(
     command: &mut Command,
     patience: Duration,
     mut tell: impl FnMut(&str),
 ) -> Result<Ended, SuperviseError> {
-    /// Lines of standard error that are kept.
+    /// Maximum number of lines of standard error kept.
     const LINES: usize = 100;
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |error| SuperviseError::Run { program: program.clone(), error };
@@ -86,7 +88,7 @@ pub fn supervise(
     die_with_parent(command);
     let mut child = command.spawn().map_err(failed)?;
     let heard = Arc::new(Mutex::new(Heard::default()));
-    // Both readers drop their end of the channel when their pipe is closed.
+    // Both readers drop their end of the channel when their pipe closes.
     let (open, closed) = channel::<()>();
     if let Some(mut pipe) = child.stdout.take() {
         let (heard, open) = (Arc::clone(&heard), open.clone());
@@ -126,14 +128,14 @@ pub fn supervise(
         }
         if began.elapsed() >= patience {
             signal_group(child.id(), libc::SIGKILL);
-            // It was killed, so this returns.
+            // Returns at once, because the program was killed.
             let _ = child.wait();
-            return Err(SuperviseError::TimedOut { program, patience, last_words: said() });
+            return Err(SuperviseError::TimedOut { program, patience, last_line: said() });
         }
         tell(&said());
         thread::sleep(Duration::from_millis(50));
     };
-    // Nothing is ever sent: it ends when both pipes are closed, or with the time.
+    // Nothing is ever sent: this returns when both pipes are closed, or after the time limit.
     let _ = closed.recv_timeout(PIPES_TIME);
     let Heard { output, errors } = std::mem::take(&mut *heard.lock());
     Ok(Ended { status, output, errors: errors.into() })
@@ -150,13 +152,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_hangs_is_ended_and_its_last_words_are_told() {
+    fn a_program_that_hangs_is_ended_and_its_last_line_are_told() {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo ready; echo begun >&2; echo 'waiting for the GPU' >&2; exec sleep 1000"]);
         let mut heard = false;
         let error = supervise(&mut command, Duration::from_millis(300), |words| heard |= !words.is_empty());
         let error = error.unwrap_err().to_string();
-        assert!(error.starts_with("sh did not end within 0 s; its last words: waiting for the GPU"), "{error}");
+        assert!(error.starts_with("sh did not exit within 0 s; its last line: waiting for the GPU"), "{error}");
         assert!(heard);
     }
 

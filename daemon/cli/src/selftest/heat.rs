@@ -1,4 +1,4 @@
-//! Temperatures before and under load, and whether the machine is slowed down by heat or by its supply.
+//! Temperatures before and under load, and throttling by heat or by the power supply.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,10 +12,10 @@ use super::checks::Section;
 use super::gpu;
 use super::progress::TestProgress;
 
-/// From one look to the next.
+/// Time between two readings.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Loads every core, and the GPU where there is one, for `time`.
+/// Loads every core and the GPU, if there is one, for `time`.
 pub fn run(section: &mut Section, tell: &mut TestProgress, time: Duration) {
     let mut files = Files::search(&board::root());
     let before = files.look();
@@ -35,7 +35,7 @@ pub fn run(section: &mut Section, tell: &mut TestProgress, time: Duration) {
             looks.push(files.look());
             tell.say(&format!("{} of {} s under load", began.elapsed().as_secs(), time.as_secs()));
         }
-        // A thread that panicked has told.
+        // The panic hook has reported a thread that panicked.
         let core_runs: Vec<_> = cores.into_iter().filter_map(|core| core.join().ok()).collect();
         (core_runs, on_gpu.and_then(|thread| thread.join().ok()))
     });
@@ -54,7 +54,7 @@ pub fn run(section: &mut Section, tell: &mut TestProgress, time: Duration) {
     report(section, &before, &looks);
 }
 
-/// Rows of what was seen before the load and during it.
+/// Adds the rows about the readings before and during the load.
 fn report(section: &mut Section, before: &Look, looks: &[Look]) {
     let mut hottest: BTreeMap<&str, f64> = BTreeMap::new();
     for (zone, degrees) in looks.iter().flat_map(|look| &look.temperatures) {

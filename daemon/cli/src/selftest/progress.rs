@@ -1,4 +1,4 @@
-//! How far the self-test is.
+//! The progress of the self-test.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::checks::Area;
 use crate::progress::Progress;
 
-/// Says how far the test is: to the terminal, or to the process that runs this one.
+/// Reports progress to the terminal, or to the parent process.
 pub struct TestProgress {
-    /// The name of the area that is tested.
+    /// Name of the current area.
     area: &'static str,
-    /// To the other process by lines on standard error.
+    /// Whether to report to the parent process, by lines on standard error.
     by_lines: bool,
     last_line: Option<Instant>,
     progress: Progress,
@@ -21,7 +21,7 @@ impl TestProgress {
         Self { area: "", by_lines, last_line: None, progress: Progress::new() }
     }
 
-    /// Another area begins: that is always said.
+    /// Starts an area, which is always reported.
     pub fn begin(&mut self, area: Area) {
         self.area = area.name();
         if !self.by_lines {
@@ -29,9 +29,9 @@ impl TestProgress {
         }
     }
 
-    /// Says so, now and then.
+    /// Reports a step of the area, at a limited rate.
     pub fn say(&mut self, words: &str) {
-        /// What the other process can show.
+        /// Time between two lines, because the parent updates its line no more often.
         const EVERY: Duration = Duration::from_millis(200);
         if !self.by_lines {
             let area = self.area;
@@ -39,7 +39,7 @@ impl TestProgress {
             self.progress.tell(|| format!("testing {area}{separator}{words}"));
         } else if self.last_line.is_none_or(|last| last.elapsed() >= EVERY) {
             self.last_line = Some(Instant::now());
-            // Where nobody listens any more, the result still counts.
+            // If the pipe is closed, the result still counts.
             let _ = writeln!(io::stderr(), "{words}");
         }
     }
