@@ -1,17 +1,17 @@
-//! A camera's thread: opens its source, hands its frames to the mailbox, and finds it again when it is lost.
+//! A camera's thread: opens the source, puts its frames into the mailbox, and opens it again when it is lost.
 //!
 //! ```text
 //!            open fails, retry helps          frames end
 //! Opening ------------------------> Waiting   Streaming ------> Ended
 //!    |  ^-- pause over, or news ------|  ^-------| source dies
 //!    |---> Streaming                     a pause of 0.25 s, doubling to 5 s; to 1.5 s where the source is a device
-//!    |---> Failed: trying again cannot help (no such file, no video). Tried again every 30 s all the same, because somebody
-//!          may act, but only while another camera has not ended: see `ActiveCameras`. A device may be exchanged at any time:
-//!          it is tried again every 5 s, and never given up.
+//!    |---> Failed: a retry alone cannot help (no such file, no video). Retried every 30 s all the same, in case a person
+//!          acts, but only while another camera has not ended: see `ActiveCameras`. A device may be replaced at any time:
+//!          it is retried every 5 s, and never given up.
 //! ```
-//! It ends when nothing more comes, when it is given up, and by its stop, which may be raised for it alone.
-//! Each of these changes is one line in the log. Why a camera is still away is told again only when another reason lasts.
-//! Sequence numbers go on through restarts and reloads, so that a camera's messages are ordered by them.
+//! The thread ends when the source has ended, when it is given up, and by its own stop. Each change of state is one line in the
+//! log. The reason for an absence is logged again only if another reason lasts. Sequence numbers go on through restarts and
+//! reloads, so that they order a camera's messages.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,26 +33,26 @@ use visiond_system::stop::{Stop, Wake};
 use crate::lane::{LaneMailbox, QueuedFrame};
 use crate::mailbox::Put;
 
-/// How long to wait for what.
+/// When a lost camera is opened again, and how often its errors are logged.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// The first pause before a lost source is opened again.
+    /// The first pause before a lost source is opened again; it doubles with each attempt.
     pub first: Duration,
-    /// The longest.
+    /// The longest pause.
     pub limit: Duration,
-    /// The longest where the source is a device: it is to stream within 2 s of being back, whether or not that is told.
+    /// The longest pause for a device, which must stream within 2 s of being back, even without a udev event.
     pub device_limit: Duration,
-    /// The pause where trying again cannot help until somebody acts.
+    /// The pause after an error that needs a person.
     pub failed: Duration,
-    /// The same where the source is a device.
+    /// The same for a device.
     pub device_failed: Duration,
-    /// A source that lived so long is stable: the next pause is the first again.
+    /// A source that streamed this long is stable: the next pause is the first again.
     pub stable: Duration,
-    /// The same where the source is a device.
+    /// The same for a device.
     pub device_stable: Duration,
-    /// An error that stays the same is logged so often.
+    /// How often an error that stays the same is logged.
     pub repeat_log: Duration,
-    /// Another reason for being away is logged when it lasts so long; on its way back a camera shows several.
+    /// Another reason is logged once it has lasted this long; a camera on its way back shows several in turn.
     pub lasting: Duration,
 }
 
@@ -72,10 +72,10 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Whether anything may still come: shared by all cameras.
+/// Counts the cameras that may still give frames; shared by all cameras.
 ///
-/// A camera is settled when it has ended, or has failed so that trying again cannot help. When all are, it is over: those
-/// that failed give up as well, and the daemon can end.
+/// A camera leaves when it has ended, or has failed so that a retry alone cannot help. When all have left, the failed ones
+/// give up as well, and the daemon can end.
 #[derive(Debug)]
 pub struct ActiveCameras {
     unsettled: Mutex<usize>,
@@ -83,17 +83,17 @@ pub struct ActiveCameras {
 }
 
 impl ActiveCameras {
-    /// Of so many cameras, none settled.
+    /// Starts with this many cameras.
     pub fn new(cameras: usize) -> std::io::Result<Self> {
         Ok(Self { unsettled: Mutex::new(cameras), over: Stop::new()? })
     }
 
-    /// Ends the waiting of those that failed, whatever the others do.
+    /// Makes the failed cameras give up, whatever the others do.
     pub fn stop_retries(&self) {
         self.over.raise();
     }
 
-    /// A camera has ended, or has failed so that trying again cannot help.
+    /// Notes that a camera has ended, or has failed so that a retry alone cannot help.
     pub fn leave(&self) {
         let mut unsettled = self.unsettled.lock();
         *unsettled -= 1;
@@ -102,12 +102,12 @@ impl ActiveCameras {
         }
     }
 
-    /// One more camera comes, not settled.
+    /// Adds a camera.
     pub fn enter(&self) {
         *self.unsettled.lock() += 1;
     }
 
-    /// One that had settled tries again; `false`: too late.
+    /// Lets a camera that had left try again; returns `false` if it is too late.
     pub fn reenter(&self) -> bool {
         let mut unsettled = self.unsettled.lock();
         if self.over.is_raised() {
@@ -140,30 +140,30 @@ pub struct Camera {
     pub stop: Stop,
 }
 
-/// Where the thread stands.
+/// The state of the thread.
 enum State {
-    /// To be opened now.
+    /// The source is to be opened now.
     Opening,
-    /// Open.
+    /// The source is open.
     Streaming { source: Box<dyn Source>, since: Instant },
-    /// Away; to be opened again after `pause`.
+    /// The source is away; it is opened again after `pause`.
     Waiting { pause: Duration },
-    /// Cannot be opened until somebody acts.
+    /// The source cannot be opened until a person acts.
     Failed,
-    /// Nothing more comes: at its end, given up, or stopped.
+    /// The source has ended, was given up, or was stopped.
     Ended,
 }
 
-/// What lives as long as the thread.
+/// What the thread remembers over its states.
 struct RetryState {
     backoff: Backoff,
-    /// Whether the active_cameras counts it as settled.
+    /// Whether the camera has left [`ActiveCameras`].
     settled: bool,
-    /// Whether it was ever open.
+    /// Whether the source was ever open.
     opened: bool,
-    /// Since when it is away.
+    /// Since when the source is away.
     away: Option<Instant>,
-    /// What is told of it with its first frame.
+    /// The source's description, to be logged with its first frame.
     returns: Option<String>,
     /// The last error and when it was logged.
     logged: Option<(Arc<str>, Instant)>,
@@ -172,7 +172,7 @@ struct RetryState {
 }
 
 impl Camera {
-    /// Runs until the source has ended, the camera is given up, or stop.
+    /// Runs until the source has ended, is given up, or is stopped.
     pub fn run(mut self) {
         logging::about(Subject::Camera, Arc::clone(&self.metrics.name));
         self.stop = self.stop.with_beat(Arc::clone(&self.metrics.beat));
@@ -204,7 +204,7 @@ impl Camera {
                 Err(_) => self.lost(&SourceError::transient("its thread panicked, see above"), &mut retry),
             };
         }
-        // Where it failed, the phase says so.
+        // A camera that failed keeps its phase.
         if self.metrics.phase() != Phase::Failed {
             self.metrics.enter(Phase::Ended);
         }
@@ -237,7 +237,7 @@ impl Camera {
             self.metrics.set_reason(None);
         }
         match retry.away {
-            // Told with its first frame: one that opens and stays silent is not back.
+            // Logged with the first frame: a source that opens and gives none is not back.
             Some(_) => retry.returns = Some(source.describe()),
             None => {
                 let (name, is) = (&self.metrics.name, source.describe());
@@ -260,7 +260,7 @@ impl Camera {
             drop(range);
             let copied = source.copied_bytes();
             self.metrics.count_copied(copied - std::mem::replace(&mut copied_bytes, copied));
-            // Of the wait for this frame and of what delivering the one before cost.
+            // CPU time of the wait for this frame and of delivering the one before.
             self.metrics.count_capture_cpu(cpu.lap_ns());
             match next {
                 Ok(Next::Frame(mut frame)) => {
@@ -270,7 +270,7 @@ impl Camera {
                         retry.returns = Some(source.describe());
                     }
                     self.frame_came(retry);
-                    // A driver that counts anew in mid-stream must not turn messages back.
+                    // A driver that restarts its count must not make sequence numbers go back.
                     frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
                     self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
                     if !self.deliver(frame) {
@@ -290,7 +290,7 @@ impl Camera {
                 Err(error) => break error,
             }
         };
-        // Its device, child and buffers go before the pause, not after.
+        // Frees its device, child process and buffers before the pause.
         drop(source);
         let stable = if self.open.is_device() { self.retry_policy.device_stable } else { self.retry_policy.stable };
         if since.elapsed() >= stable {
@@ -299,7 +299,7 @@ impl Camera {
         if error.retry { self.lost(&error, retry) } else { self.failed(&error, retry) }
     }
 
-    /// It is there: what was logged of its absence is settled.
+    /// Ends the absence of the camera, and logs that it is back.
     fn frame_came(&self, retry: &mut RetryState) {
         (retry.logged, retry.unlogged) = (None, None);
         let away = retry.away.take();
@@ -313,7 +313,7 @@ impl Camera {
         }
     }
 
-    /// Puts a frame into the mailbox; `false`: nobody wants more.
+    /// Puts a frame into the mailbox; returns `false` if the mailbox wants no more.
     fn deliver(&self, frame: Frame) -> bool {
         self.metrics.count_captured();
         let queued_ns = self.clock.monotonic_ns();
@@ -341,7 +341,7 @@ impl Camera {
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
         self.metrics.enter(Phase::Waiting);
         let pause = retry.backoff.pause();
-        self.say(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
+        self.log_error(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
         State::Waiting { pause }
     }
 
@@ -349,7 +349,7 @@ impl Camera {
         self.metrics.count_error();
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
         self.metrics.enter(Phase::Failed);
-        self.say(error, retry, "");
+        self.log_error(error, retry, "");
         if !self.open.is_device() {
             self.active_cameras.leave();
             retry.settled = true;
@@ -375,8 +375,8 @@ impl Camera {
         State::Opening
     }
 
-    /// Logs an error; one that stays the same only now and then, another one when it lasts.
-    fn say(&self, error: &SourceError, retry: &mut RetryState, then: &str) {
+    /// Logs an error: the same one only now and then, another one once it lasts.
+    fn log_error(&self, error: &SourceError, retry: &mut RetryState, then: &str) {
         let name = &self.metrics.name;
         retry.away.get_or_insert_with(Instant::now);
         if retry.logged.is_some() && !self.is_news(error, retry) {
@@ -392,7 +392,7 @@ impl Camera {
         }
     }
 
-    /// Whether an error is worth a line after the one that was logged.
+    /// Whether an error differs enough from the one that was logged.
     fn is_news(&self, error: &SourceError, retry: &mut RetryState) -> bool {
         if let Some((logged, when)) = &retry.logged
             && *logged == error.message
@@ -404,7 +404,7 @@ impl Camera {
             Some((unlogged, since)) if *unlogged == error.message => since.elapsed() >= self.retry_policy.lasting,
             _ => {
                 retry.unlogged = Some((Arc::clone(&error.message), Instant::now()));
-                // What only a person can mend is another state.
+                // An error that needs a person is another state.
                 !error.retry
             }
         }

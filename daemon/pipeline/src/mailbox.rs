@@ -1,75 +1,76 @@
-//! The mailbox between capture threads and a lane: one slot a camera, newest wins.
+//! The mailbox between camera threads and a lane: one slot per camera, the newest frame wins.
 //!
-//! Latency is bounded by construction: at most one frame of a camera waits, and a newer one takes its place. A camera whose
-//! source must not lose frames (pace "fastest") waits for its slot instead. The lane takes what stands there, cameras in
-//! turn, so that a fast one cannot starve a slow one.
+//! Latency has a bound: at most one frame of a camera waits, and a newer one replaces it. A camera whose source must not lose
+//! frames (pace "fastest") waits for its slot instead. The lane takes the frames of all cameras in turn, so that a fast camera
+//! cannot starve a slow one.
 //!
-//! Slots come and go while it is in use, and each carries what the lane is to know of its camera. Putting and taking
-//! allocate nothing, and frames are dropped (which gives their buffers back) outside the lock.
+//! Slots are added and removed while the mailbox is in use, and each carries what the lane has to know about its camera. Putting
+//! and taking allocate nothing. Frames are dropped, which gives their buffers back, outside the lock.
 //!
-//! Ends: a camera that has no more says [`Mailbox::end`]; once all have and every slot is empty, the lane is told
-//! [`Taken::Ended`], and the mailbox is over. [`Mailbox::hold`] puts that off while slots are to be added. [`Mailbox::stop`] ends
-//! at once: who waits is woken, and what still stands in a slot is not looked at.
+//! Two ways to end:
+//! - A camera calls [`Mailbox::end`] after its last frame. Once all cameras have and every slot is empty, the lane gets
+//!   [`Taken::Ended`]. [`Mailbox::hold`] delays that while slots are to be added.
+//! - [`Mailbox::stop`] ends at once: it wakes every thread that waits, and the frames in the slots are not run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// What a camera does when its slot is taken.
+/// What a camera does when its slot is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// The new frame takes the place of the old.
+    /// The new frame replaces the old one.
     NewestWins,
     /// The camera waits until the slot is free.
     Lossless,
 }
 
-/// What became of a frame that was put.
+/// What happened to a frame that was put.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Put<T> {
-    /// It stands in its slot.
+    /// The frame is in its slot.
     Stored,
-    /// It stands in its slot; this one stood there before and nobody looked at it.
+    /// The frame is in its slot, and replaced this one, which the lane had not taken.
     Displaced(T),
-    /// The mailbox was stopped, or has the slot no more; here it is back.
+    /// The mailbox was stopped, or the slot was removed; the frame comes back.
     Stopped(T),
 }
 
-/// What came of taking.
+/// The result of [`Mailbox::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// At least one frame.
     Frames,
-    /// Nothing came in time.
+    /// No frame came in time.
     TimedOut,
-    /// [`Mailbox::call`] was called: something other than a frame is to be looked at.
+    /// [`Mailbox::call`] was called: the lane has something to do other than a frame.
     Called,
-    /// Every camera has ended and every slot is empty: nothing will come.
+    /// Every camera has ended and every slot is empty.
     Ended,
     /// [`Mailbox::stop`] was called.
     Stopped,
 }
 
-/// One slot a camera. `C` is what the lane gets to know of a camera with each of its frames.
+/// One slot per camera. `C` is what the lane has to know about a camera; it comes with each frame.
 #[derive(Debug)]
 pub struct Mailbox<C, T> {
     state: Mutex<State<C, T>>,
-    /// Something came, a camera ended, or the lane is called. Only the lane waits on it.
+    /// Signals a frame, the end of a camera, or a call. Only the lane waits on it.
     arrived: Condvar,
 }
 
 #[derive(Debug)]
 struct State<C, T> {
     slots: Vec<Slot<C, T>>,
-    /// The next slot's number: none is given twice, so that who comes late to a slot that is gone finds none.
+    /// The next slot's number. Numbers are not reused, so that a late camera cannot put into another one's slot.
     next: usize,
-    /// The slot that is looked at first when the lane takes next.
+    /// The slot that the next [`Mailbox::take`] starts with.
     turn: usize,
-    /// Reasons not to end.
+    /// How many holds are in force.
     held: usize,
     called: bool,
-    /// The lane was told that nothing will come.
+    /// Whether the lane got [`Taken::Ended`] or [`Taken::Stopped`].
     over: bool,
     stopped: bool,
 }
@@ -81,7 +82,7 @@ struct Slot<C, T> {
     item: Option<T>,
     delivery: Delivery,
     ended: bool,
-    /// The slot became free or is gone. Only the camera's own thread waits on it.
+    /// Signals that the slot became free or was removed. Only the camera's own thread waits on it.
     freed: Arc<Condvar>,
 }
 
@@ -91,8 +92,14 @@ impl<C, T> State<C, T> {
     }
 }
 
+impl<C: Clone, T> Default for Mailbox<C, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<C: Clone, T> Mailbox<C, T> {
-    /// An mailbox without a slot.
+    /// Creates a mailbox without slots.
     pub fn new() -> Self {
         let state = State { slots: Vec::new(), next: 0, turn: 0, held: 0, called: false, over: false, stopped: false };
         Self { state: Mutex::new(state), arrived: Condvar::new() }
@@ -107,7 +114,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         number
     }
 
-    /// Takes a slot away; returns what stood in it. Who puts something there from now on has it back.
+    /// Removes a slot and returns the frame in it. A later put to it returns the frame.
     pub fn remove(&self, number: usize) -> Option<T> {
         let mut state = self.state.lock();
         let at = state.slots.iter().position(|slot| slot.number == number)?;
@@ -121,14 +128,14 @@ impl<C: Clone, T> Mailbox<C, T> {
         slot.item
     }
 
-    /// What the lane gets to know of a camera from its next frame on.
+    /// Replaces what the lane gets with the camera's frames.
     pub fn relabel(&self, number: usize, camera: C) {
         if let Some(slot) = self.state.lock().slot(number) {
             slot.camera = camera;
         }
     }
 
-    /// Keeps the lane from ending until as many [`Mailbox::release`]; `false`: it has ended already.
+    /// Keeps the lane from ending until [`Mailbox::release`]; returns `false` if it has ended already.
     pub fn hold(&self) -> bool {
         let mut state = self.state.lock();
         if !state.over {
@@ -137,7 +144,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         !state.over
     }
 
-    /// Takes one [`Mailbox::hold`] back.
+    /// Undoes one [`Mailbox::hold`].
     pub fn release(&self) {
         self.state.lock().held -= 1;
         self.arrived.notify_one();
@@ -154,7 +161,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         self.state.lock().slots.iter().any(|slot| slot.delivery == Delivery::Lossless)
     }
 
-    /// Puts `item` into a camera's slot; waits only where it is taken and the camera is [`Delivery::Lossless`].
+    /// Puts `item` into a camera's slot. Waits only if the slot is full and the camera is [`Delivery::Lossless`].
     pub fn put(&self, number: usize, item: T) -> Put<T> {
         let mut state = self.state.lock();
         let displaced = loop {
@@ -176,7 +183,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         }
     }
 
-    /// Tells that a camera will put no more. What stands in its slot is still taken.
+    /// Notes that a camera will put no more. The lane still takes the frame in its slot.
     pub fn end(&self, number: usize) {
         if let Some(slot) = self.state.lock().slot(number) {
             slot.ended = true;
@@ -184,7 +191,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         self.arrived.notify_one();
     }
 
-    /// Ends at once and for good: every waiter is woken, `put` hands its frame back, `take` says [`Taken::Stopped`].
+    /// Ends at once and for good: wakes every thread that waits, `put` returns its frame, `take` returns [`Taken::Stopped`].
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -195,8 +202,9 @@ impl<C: Clone, T> Mailbox<C, T> {
         self.arrived.notify_all();
     }
 
-    /// Moves up to `most` waiting items, each with its camera, behind what `out` holds; waits up to `timeout` for the first.
-    /// Cameras come in turn, beginning behind the one that was served last.
+    /// Appends up to `most` frames with their cameras to `out`; waits up to `timeout` for the first.
+    ///
+    /// It takes the cameras in turn, starting after the one that was served last.
     pub fn take(&self, most: usize, timeout: Duration, out: &mut Vec<(C, T)>) -> Taken {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
@@ -223,7 +231,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         }
     }
 
-    /// Whether something waits to be taken.
+    /// Whether a frame waits to be taken.
     pub fn waits(&self) -> bool {
         self.state.lock().slots.iter().any(|slot| slot.item.is_some())
     }

@@ -1,11 +1,13 @@
-//! All threads of the pipeline: a lane for each model, a camera thread for each camera; their start, change and end.
+//! Starts, changes and ends all threads of the pipeline: a lane for each model, a thread for each camera.
 //!
-//! [`Pipeline::change`] makes of what runs what is to run: a camera that stays is not touched, nor is a lane by the change of
-//! a camera; a lane takes another network between two runs. The start is a change of nothing.
+//! [`Pipeline::change`] switches to another set of lanes and cameras. A camera that stays is not touched, and a lane is not
+//! touched by the change of a camera; a lane takes another model between two runs. The start is a change from nothing.
 //!
-//! It ends in one of two ways. Every camera has ended: the lanes drain, and the last one raises `stop`. Or somebody raises
-//! `stop` (a signal, a sink without a reader, a limit): [`Pipeline::halt`] then wakes whoever waits. Either way
-//! [`Pipeline::join`] waits for the threads, but not for ever.
+//! The pipeline ends in one of two ways:
+//! - Every camera has ended: the lanes drain, and the last one raises `stop`.
+//! - A signal, a sink without a reader, or a limit raises `stop`: [`Pipeline::halt`] then wakes every thread that waits.
+//!
+//! Either way [`Pipeline::join`] waits for the threads until a deadline.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,46 +29,46 @@ use super::camera::{ActiveCameras, Camera, RetryPolicy};
 use super::lane::{GpuLost, Lane, LaneCamera, LaneMailbox, LaneModel, MessageLimit, ModelSwap, PublishFn};
 use super::mailbox::{Delivery, Mailbox};
 
-/// A camera to be.
+/// A camera that is to run.
 pub struct CameraSpec {
-    /// Its name.
+    /// The camera's name.
     pub name: Arc<str>,
-    /// Opens its source; `None`: it goes on in its lane as it is.
+    /// Opens the source; `None` if the camera runs already and stays as it is.
     pub open: Option<Open>,
-    /// What it does when the lane is busy.
+    /// What happens to its frames while the lane is busy.
     pub delivery: Delivery,
-    /// Who draws its pictures.
+    /// Draws its pictures, if the configuration asks for them.
     pub annotator: Option<Arc<Annotator>>,
 }
 
-/// A lane to be.
+/// A lane that is to run.
 pub struct LaneSpec {
-    /// Its model's name, which is its own.
+    /// The model's name, which is also the lane's.
     pub model: Arc<str>,
-    /// The network that it is to look with; `None`: the one that it has, see [`Hold::has`].
+    /// The model to run; `None` if the lane keeps the one that it has, see [`Hold::has`].
     pub network: Option<LaneModel>,
-    /// Its cameras, at least one.
+    /// The lane's cameras, at least one.
     pub cameras: Vec<CameraSpec>,
 }
 
 /// What all lanes and cameras share.
 pub struct PipelineContext {
-    /// Where messages go.
+    /// Publishes a message.
     pub publish: PublishFn,
-    /// Who watches.
+    /// What clients watch.
     pub live: Arc<Live>,
-    /// How many may.
+    /// How many messages may be published; `None` for no limit.
     pub messages: Option<u64>,
-    /// Pauses.
+    /// When a lost camera is opened again.
     pub retry_policy: RetryPolicy,
-    /// Ends it all.
+    /// Ends the pipeline.
     pub stop: Stop,
 }
 
 /// The running pipeline.
 pub struct Pipeline {
     lanes: Vec<RunningLane>,
-    /// What is to run no more and had not ended when it was looked at last.
+    /// Threads that were told to end and have not ended yet.
     leaving: Vec<JoinHandle<()>>,
     context: PipelineContext,
     message_limit: Arc<MessageLimit>,
@@ -92,7 +94,7 @@ struct RunningCamera {
     thread: JoinHandle<()>,
 }
 
-/// What outlives a camera's thread when it is opened anew.
+/// What outlives a camera's thread when a reload opens the camera again.
 #[derive(Clone)]
 struct CameraRecord {
     metrics: Arc<CameraMetrics>,
@@ -105,7 +107,7 @@ impl CameraRecord {
     }
 }
 
-/// A lane that has not ended, or a [`Hold`]; dropped at its end, and the last one raises stop.
+/// Counts a lane that has not ended, or a [`Hold`]. The last one that is dropped raises stop.
 struct Unfinished {
     left: Arc<AtomicUsize>,
     stop: Stop,
@@ -119,8 +121,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Keeps the pipeline, and every lane that has not ended, from ending by itself because no camera is left; for whoever is
-/// about to change it.
+/// Keeps the pipeline and its lanes from ending while a change leaves them without a camera.
 pub struct Hold {
     active_cameras: Arc<ActiveCameras>,
     lanes: Vec<(Arc<str>, Arc<LaneMailbox>)>,
@@ -128,7 +129,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Whether `model` has a lane that goes on without another network.
+    /// Whether `model` has a lane that goes on without being given a model.
     pub fn has(&self, model: &str) -> bool {
         self.lanes.iter().any(|(name, _)| **name == *model)
     }
@@ -141,21 +142,20 @@ impl Drop for Hold {
     }
 }
 
-/// Networks on their way to lanes that run.
+/// Models that running lanes have not taken yet.
 #[derive(Default)]
 pub struct PendingSwaps(Vec<(Arc<LaneMetrics>, Receiver<LaneModel>)>);
 
 impl PendingSwaps {
-    /// Waits until each lane has taken its network, and frees the one that it had. A lane that has not by `deadline` takes
-    /// it when it can.
+    /// Waits until each lane has taken its new model, and frees the old one. After `deadline` it logs a warning instead.
     pub fn wait(self, deadline: Instant, stop: &Stop) {
         for (lane, before) in self.0 {
             let name = &lane.name;
             loop {
                 match before.recv_timeout(Duration::from_millis(20)) {
-                    Ok(_) => log::debug!("model {name}: the lane has its new network"),
+                    Ok(_) => log::debug!("model {name}: the lane has its new model"),
                     Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
-                        log::warn!("model {name}: the lane has not taken its new network yet, it is busy or hangs");
+                        log::warn!("model {name}: the lane has not taken its new model yet: it is busy or hangs");
                     }
                     Err(RecvTimeoutError::Timeout) if !stop.is_raised() => continue,
                     Err(_) => {}
@@ -167,10 +167,13 @@ impl PendingSwaps {
 }
 
 impl Pipeline {
-    /// Starts every thread. Fails when the system gives no thread or descriptor; what was started then ends by itself.
+    /// Starts every thread.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left; the threads that were started end by themselves.
     pub fn start(specs: Vec<LaneSpec>, context: PipelineContext) -> io::Result<Self> {
         let message_limit = Arc::new(MessageLimit::new(context.messages, &context.stop));
-        // Of the hold.
+        // One for the hold below.
         let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
         let mut pipeline = Self {
@@ -189,7 +192,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Keeps it from ending by itself; `None`: it has already.
+    /// Keeps the pipeline from ending by itself; `None` if it has ended already.
     pub fn hold(&self) -> Option<Hold> {
         let one_more = |left: usize| (left > 0).then(|| left + 1);
         self.unfinished.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
@@ -202,10 +205,12 @@ impl Pipeline {
         Some(Hold { active_cameras: Arc::clone(&self.active_cameras), lanes, _pipeline: pipeline })
     }
 
-    /// Makes of what runs what `specs` say, in their order; who changes what runs keeps a [`Hold`] meanwhile.
+    /// Switches to the lanes of `specs`, in their order. The caller keeps a [`Hold`] meanwhile.
     ///
-    /// Cameras that go, or are opened anew, end first, because two cannot have one device. Fails when the system gives no
-    /// thread or descriptor, which leaves a part undone: `stop` is then raised.
+    /// Cameras that are removed or opened again end first, because two threads cannot open one device.
+    ///
+    /// # Errors
+    /// The system has no thread or descriptor left. The change is then half done, and `stop` is raised.
     pub fn change(&mut self, specs: Vec<LaneSpec>) -> io::Result<PendingSwaps> {
         let mut records = self.end_cameras(&specs);
         let mut before = std::mem::take(&mut self.lanes);
@@ -222,7 +227,7 @@ impl Pipeline {
             return Err(error);
         }
         for lane in before {
-            // It has no camera left, and ends with what it has in hand; if it waits before it builds its network, at once.
+            // The lane has no camera left and ends after its run in flight; a pause before it loads its model ends at once.
             lane.stop.raise();
             self.leaving.push(lane.thread);
         }
@@ -230,7 +235,7 @@ impl Pipeline {
         Ok(pending_swaps)
     }
 
-    /// Ends the cameras that do not stay as they are; returns what is to be remembered of them.
+    /// Ends the cameras that do not stay as they are; returns their records.
     fn end_cameras(&mut self, specs: &[LaneSpec]) -> HashMap<Arc<str>, CameraRecord> {
         let stays = |lane: &RunningLane, camera: &RunningCamera| {
             let spec = specs.iter().find(|spec| spec.model == lane.metrics.name);
@@ -257,7 +262,7 @@ impl Pipeline {
             if !finished_by([&thread], deadline) {
                 log::error!("camera {name}: its source does not end; left behind");
                 self.leaving.push(thread);
-                // The old ones are still the old thread's.
+                // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
                 record = CameraRecord { sequence: Arc::new(sequence), ..CameraRecord::new(&name) };
             }
@@ -273,7 +278,7 @@ impl Pipeline {
         records: &mut HashMap<Arc<str>, CameraRecord>,
         pending_swaps: &mut PendingSwaps,
     ) -> io::Result<()> {
-        // Held for as long as its cameras are exchanged.
+        // The mailbox is held while the lane's cameras change.
         let mut held = lane.as_ref().is_some_and(|lane| lane.mailbox.hold());
         let mut lane = match (lane, spec.network) {
             (Some(lane), network) if held => {
@@ -287,7 +292,7 @@ impl Pipeline {
                 let metrics = before.as_ref().map(|lane| Arc::clone(&lane.metrics));
                 let metrics = metrics.unwrap_or_else(|| Arc::new(LaneMetrics::new(spec.model)));
                 let mut lane = self.start_lane(metrics, network)?;
-                // Those that stay have ended with the lane that they had.
+                // Cameras that stay have ended with their old lane.
                 lane.cameras = before.map(|lane| lane.cameras).unwrap_or_default();
                 held = true;
                 lane
@@ -323,13 +328,13 @@ impl Pipeline {
         if held {
             lane.mailbox.release();
         }
-        // It looks at the model_swap, and at whether a camera must not lose anything.
+        // The lane then looks for a new model, and whether a camera is lossless.
         lane.mailbox.call();
         self.lanes.push(lane);
         result
     }
 
-    /// A lane whose mailbox is held.
+    /// Starts a lane whose mailbox is held.
     fn start_lane(&self, metrics: Arc<LaneMetrics>, network: LaneModel) -> io::Result<RunningLane> {
         let mailbox = Arc::new(Mailbox::new());
         mailbox.hold();
@@ -349,7 +354,7 @@ impl Pipeline {
         self.unfinished.fetch_add(1, Ordering::SeqCst);
         let last = Unfinished { left: Arc::clone(&self.unfinished), stop: self.context.stop.clone() };
         let thread = thread::Builder::new().name(format!("lane {}", metrics.name)).spawn(move || {
-            // Dropped by a panic too, and when the system gives no thread.
+            // Also dropped by a panic, and if the thread cannot be started.
             let _last = last;
             lane.run(network);
         })?;
@@ -382,25 +387,25 @@ impl Pipeline {
         Ok(RunningCamera { record, slot, stop, thread })
     }
 
-    /// Every lane with its cameras.
+    /// Returns every lane with its cameras.
     pub fn lanes(&self) -> Vec<LaneView> {
         let cameras =
             |lane: &RunningLane| lane.cameras.iter().map(|camera| Arc::clone(&camera.record.metrics)).collect();
         self.lanes.iter().map(|lane| LaneView { lane: Arc::clone(&lane.metrics), cameras: cameras(lane) }).collect()
     }
 
-    /// Why no lane can go on in this process; `None` as long as they can.
+    /// Returns why this process has lost its GPU; `None` if it has not.
     pub fn lost(&self) -> Option<&str> {
         self.gpu_lost.get().map(String::as_str)
     }
 
-    /// After `stop` was raised: wakes whoever waits in an mailbox or for help.
+    /// Wakes every thread that waits at a mailbox or to open a failed camera again. Called after `stop` was raised.
     pub fn halt(&self) {
         self.active_cameras.stop_retries();
         self.lanes.iter().for_each(|lane| lane.mailbox.stop());
     }
 
-    /// Waits until every thread has ended; `false`: some had not by `deadline`, and are named in the log.
+    /// Waits until every thread has ended; after `deadline` it names the others in the log and returns `false`.
     pub fn join(&self, deadline: Instant) -> bool {
         let cameras = self.lanes.iter().flat_map(|lane| &lane.cameras).map(|camera| &camera.thread);
         let threads = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving);
@@ -420,7 +425,7 @@ impl Pipeline {
     }
 }
 
-/// How long the threads have at the end: a run of the network and a source's 100 ms.
+/// How long the threads have to end: a run of the model and a source's 100 ms.
 pub const JOIN_TIMEOUT: Duration = Duration::from_millis(1_200);
 
 #[cfg(test)]

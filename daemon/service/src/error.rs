@@ -32,7 +32,7 @@ pub enum ServiceError {
         /// The model's name.
         model: String,
         /// The reason.
-        error: EngineError,
+        error: Box<EngineError>,
     },
     /// A model's card is missing or wrong.
     #[error("model {model}: {error}")]
@@ -40,7 +40,7 @@ pub enum ServiceError {
         /// The model's name.
         model: String,
         /// The reason.
-        error: CardError,
+        error: Box<CardError>,
     },
     /// The model and its card or limits do not fit together.
     #[error("model {model}: {error}")]
@@ -48,7 +48,7 @@ pub enum ServiceError {
         /// The model's name.
         model: String,
         /// The reason.
-        error: DetectorError,
+        error: Box<DetectorError>,
     },
     /// The trial of a new model failed.
     #[error("model {model}: {error}")]
@@ -56,7 +56,7 @@ pub enum ServiceError {
         /// The model's name.
         model: String,
         /// The reason.
-        error: CanaryError,
+        error: Box<CanaryError>,
     },
     /// The memory for frames is not available.
     #[error("buffers.memory: {0}")]

@@ -29,11 +29,11 @@ impl LoadedModel {
     pub fn load(model: &ModelConfig, engine: &EngineConfig) -> Result<Self, ServiceError> {
         let name = &model.name;
         let options = EngineOptions { sha256: model.sha256.clone(), ..engine.options(&model.input_shapes) };
-        let engine =
-            Engine::load(&model.path, &options).map_err(|error| ServiceError::Engine { model: name.clone(), error })?;
+        let engine = Engine::load(&model.path, &options)
+            .map_err(|error| ServiceError::Engine { model: name.clone(), error: error.into() })?;
         let card = model.card.as_deref();
         let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
-            .map_err(|error| ServiceError::Card { model: name.clone(), error })?;
+            .map_err(|error| ServiceError::Card { model: name.clone(), error: error.into() })?;
         let limits = Limits {
             score_threshold: model.score_threshold.map(|score| score as f32),
             iou_threshold: model.iou_threshold.map(|iou| iou as f32),
@@ -57,7 +57,7 @@ impl LoadedModel {
 
     /// Makes a detector; the error names the model.
     pub fn required_detector(&self) -> Result<Detector, ServiceError> {
-        self.detector().map_err(|error| ServiceError::Detector { model: self.name.clone(), error })
+        self.detector().map_err(|error| ServiceError::Detector { model: self.name.clone(), error: error.into() })
     }
 
     /// Returns the GPU that runs it, if one does.

@@ -211,7 +211,7 @@ fn load(
     if let Some(canary) = canary {
         let cameras: Vec<_> = config.cameras_of(model).map(|camera| &*camera.name).collect();
         let tried = canary.prove(&model.name, candidate, &cameras, config.engine.canary_timeout);
-        candidate = tried.map_err(|error| ServiceError::Canary { model: model.name.clone(), error })?;
+        candidate = tried.map_err(|error| ServiceError::Canary { model: model.name.clone(), error: error.into() })?;
     }
     let Candidate { network, detector } = candidate;
     let inputs: Vec<_> = network.engine.inputs().iter().map(ToString::to_string).collect();

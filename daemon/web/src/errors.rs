@@ -1,4 +1,4 @@
-//! Errors as programs and people read them: `application/problem+json` (RFC 9457).
+//! Errors as `application/problem+json` (RFC 9457).
 
 use axum::Json;
 use axum::body::to_bytes;
@@ -7,10 +7,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-/// What a plain answer may hold to become a problem's detail.
+/// The longest plain-text error that becomes a problem's detail.
 const DETAIL_BYTES: usize = 4096;
 
-/// An answer that is no success: its status and a sentence, and perhaps members of its own.
+/// An error answer: a status, a sentence, and optional members of its own.
 #[derive(Debug)]
 pub struct Problem {
     status: StatusCode,
@@ -19,17 +19,17 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// With a sentence that says what to do.
+    /// Creates a problem; the detail says what to do.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), more: Map::new() }
     }
 
-    /// Nothing has that name.
+    /// Creates a problem with status 404.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// With the members of `more` beside the usual ones, which win.
+    /// Adds the members of `more`; they do not replace the standard ones.
     pub fn with(mut self, more: Value) -> Self {
         if let Value::Object(more) = more {
             self.more.extend(more);
@@ -56,13 +56,13 @@ impl IntoResponse for Problem {
     }
 }
 
-/// No camera has that name.
+/// Creates the problem for a camera name that is not running.
 pub fn no_camera(name: &str) -> Problem {
     let name: String = name.chars().take(64).collect();
-    Problem::not_found(format!("no camera that runs is called \"{name}\": /api/v1/cameras lists them"))
+    Problem::not_found(format!("no running camera has the name \"{name}\": see /api/v1/cameras"))
 }
 
-/// Makes a problem of an error that a library put in its own words.
+/// Turns a library's plain-text error into a problem.
 pub async fn as_problem(answer: Response) -> Response {
     let status = answer.status();
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
@@ -74,15 +74,15 @@ pub async fn as_problem(answer: Response) -> Response {
     let text = to_bytes(body, DETAIL_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let detail = match (text.trim(), status) {
-        ("", StatusCode::NOT_FOUND) => "nothing is here: /api/v1/openapi.json lists what is",
-        ("", StatusCode::METHOD_NOT_ALLOWED) => "not with this method: the header Allow has those that are",
-        ("", StatusCode::INTERNAL_SERVER_ERROR) => "a fault of visiond, told in its log: please report it",
-        ("", _) => status.canonical_reason().unwrap_or("it went wrong"),
+        ("", StatusCode::NOT_FOUND) => "no such path: see /api/v1/openapi.json",
+        ("", StatusCode::METHOD_NOT_ALLOWED) => "method not allowed; see the Allow header",
+        ("", StatusCode::INTERNAL_SERVER_ERROR) => "internal error, see the log of visiond: please report it",
+        ("", _) => status.canonical_reason().unwrap_or("error"),
         (text, _) => text,
     };
     let mut problem = Problem::new(status, detail).into_response();
     for (name, value) in parts.headers {
-        // Those that say more than the body, such as Allow and Sec-WebSocket-Version.
+        // Keeps headers with information of their own, such as Allow and Sec-WebSocket-Version.
         if let Some(name) = name.filter(|name| *name == ALLOW || name.as_str().starts_with("sec-")) {
             problem.headers_mut().insert(name, value);
         }

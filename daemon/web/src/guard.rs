@@ -1,9 +1,12 @@
-//! Who may ask.
+//! Access control: decides for every request whether its client may make it.
 //!
-//! Over a Unix socket whoever the socket's permissions let in. Over an address: whoever knows the token, in a header or by
-//! the cookie that logging in gives; without a token, on loopback alone, whoever asks by one of the machine's own names,
-//! so that no page from elsewhere can have a browser ask (DNS rebinding). What changes something, and a WebSocket, must come
-//! from a page that was served here (cross-site requests), however it was let in, unless a program sends the token itself.
+//! - Over a Unix socket, the permissions of the socket decide.
+//! - Over TCP with a token, the client sends the token in a header, or the cookie that it got by logging in.
+//! - Over TCP without a token, which is allowed on loopback only, the client must use one of the machine's own names, so that
+//!   no foreign page can make a browser send requests (DNS rebinding).
+//!
+//! Requests that change state, and WebSockets, must be same-origin however the client authenticated (cross-site requests),
+//! unless a program sends the token itself.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,15 +32,15 @@ use crate::status::StatusCollector;
 
 /// The session's cookie.
 pub const COOKIE_NAME: &str = "visiond_session";
-/// How long a wrong token takes; all that come at once wait for each other.
+/// How long the answer to a wrong token takes; concurrent ones wait for each other.
 const SLOW: Duration = Duration::from_millis(250);
-/// How often wrong tokens are told at most.
+/// How often wrong tokens are logged at most.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// What is asked of whoever comes.
+/// What a client must prove.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// The secret and its cookie, as digests.
+    /// The token and its cookie, as digests.
     token: Option<Digests>,
     allow_hosts: Vec<String>,
 }
@@ -56,10 +59,10 @@ impl std::fmt::Debug for Digests {
 }
 
 impl Rules {
-    /// With that token, if any, and these names of the machine.
+    /// Creates rules for this token, if there is one, and these names of the machine.
     pub fn new(token: Option<&Token>, allow_hosts: &[String]) -> Self {
         let digests = |token: &Token| {
-            // It outlives a restart of the daemon and dies with the token, from which it is made and which it does not tell.
+            // The cookie is derived from the token without revealing it: it survives a restart and ends with the token.
             let session = digest(format!("visiond session\0{}", token.as_str()).as_bytes());
             let cookie: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
             let cookie_digest = digest(cookie.as_bytes());
@@ -68,13 +71,13 @@ impl Rules {
         Self { token: token.map(digests), allow_hosts: allow_hosts.to_vec() }
     }
 
-    /// Whether somebody who knows `token` may ask; the cookie that stands for it then.
+    /// Returns the session cookie if `token` is right.
     pub fn cookie_for(&self, token: &str) -> Option<&str> {
         let digests = self.token.as_ref()?;
         same(&digest(token.as_bytes()), &digests.token).then_some(&*digests.cookie)
     }
 
-    /// Whether a token is asked for.
+    /// Whether a token is required.
     pub fn asks(&self) -> bool {
         self.token.is_some()
     }
@@ -92,14 +95,14 @@ impl Rules {
             && !self.is_our_name(headers)
         {
             return Verdict::Elsewhere(
-                "asked by a name that is not this machine's loopback: ask for http://127.0.0.1, or add the name to \
-                 http.allow_hosts",
+                "the Host header does not name this machine's loopback: use http://127.0.0.1, or add the name to `http.allow_hosts`",
             );
         }
         let changes = !matches!(*method, Method::GET | Method::HEAD) || headers.contains_key(UPGRADE);
         if changes && !by_header && !is_same_origin(headers) {
             return Verdict::Elsewhere(
-                "asked by a page from elsewhere: open the page that visiond serves; a proxy has to pass the Host header on",
+                "the request comes from a page of another origin: open the page that visiond serves; a proxy must pass on the Host \
+                 header",
             );
         }
         Verdict::Welcome
@@ -115,55 +118,55 @@ impl Rules {
     }
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Welcome,
-    /// Brought no token.
+    /// It has no token.
     Unknown,
-    /// Brought a wrong one.
+    /// It has a wrong token.
     Wrong,
-    /// A browser was made to ask by a page from elsewhere.
+    /// A page of another origin made a browser send it.
     Elsewhere(&'static str),
 }
 
-/// Stands before every request.
+/// Checks every request before its handler runs.
 pub struct Guard {
     rules: RwLock<Arc<Rules>>,
     observer: Arc<StatusCollector>,
-    /// Held by whoever brought a wrong token, for a while.
+    /// Held for a while by each request with a wrong token.
     slow: Mutex<Wrong>,
 }
 
-/// Wrong tokens.
+/// Counts wrong tokens between log lines.
 #[derive(Default)]
 struct Wrong {
     told: Option<Instant>,
-    /// Since it was told last.
+    /// How many came since the last log line.
     more: u64,
 }
 
-/// Whether who asks may know more than that the daemon lives.
+/// Whether the client may see more than that the daemon runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Trusted(pub bool);
 
 impl Guard {
-    /// Counts what it refuses at `observer`.
+    /// Creates a guard that counts refused requests at `observer`.
     pub fn new(observer: &Arc<StatusCollector>) -> Arc<Self> {
         Arc::new(Self { rules: RwLock::default(), observer: Arc::clone(observer), slow: Mutex::default() })
     }
 
-    /// What holds from now on.
+    /// Replaces the rules.
     pub fn set(&self, rules: Rules) {
         *self.rules.write() = Arc::new(rules);
     }
 
-    /// What holds now.
+    /// Returns the rules in force.
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read())
     }
 
-    /// Takes its time over a wrong token, so that guessing is slow however many guess at once.
+    /// Delays the answer to a wrong token, so that guessing is slow, also with many connections.
     pub async fn refuse_slowly(&self, peer: Peer) {
         refuse_slowly(&self.slow, peer).await;
     }
@@ -179,14 +182,14 @@ async fn refuse_slowly(slow: &Mutex<Wrong>, peer: Peer) {
     let more = std::mem::replace(&mut *wrong, Wrong { told: Some(Instant::now()), more: 0 }).more;
     match more {
         0 => log::warn!("http: {peer} came with a wrong token"),
-        more => log::warn!("http: {peer} came with a wrong token, after {more} more since the last was told"),
+        more => log::warn!("http: {peer} came with a wrong token, and {more} more did since the last line about it"),
     }
 }
 
-/// Lets a request through, or answers it.
+/// Passes a request on, or refuses it.
 pub async fn check(Extract(guard): Extract<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
-    // Every connection says where it comes from.
+    // Every connection has a peer.
     let Some(peer) = peer else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let verdict = guard.rules().judge(peer, request.method(), request.headers());
     let path = request.uri().path();
@@ -221,18 +224,18 @@ fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Whether two digests are the same, in a time that tells nothing of where they differ.
+/// Compares two digests in constant time.
 fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b))) == 0
 }
 
-/// What stands behind `Bearer`.
+/// Returns the token of a `Bearer` header.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The session's cookie.
+/// Returns the session cookie.
 fn session(headers: &HeaderMap) -> Option<&[u8]> {
     let cookies = headers.get_all(COOKIE).into_iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
     cookies.map(<[u8]>::trim_ascii).find_map(|cookie| {
@@ -241,7 +244,7 @@ fn session(headers: &HeaderMap) -> Option<&[u8]> {
     })
 }
 
-/// Whether no browser asks, or one that shows a page from here.
+/// Whether the request has no origin, or the origin is this server.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let asked = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, rest)| rest);

@@ -1,7 +1,7 @@
 //! Addresses, sockets, connections and their limits.
 //!
-//! A connection has so long to say what it wants, and so long to take what it asked for; what it sends is bounded. Who
-//! keeps a connection open without a word is cut off, and who comes when all are taken is told so at once.
+//! A client has a limited time to send a request and to read the answer, and a request has a limited size. An idle connection is
+//! closed. A client that connects when all connections are taken gets an answer that says so.
 
 pub mod connection;
 
@@ -41,26 +41,26 @@ use crate::descriptor_limit;
 use crate::guard::Rules;
 use crate::status::StatusCollector;
 
-/// From a connection's begin, or an answer's end, to the end of the next request's head.
+/// Time for the head of a request, from the connection or the end of the last answer.
 const HEAD: Duration = Duration::from_secs(15);
-/// Bytes of a request's head at most.
+/// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
-/// Nobody is let in for so long after the process ran out of descriptors.
+/// Pause before the next accept after the process ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// Who is turned away while so many are being told so is not told.
+/// How many clients are told at once that all connections are taken; the others are closed without an answer.
 const REFUSALS: usize = 32;
 
-/// A endpoint that is served.
+/// An address that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     address: Address,
-    /// systemd made its socket, and keeps it.
+    /// Whether systemd opened the socket, and keeps it.
     passed: bool,
 }
 
-/// What is to be served, opened and not yet served.
+/// The listeners of a configuration, opened and not served yet.
 pub struct PreparedListeners {
-    /// With a socket where it is not served yet.
+    /// Each with its socket, unless it is served already.
     endpoints: Vec<(Endpoint, Option<ListeningSocket>)>,
     socket_mode: u32,
     max_connections: usize,
@@ -69,7 +69,7 @@ pub struct PreparedListeners {
 }
 
 impl PreparedListeners {
-    /// Opens what `config` asks for, and what systemd hands over, as far as it is not among `served`.
+    /// Opens the addresses of `config` and takes the sockets that systemd passes, except those in `served`.
     pub fn new(config: &HttpConfig, served: &[Endpoint]) -> Result<Self, HttpError> {
         let token = config.token.as_deref().map(Token::read).transpose()?;
         let mut endpoints: Vec<(Endpoint, Option<ListeningSocket>)> = Vec::new();
@@ -98,23 +98,23 @@ impl PreparedListeners {
         Ok(Self { endpoints, socket_mode, max_connections, max_fps, rules })
     }
 
-    /// What will be served.
+    /// Returns the addresses that will be served.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.endpoints.iter().map(|(endpoint, _)| endpoint.clone()).collect()
     }
 
-    /// What will be asked of whoever comes.
+    /// Returns what clients must prove.
     pub fn rules(&self) -> Rules {
         self.rules.clone()
     }
 
-    /// Pictures a second of a camera.
+    /// Returns the most pictures per second of a camera.
     pub fn max_fps(&self) -> f64 {
         self.max_fps
     }
 }
 
-/// A socket of systemd's, with its address.
+/// Returns the address of a socket that systemd passes, and the socket.
 fn passed(socket: OwnedFd) -> Result<(Address, ListeningSocket), HttpError> {
     let fail = HttpError::PassedSocket;
     let tcp = TcpListener::from(socket);
@@ -129,7 +129,7 @@ fn passed(socket: OwnedFd) -> Result<(Address, ListeningSocket), HttpError> {
     Ok((Address::Unix(path), ListeningSocket::Unix(unix, None)))
 }
 
-/// What the configuration says, or what goes without saying.
+/// Returns the configured addresses, or the default one.
 fn addresses(config: &HttpConfig) -> Vec<Address> {
     if !config.listen.is_empty() {
         return config.listen.clone();
@@ -160,7 +160,7 @@ fn open(address: &Address, socket_mode: u32) -> Result<ListeningSocket, HttpErro
     }
 }
 
-/// Everything that accepts connections, and the connections.
+/// The listeners that are served, and their connections.
 pub struct Acceptors {
     serving: Vec<(Endpoint, AbortHandle, Option<Arc<SocketFile>>)>,
     tasks: JoinSet<()>,
@@ -168,7 +168,7 @@ pub struct Acceptors {
     ending: watch::Sender<bool>,
 }
 
-/// What connections share.
+/// What all connections share.
 struct Connections {
     router: TowerToHyperService<Router>,
     observer: Arc<StatusCollector>,
@@ -178,7 +178,7 @@ struct Connections {
 }
 
 impl Acceptors {
-    /// Nothing is served yet.
+    /// Creates it without listeners.
     pub fn new(router: Router, observer: Arc<StatusCollector>) -> Self {
         let (ending, ends) = watch::channel(false);
         let connections = Connections {
@@ -191,7 +191,7 @@ impl Acceptors {
         Self { serving: Vec::new(), tasks: JoinSet::new(), connections: Arc::new(connections), ending }
     }
 
-    /// Serves what was prepared, and nothing else from now on.
+    /// Serves the prepared listeners, and stops serving all others.
     pub fn serve(&mut self, prepared: PreparedListeners) {
         self.connections.limit.store(prepared.max_connections, Ordering::Relaxed);
         self.serving.retain(|(endpoint, task, _)| {
@@ -204,7 +204,7 @@ impl Acceptors {
         });
         for (_, _, file) in &self.serving {
             if let Some(Err(error)) = file.as_deref().map(|file| file.set_mode(prepared.socket_mode)) {
-                log::error!("http: who may connect cannot be changed: {error}");
+                log::error!("http: cannot change the mode of the socket: {error}");
             }
         }
         for (endpoint, socket) in prepared.endpoints {
@@ -216,12 +216,12 @@ impl Acceptors {
                     let task = self.tasks.spawn(accept(listener, file.clone(), Arc::clone(&self.connections)));
                     self.serving.push((endpoint, task, file));
                 }
-                Err(error) => log::error!("http: {} cannot be served: {error}", endpoint.address),
+                Err(error) => log::error!("http: cannot serve {}: {error}", endpoint.address),
             }
         }
     }
 
-    /// Lets nobody in any more; who is in has `grace` to end.
+    /// Accepts no more connections, and gives open ones `grace` to finish.
     pub async fn end(mut self, grace: Duration) {
         self.tasks.abort_all();
         while self.tasks.join_next().await.is_some() {}
@@ -233,12 +233,12 @@ impl Acceptors {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        // Who does not end is cut off with the runtime.
+        // The end of the runtime closes the others.
         let _ = timeout(grace, all_gone).await;
     }
 }
 
-/// Lets connections in, for as long as the task lives. `_file` is removed with it.
+/// Accepts connections until the task is aborted, which also removes `_file`.
 async fn accept(listener: Listener, _file: Option<Arc<SocketFile>>, connections: Arc<Connections>) {
     let mut complained = false;
     loop {
@@ -250,7 +250,7 @@ async fn accept(listener: Listener, _file: Option<Arc<SocketFile>>, connections:
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
             Err(error) => {
                 if !std::mem::replace(&mut complained, true) {
-                    log::error!("http: nobody can be let in for the moment: {error}");
+                    log::error!("http: cannot accept connections: {error}");
                 }
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -258,7 +258,7 @@ async fn accept(listener: Listener, _file: Option<Arc<SocketFile>>, connections:
     }
 }
 
-/// One of the connections, counted as long as it lives.
+/// Counts a connection until it is dropped.
 struct Counted(Arc<Connections>);
 
 impl Drop for Counted {
@@ -281,7 +281,7 @@ impl Connections {
         tokio::spawn(connection(counted, stream, peer));
     }
 
-    /// Says that there are too many, where few enough are being told so.
+    /// Answers that all connections are taken, unless too many clients are being answered so.
     fn turn_away(self: &Arc<Self>, stream: Connection) {
         let this = Arc::clone(self);
         if this.refusing.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
@@ -320,7 +320,7 @@ async fn connection(counted: Counted, stream: Connection, peer: Peer) {
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    // Whatever was wrong with it, it is over, and nobody but the other side can do anything about it.
+    // An error here ends the connection; only the client could do something about it.
     tokio::select! {
         _ = &mut connection => return,
         _ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
