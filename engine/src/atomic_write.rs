@@ -1,21 +1,21 @@
-//! Files that are there whole or not at all, also when the power goes.
+//! Writes a file completely or not at all, even if the power fails.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes `bytes` beside `path` under another name, makes the disk keep them, and gives them the name.
+/// Writes `bytes` to a temporary file beside `path`, syncs it to disk, and renames it to `path`.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}.part", std::process::id()));
     let written = write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // What is left of it takes room on a disk that may have none.
+        // Do not leave a partial file on a disk that may be full.
         let _ = fs::remove_file(&temporary);
         return written;
     }
-    // The name is in the folder, which some file systems cannot be asked to keep.
+    // Sync the directory too, so that the rename survives. Some file systems do not support this.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What the crate `visiond-engine-builder` needs of this one, and nobody else should use: TensorRT's objects and callbacks, and the
-//! wire format of `.onnx` files.
+//! The interface for the crate `visiond-engine-builder` alone: TensorRT's objects and callbacks, and the wire format of `.onnx`
+//! files.
 
-/// TensorRT's objects, the tables of their methods, and objects of ours that TensorRT calls back.
+/// TensorRT's objects, the tables of their methods, and our objects that TensorRT calls back.
 pub mod tensorrt {
     pub use crate::tensorrt::abi::builder;
     pub use crate::tensorrt::abi::runtime::{self, host_bytes};
@@ -13,7 +13,7 @@ pub mod tensorrt {
     pub use crate::tensorrt::error_recorder::ErrorRecorder;
 }
 
-/// Fields of onnx.proto, and how they are read and written.
+/// The fields of onnx.proto, and functions that read and write them.
 pub mod onnx {
     pub use crate::onnx::file::node_at;
     pub use crate::onnx::schema::{element, number};

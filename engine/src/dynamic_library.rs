@@ -1,4 +1,4 @@
-//! Shared libraries that are opened at run time: where they are, and what the loader says of them.
+//! Shared libraries that are opened at run time: where to look for them, and what the loader says about them.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +34,7 @@ pub(crate) fn file_of(function: *const c_void) -> Option<PathBuf> {
     if found == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: `dli_fname` ends in zero and lives as long as the library, which is open here.
+    // SAFETY: `dli_fname` is NUL-terminated and lives as long as the library, which is open here.
     let name: &CStr = unsafe { CStr::from_ptr(info.dli_fname.cast::<c_char>()) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

@@ -1,7 +1,8 @@
-//! A loaded network and its contexts, whatever runs them.
+//! A loaded model, whichever backend runs it.
 //!
-//! An [`Engine`] is a network that a backend has made ready; a [`Session`] is one context of it with its own tensors. A
-//! backend implements `Program` and `Context`, and [`Engine::load`] chooses among them; nothing above sees which.
+//! An [`Engine`] is a model that a backend has loaded; a [`Session`] is one context of it with its own tensors. A backend
+//! implements `Program` and `Context`, and [`Engine::load`] selects the backend. Nothing above this module depends on the
+//! choice.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use crate::tensorrt::{self, TensorRtProgram, TrtEngine};
 pub use crate::backend::{Backend, DeviceChoice, Dim, EngineError, EngineOptions, ModelFile, TensorInfo, dims_text};
 pub use crate::session::Session;
 
-/// A loaded network.
+/// A loaded model.
 pub struct Engine {
     program: Box<dyn Program>,
     backend: Backend,
@@ -30,8 +31,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the network at `path`: an engine with TensorRT, an ONNX model with the backend of `options` or the best that is
-    /// there. What it is, its content says, not its name.
+    /// Loads the model at `path`: a TensorRT engine with TensorRT, an ONNX model with the backend that `options` names or else
+    /// the fastest one installed. The file's content decides which it is, not its name.
     pub fn load(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
         let Loaded { program, backend, description, file, metadata, inputs, outputs } =
             if plan::is_plan_file(path) { tensorrt::load(path, options)? } else { load_onnx(path, options)? };
@@ -39,7 +40,7 @@ impl Engine {
         Ok(Self { program, backend, description, file, metadata, inputs, outputs, options: options.clone() })
     }
 
-    /// The most frames of one run, where the inputs leave their number open and the engine limits it.
+    /// Returns the largest batch size, if the model leaves it open and the engine limits it.
     pub(crate) fn most_frames(&self) -> Option<usize> {
         let open = |info: &&TensorInfo| matches!(info.shape.as_deref(), Some([Dim::Dynamic(_), ..]));
         let limits = |info: &TensorInfo| {
@@ -49,56 +50,57 @@ impl Engine {
         self.inputs.iter().filter(open).filter_map(limits).min()
     }
 
-    /// The inputs, in the file's order, with the shapes of [`EngineOptions::input_shapes`].
+    /// Returns the inputs in the file's order, with the shapes of [`EngineOptions::input_shapes`].
     pub fn inputs(&self) -> &[TensorInfo] {
         &self.inputs
     }
 
-    /// The outputs, in the file's order.
+    /// Returns the outputs in the file's order.
     pub fn outputs(&self) -> &[TensorInfo] {
         &self.outputs
     }
 
-    /// What runs it.
+    /// Returns the backend that runs the model.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// What runs it, with version and place: "ONNX Runtime 1.31.1 (/usr/lib/libonnxruntime.so)", "rten 0.27 (built in)".
+    /// Returns the backend with its version and path: "ONNX Runtime 1.31.1 (/usr/lib/libonnxruntime.so)", "rten 0.27 (built
+    /// in)".
     pub fn backend_description(&self) -> &str {
         &self.description
     }
 
-    /// The engine on the GPU, where TensorRT runs it.
+    /// Returns the engine on the GPU if TensorRT runs the model.
     pub fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
         let program: &dyn Any = &*self.program;
         program.downcast_ref::<TensorRtProgram>().map(TensorRtProgram::engine)
     }
 
-    /// The file that it was read from.
+    /// Returns the file that the model was read from.
     pub fn file(&self) -> &ModelFile {
         &self.file
     }
 
-    /// The notes that its exporter left in the file, by name.
+    /// Returns the metadata that the exporter wrote into the file, by key.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// Whether the shape of an input was asked for in [`EngineOptions::input_shapes`].
+    /// Whether [`EngineOptions::input_shapes`] sets the shape of an input.
     pub(crate) fn overrides(&self, input: &str) -> bool {
         self.options.input_shapes.contains_key(input)
     }
 
-    /// A new context with its own tensors.
+    /// Makes a context with its own tensors.
     pub fn session(&self) -> Result<Session, EngineError> {
         Session::new(self.backend, self.inputs.clone(), self.outputs.clone(), self.program.context()?)
     }
 
-    /// A new context whose inputs have these shapes.
+    /// Makes a context whose inputs have the given shapes.
     ///
-    /// Where a shape contradicts a dimension that the file fixes, the file is loaded once more with that dimension rewritten,
-    /// because many networks work at other sizes than the one they were exported with.
+    /// If a shape contradicts a dimension that the file fixes, this loads the file again with that dimension rewritten: many
+    /// models work at sizes other than the one they were exported with.
     pub fn session_with_shapes(&self, shapes: &BTreeMap<String, Vec<usize>>) -> Result<Session, EngineError> {
         let contradicts = |info: &TensorInfo| {
             let (Some(asked), Some(dims)) = (shapes.get(&info.name), &info.shape) else { return false };
@@ -122,7 +124,8 @@ impl Engine {
     }
 }
 
-/// Loads the ONNX model at `path`. What has an engine's name and is none is refused: its owner expects the GPU.
+/// Loads the ONNX model at `path`. A file that is named like an engine but is not one is refused, because its owner expects the
+/// GPU.
 fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
     if !plan::has_plan_name(path) {
         return onnx::load(path, options);

@@ -1,11 +1,13 @@
-//! Networks: what runs them, how they are fed, and what their outputs mean.
+//! Loads and runs models, and reads their outputs.
 //!
-//! - [`engine`]: `Engine` (a loaded network) and `Session` (one context with its own tensors), whatever runs them.
-//! - [`onnx`]: the CPU backends for `.onnx`: ONNX Runtime where its library is found, else rten, compiled in.
-//! - [`tensorrt`]: prebuilt engines on the GPU, by the TensorRT that the device has.
-//! - [`card`], [`ultralytics`]: how to feed and read a network.
-//! - [`heads`]: raw outputs into candidates, one file a family of networks.
-//! - [`compare`]: how far two networks agree.
+//! - [`engine`]: `Engine` (a loaded model) and `Session` (one context of it with its own tensors), for every backend.
+//! - [`onnx`]: the CPU backends for `.onnx` files: ONNX Runtime if its library is installed, otherwise rten, which is compiled
+//!   in.
+//! - [`tensorrt`]: prebuilt engines on the GPU, run by the TensorRT that the device has. The crate `visiond-engine-builder`
+//!   builds them.
+//! - [`card`], [`ultralytics`]: how to feed a model and how to read it.
+//! - [`heads`]: turn raw outputs into candidates, one file per family of models.
+//! - [`compare`]: measures how far two models agree.
 //! - [`detector`]: all of it together: frames in, detections out.
 
 pub mod atomic_write;

@@ -1,4 +1,4 @@
-//! One context of a network with its own tensors.
+//! One context of a model with its own tensors.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use visiond_kernels::tensor::{TensorMut, TensorRef};
 
 use crate::backend::{Backend, Context, Dim, EngineError, InputTensor, TensorInfo};
 
-/// One context: input tensors to fill, a run, output tensors to read.
+/// One context of a model: fill the input tensors, run, read the output tensors.
 ///
-/// The session owns its inputs, and the backend reads them where they lie; outputs are read where the backend left them.
-/// Sessions of one engine share its weights and may run at the same time.
+/// The session owns its inputs, and the backend reads them in place; outputs are read where the backend left them. Sessions of
+/// one engine share its weights and may run at the same time.
 pub struct Session {
     backend: Backend,
     inputs: Arc<[TensorInfo]>,
@@ -29,27 +29,28 @@ impl Session {
         Ok(Self { backend, inputs, outputs, tensors, context })
     }
 
-    /// What runs it.
+    /// Returns the backend that runs the model.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// The inputs, as declared.
+    /// Returns the inputs as the model declares them.
     pub fn inputs(&self) -> &[TensorInfo] {
         &self.inputs
     }
 
-    /// The outputs, as declared.
+    /// Returns the outputs as the model declares them.
     pub fn outputs(&self) -> &[TensorInfo] {
         &self.outputs
     }
 
-    /// Chooses the shape of an input. Its contents become zero.
+    /// Sets the shape of an input and fills the input with zeros.
     ///
-    /// Fixed dimensions of the network cannot be changed here, see [`Engine::session_with_shapes`](crate::engine::Engine::session_with_shapes).
+    /// This cannot change a dimension that the model fixes; see
+    /// [`Engine::session_with_shapes`](crate::engine::Engine::session_with_shapes).
     ///
     /// # Panics
-    /// When there is no input `index`.
+    /// If there is no input `index`.
     pub fn set_input_shape(&mut self, index: usize, shape: &[usize]) -> Result<(), EngineError> {
         let info = &self.inputs[index];
         if let Some(dims) = &info.shape {
@@ -68,29 +69,29 @@ impl Session {
         self.tensors[index].reshape(info, shape)
     }
 
-    /// The shape of an input; dimensions that are still open are 0.
+    /// Returns the shape of an input; a dimension that is still open is 0.
     ///
     /// # Panics
-    /// When there is no input `index`.
+    /// If there is no input `index`.
     pub fn input_shape(&self, index: usize) -> &[usize] {
         self.tensors[index].shape()
     }
 
-    /// An input, to fill. It keeps what was written between runs. Empty while its shape is open.
+    /// Returns an input to fill. It keeps its content between runs, and is empty while its shape is open.
     ///
     /// # Panics
-    /// When there is no input `index`.
+    /// If there is no input `index`.
     pub fn input_mut(&mut self, index: usize) -> TensorMut<'_> {
         self.tensors[index].view_mut()
     }
 
-    /// Cuts an input to its first `frames`, or takes cut ones back; what they hold stays. For inputs whose first dimension is
-    /// open, up to the number that their shape was set to.
+    /// Sets the batch size of an input whose first dimension is open, up to the size that its shape was set to. The frames that
+    /// the buffer holds stay, even those beyond `frames`.
     pub(crate) fn set_batch(&mut self, index: usize, frames: usize) {
         self.tensors[index].set_batch(frames);
     }
 
-    /// Runs the network over the inputs; returns when the outputs can be read.
+    /// Runs the model over the inputs and returns when the outputs can be read.
     pub fn run(&mut self) -> Result<(), EngineError> {
         if let Some(open) = self.tensors.iter().position(|tensor| !tensor.is_chosen()) {
             let info = &self.inputs[open];
@@ -99,7 +100,7 @@ impl Session {
         self.context.run(&self.tensors)
     }
 
-    /// An output of the last run, borrowed where the backend left it.
+    /// Returns an output of the last run, borrowed where the backend left it.
     ///
     /// Its element type is what the backend computed: rten has i32 where the model declares i64 or bool, and f32 where it
     /// declares f16.

@@ -47,7 +47,7 @@ fn what_is_not_a_model_is_told_for_what_it_is() {
         (b"<!DOCTYPE html><html>404</html>", "a web page"),
         (b"PK\x03\x04archive/data.pkl", "a ZIP archive"),
         (b"\x1c\0\0\0TFL3and so on", "TensorFlow Lite"),
-        (&[0xff; 100], "does not know"),
+        (&[0xff; 100], "an unknown format"),
     ];
     for (bytes, says) in cases {
         std::fs::write(&path, bytes).unwrap();

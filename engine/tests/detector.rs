@@ -1,4 +1,4 @@
-//! Detectors on both backends: the sample network against golden data, and small networks for what it does not have.
+//! Detectors on both backends: the sample model against golden data, and small models for what it does not have.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -101,7 +101,7 @@ fn to_rows() -> TensorProto {
     }
 }
 
-/// A network that sees a frame's brightness as the score of three boxes in a 4x4 input: two that overlap in the left half,
+/// A model that sees a frame's brightness as the score of three boxes in a 4x4 input: two that overlap in the left half,
 /// and one that lies in the padding of a wide frame. A second class gets half of the score.
 fn sees_brightness(input: ValueInfoProto, batch: fn() -> D) -> ModelProto {
     let mut nodes = brightness("x");
@@ -131,7 +131,7 @@ fn card(more: &str) -> Card {
     Card::from_toml(&text, Path::new("test.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The padding is black, so that the picture's shade is half of what the network sees.
+/// The padding is black, so that the picture's shade is half of what the model sees.
 const LETTERBOX: &str = "[input]\nfit = \"letterbox\"\npad = 0\n";
 
 fn images(batch: D) -> ValueInfoProto {
@@ -278,7 +278,7 @@ fn other_inputs_are_filled_by_the_card() {
             }
         }
         let says = |more: &str| new(more).err().unwrap().to_string();
-        assert!(says("").contains("also wants the input `size i64 [n, 2]`"), "{}", says(""));
+        assert!(says("").contains("also needs the input `size i64 [n, 2]`"), "{}", says(""));
         let error = says("size = [1, 2, 3]");
         assert!(error.contains("gives 3 numbers") && error.contains("size i64 [n, 2]"), "{error}");
         let error = says("sizes = [4, 4]");

@@ -1,4 +1,4 @@
-//! Networks loaded and run by every backend that is there.
+//! Models loaded and run by every backend that is there.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

@@ -70,7 +70,7 @@ fn what_is_no_engine_is_told_with_the_command_that_makes_one() {
     let command = "`visiond build net.onnx -o net.engine`";
     assert_eq!(
         files.refusal("net.engine", &[0xa7; 4096], &here()),
-        format!("net.engine is no TensorRT engine (nor an ONNX model): build one with {command}")
+        format!("net.engine is not a TensorRT engine (nor an ONNX model): build one with {command}")
     );
     assert_eq!(
         files.refusal("net.engine", b"", &here()),
@@ -81,14 +81,14 @@ fn what_is_no_engine_is_told_with_the_command_that_makes_one() {
         files.refusal("net.engine", &onnx, &here()),
         format!(
             "net.engine is an ONNX model, not a TensorRT engine: rename it to net.onnx to run it on the CPU, and build an \
-             engine of that with {command}"
+             engine from that with {command}"
         )
     );
     assert_eq!(
         files.refusal("net.engine", &rtx([1, 6, 1], 0x7e)[..1000], &here()),
-        format!("net.engine is cut off: it holds 1000 bytes of 4096; copy it again, or build it with {command}")
+        format!("net.engine is truncated: 1000 of 4096 bytes; copy it again, or build it with {command}")
     );
-    assert!(files.refusal("net.onnx", &onnx[..onnx.len() / 2], &here()).contains("is cut off"));
+    assert!(files.refusal("net.onnx", &onnx[..onnx.len() / 2], &here()).contains("is truncated"));
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn an_engine_of_another_release_is_refused_by_its_header_with_or_without_a_gpu()
     let options = EngineOptions { tensorrt_library: Some(newer), ..EngineOptions::default() };
     assert_eq!(
         files.refusal("net.engine", &rtx([1, 6, 1], 0x7e), &options),
-        "net.engine was built by TensorRT for RTX 1.6.1, this device has TensorRT for RTX 1.7.1: build it again here with \
+        "net.engine was built by TensorRT for RTX 1.6.1, this device has TensorRT for RTX 1.7.1: rebuild it here with \
          `visiond build net.onnx -o net.engine`"
     );
     // An engine of TensorRT itself where only TensorRT for RTX is, under a name of ONNX models.
     assert_eq!(
         files.refusal("net.onnx", &tensorrt([10, 3, 0]), &options),
-        "net.onnx was built by TensorRT 10.3.0, this device has TensorRT for RTX 1.7.1: build it again here with `visiond \
+        "net.onnx was built by TensorRT 10.3.0, this device has TensorRT for RTX 1.7.1: rebuild it here with `visiond \
          build MODEL.onnx -o net.engine`"
     );
 }
@@ -118,11 +118,11 @@ fn without_a_gpu_an_engine_says_so() {
     let said = files.refusal("net.engine", &rtx([1, 6, 1], 0x7e), &here());
     assert!(
         said.starts_with(
-            "net.engine is an engine for a GPU (TensorRT for RTX 1.6.1), and there is none to use: no NVIDIA driver: "
+            "net.engine is an engine for a GPU (TensorRT for RTX 1.6.1), and no GPU is usable: no NVIDIA driver: "
         ),
         "{said}"
     );
-    assert!(said.ends_with("without a GPU name the .onnx file instead"), "{said}");
+    assert!(said.ends_with("without a GPU, use the .onnx file instead"), "{said}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn an_engine_whose_bytes_are_not_the_trusted_ones_is_not_loaded() {
     let onnx = nanodet();
     for (name, bytes) in [("net.engine", rtx([1, 6, 1], 0x7e)), ("net.onnx", onnx)] {
         let said = files.refusal(name, &bytes, &options);
-        assert!(said.contains(&format!(", not {pinned} as the configuration wants, and is not loaded")), "{said}");
+        assert!(said.contains(&format!(", but the configuration requires {pinned}")), "{said}");
     }
     let path = files.write("right.onnx", &nanodet());
     let engine = Engine::load(&path, &EngineOptions { backend: Some(Backend::Rten), ..here() }).unwrap();
@@ -160,7 +160,7 @@ fn ultralytics_wrapping_is_looked_through() {
     assert_eq!(plan.metadata["stride"], "32");
     let files = Files::new();
     let said = files.refusal("net.engine", &wrapped[..wrapped.len() - 1], &here());
-    assert!(said.contains("is cut off") && said.contains(&wrapped.len().to_string()), "{said}");
+    assert!(said.contains("is truncated") && said.contains(&wrapped.len().to_string()), "{said}");
     let path = files.write("net.engine", &wrapped);
     assert_eq!(PlanHeader::read(&path).unwrap(), Some(plan.header));
 }

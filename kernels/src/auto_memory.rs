@@ -1,14 +1,16 @@
-//! The kind of memory that suits frames for a GPU, by measuring.
+//! Chooses the kind of memory that suits frames for a GPU, by measuring.
 //!
-//! No attribute of a GPU tells which kind is faster. NVIDIA's "CUDA for Tegra" (Memory Management, table 1; Memory Selection):
-//! an integrated GPU before Thor caches managed memory and not pinned memory, but managed memory costs maintenance of caches at
-//! each launch, so either may win; on Thor both are uncached. On a discrete GPU pinned memory is read over the bus, and managed
-//! memory moves to the GPU and, when the CPU writes the next frame, back.
+//! No attribute of a GPU shows which kind is faster. From NVIDIA's "CUDA for Tegra" (Memory Management, table 1; Memory
+//! Selection): an integrated GPU before Thor caches managed memory but not pinned memory; however, managed memory needs cache
+//! maintenance at each launch, so either may win. On Thor both are uncached. A discrete GPU reads pinned memory over the bus,
+//! and managed memory moves to the GPU and back when the CPU writes the next frame.
 
 use std::fmt;
 use std::hint::spin_loop;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::buffer::{BufferError, Memory, MemoryKind, UnifiedBuffer};
 use crate::color::ColorDescription;
@@ -20,31 +22,31 @@ use crate::tensor::DType;
 
 /// The kinds that are compared.
 const KINDS: [MemoryKind; 2] = [MemoryKind::Mapped, MemoryKind::Managed];
-/// Share of mapped memory's time that another kind must stay below. What is closer is noise, and mapped memory needs no lending
-/// to a stream and takes every camera driver's frames.
+/// Another kind must take less than this share of mapped memory's time. A smaller advantage is noise, and mapped memory need
+/// not be attached to a stream and takes every camera driver's frames.
 const CLEARLY_FASTER: f64 = 0.95;
 
-/// The frame that is measured with, 1.8 MB. A third of its rows would be read of 1920x1080, all of them are of this: as many
-/// bytes for the GPU, half as many for the CPU to write.
+/// The size of the frame for measuring, 1.8 MB. The GPU would read a third of the rows of 1920x1080 and reads all rows of this:
+/// as many bytes for the GPU, half as many for the CPU to write.
 const FRAME: (u32, u32) = (1280, 720);
-/// Side of the tensor.
+/// The side of the tensor.
 const SIDE: u32 = 640;
 
-/// Rounds that do not count: the first writing of managed memory moves nothing yet, the first run makes tables.
+/// Rounds that do not count: the first write of managed memory moves nothing yet, and the first run makes tables.
 const WARM_UP: usize = 1;
-/// Rounds that count, at least and at most.
+/// The minimum and maximum number of rounds that count.
 const ROUNDS: (usize, usize) = (2, 8);
-/// Time after which a kind has had rounds enough. Together with the allocations that keeps a start from taking 20 ms longer.
+/// A kind is measured no longer than this. Together with the allocations, that limits the delay of a start to 20 ms.
 const PATIENCE: Duration = Duration::from_millis(3);
 
-/// What a frame takes in one kind of memory, in microseconds: the least of several rounds.
+/// The cost of a frame in one kind of memory: the minimum of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameCost {
-    /// The kind.
+    /// The kind of memory.
     pub kind: MemoryKind,
-    /// The CPU writes the frame.
+    /// The time that the CPU takes to write the frame, in microseconds.
     pub write_us: f64,
-    /// The GPU preprocesses it: from handing it over until the CPU has it back.
+    /// The time from submitting the preprocess until the CPU has the frame back, in microseconds.
     pub preprocess_us: f64,
 }
 
@@ -60,22 +62,22 @@ impl fmt::Display for FrameCost {
     }
 }
 
-/// The kind of memory that `buffers.memory = "auto"` means on a GPU, and why.
+/// The kind of memory that `buffers.memory = "auto"` selects for a GPU, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutoMemory {
     kind: MemoryKind,
-    /// What was measured; empty where there was nothing to compare, or it failed.
+    /// The measured costs; empty if there was nothing to compare or measuring failed.
     costs: Vec<FrameCost>,
 }
 
 impl AutoMemory {
-    /// Chooses for `device`. The first call for a GPU measures, which takes some milliseconds, and logs what it found; later
-    /// calls in this process return the same.
+    /// Chooses for `device`. The first call for a GPU measures, which takes some milliseconds, and logs the result; later calls
+    /// in this process return the same.
     pub fn of(device: &Arc<Device>) -> Self {
         static CHOSEN: Mutex<Vec<(u32, AutoMemory)>> = Mutex::new(Vec::new());
         let index = device.facts().index;
-        // Held while it is measured: nobody else measures meanwhile.
-        let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Held while measuring, so that only one thread measures.
+        let mut chosen = CHOSEN.lock();
         if let Some((_, known)) = chosen.iter().find(|(known, _)| *known == index) {
             return known.clone();
         }
@@ -85,7 +87,7 @@ impl AutoMemory {
             Ok(costs) => Self::new(costs, device.facts().can_map_host_memory),
             Err(error) => {
                 let found = Self::new(Vec::new(), device.facts().can_map_host_memory);
-                log::warn!("GPU {index}: cannot measure which memory suits frames, taking {}: {error}", found.kind);
+                log::warn!("GPU {index}: cannot measure which memory suits frames, using {}: {error}", found.kind);
                 found
             }
         };
@@ -101,17 +103,17 @@ impl AutoMemory {
         Self { kind: fastest(&costs).unwrap_or(unmeasured), costs }
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
-    /// What was measured of each kind; empty where there was nothing to compare, or it failed.
+    /// Returns the measured cost of each kind; empty if there was nothing to compare or measuring failed.
     pub fn costs(&self) -> &[FrameCost] {
         &self.costs
     }
 
-    /// What was measured, in one line, the chosen kind first.
+    /// Returns the measured costs in one line, the chosen kind first.
     pub fn why(&self) -> Option<String> {
         let chosen = self.costs.iter().find(|cost| cost.kind == self.kind)?;
         let others = self.costs.iter().filter(|cost| cost.kind != self.kind);
@@ -120,7 +122,7 @@ impl AutoMemory {
     }
 }
 
-/// The kind in which a frame is written and preprocessed soonest, mapped memory where that is as good as it.
+/// Returns the kind with the lowest total cost, or mapped memory if that is about as good.
 fn fastest(costs: &[FrameCost]) -> Option<MemoryKind> {
     let best = costs.iter().min_by(|a, b| a.total_us().total_cmp(&b.total_us()))?;
     let as_good =
@@ -128,7 +130,7 @@ fn fastest(costs: &[FrameCost]) -> Option<MemoryKind> {
     Some(costs.iter().find(as_good).unwrap_or(best).kind)
 }
 
-/// Measures a frame in each of `memories`, in turns, so that clocks that rise meanwhile favour none.
+/// Measures a frame in each of `memories` in turn, so that rising clocks favour none.
 fn measure(device: &Arc<Device>, memories: &[Memory]) -> Result<Vec<FrameCost>, MeasureError> {
     let mut bench = Bench::new(device)?;
     let trial = |memory: &Memory| Trial::new(memory, bench.layout.size_bytes());
@@ -147,14 +149,14 @@ fn measure(device: &Arc<Device>, memories: &[Memory]) -> Result<Vec<FrameCost>, 
     Ok(trials.iter().map(Trial::cost).collect())
 }
 
-/// A kind of memory that is measured.
+/// A kind of memory that is being measured.
 struct Trial {
     buffer: UnifiedBuffer,
-    /// All rounds.
+    /// The time of all rounds.
     spent: Duration,
-    /// The quickest.
+    /// The fastest round.
     write: Duration,
-    /// The quickest.
+    /// The fastest round.
     preprocess: Duration,
 }
 
@@ -170,7 +172,7 @@ impl Trial {
     }
 }
 
-/// The real kernel, with what it needs.
+/// The real kernel and everything that it needs.
 struct Bench {
     layout: FrameLayout,
     stream: CudaStream,
@@ -181,8 +183,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// How long the end of a run is looked at before it is slept for: waking up takes as long as a run, now more, now less.
-    const LOOK: Duration = Duration::from_millis(2);
+    /// How long to poll for the end of a run before sleeping: waking up takes as long as a run, and varies.
+    const POLL: Duration = Duration::from_millis(2);
 
     fn new(device: &Arc<Device>) -> Result<Self, MeasureError> {
         let spec = PreprocessSpec::yolo(SIDE, SIDE, DType::F16);
@@ -198,7 +200,7 @@ impl Bench {
         })
     }
 
-    /// What it takes to write a frame into `buffer`, and to preprocess it.
+    /// Returns the times to write a frame into `buffer` and to preprocess it.
     fn round(&mut self, buffer: &mut UnifiedBuffer) -> Result<(Duration, Duration), MeasureError> {
         self.rounds = self.rounds.wrapping_add(1);
         let began = Instant::now();
@@ -206,7 +208,7 @@ impl Bench {
         let written = Instant::now();
         let ran = self.preprocess(buffer);
         let read = Instant::now();
-        // Nothing that was queued may outlive the buffers, whatever failed.
+        // Even after a failure, queued work must not outlive the buffers.
         self.stream.synchronize()?;
         ran?;
         Ok((written - began, read - written))
@@ -223,13 +225,13 @@ impl Bench {
         queued?;
         self.done.record(&self.stream)?;
         while !self.done.is_done()? {
-            if began.elapsed() < Self::LOOK { spin_loop() } else { self.done.wait()? }
+            if began.elapsed() < Self::POLL { spin_loop() } else { self.done.wait()? }
         }
         Ok(())
     }
 }
 
-/// Why it could not be measured.
+/// Why measuring failed.
 #[derive(Debug, thiserror::Error)]
 enum MeasureError {
     #[error(transparent)]

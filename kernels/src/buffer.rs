@@ -1,8 +1,9 @@
 //! Memory that a camera writes once and a kernel reads once.
 //!
-//! A [`UnifiedBuffer`] owns one page-aligned block and tells by its [`MemoryKind`] who can reach it; a [`Memory`] makes
-//! them. Everything above deals in slices and device addresses, so that another kind of memory is one variant here and
-//! nothing elsewhere. [`RegisteredPages`] makes memory of others, such as a capture driver's, visible to the GPU.
+//! A [`UnifiedBuffer`] owns one page-aligned block, and its [`MemoryKind`] says who can access it; a [`Memory`] allocates
+//! buffers. Everything above uses slices and device addresses, so another kind of memory is one variant here and changes
+//! nothing elsewhere. [`RegisteredPages`](crate::cuda::RegisteredPages) makes foreign memory, such as a capture driver's,
+//! visible to the GPU.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -12,25 +13,25 @@ use std::sync::Arc;
 pub use crate::cuda::RegisteredPages;
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, SharedPages};
 
-/// Alignment of host memory: a page, so that a driver can map it and a GPU can register it.
+/// The alignment of host memory: a page, so that a driver can map it and a GPU can register it.
 ///
-/// 64 KiB is the largest base page among the kernels we run on (aarch64 can be built with 4, 16 or 64 KiB pages).
+/// 64 KiB is the largest base page of the supported kernels (aarch64 can be built with 4, 16 or 64 KiB pages).
 pub const PAGE_BYTES: usize = 64 * 1024;
 
-/// Who can reach a buffer's bytes, and at what cost.
+/// Who can access a buffer's bytes, and at what cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MemoryKind {
-    /// Ordinary memory of the process, page-aligned; no GPU sees it.
+    /// Ordinary memory of the process, page-aligned; no GPU can access it.
     #[default]
     Host,
-    /// Pinned host memory that the GPU reads in place: over the bus, or, on an integrated GPU, where it stands.
+    /// Pinned host memory that the GPU reads in place: over the bus, or directly on an integrated GPU.
     Mapped,
-    /// Memory that the driver moves to whoever touches it.
+    /// Memory that the driver moves to whichever processor accesses it.
     Managed,
 }
 
 impl MemoryKind {
-    /// The name used in the configuration, the log and `probe`.
+    /// Returns the name used in the configuration, the log and `probe`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -46,55 +47,55 @@ impl fmt::Display for MemoryKind {
     }
 }
 
-/// A buffer could not be made.
+/// Why a buffer cannot be allocated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BufferError {
-    /// The system has no such block.
+    /// The system has too little memory.
     #[error(
         "cannot allocate {bytes} bytes of {kind} memory: free memory, or lower the frame size or the number of buffers"
     )]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The size asked for.
         bytes: usize,
-        /// Kind asked for.
+        /// The kind asked for.
         kind: MemoryKind,
     },
-    /// CUDA has no such block.
+    /// CUDA cannot allocate the block.
     #[error("cannot allocate {bytes} bytes of {kind} memory: {error}")]
     Cuda {
-        /// Bytes asked for.
+        /// The size asked for.
         bytes: usize,
-        /// Kind asked for.
+        /// The kind asked for.
         kind: MemoryKind,
-        /// What CUDA said.
+        /// The error from CUDA.
         error: CudaError,
     },
-    /// The GPU does not know this kind.
+    /// The GPU does not support this kind.
     #[error("{gpu} has no {kind} memory: choose `auto`")]
     Unsupported {
-        /// GPU's name and SM.
+        /// The GPU's name and SM.
         gpu: String,
-        /// Kind asked for.
+        /// The kind asked for.
         kind: MemoryKind,
     },
 }
 
-/// Where buffers come from: a kind of memory and the GPU that sees it.
+/// Allocates buffers of one kind for one GPU.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     kind: MemoryKind,
     device: Option<Arc<Device>>,
-    /// Whether managed memory belongs to the host or to one stream at a time.
+    /// Whether managed memory is attached to the host or to one stream at a time.
     lent: bool,
 }
 
 impl Memory {
-    /// Memory that no GPU sees.
+    /// Returns memory that no GPU can access.
     pub fn host() -> Self {
         Self::default()
     }
 
-    /// Memory of `kind`, seen by `device` unless the kind is host.
+    /// Returns memory of `kind` for `device`; host memory is for no GPU.
     pub fn on(device: &Arc<Device>, kind: MemoryKind) -> Result<Self, BufferError> {
         let facts = device.facts();
         let supported = match kind {
@@ -109,23 +110,23 @@ impl Memory {
         Ok(Self { kind, device: Some(device.clone()), lent })
     }
 
-    /// Managed memory that must be lent to a stream, on any GPU: what only those without concurrent access ask for. It lets a
-    /// check take the way that frames go on a Jetson on another GPU.
+    /// Returns managed memory that must be attached to a stream, on any GPU, although only GPUs without concurrent access need
+    /// it. With this, a check can follow a Jetson's path of frames on another GPU.
     pub fn lent(device: &Arc<Device>) -> Result<Self, BufferError> {
         Ok(Self { lent: true, ..Self::on(device, MemoryKind::Managed)? })
     }
 
-    /// Who can reach the bytes.
+    /// Returns who can access the bytes.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
 
-    /// The GPU, where one was named.
+    /// Returns the GPU, if there is one.
     pub fn device(&self) -> Option<&Arc<Device>> {
         self.device.as_ref()
     }
 
-    /// Makes a zeroed buffer of `len_bytes` bytes. Zero bytes are allowed.
+    /// Allocates a zeroed buffer of `len_bytes` bytes, which may be 0.
     pub fn allocate(&self, len_bytes: usize) -> Result<UnifiedBuffer, BufferError> {
         let kind = self.kind;
         let cuda = |error| BufferError::Cuda { bytes: len_bytes, kind, error };
@@ -134,7 +135,7 @@ impl Memory {
             (MemoryKind::Managed, Some(device)) => {
                 Pages::Shared(SharedPages::managed(device, len_bytes, self.lent).map_err(cuda)?)
             }
-            // `on` and `lent`, the only ways to another kind than host, name a device.
+            // `on` and `lent` are the only ways to kinds other than host, and both set a device.
             (MemoryKind::Host, _) | (_, None) => {
                 Pages::Host(HostPages::new(len_bytes).ok_or(BufferError::OutOfMemory { bytes: len_bytes, kind })?)
             }
@@ -143,10 +144,10 @@ impl Memory {
     }
 }
 
-/// One page-aligned block of memory, zeroed when made, freed when dropped.
+/// One page-aligned block of memory, zeroed when allocated, freed when dropped.
 ///
-/// Where the GPU sees it, the owner sees to the order: whoever queues GPU work on [`device_address`](Self::device_address)
-/// waits for that work before the bytes are written again or the buffer is dropped.
+/// If the GPU can access it, the owner ensures the order: after queuing GPU work on [`device_address`](Self::device_address),
+/// wait for that work before the bytes are written again or the buffer is dropped.
 pub struct UnifiedBuffer {
     memory: Memory,
     pages: Pages,
@@ -169,39 +170,39 @@ impl Pages {
 }
 
 impl UnifiedBuffer {
-    /// Makes a zeroed buffer of host memory.
+    /// Allocates a zeroed buffer of host memory.
     pub fn host(len_bytes: usize) -> Result<Self, BufferError> {
         Memory::host().allocate(len_bytes)
     }
 
-    /// Where the buffer came from.
+    /// Returns the memory that the buffer is from.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Who can reach the bytes.
+    /// Returns who can access the bytes.
     pub fn kind(&self) -> MemoryKind {
         self.memory.kind
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len_bytes
     }
 
-    /// Whether the buffer holds no byte.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len_bytes == 0
     }
 
-    /// The first byte, for a capture driver that fills the buffer by its address.
+    /// Returns the address of the first byte, for a capture driver that fills the buffer.
     ///
-    /// Whoever has it written sees to it that nobody reads the bytes meanwhile.
+    /// The caller ensures that nothing reads the bytes while they are written.
     pub fn start(&self) -> NonNull<u8> {
         self.pages.start()
     }
 
-    /// Where the GPU sees the first byte; none for host memory.
+    /// Returns the first byte's address on the GPU; none for host memory.
     pub fn device_address(&self) -> Option<DeviceAddress> {
         match &self.pages {
             Pages::Host(_) => None,
@@ -209,43 +210,43 @@ impl UnifiedBuffer {
         }
     }
 
-    /// Whether GPU work on the buffer must stand between [`attach`](Self::attach) and [`detach`](Self::detach): managed
-    /// memory where the CPU may not touch it while the GPU works.
+    /// Whether GPU work on the buffer must be between [`attach`](Self::attach) and [`detach`](Self::detach): for managed memory
+    /// that the CPU must not access while the GPU works.
     pub fn needs_attaching(&self) -> bool {
         matches!(&self.pages, Pages::Shared(pages) if pages.needs_attaching())
     }
 
-    /// Lends the bytes to the work that is queued on `stream` from now on. Does nothing where
-    /// [`needs_attaching`](Self::needs_attaching) is false. Not within a capture.
+    /// Attaches the bytes to `stream`, for work that is queued from now on. Does nothing if
+    /// [`needs_attaching`](Self::needs_attaching) is false. Not allowed within a capture.
     ///
     /// # Safety
-    /// The host does not touch the bytes until [`detach`](Self::detach) was called and `stream` has come to it.
+    /// The host does not access the bytes until [`detach`](Self::detach) was called and `stream` has reached it.
     pub unsafe fn attach(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.hand_over(stream, false)
     }
 
-    /// Gives the bytes back to the host once `stream` has come here. Does nothing where attaching did nothing.
+    /// Returns the bytes to the host when `stream` reaches this point. Does nothing if attaching did nothing.
     pub fn detach(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.hand_over(stream, true)
     }
 
     fn hand_over(&self, stream: &CudaStream, to_host: bool) -> Result<(), CudaError> {
         match &self.pages {
-            // SAFETY: the block is managed and its owner keeps it until the work is done (the type's own rule); that the
-            // host keeps off is the promise to `attach`.
+            // SAFETY: the block is managed and its owner keeps it until the work is done (the type's own rule); the caller of
+            // `attach` promised that the host does not access it.
             Pages::Shared(pages) if pages.needs_attaching() => unsafe { stream.attach(pages.address(), to_host) },
             _ => Ok(()),
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `pages` owns at least `len_bytes` initialised (zeroed) bytes that live as long as `self`; `&self` keeps
-        // writers out.
+        // SAFETY: `pages` owns at least `len_bytes` initialised (zeroed) bytes that live as long as `self`; `&self` excludes
+        // writers.
         unsafe { std::slice::from_raw_parts(self.pages.start().as_ptr(), self.len_bytes) }
     }
 
-    /// The bytes, to write.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; `&mut self` makes this the only view.
         unsafe { std::slice::from_raw_parts_mut(self.pages.start().as_ptr(), self.len_bytes) }

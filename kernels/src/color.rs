@@ -1,11 +1,11 @@
-//! What a frame's YUV numbers mean: matrix and range, and the way to RGB.
+//! The meaning of a frame's YUV values: matrix and range, and the conversion to RGB.
 //!
-//! A wrong matrix shifts every colour that a network sees, so the description travels with the frame and comes from the
-//! driver or the file, never from a habit.
+//! A wrong matrix shifts every colour that a model sees. So the description travels with the frame and comes from the driver or
+//! the file, never from an assumption.
 
 use std::fmt;
 
-/// The luma weights that made Y, Cb and Cr out of R, G and B.
+/// The luma weights of the conversion from R, G, B to Y, Cb, Cr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ColorMatrix {
     /// ITU-R BT.601: standard definition, JPEG, most webcams.
@@ -18,7 +18,7 @@ pub enum ColorMatrix {
 }
 
 impl ColorMatrix {
-    /// (Kr, Kb): the weights of red and blue in luma. ITU-R BT.601-7 §2.5.1, BT.709-6 §3, BT.2020-2 table 4.
+    /// Returns (Kr, Kb), the weights of red and blue in luma. ITU-R BT.601-7 §2.5.1, BT.709-6 §3, BT.2020-2 table 4.
     pub const fn luma_weights(self) -> (f64, f64) {
         match self {
             Self::Bt601 => (0.299, 0.114),
@@ -27,7 +27,7 @@ impl ColorMatrix {
         }
     }
 
-    /// The name used in the configuration.
+    /// Returns the name used in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bt601 => "bt601",
@@ -43,7 +43,7 @@ impl fmt::Display for ColorMatrix {
     }
 }
 
-/// How much of the 8-bit scale the numbers use.
+/// The range of the 8-bit values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ColorRange {
     /// Y in 16..=235, Cb and Cr in 16..=240.
@@ -54,7 +54,7 @@ pub enum ColorRange {
 }
 
 impl ColorRange {
-    /// The name used in the configuration.
+    /// Returns the name used in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Limited => "limited",
@@ -69,20 +69,20 @@ impl fmt::Display for ColorRange {
     }
 }
 
-/// Matrix and range of a YUV frame. Without meaning for RGB and Bayer frames; a grey frame uses the range alone.
+/// The matrix and range of a YUV frame. RGB and Bayer frames ignore it; a grey frame uses only the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ColorDescription {
-    /// Luma weights.
+    /// The luma weights.
     pub matrix: ColorMatrix,
-    /// Numbers' range.
+    /// The range of the values.
     pub range: ColorRange,
 }
 
 impl ColorDescription {
-    /// JPEG's colours (JFIF): BT.601, full range.
+    /// The colours of JPEG (JFIF): BT.601, full range.
     pub const JPEG: Self = Self { matrix: ColorMatrix::Bt601, range: ColorRange::Full };
 
-    /// The linear map to RGB in 0..=255, not yet clamped.
+    /// Returns the linear map to RGB in 0..=255, not yet clamped.
     pub fn to_rgb(self) -> YuvToRgb {
         let (kr, kb) = self.matrix.luma_weights();
         let kg = 1.0 - kr - kb;
@@ -102,12 +102,12 @@ impl ColorDescription {
     }
 }
 
-/// `R = y_gain (Y - y_offset) + r_cr (Cr - 128)`, and so on; results are clamped to 0..=255 by whoever applies it.
+/// The map `R = y_gain (Y - y_offset) + r_cr (Cr - 128)`, and so on. The caller clamps the results to 0..=255.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct YuvToRgb {
-    /// Black level of Y.
+    /// The black level of Y.
     pub y_offset: f64,
-    /// Gain of Y.
+    /// The gain of Y.
     pub y_gain: f64,
     /// Red from Cr - 128.
     pub r_cr: f64,

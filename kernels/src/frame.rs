@@ -1,35 +1,35 @@
-//! What a frame's bytes mean: pixel format, size, planes, pitches, colours.
+//! The layout of a frame's bytes: pixel format, size, planes, pitches, colours.
 
 use crate::buffer::UnifiedBuffer;
 use crate::color::ColorDescription;
 use crate::cuda::{CudaError, CudaStream, DeviceAddress};
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
 
-/// The most planes a format has.
+/// The maximum number of planes of a format.
 pub const MAX_PLANES: usize = 3;
 
-/// The largest width or height of a frame, in pixels. Coordinates are exact in f32 up to here.
+/// The maximum width or height of a frame, in pixels. Coordinates up to this are exact in f32.
 pub const MAX_SIDE: u32 = 16_384;
 
-/// A frame's bytes are not what its description says.
+/// Why bytes do not fit the description of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Width or height out of range.
+    /// Width or height is out of range.
     #[error("a frame of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
     Size {
-        /// Width in pixels.
+        /// The width in pixels.
         width: u32,
-        /// Height in pixels.
+        /// The height in pixels.
         height: u32,
     },
-    /// The number of planes is not the format's.
-    #[error("{format} has {expected} planes, {found} were given")]
+    /// The number of planes does not fit the format.
+    #[error("{format} has {expected} planes, not {found}")]
     Planes {
-        /// Pixel format.
+        /// The pixel format.
         format: PixelFormat,
-        /// The format's planes.
+        /// The number of planes of the format.
         expected: usize,
-        /// Planes given.
+        /// The number of planes given.
         found: usize,
     },
     /// A pitch is shorter than a row.
@@ -37,47 +37,47 @@ pub enum FrameError {
         "{format} {width} pixels wide needs a pitch of at least {row_bytes} bytes in plane {plane}, not {pitch_bytes}"
     )]
     Pitch {
-        /// Pixel format.
+        /// The pixel format.
         format: PixelFormat,
-        /// Width in pixels.
+        /// The width in pixels.
         width: u32,
-        /// Which plane.
+        /// The index of the plane.
         plane: usize,
-        /// Bytes of a row's pixels.
+        /// The bytes of a row's pixels.
         row_bytes: usize,
-        /// Pitch given.
+        /// The pitch given.
         pitch_bytes: usize,
     },
     /// A plane has too few bytes.
     #[error(
-        "plane {plane} of a {width}x{height} {format} frame needs {expected} bytes, {found} are there: the frame was cut off"
+        "plane {plane} of a {width}x{height} {format} frame needs {expected} bytes but has {found}: the frame is truncated"
     )]
     Short {
-        /// Pixel format.
+        /// The pixel format.
         format: PixelFormat,
-        /// Width in pixels.
+        /// The width in pixels.
         width: u32,
-        /// Height in pixels.
+        /// The height in pixels.
         height: u32,
-        /// Which plane.
+        /// The index of the plane.
         plane: usize,
-        /// Bytes needed.
+        /// The bytes needed.
         expected: usize,
-        /// Bytes there.
+        /// The bytes given.
         found: usize,
     },
 }
 
-/// Where a plane stands in a frame's buffer.
+/// The position of a plane in a frame's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PlaneLayout {
-    /// First byte.
+    /// The offset of the first byte.
     pub offset_bytes: usize,
-    /// From one row's first byte to the next row's.
+    /// The distance between the first bytes of two rows.
     pub pitch_bytes: usize,
 }
 
-/// A frame's shape in one buffer: all but the bytes.
+/// The layout of a frame in one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FrameLayout {
     format: PixelFormat,
@@ -88,13 +88,14 @@ pub struct FrameLayout {
 }
 
 impl FrameLayout {
-    /// Planes one behind the other, rows without padding.
+    /// Makes a layout with consecutive planes and rows without padding.
     pub fn packed(format: PixelFormat, width: u32, height: u32, color: ColorDescription) -> Result<Self, FrameError> {
         let pitches: [usize; MAX_PLANES] = std::array::from_fn(|plane| format.row_bytes(plane, width));
         Self::with_pitches(format, width, height, &pitches[..format.plane_count()], color)
     }
 
-    /// Planes one behind the other, rows `pitches_bytes` apart, as a V4L2 driver with one buffer for all planes has them.
+    /// Makes a layout with consecutive planes and rows `pitches_bytes` apart, as for a V4L2 driver with one buffer for all
+    /// planes.
     pub fn with_pitches(
         format: PixelFormat,
         width: u32,
@@ -117,8 +118,7 @@ impl FrameLayout {
         Ok(Self { format, width, height, planes, color })
     }
 
-    /// Each plane where it stands, in any order and with any room between, as a V4L2 driver with a buffer for each plane
-    /// has them.
+    /// Makes a layout with planes at any offsets and in any order, as for a V4L2 driver with one buffer per plane.
     pub fn with_planes(
         format: PixelFormat,
         width: u32,
@@ -139,32 +139,32 @@ impl FrameLayout {
         Ok(Self { format, width, height, planes: kept, color })
     }
 
-    /// Pixel format.
+    /// Returns the pixel format.
     pub fn format(&self) -> PixelFormat {
         self.format
     }
 
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Height in pixels.
+    /// Returns the height in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
 
-    /// Colours.
+    /// Returns the colours.
     pub fn color(&self) -> ColorDescription {
         self.color
     }
 
-    /// The planes.
+    /// Returns the planes.
     pub fn planes(&self) -> &[PlaneLayout] {
         &self.planes[..self.format.plane_count()]
     }
 
-    /// Bytes up to the end of the plane that ends last, row padding included.
+    /// Returns the offset of the end of the last plane, including row padding.
     pub fn size_bytes(&self) -> usize {
         let end = |(index, plane): (usize, &PlaneLayout)| {
             plane.offset_bytes + plane.pitch_bytes * self.format.plane_rows(index, self.height)
@@ -172,20 +172,20 @@ impl FrameLayout {
         self.planes().iter().enumerate().map(end).max().unwrap_or(0)
     }
 
-    /// As [`size_bytes`](Self::size_bytes), without the padding behind each plane's last row: bytes that a whole frame has
-    /// at least.
+    /// Returns [`size_bytes`](Self::size_bytes) without the padding after each plane's last row: the minimum for a complete
+    /// frame.
     pub fn needed_bytes(&self) -> usize {
         (0..self.planes().len()).map(|plane| self.plane_end_bytes(plane)).max().unwrap_or(0)
     }
 
-    /// Where a plane's last pixel ends. `plane` must be one of the format's.
+    /// Returns the offset after a plane's last pixel. `plane` must be one of the format's.
     pub fn plane_end_bytes(&self, plane: usize) -> usize {
         let PlaneLayout { offset_bytes, pitch_bytes } = self.planes[plane];
         let rows = self.format.plane_rows(plane, self.height);
         offset_bytes + pitch_bytes * (rows - 1) + self.format.row_bytes(plane, self.width)
     }
 
-    /// The frame that `bytes` holds. Fails when they are too few; more are allowed.
+    /// Returns a view of the frame in `bytes`, which may be longer.
     pub fn view<'a>(&self, bytes: &'a [u8]) -> Result<FrameView<'a>, FrameError> {
         let mut planes = [Plane::default(); MAX_PLANES];
         for (i, layout) in self.planes().iter().enumerate() {
@@ -198,14 +198,14 @@ impl FrameLayout {
         FrameView::new(self.format, self.width, self.height, &planes[..self.format.plane_count()], self.color)
     }
 
-    /// As [`view`](Self::view), with the addresses under which the GPU sees the same bytes, where it does.
+    /// Does the same as [`view`](Self::view), with the addresses of the bytes on the GPU if it can access them.
     pub fn view_of<'a>(&self, buffer: &'a UnifiedBuffer) -> Result<FrameView<'a>, FrameError> {
         let mut view = self.view_at(buffer.as_slice(), buffer.device_address())?;
         view.buffer = Some(buffer);
         Ok(view)
     }
 
-    /// As [`view`](Self::view), of bytes whose first the GPU sees at `device`.
+    /// Does the same as [`view`](Self::view), for bytes that start at `device` on the GPU.
     pub fn view_at<'a>(&self, bytes: &'a [u8], device: Option<DeviceAddress>) -> Result<FrameView<'a>, FrameError> {
         let mut view = self.view(bytes)?;
         for (plane, layout) in view.planes.iter_mut().zip(self.planes()) {
@@ -215,26 +215,26 @@ impl FrameLayout {
     }
 }
 
-/// One plane's bytes.
+/// The bytes of one plane.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plane<'a> {
-    /// From the plane's first row on; the last row need not be padded to the pitch.
+    /// The bytes from the first row on; the last row need not be padded to the pitch.
     pub bytes: &'a [u8],
-    /// From one row's first byte to the next row's.
+    /// The distance between the first bytes of two rows.
     pub pitch_bytes: usize,
-    /// Where the GPU sees the plane's first byte; none where it does not.
+    /// The address of the first byte on the GPU, if it can access it.
     pub device: Option<DeviceAddress>,
 }
 
 impl<'a> Plane<'a> {
-    /// Row `y`'s bytes from its first pixel on, without the rows behind it. `y` must be a row of the plane.
+    /// Returns the bytes of row `y` from its first pixel on. `y` must be a row of the plane.
     pub fn row(&self, y: usize) -> &'a [u8] {
         let start = y * self.pitch_bytes;
         &self.bytes[start..self.bytes.len().min(start + self.pitch_bytes)]
     }
 }
 
-/// A frame to read. Its planes are as long as its size says: that was checked when it was made.
+/// A frame to read. The lengths of its planes were checked against its size.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameView<'a> {
     format: PixelFormat,
@@ -242,12 +242,12 @@ pub struct FrameView<'a> {
     height: u32,
     planes: [Plane<'a>; MAX_PLANES],
     color: ColorDescription,
-    /// The buffer that all planes stand in, where it was told.
+    /// The buffer that contains all planes, if known.
     buffer: Option<&'a UnifiedBuffer>,
 }
 
 impl<'a> FrameView<'a> {
-    /// A view over planes that may stand in different buffers.
+    /// Makes a view of planes that may be in different buffers.
     pub fn new(
         format: PixelFormat,
         width: u32,
@@ -273,47 +273,47 @@ impl<'a> FrameView<'a> {
         Ok(Self { format, width, height, planes: kept, color, buffer: None })
     }
 
-    /// Pixel format.
+    /// Returns the pixel format.
     pub fn format(&self) -> PixelFormat {
         self.format
     }
 
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Height in pixels.
+    /// Returns the height in pixels.
     pub fn height(&self) -> u32 {
         self.height
     }
 
-    /// Colours.
+    /// Returns the colours.
     pub fn color(&self) -> ColorDescription {
         self.color
     }
 
-    /// The planes.
+    /// Returns the planes.
     pub fn planes(&self) -> &[Plane<'a>] {
         &self.planes[..self.format.plane_count()]
     }
 
-    /// Whether GPU work on the frame must stand between [`attach`](Self::attach) and [`detach`](Self::detach): see
+    /// Whether GPU work on the frame must be between [`attach`](Self::attach) and [`detach`](Self::detach): see
     /// [`UnifiedBuffer::needs_attaching`].
     pub fn needs_attaching(&self) -> bool {
         self.buffer.is_some_and(UnifiedBuffer::needs_attaching)
     }
 
-    /// Lends the frame's bytes to the work that is queued on `stream` from now on; nothing where that is not needed.
+    /// Attaches the frame's bytes to `stream`, for work that is queued from now on; does nothing if that is not needed.
     ///
     /// # Safety
-    /// As [`UnifiedBuffer::attach`]: the host keeps off the bytes until they were given back.
+    /// As [`UnifiedBuffer::attach`]: the host does not access the bytes until they were detached.
     pub unsafe fn attach(&self, stream: &CudaStream) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
         self.buffer.map_or(Ok(()), |buffer| unsafe { buffer.attach(stream) })
     }
 
-    /// Gives the frame's bytes back to the host once `stream` has come here; nothing where they were not lent.
+    /// Returns the frame's bytes to the host when `stream` reaches this point; does nothing if they were not attached.
     pub fn detach(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.buffer.map_or(Ok(()), |buffer| buffer.detach(stream))
     }
@@ -350,7 +350,7 @@ mod tests {
         let layout = FrameLayout::packed(PixelFormat::Nv12, 4, 4, ColorDescription::default()).unwrap();
         assert!(layout.view(&[0; 24]).is_ok());
         let error = layout.view(&[0; 23]).unwrap_err().to_string();
-        assert!(error.contains("plane 1") && error.contains("needs 8 bytes, 7 are there"), "{error}");
+        assert!(error.contains("plane 1") && error.contains("needs 8 bytes but has 7"), "{error}");
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
         let view = layout.view(&bytes[..206]).unwrap();
         assert_eq!([view.planes()[1].bytes[0], view.planes()[2].bytes[0]], [200, 100]);
         assert!(layout.view(&bytes[..205]).is_err());
-        assert!(of(&[at(0, 8), at(100, 4)]).unwrap_err().to_string().contains("3 planes, 2 were given"));
+        assert!(of(&[at(0, 8), at(100, 4)]).unwrap_err().to_string().contains("3 planes, not 2"));
         assert!(of(&[at(0, 8), at(100, 1), at(200, 4)]).unwrap_err().to_string().contains("plane 1"));
     }
 

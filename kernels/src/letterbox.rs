@@ -1,40 +1,40 @@
-//! Where a source frame lands in a network's input, and the way back.
+//! Fits a source frame into a model's input (letterbox, stretch or crop), and maps back.
 //!
-//! Coordinates are pixel edges: pixel `i` spans `[i, i + 1)`, its centre is `i + 0.5`. The placed picture is a whole number
-//! of input pixels, and the two axes scale by what that rounding left (`width / source width`), exactly as OpenCV's
-//! `resize` and Ultralytics' `LetterBox` sample; the inverse uses the same two numbers, so that a box on the frame's edge
-//! comes back on the frame's edge.
+//! Coordinates are pixel edges: pixel `i` spans `[i, i + 1)`, its centre is `i + 0.5`. The placed picture is a whole number of
+//! input pixels, and the two axes scale by what that rounding left (`width / source width`), exactly as OpenCV's `resize` and
+//! Ultralytics' `LetterBox` sample; the inverse uses the same two numbers, so that a box on the frame's edge comes back on the
+//! frame's edge.
 
-/// How a frame is fitted into a network's input.
+/// How a frame is fitted into a model's input.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Fit {
-    /// Aspect kept, centred, the rest padded.
+    /// Keeps the aspect ratio, centred, and pads the rest.
     #[default]
     Letterbox,
-    /// Aspect kept, at the top left, the rest padded on the right and at the bottom.
+    /// Keeps the aspect ratio, at the top left, and pads on the right and at the bottom.
     LetterboxTopLeft,
-    /// Aspect not kept, the whole input filled.
+    /// Fills the whole input and changes the aspect ratio.
     Stretch,
-    /// Aspect kept, the whole input filled by the centre of the frame; the rest of the frame is not seen.
+    /// Keeps the aspect ratio and fills the whole input with the centre of the frame; the rest is not used.
     Crop {
-        /// Part of the largest such centre that is taken, 0 to 1: 0.875 is the classifiers' "resize 256, crop 224".
+        /// The part of the largest such centre that is used, 0 to 1: 0.875 is the classifiers' "resize 256, crop 224".
         fraction: f64,
     },
 }
 
-/// The way of one frame size into one input size.
+/// The mapping between one frame size and one input size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mapping {
     source: (u32, u32),
     input: (u32, u32),
-    /// The part of the source that is seen, in source pixels: x, y, width, height.
+    /// The part of the source that is used, in source pixels: x, y, width, height.
     seen: [f64; 4],
-    /// Where it lands, in whole input pixels: x, y, width, height.
+    /// Where it is placed, in whole input pixels: x, y, width, height.
     placed: [u32; 4],
 }
 
 impl Mapping {
-    /// The mapping of a `source` (width, height) into an `input` (width, height); all at least 1.
+    /// Makes the mapping of a `source` (width, height) into an `input` (width, height); all at least 1.
     pub fn new(fit: Fit, source: (u32, u32), input: (u32, u32)) -> Self {
         let (sw, sh) = (f64::from(source.0), f64::from(source.1));
         let (iw, ih) = (f64::from(input.0), f64::from(input.1));
@@ -43,7 +43,7 @@ impl Mapping {
         let (seen, placed) = match fit {
             Fit::Letterbox | Fit::LetterboxTopLeft => {
                 let ratio = (iw / sw).min(ih / sh);
-                // Half to even, as Python's round in every letterbox that this must agree with.
+                // Half to even, like Python's round in every letterbox that this must match.
                 let side = |source: f64, limit: u32| ((source * ratio).round_ties_even() as u32).clamp(1, limit);
                 let (w, h) = (side(sw, input.0), side(sh, input.1));
                 let (x, y) = if fit == Fit::Letterbox { ((input.0 - w) / 2, (input.1 - h) / 2) } else { (0, 0) };
@@ -59,44 +59,44 @@ impl Mapping {
         Self { source, input, seen, placed }
     }
 
-    /// Source width and height in pixels.
+    /// Returns width and height of the source in pixels.
     pub fn source(&self) -> (u32, u32) {
         self.source
     }
 
-    /// Input width and height in pixels.
+    /// Returns width and height of the input in pixels.
     pub fn input(&self) -> (u32, u32) {
         self.input
     }
 
-    /// The part of the source that is seen, in source pixels: x, y, width, height.
+    /// Returns the part of the source that is used, in source pixels: x, y, width, height.
     pub fn seen(&self) -> [f64; 4] {
         self.seen
     }
 
-    /// Where it lands, in whole input pixels: x, y, width, height.
+    /// Returns where it is placed, in whole input pixels: x, y, width, height.
     pub fn placed(&self) -> [u32; 4] {
         self.placed
     }
 
-    /// Source pixels for one input pixel, along x and y.
+    /// Returns the source pixels per input pixel, along x and y.
     pub fn source_per_input(&self) -> (f64, f64) {
         (self.seen[2] / f64::from(self.placed[2]), self.seen[3] / f64::from(self.placed[3]))
     }
 
-    /// A point of the source, in the input.
+    /// Maps a point of the source to the input.
     pub fn to_input(&self, x: f64, y: f64) -> (f64, f64) {
         let (kx, ky) = self.source_per_input();
         ((x - self.seen[0]) / kx + f64::from(self.placed[0]), (y - self.seen[1]) / ky + f64::from(self.placed[1]))
     }
 
-    /// A point of the input, in the source; not clipped.
+    /// Maps a point of the input to the source, without clipping.
     pub fn to_source(&self, x: f64, y: f64) -> (f64, f64) {
         let (kx, ky) = self.source_per_input();
         ((x - f64::from(self.placed[0])) * kx + self.seen[0], (y - f64::from(self.placed[1])) * ky + self.seen[1])
     }
 
-    /// A box (x1, y1, x2, y2) of the input, in the source, clipped to the frame.
+    /// Maps a box (x1, y1, x2, y2) of the input to the source and clips it to the frame.
     pub fn box_to_source(&self, [x1, y1, x2, y2]: [f32; 4]) -> [f32; 4] {
         let (sx1, sy1) = self.to_source(f64::from(x1), f64::from(y1));
         let (sx2, sy2) = self.to_source(f64::from(x2), f64::from(y2));

@@ -1,17 +1,17 @@
-//! Where a frame's bytes live, and the maths on its pixels.
+//! A frame's memory, and the computations on its pixels.
 //!
 //! - [`buffer`]: the memory that a camera writes and a kernel reads.
-//! - [`auto_memory`]: which kind of it suits a GPU, by measuring.
-//! - [`frame`], [`color`]: what those bytes mean: pixel format, planes, pitches, colour matrix and range.
-//! - [`letterbox`]: where a frame lands in a network's input, and the way back.
-//! - [`preprocess`]: a frame into a network's input tensor, in one pass.
+//! - [`auto_memory`]: measures which kind of memory suits a GPU.
+//! - [`frame`], [`color`]: the layout of a frame: pixel format, planes, pitches, colour matrix and range.
+//! - [`letterbox`]: fits a frame into a model's input, and maps back.
+//! - [`preprocess`]: turns a frame into a model's input tensor in one pass.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
-//! - [`jpeg`]: a compressed picture into a frame, and back.
-//! - [`filter`]: of raw outputs, the candidates that pass.
-//! - [`nms`]: many overlapping boxes into few.
+//! - [`jpeg`]: decodes and encodes pictures.
+//! - [`filter`]: finds the candidates in raw outputs on the GPU.
+//! - [`nms`]: removes overlapping boxes.
 //! - [`nvtx`]: ranges that Nsight Systems shows.
 //!
-//! This crate knows no network and no camera.
+//! This crate does not depend on models or cameras.
 
 pub mod auto_memory;
 pub mod buffer;

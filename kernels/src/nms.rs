@@ -1,49 +1,49 @@
-//! Non-maximum suppression: of boxes that show the same thing, the best stays.
+//! Non-maximum suppression: of boxes that show the same object, keeps the best.
 //!
-//! Greedy, as in torchvision and OpenCV: candidates in order of falling score (equal scores: lower index first); one that
-//! overlaps a kept one by more than the threshold goes. Boxes are (x1, y1, x2, y2) in any common unit.
+//! Greedy, as in torchvision and OpenCV: visits candidates by falling score (lower index first for equal scores) and removes
+//! those that overlap a kept one by more than the threshold. Boxes are (x1, y1, x2, y2) in any common unit.
 
 /// A box with its score and class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// x1, y1, x2, y2 in pixels of the network's input.
+    /// The box x1, y1, x2, y2 in pixels of the model's input.
     pub box_in_input: [f32; 4],
-    /// Confidence, 0 to 1.
+    /// The confidence, 0 to 1.
     pub score: f32,
-    /// Class, counted from 0.
+    /// The class, counted from 0.
     pub class_id: u32,
-    /// The row of the raw output that it came from, to find masks and keypoints again.
+    /// The row of the raw output that it comes from, to find masks and keypoints again.
     pub row: u32,
 }
 
-/// How to suppress.
+/// Options of the suppression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NmsOptions {
-    /// Boxes whose IoU with a better one is greater than this go; 0 to 1.
+    /// IoU with a better box above which a box is removed; 0 to 1.
     pub iou_threshold: f32,
-    /// Candidates below this score are not looked at.
+    /// The minimum score.
     pub score_threshold: f32,
-    /// At most so many stay.
+    /// The maximum number of boxes that stay.
     pub max_detections: usize,
     /// Whether boxes of different classes suppress each other.
     pub class_agnostic: bool,
 }
 
-/// Suppression with memory of its own, so that a caller that keeps it allocates nothing once it has seen its busiest frame.
+/// Suppression with reusable memory: it allocates nothing after its busiest frame.
 #[derive(Debug, Default)]
 pub struct Nms {
     /// Score and index of each candidate in one number that sorts best first: see [`sort_key`].
     keys: Vec<u64>,
     kept: Vec<Candidate>,
-    /// The boxes of `kept`, as they are compared.
+    /// The boxes of `kept`, arranged for comparison.
     blocks: Vec<Block>,
 }
 
-/// Boxes of a [`Block`].
+/// The number of boxes in a [`Block`].
 const LANES: usize = 8;
 
-/// Boxes side by side, so that one is compared with all of them at once. Places that are free hold an empty box, which
-/// overlaps nothing.
+/// Boxes side by side, so that one is compared with all of them at once. Free entries hold an empty box, which overlaps
+/// nothing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Block {
     edges: [[f32; LANES]; 4],
@@ -52,10 +52,10 @@ struct Block {
 }
 
 impl Nms {
-    /// Leaves the survivors in `candidates`, best first. Candidates with a score or a box that is not finite never survive.
+    /// Keeps the surviving `candidates`, best first. Removes candidates with a score or box that is not finite.
     ///
-    /// Sorts n keys and compares each candidate with the survivors of its class until `max_detections` are found: at most
-    /// n * `max_detections` comparisons, eight at a time.
+    /// Sorts n keys and compares each candidate with the survivors of its class until `max_detections` are found: at most n *
+    /// `max_detections` comparisons, eight at a time.
     pub fn run(&mut self, candidates: &mut Vec<Candidate>, options: &NmsOptions) {
         self.rank(candidates, options.score_threshold);
         for &key in &self.keys {
@@ -78,8 +78,8 @@ impl Nms {
         candidates.extend_from_slice(&self.kept);
     }
 
-    /// Leaves the `limit` best candidates of at least `score_threshold` in `candidates`, best first, whatever they overlap:
-    /// what a network that ends in its own suppression needs. Drops what is not finite, as [`Nms::run`] does.
+    /// Keeps the best `limit` candidates of at least `score_threshold`, best first, without suppression: for models that end in
+    /// their own. Removes what is not finite, like [`Nms::run`].
     pub fn best(&mut self, candidates: &mut Vec<Candidate>, score_threshold: f32, limit: usize) {
         self.rank(candidates, score_threshold);
         self.kept.extend(self.keys.iter().take(limit).map(|&key| candidates[index_of(key)]));
@@ -87,7 +87,7 @@ impl Nms {
         candidates.extend_from_slice(&self.kept);
     }
 
-    /// Fills `keys` with what may survive, best first, and empties `kept`.
+    /// Fills `keys` with the candidates that may survive, best first, and clears `kept`.
     fn rank(&mut self, candidates: &[Candidate], score_threshold: f32) {
         self.keys.clear();
         self.kept.clear();
@@ -109,13 +109,12 @@ impl Block {
         self.class_id[lane] = candidate.class_id;
     }
 
-    /// Whether any of the boxes overlaps the candidate's by more than the threshold: [`iou`] of finite boxes, without a
-    /// branch.
+    /// Whether any of the boxes overlaps the candidate's by more than the threshold: [`iou`] of finite boxes, without branches.
     #[inline]
     fn suppresses(&self, candidate: &Candidate, options: &NmsOptions) -> bool {
         let [x1, y1, x2, y2] = candidate.box_in_input;
         let own_area = area(candidate.box_in_input);
-        // One instruction each, as `f32::min` and `f32::max` with their care for not-a-numbers are not.
+        // One instruction each; `f32::min` and `f32::max` are not, because they handle NaN.
         let least = |a: f32, b: f32| if a < b { a } else { b };
         let greatest = |a: f32, b: f32| if a > b { a } else { b };
         let mut any = false;
@@ -132,32 +131,32 @@ impl Block {
     }
 }
 
-/// Of a box that is no box: 0.
+/// Returns the area; 0 for an invalid box.
 #[inline]
 fn area(r: [f32; 4]) -> f32 {
     (r[2] - r[0]).max(0.0) * (r[3] - r[1]).max(0.0)
 }
 
-/// [`Nms::run`] for callers that suppress once.
+/// Does the same as [`Nms::run`], for callers that suppress once.
 pub fn nms(candidates: &mut Vec<Candidate>, options: &NmsOptions) {
     Nms::default().run(candidates, options);
 }
 
-/// A number that is lower the better the score, and among equal scores the lower the index.
+/// Returns a number that is lower for better scores and, among equal scores, for lower indices.
 fn sort_key(score: f32, index: usize) -> u64 {
     // -0.0 and 0.0 are the same score.
     let bits = (score + 0.0).to_bits();
-    // IEEE 754 bits order as integers do once negative numbers are reversed; then all reversed to put the best first.
+    // IEEE 754 bits sort like integers once negative numbers are reversed; reverse all of them to put the best first.
     let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
     u64::from(!ascending) << 32 | (index as u64 & u64::from(u32::MAX))
 }
 
-/// The index in a key of [`sort_key`]. 32 bits hold every index: that many candidates would be 100 GB.
+/// Returns the index in a key of [`sort_key`]. 32 bits are enough: more candidates would take 100 GB.
 fn index_of(key: u64) -> usize {
     (key & u64::from(u32::MAX)) as usize
 }
 
-/// Intersection over union of two boxes; 0 when they do not meet or either is empty.
+/// Returns the intersection over union of two boxes; 0 if they do not overlap or either is empty.
 #[inline]
 pub fn iou(a: [f32; 4], b: [f32; 4]) -> f32 {
     let width = (a[2].min(b[2]) - a[0].max(b[0])).max(0.0);

@@ -1,9 +1,9 @@
 //! Ranges on the timeline of Nsight Systems (NVTX 3).
 //!
-//! NVTX has no library: a tool names its own in `NVTX_INJECTION64_PATH`, and the program loads it and hands it tables of pointers to
-//! functions, which the tool fills in. This is that protocol, for the two functions used here; the tables have every entry, because
-//! tools fill them all. Definitions: <https://github.com/NVIDIA/NVTX>, `c/include/nvtx3/nvtxDetail/nvtxTypes.h` and `nvtxInit.h`
-//! (unchanged since NVTX 3.0). Without a tool a range costs one load and one branch.
+//! NVTX has no library: a tool names its own in `NVTX_INJECTION64_PATH`, and the program loads it and passes it tables of
+//! function pointers, which the tool fills in. This implements that protocol for two functions; the tables have every entry,
+//! because tools fill them all. Definitions: <https://github.com/NVIDIA/NVTX>, `c/include/nvtx3/nvtxDetail/nvtxTypes.h` and
+//! `nvtxInit.h` (unchanged since NVTX 3.0). Without a tool a range costs one load and one branch.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
@@ -12,13 +12,13 @@ use std::ptr::{null, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Names the tool's library.
+/// The environment variable that names the tool's library.
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 
-/// A function that a tool may put here; null until it does.
+/// A function that a tool may set; null until then.
 type Slot = AtomicPtr<c_void>;
 
-/// `NvtxFunctionTable`: addresses of slots, the first of which is no function and the last of which ends the table.
+/// An `NvtxFunctionTable`: addresses of slots; the first is not a function and the last ends the table.
 #[repr(transparent)]
 struct Table<const N: usize>([*const Slot; N]);
 
@@ -37,7 +37,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// `NVTX_CBID_*_SIZE` and one more, by module.
+/// The values of `NVTX_CBID_*_SIZE` plus one, by module.
 const CORE: usize = 16 + 1;
 const CUDA: usize = 9 + 1;
 const OPENCL: usize = 15 + 1;
@@ -115,36 +115,37 @@ unsafe extern "C" fn module_function_table(module: c_int, table: *mut *const *co
         _ => return 0,
     };
     if !size.is_null() {
-        // SAFETY: the caller's place for the size, by the protocol; not null.
+        // SAFETY: by the protocol, the caller's place for the size; not null.
         unsafe { size.write(length as c_uint - 1) };
     }
     if !table.is_null() {
-        // SAFETY: the caller's place for the table, by the protocol; not null.
+        // SAFETY: by the protocol, the caller's place for the table; not null.
         unsafe { table.write(slots) };
     }
     1
 }
 
-/// Loads the tool that `NVTX_INJECTION64_PATH` names, once. Nothing happens where there is none.
+/// Loads the tool that `NVTX_INJECTION64_PATH` names, once. Does nothing without one.
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
         if let Err(error) = load(&path) {
-            log::warn!("no ranges for Nsight Systems: {VARIABLE} names {}: {error}", path.display());
+            log::warn!("cannot record ranges for Nsight Systems: {VARIABLE} names {}: {error}", path.display());
         }
     });
 }
 
 fn load(path: &std::ffi::OsStr) -> Result<(), String> {
-    // SAFETY: a tool that the user starts us under names its library; its initialisers run as in any program under that tool.
+    // SAFETY: the user runs visiond under a tool that names its library; its initialisers run as in any program under that
+    // tool.
     let library = unsafe { libloading::Library::new(path) }.map_err(|error| error.to_string())?;
-    // Never closed: its functions are called until the end.
+    // Never close it: its functions are called until the process exits.
     let library = ManuallyDrop::new(library);
-    // SAFETY: the protocol's name for a function of this type.
+    // SAFETY: the protocol defines this name for a function of this type.
     let initialize = unsafe { library.get::<InitializeInjection>(c"InitializeInjectionNvtx2") };
     let initialize = initialize.map_err(|error| error.to_string())?;
-    // SAFETY: the protocol's call; everything that it can reach from `export_table` is static.
+    // SAFETY: the call is the protocol's; everything that it can reach from `export_table` is static.
     match unsafe { initialize(export_table) } {
         0 => {
             CORE_SLOTS.iter().for_each(|slot| slot.store(null_mut(), Ordering::Release));
@@ -154,7 +155,7 @@ fn load(path: &std::ffi::OsStr) -> Result<(), String> {
     }
 }
 
-/// A range on this thread's line, from here to its drop.
+/// A range on this thread's timeline, until it is dropped.
 #[must_use = "the range ends when this is dropped"]
 #[derive(Debug)]
 pub struct Range {
@@ -169,7 +170,7 @@ pub fn range(name: &'static CStr) -> Range {
     let push = CORE_SLOTS[RANGE_PUSH].load(Ordering::Acquire);
     let is_open = !push.is_null();
     if is_open {
-        // SAFETY: what a tool put into the slot has the slot's type; a tool stays loaded. `name` ends in NUL and is static.
+        // SAFETY: what a tool puts into the slot has the slot's type; a tool stays loaded. `name` is NUL-terminated and static.
         unsafe { std::mem::transmute::<*mut c_void, RangePush>(push)(name.as_ptr()) };
     }
     Range { is_open, _here: PhantomData }
@@ -181,7 +182,7 @@ impl Drop for Range {
         if self.is_open {
             let pop = CORE_SLOTS[RANGE_POP].load(Ordering::Acquire);
             if !pop.is_null() {
-                // SAFETY: what a tool put into the slot has the slot's type; a tool stays loaded.
+                // SAFETY: what a tool puts into the slot has the slot's type; a tool stays loaded.
                 unsafe { std::mem::transmute::<*mut c_void, RangePop>(pop)() };
             }
         }

@@ -1,4 +1,4 @@
-//! How pixels are stored: the formats that cameras and files have, by name, plane and row.
+//! Pixel formats of cameras and files: names, planes and rows.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub enum BayerOrder {
     Bggr,
 }
 
-/// Bits of a mosaic's sample. More than 8 bits stand in the low bits of little-endian 16-bit words, as V4L2 has them.
+/// The bits of a mosaic's sample. More than 8 bits are in the low bits of little-endian 16-bit words, as in V4L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BayerDepth {
     /// 8 bits in a byte.
@@ -64,7 +64,7 @@ pub enum BayerDepth {
 }
 
 impl BayerDepth {
-    /// Bits of a sample.
+    /// Returns the bits of a sample.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Bits8 => 8,
@@ -74,20 +74,20 @@ impl BayerDepth {
         }
     }
 
-    /// What makes 255 of the largest sample.
+    /// Returns the factor that makes 255 of the largest sample.
     #[inline(always)]
     pub(crate) fn full_scale_gain(self) -> f32 {
         255.0 / ((1_u32 << self.bits()) - 1) as f32
     }
 
-    /// Bytes that hold a sample.
+    /// Returns the bytes of a stored sample.
     pub const fn sample_bytes(self) -> usize {
         if matches!(self, Self::Bits8) { 1 } else { 2 }
     }
 }
 
 impl PixelFormat {
-    /// Every format, in the order documented.
+    /// Returns every format, in the documented order.
     pub fn all() -> impl Iterator<Item = Self> {
         use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
         use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
@@ -113,7 +113,7 @@ impl PixelFormat {
         plain.into_iter().chain(raw)
     }
 
-    /// The name used in the configuration and in messages.
+    /// Returns the name used in the configuration and in messages.
     pub const fn name(self) -> &'static str {
         use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
         use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
@@ -151,12 +151,12 @@ impl PixelFormat {
         }
     }
 
-    /// The format of that name.
+    /// Returns the format with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|format| format.name() == name)
     }
 
-    /// Number of planes.
+    /// Returns the number of planes.
     pub const fn plane_count(self) -> usize {
         match self {
             Self::Nv12 | Self::Nv21 | Self::Nv16 | Self::Nv61 => 2,
@@ -165,7 +165,7 @@ impl PixelFormat {
         }
     }
 
-    /// Bytes of a row's pixels in a plane, without padding. Odd widths of subsampled formats round up.
+    /// Returns the bytes of a row's pixels in a plane, without padding. Odd widths of subsampled formats round up.
     pub const fn row_bytes(self, plane: usize, width: u32) -> usize {
         let w = width as usize;
         match self {
@@ -179,13 +179,13 @@ impl PixelFormat {
         }
     }
 
-    /// Rows of a plane.
+    /// Returns the number of rows of a plane.
     pub const fn plane_rows(self, plane: usize, height: u32) -> usize {
         let rows_each = if plane > 0 { self.rows_per_chroma_row() } else { 1 };
         (height as usize).div_ceil(rows_each)
     }
 
-    /// Rows of the frame that share a row of the planes behind the first.
+    /// Returns how many rows of the frame share a row of the planes after the first.
     pub const fn rows_per_chroma_row(self) -> usize {
         if matches!(self, Self::Nv12 | Self::Nv21 | Self::I420) { 2 } else { 1 }
     }

@@ -1,4 +1,4 @@
-//! Views of a network's tensors: element type, shape, bytes.
+//! Views of a model's tensors: element type, shape, bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::F32 | Self::I32 => 4,
@@ -36,7 +36,7 @@ impl DType {
         }
     }
 
-    /// The name used in cards, messages and tables.
+    /// Returns the name used in cards, messages and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -56,7 +56,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// A shape as people write it: `[1, 3, 416, 416]`.
+/// Formats a shape as people write it: `[1, 3, 416, 416]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShapeText<'a>(pub &'a [usize]);
 
@@ -81,17 +81,17 @@ pub struct TensorRef<'a> {
     bytes: &'a [u8],
 }
 
-/// Bytes, shape and type of a tensor do not go together.
+/// Bytes that do not fit the shape and type of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {dtype} tensor of shape {shape:?} has {expected} bytes, not {found}")]
 pub struct TensorSizeError {
-    /// Element type.
+    /// The element type.
     pub dtype: DType,
-    /// Shape.
+    /// The shape.
     pub shape: Vec<usize>,
-    /// Bytes that shape and type ask for.
+    /// The bytes that shape and type require.
     pub expected: usize,
-    /// Bytes given.
+    /// The bytes given.
     pub found: usize,
 }
 
@@ -101,40 +101,40 @@ fn checked(dtype: DType, shape: &[usize], found: usize) -> Result<(), TensorSize
 }
 
 impl<'a> TensorRef<'a> {
-    /// A view of `bytes`, which must hold exactly the shape's elements.
+    /// Makes a view of `bytes`, which must contain exactly the shape's elements.
     pub fn new(dtype: DType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, TensorSizeError> {
         checked(dtype, shape, bytes.len())?;
         Ok(Self { dtype, shape, bytes })
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Shape, outermost dimension first.
+    /// Returns the shape, outermost dimension first.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
 
-    /// Raw bytes.
+    /// Returns the raw bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.dtype.size_bytes()
     }
 
-    /// Whether there is no element.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The elements as `f32`: borrowed without a copy when they are aligned f32 already, converted otherwise.
+    /// Returns the elements as `f32`: borrowed if they are aligned f32 already, otherwise converted.
     ///
-    /// i64 beyond 2^24 loses precision, as any conversion to f32 does.
+    /// i64 beyond 2^24 loses precision, as in any conversion to f32.
     pub fn to_f32(&self) -> Cow<'a, [f32]> {
         fn each<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> f32) -> Cow<'static, [f32]> {
             Cow::Owned(bytes.as_chunks::<N>().0.iter().map(|&b| f(b)).collect())
@@ -167,30 +167,28 @@ pub struct TensorMut<'a> {
 }
 
 impl<'a> TensorMut<'a> {
-    /// A view of `bytes`, which must hold exactly the shape's elements.
+    /// Makes a view of `bytes`, which must contain exactly the shape's elements.
     pub fn new(dtype: DType, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<Self, TensorSizeError> {
         checked(dtype, shape, bytes.len())?;
         Ok(Self { dtype, shape, bytes })
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Shape, outermost dimension first.
+    /// Returns the shape, outermost dimension first.
     pub fn shape(&self) -> &'a [usize] {
         self.shape
     }
 
-    /// Raw bytes.
+    /// Returns the raw bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.bytes
     }
 
-    /// The part of a batch that one frame fills: dimension 0 taken at `index`.
-    ///
-    /// `None` when the tensor has no such index.
+    /// Returns one frame's part of a batch: index `index` of dimension 0; `None` if there is no such index.
     pub fn slot(self, index: usize) -> Option<TensorMut<'a>> {
         let (&batch, rest) = self.shape.split_first()?;
         if index >= batch {

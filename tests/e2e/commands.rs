@@ -61,7 +61,7 @@ fn inspect_tells_what_an_engine_is_where_nothing_can_run_it() {
     std::fs::write(&engine, "an engine by name alone").unwrap();
     let output = run([OsStr::new("inspect"), engine.as_os_str()]);
     assert_eq!(output.status.code(), Some(4));
-    assert!(stderr(&output).contains("is no TensorRT engine"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is not a TensorRT engine"), "{}", stderr(&output));
 }
 
 #[test]

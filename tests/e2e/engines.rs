@@ -67,7 +67,7 @@ fn an_empty_file_is_said_to_be_empty() {
 #[test]
 fn a_plan_that_was_cut_off_is_told_by_its_header() {
     let plan = plan([1, 6, 1, 120], 0x3f);
-    assert_says(&refusal_of(&plan[..2000]), &["2000 bytes of 4096", "copy it again"]);
+    assert_says(&refusal_of(&plan[..2000]), &["2000 of 4096 bytes", "copy it again"]);
     assert_says(&refusal_of(&plan[..20]), &["visiond build"]);
 }
 

@@ -22,43 +22,44 @@ use super::precision::{PrecisionOptions, Rewritten, quantises_convolutions, rewr
 use super::upload::Upload;
 use super::{config, parser, refusals, timing_cache};
 
-/// An engine, and how it came to be.
+/// A new engine, and how it was built.
 #[derive(Debug)]
 pub struct Built {
-    /// The engine file's bytes.
+    /// The bytes of the engine file.
     pub plan: Vec<u8>,
-    /// SHA-256 of them, in lower-case hexadecimal.
+    /// The SHA-256 of these bytes, in lower-case hexadecimal.
     pub sha256: String,
-    /// What built it.
+    /// The version of TensorRT that built it.
     pub version: Version,
     /// TensorRT's library.
     pub library: PathBuf,
-    /// The GPU that it was built on; `None` where there was none.
+    /// The GPU that it was built on; `None` without one.
     pub device: Option<DeviceFacts>,
-    /// What the network's file says of itself.
+    /// What the model's file says about itself.
     pub onnx: OnnxFile,
-    /// What became of its numbers, where it was rewritten in half precision.
+    /// The half-precision model, if it was rewritten.
     pub rewritten: Option<Rewritten>,
-    /// Ranges of the inputs' shapes, by profile; empty where all are fixed.
+    /// The ranges of the inputs' shapes, by profile; empty if all are fixed.
     pub profiles: Vec<ShapeProfile>,
-    /// Shapes that were fixed and that the file leaves open or has otherwise.
+    /// Fixed shapes that the file leaves open or has otherwise.
     pub fixed_shapes: BTreeMap<String, Vec<usize>>,
-    /// Compute capabilities that it was built for; empty where TensorRT has no such choice or it runs on any.
+    /// The compute capabilities that it was built for; empty if TensorRT has no such choice or it runs on any.
     pub compute_capabilities: Vec<u32>,
 }
 
-/// Builds the network at `onnx`. Takes seconds to an hour; `monitor` tells how far it is, and can end it.
+/// Builds an engine from the model at `onnx`. Takes from seconds to an hour; `monitor` shows the progress and can cancel the
+/// build.
 pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> Result<Built, BuildError> {
-    monitor.say("reading the network");
+    monitor.say("reading the model");
     let (file, bytes) = onnx::read_usable(onnx)?;
-    // CUDA comes first: without it TensorRT 10 and 11 give back rubbish.
+    // CUDA comes first: without it TensorRT 10 and 11 return invalid objects.
     let device = Device::open(options.device);
     let library = Library::get(options.library.as_deref())?;
     let abi = library.abi();
     let device = match device {
         Ok(device) => Some(device),
         Err(error) if library.is_rtx() => {
-            log::info!("no GPU is used for building: {error}");
+            log::info!("building without a GPU: {error}");
             None
         }
         Err(error) => return Err(BuildError::NoDevice { version: library.version(), error }),
@@ -66,8 +67,7 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let typing = refusals::check(abi, &file, &options)?;
     if library.is_rtx() && quantises_convolutions(&bytes) {
         let (version, option) = (library.version(), "convolutions of 8-bit integers");
-        let reason =
-            "it has them in floating point alone; build the network as it was before it was quantised, with --fp16";
+        let reason = "it only has floating-point convolutions; build the model from before quantisation with --fp16";
         return Err(BuildError::Unavailable { version, option, reason: reason.to_owned() });
     }
     let plan = input_shapes::plan(onnx, &file.inputs, &options.profiles)?;
@@ -80,7 +80,7 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let (file, bytes) = onnx::reshaped(onnx, file, bytes, &fixed_shapes)?;
     let rewritten = match options.half {
         Some(half) if typing == Typing::Strong => {
-            monitor.say("rewriting the network in half precision");
+            monitor.say("rewriting the model in half precision");
             let precision = PrecisionOptions { half, rules: options.rules.clone(), half_io: options.half_io };
             let directory = onnx.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let rewritten = rewrite(&bytes, directory, &precision);
@@ -119,7 +119,7 @@ fn is_resized(file: &OnnxFile, shapes: &BTreeMap<String, Vec<usize>>) -> bool {
     })
 }
 
-/// What stays the same during TensorRT's part.
+/// The constants of TensorRT's part of a build.
 struct BuildJob<'a> {
     library: &'static Library,
     device: Option<&'a Arc<Device>>,
@@ -129,7 +129,7 @@ struct BuildJob<'a> {
 }
 
 impl BuildJob<'_> {
-    /// TensorRT's part: parser, configuration, builder.
+    /// Does TensorRT's part: parser, configuration, builder.
     fn run(
         &self,
         bytes: &[u8],
@@ -139,7 +139,7 @@ impl BuildJob<'_> {
         capabilities: &[u32],
     ) -> Result<Vec<u8>, BuildError> {
         let abi = self.library.abi();
-        // Dropped in the other order: what is declared later refers to what was before.
+        // Locals drop in reverse order: later ones refer to earlier ones.
         let recorder = ErrorRecorder::new(abi.layout);
         let progress = monitor::Callback::new(self.monitor);
         let calibrator = self.calibrator(options, file, profiles)?;
@@ -152,22 +152,22 @@ impl BuildJob<'_> {
         };
         config::check_accelerator(builder.get(), options)?;
         let kept: Option<timing_cache::LoadedTimingCache>;
-        // SAFETY: the builder lives; the flags are those of this layout. The result is ours, and the builder outlives it.
+        // SAFETY: the builder is alive; the flags are those of this layout. We own the result, and the builder outlives it.
         let network = unsafe {
             let raw = call!(builder.get(), Builder::CREATE_NETWORK(self.typing.network_flags(abi.layout)))?;
             Owned::<Network>::from_raw(raw, abi)
         };
-        let network = network.ok_or_else(|| refused("make a network"))?;
+        let network = network.ok_or_else(|| refused("make a model"))?;
         // SAFETY: as above.
         let config = unsafe {
             let raw = call!(builder.get(), Builder::CREATE_CONFIG())?;
             Owned::<Config>::from_raw(raw, abi)
         };
         let config = config.ok_or_else(|| refused("make a configuration"))?;
-        self.monitor.say("reading the network");
-        // SAFETY: the network lives and is dropped behind the parser.
+        self.monitor.say("reading the model");
+        // SAFETY: the network is alive and drops after the parser.
         let parser: Owned<Parser> = unsafe { self.library.create_parser(network.get().as_ptr()) }?;
-        // SAFETY: the bytes are the caller's and outlive the network.
+        // SAFETY: the bytes belong to the caller and outlive the network.
         unsafe { parser::parse(&parser, self.library, self.onnx, bytes, &recorder) }?;
         let settings = config::Settings {
             options,
@@ -197,8 +197,8 @@ impl BuildJob<'_> {
         let raw = unsafe { call!(builder.get(), Builder::BUILD(network.get().as_ptr(), config.get().as_ptr())) }?;
         // SAFETY: `raw` is what the method gave.
         let plan = unsafe { host_bytes(raw, abi) }?;
-        if let Some(reason) = calibrator.as_ref().and_then(|calibrator| calibrator.failure()) {
-            return Err(BuildError::Calibration { reason });
+        if let Some(error) = calibrator.as_ref().and_then(|calibrator| calibrator.take_failure()) {
+            return Err(BuildError::Calibration(error));
         }
         if self.monitor.is_cancelled() {
             return Err(BuildError::Cancelled);
@@ -217,7 +217,7 @@ impl BuildJob<'_> {
         profiles: &[ShapeProfile],
     ) -> Result<Option<Box<Calibrator>>, BuildError> {
         let (Some(calibration), Some(device)) = (options.calibration.take(), self.device) else { return Ok(None) };
-        // Several pictures a run are a matter of speed alone, and TensorRT calibrates with the usual shape.
+        // Several pictures per run only affect the speed; TensorRT calibrates with the `opt` shape.
         let batch = file.inputs.first().and_then(|input| {
             let ranged =
                 profiles.first().and_then(|profile| profile.get(&input.name)).and_then(|range| range.opt.first());

@@ -1,22 +1,24 @@
-//! Calibration: pictures that have been made tensors, on their way into the GPU's memory.
+//! INT8 calibration: its options and its source of pictures.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How ranges follow from the numbers seen.
+use visiond_kernels::cuda::CudaError;
+
+/// How the ranges are derived from the observed numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Algorithm {
-    /// As little information lost as possible: best for most networks.
+    /// Minimise the loss of information: best for most models.
     Entropy,
-    /// From the least to the most.
+    /// From the minimum to the maximum.
     MinMax,
-    /// As wide as this percentage of the numbers.
+    /// Wide enough for this percentage of the numbers.
     Percentile(f64),
 }
 
-/// `entropy`, `minmax`, `percentile:99.99`
+/// Writes `entropy`, `minmax` or `percentile:99.99`.
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -27,10 +29,21 @@ impl fmt::Display for Algorithm {
     }
 }
 
-impl FromStr for Algorithm {
-    type Err = String;
+/// Why a text is not an [`Algorithm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AlgorithmError {
+    /// There is no such algorithm.
+    #[error("unknown algorithm: use entropy, minmax or percentile (percentile:99.99)")]
+    Unknown,
+    /// The percentage is out of range.
+    #[error("a percentile is above 50 and at most 100")]
+    Percentile,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Algorithm {
+    type Err = AlgorithmError;
+
+    fn from_str(text: &str) -> Result<Self, AlgorithmError> {
         const USUAL: f64 = 99.99;
         match text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value))) {
             ("entropy", None) => Ok(Self::Entropy),
@@ -38,30 +51,51 @@ impl FromStr for Algorithm {
             ("percentile", None) => Ok(Self::Percentile(USUAL)),
             ("percentile", Some(value)) => {
                 let percent = value.parse().ok().filter(|percent| *percent > 50.0 && *percent <= 100.0);
-                percent.map(Self::Percentile).ok_or_else(|| "a percentile is above 50 and at most 100".to_owned())
+                percent.map(Self::Percentile).ok_or(AlgorithmError::Percentile)
             }
-            _ => Err("there is entropy, minmax and percentile (percentile:99.99)".to_owned()),
+            _ => Err(AlgorithmError::Unknown),
         }
     }
 }
 
-/// Tensors of pictures, one after the other.
+/// A sequence of pictures as tensors.
 pub trait CalibrationFeed: Send {
-    /// How many there are.
+    /// Returns the number of tensors.
     fn count(&self) -> usize;
 
-    /// The next picture as the network's input: FP32, of the shape that the engine is built for, for one picture or a batch.
-    /// `None` behind the last.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, String>;
+    /// Returns the next tensor for the model's input: FP32, in the shape that the engine is built for, for one picture or a
+    /// batch. `None` after the last.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, CalibrationError>;
 }
 
-/// How to find the ranges of a network's numbers.
+/// Why calibration ended before its last picture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrationError {
+    /// A picture cannot be read or preprocessed.
+    #[error("{0}")]
+    Picture(String),
+    /// The build was cancelled.
+    #[error("the build was cancelled")]
+    Cancelled,
+    /// The model has several inputs.
+    #[error("TensorRT asks for {0} inputs, and pictures fill one")]
+    Inputs(usize),
+    /// The GPU failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The feed panicked.
+    #[error("visiond has a bug; see the log above")]
+    Panicked,
+}
+
+/// How to find the ranges of a model's numbers.
 pub struct CalibrationOptions {
-    /// How ranges follow from numbers.
+    /// How the ranges are derived.
     pub algorithm: Algorithm,
     /// The pictures.
     pub feed: Box<dyn CalibrationFeed>,
-    /// Where ranges are kept for next time.
+    /// The file that stores the ranges for the next build.
     pub cache: Option<PathBuf>,
 }
 
@@ -73,23 +107,23 @@ impl fmt::Debug for CalibrationOptions {
 
 /// Batches of pictures in the GPU's memory.
 pub(super) trait Batches: Send {
-    /// Pictures of one batch.
+    /// Returns the number of pictures per batch.
     fn size(&self) -> i32;
 
-    /// The addresses of the next batch's tensors, for inputs of these names; `None` behind the last.
-    fn next(&mut self, inputs: &[String]) -> Result<Option<Vec<*mut c_void>>, String>;
+    /// Returns the addresses of the next batch's tensors, for inputs of these names; `None` after the last.
+    fn next(&mut self, inputs: &[String]) -> Result<Option<Vec<*mut c_void>>, CalibrationError>;
 }
 
 #[cfg(test)]
 impl CalibrationOptions {
-    /// Options without pictures.
+    /// Returns options without pictures.
     pub(super) fn untested() -> Self {
         struct Nothing;
         impl CalibrationFeed for Nothing {
             fn count(&self) -> usize {
                 0
             }
-            fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+            fn next(&mut self) -> Result<Option<Vec<u8>>, CalibrationError> {
                 Ok(None)
             }
         }

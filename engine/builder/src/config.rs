@@ -1,4 +1,4 @@
-//! A builder's configuration out of our options.
+//! Translates our options into a builder's configuration.
 
 use std::ffi::CString;
 
@@ -12,21 +12,21 @@ use visiond_engine::builder_api::tensorrt::{Object, call, dims_32, dims_64};
 use visiond_engine::tensorrt::Layout;
 use visiond_engine::tensorrt::TensorRtError;
 
-/// What is applied.
+/// The settings to apply.
 pub(super) struct Settings<'a> {
     pub(super) options: &'a BuildOptions,
     pub(super) typing: Typing,
     pub(super) profiles: &'a [ShapeProfile],
-    /// Numbers of compute capabilities.
+    /// The numbers of the compute capabilities.
     pub(super) capabilities: &'a [u32],
     pub(super) is_quantised: bool,
 }
 
-/// Something did not work.
+/// Why the configuration failed.
 pub(super) enum ConfigError {
-    /// A method is missing.
+    /// The version lacks a method.
     Call(TensorRtError),
-    /// TensorRT refused, to read behind "could not".
+    /// TensorRT refused; the text follows "cannot".
     Refused(String),
 }
 
@@ -36,23 +36,23 @@ impl From<TensorRtError> for ConfigError {
     }
 }
 
-/// Refuses an accelerator that is not there.
+/// Refuses a DLA core that does not exist.
 pub(super) fn check_accelerator(builder: Object<Builder>, options: &BuildOptions) -> Result<(), BuildError> {
     let Some(core) = options.dla_core else { return Ok(()) };
-    // SAFETY: the builder lives; the method takes nothing.
+    // SAFETY: the builder is alive; the method takes no arguments.
     let cores = unsafe { call!(builder, Builder::DLA_CORES()) }?;
     if i64::from(core) < i64::from(cores) {
         return Ok(());
     }
     let reason = match cores {
         ..=0 => refusals::no_accelerator(builder.abi().version).to_owned(),
-        1 => "this device has one DLA, --dla 0".to_owned(),
-        _ => format!("this device has {cores} DLAs, --dla 0 to {}", cores - 1),
+        1 => "this device has one DLA: use --dla 0".to_owned(),
+        _ => format!("this device has {cores} DLAs: use --dla 0 to {}", cores - 1),
     };
     Err(BuildError::Unavailable { version: builder.abi().version, option: "--dla", reason })
 }
 
-/// Applies everything.
+/// Applies all settings.
 pub(super) fn apply(
     builder: Object<Builder>,
     config: Object<Config>,
@@ -60,7 +60,7 @@ pub(super) fn apply(
 ) -> Result<(), ConfigError> {
     let options = settings.options;
     for flag in flags(config.abi().layout, settings) {
-        // A flag that the version lacks was refused before.
+        // Flags that the version lacks were refused before.
         if let Some(number) = flag.number(config.abi().layout) {
             // SAFETY: the configuration lives; the flag is one of this layout.
             unsafe { call!(config, Config::SET_FLAG(number)) }?;
@@ -126,7 +126,7 @@ fn compute_capabilities(config: Object<Config>, capabilities: &[u32]) -> Result<
         return Ok(());
     }
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-    // SAFETY: the configuration lives; so many are set right after.
+    // SAFETY: the configuration is alive; that many are set right after.
     let taken = unsafe { call!(config, Config::SET_COMPUTE_CAPABILITIES(number(capabilities.len()))) }?;
     if !taken {
         return Err(ConfigError::Refused(format!("take {} compute capabilities", capabilities.len())));
@@ -144,7 +144,7 @@ fn compute_capabilities(config: Object<Config>, capabilities: &[u32]) -> Result<
 
 fn add_profile(builder: Object<Builder>, config: Object<Config>, profile: &ShapeProfile) -> Result<(), ConfigError> {
     let abi = builder.abi();
-    // SAFETY: the builder lives; what it gives is its own and lives as long.
+    // SAFETY: the builder is alive; it owns the result, which lives as long.
     let object = unsafe {
         let raw = call!(builder, Builder::CREATE_PROFILE())?;
         Object::<Profile>::from_raw(raw, abi)
@@ -171,9 +171,9 @@ fn add_profile(builder: Object<Builder>, config: Object<Config>, profile: &Shape
             }
         }
     }
-    // SAFETY: both live; the profile is the builder's.
+    // SAFETY: both are alive; the builder owns the profile.
     match unsafe { call!(config, Config::ADD_PROFILE(object.as_ptr())) }? {
         0.. => Ok(()),
-        _ => Err(ConfigError::Refused("use the profile, whose shapes do not go with the network".to_owned())),
+        _ => Err(ConfigError::Refused("use the profile, because its shapes do not fit the model".to_owned())),
     }
 }

@@ -1,8 +1,8 @@
-//! The numbers of TensorRT's enumerations that differ between its versions.
+//! The numbers of TensorRT's enumerations that differ between versions.
 
 use visiond_engine::tensorrt::Layout;
 
-/// `nvinfer1::BuilderFlag`, as far as it is used.
+/// The members of `nvinfer1::BuilderFlag` that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flag {
     Fp16,
@@ -16,14 +16,14 @@ pub(super) enum Flag {
 }
 
 impl Flag {
-    /// Its number, where the version has it.
+    /// Returns its number, if the version has it.
     pub(super) const fn number(self, layout: Layout) -> Option<i32> {
         match (self, layout) {
             (Self::GpuFallback, _) => Some(3),
-            // The only one that is set from the start.
+            // The only flag that is set by default.
             (Self::Tf32, Layout::V8) => Some(7),
             (Self::Tf32, _) => Some(6),
-            // From 11 on every network says its types itself.
+            // From TensorRT 11 on, every model is strongly typed.
             (Self::Fp16, Layout::V8 | Layout::V10) => Some(0),
             (Self::Int8, Layout::V8 | Layout::V10) => Some(1),
             (Self::Bf16, Layout::V10) => Some(17),
@@ -41,25 +41,25 @@ impl Flag {
     }
 }
 
-/// Who decides in what type a layer computes.
+/// Who decides in which type a layer computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Typing {
-    /// The network.
+    /// The model decides.
     Strong,
-    /// TensorRT, within what flags allow.
+    /// TensorRT decides, within what the flags allow.
     Weak,
 }
 
 impl Typing {
-    /// What `IBuilder::createNetworkV2` takes.
+    /// Returns the argument of `IBuilder::createNetworkV2`.
     pub(super) const fn network_flags(self, layout: Layout) -> u32 {
         match (layout, self) {
-            // kEXPLICIT_BATCH; strong typing does not exist.
+            // kEXPLICIT_BATCH; there is no strong typing.
             (Layout::V8, _) => 1,
             // kSTRONGLY_TYPED
             (Layout::V10, Self::Strong) => 1 << 1,
             (Layout::V10, Self::Weak) => 0,
-            // Always strong; the flag, bit 0 now, is ignored.
+            // Always strongly typed; the flag, bit 0 now, is ignored.
             (Layout::V11 | Layout::Rtx, _) => 0,
         }
     }

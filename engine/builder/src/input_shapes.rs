@@ -1,4 +1,4 @@
-//! Which shapes an engine's inputs have: those of the file, others that are fixed, or a range for each profile.
+//! Decides which shapes an engine's inputs have: those of the file, other fixed ones, or a range per profile.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,18 +8,18 @@ use super::options::{ShapeProfile, ShapeRange, shape_text};
 use visiond_engine::engine::EngineError;
 use visiond_engine::engine::{Dim, TensorInfo, dims_text};
 
-/// What becomes of the inputs' shapes.
+/// The shapes of an engine's inputs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InputShapes {
-    /// They have those of the file, all fixed.
+    /// Those of the file, all fixed.
     AsDeclared,
-    /// They are fixed to these.
+    /// Fixed to these.
     Fixed(BTreeMap<String, Vec<usize>>),
-    /// They vary: a range for every input with open dimensions, a profile each.
+    /// Variable: for each profile, a range for every input with open dimensions.
     Ranges(Vec<ShapeProfile>),
 }
 
-/// Goes through what was asked for and what the file declares.
+/// Decides the shapes from what was asked for and what the file declares.
 pub(super) fn plan(path: &Path, inputs: &[TensorInfo], profiles: &[ShapeProfile]) -> Result<InputShapes, BuildError> {
     for name in profiles.iter().flat_map(BTreeMap::keys) {
         if !inputs.iter().any(|input| input.name == *name) {
@@ -67,7 +67,7 @@ fn wrong(path: &Path, input: &TensorInfo, reason: String) -> BuildError {
     BuildError::Shape { path, input: input.name.clone(), declared, reason }
 }
 
-/// The input's shape for one picture, where only the number of pictures is open.
+/// Returns the input's shape for one picture, if only the batch is open.
 fn of_one(path: &Path, input: &TensorInfo) -> Result<Vec<usize>, BuildError> {
     let dims = input.shape.as_deref().unwrap_or_default();
     match dims {
@@ -83,7 +83,7 @@ fn of_one(path: &Path, input: &TensorInfo) -> Result<Vec<usize>, BuildError> {
                 }
             };
             let (name, example) = (&input.name, shape_text(&example));
-            Err(wrong(path, input, format!("say which shape it shall have, as in --shape {name}={example}")))
+            Err(wrong(path, input, format!("set its shape, as in --shape {name}={example}")))
         }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         let error = planned(&OPEN, &[]).unwrap_err();
         assert_eq!(
             error,
-            "input `images` of net.onnx is [n, 3, n, n]: say which shape it shall have, as in --shape images=1x3x640x640"
+            "input `images` of net.onnx is [n, 3, n, n]: set its shape, as in --shape images=1x3x640x640"
         );
         assert!(planned(&FIXED, &["image=1x3x32x32"]).unwrap_err().contains("has no input `image`"));
     }

@@ -1,59 +1,60 @@
-//! How far a build is: an `IProgressMonitor` for the versions that have one, and a flag that ends it.
+//! Shows how far a build is, with an `IProgressMonitor` for the versions that have one, and cancels it.
 
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use visiond_engine::builder_api::tensorrt::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 
-/// Phases inside phases that are kept; TensorRT has four or so.
+/// The maximum depth of nested phases; TensorRT has about four.
 const MOST_PHASES: usize = 32;
 
-/// Where a build is. Shared between the thread that builds and the one that tells.
+/// The progress of a build, shared by the thread that builds and the one that displays it.
 #[derive(Debug, Default)]
 pub struct Monitor {
     phases: Mutex<Vec<Phase>>,
     cancelled: AtomicBool,
 }
 
-/// A part of a build.
+/// A phase of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phase {
     /// What is done, in TensorRT's words or ours.
     pub name: String,
-    /// Steps of it that are done.
+    /// The number of completed steps.
     pub done: u32,
-    /// Steps that it has; 0 where nobody knows.
+    /// The total number of steps; 0 if unknown.
     pub steps: u32,
 }
 
 impl Monitor {
-    /// A monitor that has seen nothing.
+    /// Makes a monitor without phases.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// What is being done, the outermost first.
+    /// Returns the current phases, outermost first.
     pub fn phases(&self) -> Vec<Phase> {
         self.lock().clone()
     }
 
-    /// Asks the build to end; it does at its next step.
+    /// Cancels the build, which stops at its next step.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it was asked to end.
+    /// Whether the build was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Says what is done from now on, outside of TensorRT.
+    /// Sets the current phase, for work outside TensorRT.
     pub(super) fn say(&self, name: &str) {
         *self.lock() = vec![Phase { name: name.to_owned(), done: 0, steps: 0 }];
     }
 
-    /// Says how many of the current phase's steps are done.
+    /// Sets how many steps of the current phase are completed.
     pub(super) fn step(&self, done: usize, steps: usize) {
         if let Some(phase) = self.lock().last_mut() {
             let number = |n| u32::try_from(n).unwrap_or(u32::MAX);
@@ -82,11 +83,11 @@ impl Monitor {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Phase>> {
-        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+        self.phases.lock()
     }
 }
 
-/// The `IProgressMonitor` in front of a monitor. Whoever hands it to a builder's configuration keeps it until after that.
+/// The `IProgressMonitor` for a monitor. The owner keeps it alive as long as the builder's configuration uses it.
 #[repr(C)]
 pub(super) struct Callback {
     vtable: *const *const c_void,
@@ -98,14 +99,14 @@ impl Callback {
         Box::new(Self { vtable: TABLE.start(), monitor: Arc::clone(monitor) })
     }
 
-    /// The object, to hand to the library.
+    /// Returns the pointer to pass to the library.
     pub(super) fn as_ptr(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 }
 
-/// `v_1_0::IProgressMonitor` of TensorRT 10, 11 and for RTX: the versioned interface, then the three methods in the order of
-/// NvInfer.h.
+/// The virtual methods of `v_1_0::IProgressMonitor` in TensorRT 10, 11 and for RTX: the versioned interface, then the three
+/// methods in the order of NvInfer.h.
 static TABLE: VTable<7> =
     vtable![language_is_cpp, interface_info, no_destructor, no_destructor, phase_start, step_complete, phase_finish];
 
@@ -113,21 +114,21 @@ unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
     InterfaceInfo { kind: c"IProgressMonitor".as_ptr(), major: 1, minor: 0 }
 }
 
-/// The monitor behind a callback's `this`.
+/// Returns the monitor behind a callback's `this`.
 ///
 /// # Safety
-/// `this` is what `Callback::as_ptr` gave, of one that lives.
+/// `this` is what `Callback::as_ptr` returned, for a living callback.
 unsafe fn monitor<'a>(this: *mut c_void) -> &'a Monitor {
     // SAFETY: the caller's promise; the callback is shared and never changed.
     unsafe { &(*this.cast::<Callback>()).monitor }
 }
 
 unsafe extern "C" fn phase_start(this: *mut c_void, name: *const c_char, _parent: *const c_char, steps: i32) {
-    // SAFETY: TensorRT calls with the object that it was given, while its owner keeps it, and with texts that end in zero.
+    // SAFETY: TensorRT calls with the object that it was given, while its owner keeps it, and with NUL-terminated texts.
     unsafe { monitor(this).start(text(name), steps) }
 }
 
-/// Returns whether the build goes on.
+/// Returns whether the build continues.
 unsafe extern "C" fn step_complete(this: *mut c_void, name: *const c_char, step: i32) -> bool {
     // SAFETY: as in `phase_start`.
     let monitor = unsafe { monitor(this) };

@@ -1,4 +1,4 @@
-//! What an engine is built to be.
+//! Options for building an engine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,72 +9,72 @@ use super::calibration::CalibrationOptions;
 use super::timing_cache::TimingCacheChoice;
 use crate::precision::{Half, Rule};
 
-/// How to build an engine. The default is the network as its file has it, for the GPU that is here.
+/// Options for building an engine. The default builds the unchanged model for this device's GPU.
 #[derive(Debug, Default)]
 pub struct BuildOptions {
-    /// TensorRT's library; `None` for the one that is found.
+    /// TensorRT's library; `None` searches for it.
     pub library: Option<PathBuf>,
     /// The GPU to build on.
     pub device: u32,
-    /// Half precision where it is safe.
+    /// The half-precision type for layers where it is safe; `None` keeps FP32.
     pub half: Option<Half>,
-    /// Layers that differ from it.
+    /// Rules for layers that differ.
     pub rules: Vec<Rule>,
-    /// Whether inputs and outputs become half precision too.
+    /// Whether FP32 inputs and outputs become half precision too.
     pub half_io: bool,
-    /// Whether products of 32-bit floats may round their factors to 10 bits (TF32): faster from Ampere on, and off unless
-    /// asked for, because it moves scores by some hundredths.
+    /// Whether 32-bit products may round their factors to 10 bits (TF32). It is faster from Ampere on, and off by default
+    /// because it moves scores by some hundredths.
     pub tf32: bool,
-    /// Whether layers of 8-bit integers are wanted.
+    /// Whether to use 8-bit integer layers.
     pub int8: bool,
-    /// How to find their ranges, where the network does not hold them.
+    /// How to find their ranges, if the model does not contain them.
     pub calibration: Option<CalibrationOptions>,
-    /// Shapes of inputs, one set a profile. A single set whose every shape is fixed makes a network of fixed shapes.
+    /// The shapes of the inputs, one set per profile. A single set of fixed shapes makes an engine with fixed shapes.
     pub profiles: Vec<ShapeProfile>,
-    /// The most scratch memory that a layer may take.
+    /// The maximum scratch memory of a layer.
     pub workspace_bytes: Option<u64>,
-    /// How long to look for faster kernels, 0 to 5.
+    /// How long to search for faster kernels, 0 to 5.
     pub optimization_level: Option<u32>,
-    /// Where kernels' measured times are kept.
+    /// Where measured kernel times are stored.
     pub timing_cache: TimingCacheChoice,
-    /// Whether later minor versions of TensorRT shall run the engine too.
+    /// Whether later minor versions of TensorRT must be able to run the engine.
     pub version_compatible: bool,
-    /// Which other GPUs shall run the engine too.
+    /// Which other GPUs must be able to run the engine.
     pub hardware_compatibility: HardwareCompatibility,
-    /// The deep-learning accelerator to run on.
+    /// The DLA core to run on.
     pub dla_core: Option<u32>,
-    /// Whether layers that it cannot run go to the GPU.
+    /// Whether layers that the DLA cannot run may use the GPU.
     pub gpu_fallback: bool,
-    /// For TensorRT for RTX: compute capabilities to build for; empty for the GPU that is here, or any where none is.
+    /// For TensorRT for RTX: the compute capabilities to build for; empty for this device's GPU, or any if there is none.
     pub compute_capabilities: Vec<ComputeCapability>,
 }
 
-/// Shapes of one profile, by input.
+/// The shapes of one profile, by input.
 pub type ShapeProfile = BTreeMap<String, ShapeRange>;
 
-/// The shapes that an input may have in a profile.
+/// The shapes that a profile allows for an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShapeRange {
-    /// The least of every dimension.
+    /// The smallest sizes.
     pub min: Vec<usize>,
-    /// What kernels are chosen for.
+    /// The sizes that kernels are tuned for.
     pub opt: Vec<usize>,
-    /// The most of every dimension.
+    /// The largest sizes.
     pub max: Vec<usize>,
 }
 
 impl ShapeRange {
-    /// One shape and no other.
+    /// Returns a range of one shape.
     pub fn fixed(shape: Vec<usize>) -> Self {
         Self { min: shape.clone(), opt: shape.clone(), max: shape }
     }
 
-    /// Whether it is one shape.
+    /// Whether it is a single shape.
     pub fn is_fixed(&self) -> bool {
         self.min == self.max
     }
 
-    /// Why it is no range, to read behind the shapes.
+    /// Returns why the range is invalid.
     fn fault(&self) -> Option<&'static str> {
         let ranks = [&self.min, &self.opt, &self.max].map(Vec::len);
         let rises = |a: &[usize], b: &[usize]| a.iter().zip(b).all(|(a, b)| a <= b);
@@ -83,14 +83,14 @@ impl ShapeRange {
         } else if [&self.min, &self.opt, &self.max].iter().any(|shape| shape.contains(&0)) {
             Some("every dimension must be at least 1")
         } else if !rises(&self.min, &self.opt) || !rises(&self.opt, &self.max) {
-            Some("the least shape must not be above the usual one, and that not above the most")
+            Some("the minimum must not exceed the optimum, nor the optimum the maximum")
         } else {
             None
         }
     }
 }
 
-/// `1x3x640x640`, or `1x3x640x640..4x3x640x640` where it varies.
+/// Writes `1x3x640x640`, or `1x3x640x640..4x3x640x640` if it varies.
 impl fmt::Display for ShapeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shape_text(&self.min))?;
@@ -98,37 +98,37 @@ impl fmt::Display for ShapeRange {
     }
 }
 
-/// `1x3x640x640`
+/// Formats a shape as `1x3x640x640`.
 pub(super) fn shape_text(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// A text is no shape.
+/// Why a text is not a shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is {problem}: write an input and its shape, as in images=1x3x640x640")]
+#[error("`{text}`: {problem}: write an input and its shape, as in images=1x3x640x640")]
 pub struct ShapeError {
     text: String,
     problem: &'static str,
 }
 
-/// `1x3x640x640`
+/// Reads `1x3x640x640`.
 pub fn parse_shape(text: &str) -> Result<Vec<usize>, ShapeError> {
-    let wrong = || ShapeError { text: text.to_owned(), problem: "no shape" };
+    let wrong = || ShapeError { text: text.to_owned(), problem: "not a shape" };
     text.split('x').map(|size| size.parse().ok().filter(|&n| n > 0).ok_or_else(wrong)).collect()
 }
 
-/// An input and its shapes: `images=1x3x640x640`, or the least, the usual and the most:
+/// Reads an input and its shapes: `images=1x3x640x640`, or minimum, optimum and maximum:
 /// `images=1x3x640x640,2x3x640x640,4x3x640x640`.
 pub fn parse_input_shapes(text: &str) -> Result<(String, ShapeRange), ShapeError> {
     let wrong = |problem| ShapeError { text: text.to_owned(), problem };
-    // Names may hold either sign themselves.
-    let (name, shapes) = text.rsplit_once(['=', ':']).ok_or_else(|| wrong("no input with its shape"))?;
+    // Names may contain either separator.
+    let (name, shapes) = text.rsplit_once(['=', ':']).ok_or_else(|| wrong("not an input with its shape"))?;
     let shapes = shapes.split(',').map(parse_shape).collect::<Result<Vec<_>, _>>()?;
     let range = match <[Vec<usize>; 3]>::try_from(shapes) {
         Ok([min, opt, max]) => ShapeRange { min, opt, max },
         Err(mut shapes) => match (shapes.len(), shapes.pop()) {
             (1, Some(shape)) => ShapeRange::fixed(shape),
-            _ => return Err(wrong("neither one shape nor three (least, usual, most)")),
+            _ => return Err(wrong("neither one shape nor three (minimum, optimum, maximum)")),
         },
     };
     match range.fault() {
@@ -138,15 +138,15 @@ pub fn parse_input_shapes(text: &str) -> Result<(String, ShapeRange), ShapeError
     }
 }
 
-/// A whole profile: inputs with their shapes, separated by semicolons.
+/// Reads a whole profile: inputs with their shapes, separated by semicolons.
 pub fn parse_profile(text: &str) -> Result<ShapeProfile, ShapeError> {
     text.split(';').map(|part| parse_input_shapes(part.trim())).collect()
 }
 
-/// Which other GPUs run an engine.
+/// Which other GPUs can run an engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HardwareCompatibility {
-    /// None but those of the same kind.
+    /// Only GPUs of the same kind.
     #[default]
     None,
     /// Every GPU from Ampere on.
@@ -156,7 +156,7 @@ pub enum HardwareCompatibility {
 }
 
 impl HardwareCompatibility {
-    /// As in options.
+    /// Returns the name used in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -166,29 +166,31 @@ impl HardwareCompatibility {
     }
 }
 
-impl FromStr for HardwareCompatibility {
-    type Err = String;
+/// A text that is not a [`HardwareCompatibility`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("unknown level: use none, ampere+ or same-sm")]
+pub struct HardwareCompatibilityError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for HardwareCompatibility {
+    type Err = HardwareCompatibilityError;
+
+    fn from_str(text: &str) -> Result<Self, HardwareCompatibilityError> {
         let levels = [Self::None, Self::AmperePlus, Self::SameComputeCapability];
-        levels
-            .into_iter()
-            .find(|level| level.name() == text)
-            .ok_or_else(|| format!("there is {}", levels.map(Self::name).join(", ")))
+        levels.into_iter().find(|level| level.name() == text).ok_or(HardwareCompatibilityError)
     }
 }
 
-/// A compute capability, as 8.6.
+/// A compute capability, such as 8.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComputeCapability {
-    /// 8 of 8.6.
+    /// The major number.
     pub major: u32,
-    /// 6 of 8.6.
+    /// The minor number.
     pub minor: u32,
 }
 
 impl ComputeCapability {
-    /// 86 for 8.6, 120 for 12.0: the numbers of TensorRT for RTX.
+    /// Returns TensorRT for RTX's number: 86 for 8.6, 120 for 12.0.
     pub(super) const fn number(self) -> u32 {
         self.major * 10 + self.minor
     }
@@ -200,18 +202,19 @@ impl fmt::Display for ComputeCapability {
     }
 }
 
-/// `86`, `8.6` or `12.0`.
-impl FromStr for ComputeCapability {
-    type Err = String;
+/// A text that is not a compute capability.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a compute capability: write 86 or 8.6")]
+pub struct ComputeCapabilityError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |_| format!("`{text}` is no compute capability: write 86 or 8.6");
-        let number: u32 = text.replacen('.', "", 1).parse().map_err(wrong)?;
-        if (50..1000).contains(&number) {
-            Ok(Self { major: number / 10, minor: number % 10 })
-        } else {
-            Err(format!("`{text}` is no compute capability: write 86 or 8.6"))
-        }
+/// Reads `86`, `8.6` or `12.0`.
+impl FromStr for ComputeCapability {
+    type Err = ComputeCapabilityError;
+
+    fn from_str(text: &str) -> Result<Self, ComputeCapabilityError> {
+        let number = text.replacen('.', "", 1).parse::<u32>().ok().filter(|number| (50..1000).contains(number));
+        let number = number.ok_or_else(|| ComputeCapabilityError(text.to_owned()))?;
+        Ok(Self { major: number / 10, minor: number % 10 })
     }
 }
 
@@ -231,12 +234,12 @@ mod tests {
         let profile = parse_profile("a=1x2; b=3").unwrap();
         assert_eq!(profile["b"], ShapeRange::fixed(vec![3]));
         for (wrong, problem) in [
-            ("images", "no input with its shape"),
-            ("images=1x3xW", "no shape"),
-            ("images=1x0", "no shape"),
+            ("images", "not an input with its shape"),
+            ("images=1x3xW", "not a shape"),
+            ("images=1x0", "not a shape"),
             ("=1x3", "without its input"),
             ("i=1x3,2x3", "neither one shape nor three"),
-            ("i=2x3,1x3,4x3", "least"),
+            ("i=2x3,1x3,4x3", "the minimum"),
             ("i=1,1x2,1", "different numbers"),
         ] {
             let error = parse_input_shapes(wrong).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! TensorRT's ONNX parser: a network out of an `.onnx` file's bytes, or what it does not take, by node.
+//! Runs TensorRT's ONNX parser and reports, by node, what it refuses.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -13,13 +13,13 @@ use visiond_engine::builder_api::tensorrt::{Object, Owned, call};
 use visiond_engine::tensorrt::Library;
 use visiond_engine::tensorrt::TensorRtError;
 
-/// Faults told; what follows mostly comes of the first.
+/// How many faults to report; later ones mostly follow from the first.
 const MOST_FAULTS: i32 = 5;
 
-/// Reads `bytes`, which came from `path`, into the network of `parser`.
+/// Parses `bytes`, which were read from `path`, into the network of `parser`.
 ///
 /// # Safety
-/// `bytes` outlive the network: the parser may keep weights where they lie.
+/// `bytes` outlive the network: the parser may refer to the weights in them.
 pub(super) unsafe fn parse(
     parser: &Owned<Parser>,
     library: &Library,
@@ -27,10 +27,10 @@ pub(super) unsafe fn parse(
     bytes: &[u8],
     recorder: &ErrorRecorder,
 ) -> Result<(), BuildError> {
-    // Files with weights are looked for beside it. A path with a zero cannot have been read.
+    // The parser looks for external weights beside the path. A path with a NUL cannot have been read.
     let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
     let parser = parser.get();
-    // SAFETY: the parser lives; it reads `bytes` of this length, which outlive the network (the caller's promise), and the
+    // SAFETY: the parser is alive; it reads `bytes` of this length, which outlive the network (the caller's promise), and the
     // name during the call.
     let taken = unsafe { call!(parser, Parser::PARSE(bytes.as_ptr().cast(), bytes.len(), name.as_ptr())) }?;
     if taken {
@@ -40,7 +40,7 @@ pub(super) unsafe fn parse(
     let count = unsafe { call!(parser, Parser::ERRORS()) }?;
     let faults =
         (0..count.clamp(0, MOST_FAULTS)).map(|index| fault(parser, index, bytes)).collect::<Result<Vec<_>, _>>()?;
-    // The registry of plugins names what it did not find; the parser does not.
+    // The plugin registry names what it did not find; the parser does not.
     let reported = recorder.take();
     let told = faults.iter().map(|fault| &fault.text).chain(reported.iter().map(|reported| &reported.text));
     let plugin = library.missing_plugin(told.map(String::as_str));
@@ -50,11 +50,11 @@ pub(super) unsafe fn parse(
 fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<ParserFault, TensorRtError> {
     // SAFETY: the parser lives, and `index` is below its number of errors.
     let raw = unsafe { call!(parser, Parser::ERROR(index)) }?;
-    // SAFETY: the error is the parser's own and lives until its errors are cleared, which nobody does.
+    // SAFETY: the parser owns the error, which lives until the errors are cleared; nothing clears them.
     let Some(error) = (unsafe { Object::<ParserError>::from_raw(raw, parser.abi()) }) else {
         return Ok(ParserFault { node: None, text: String::new() });
     };
-    // SAFETY: the error lives; the methods take nothing, and texts of its end in zero and live as long.
+    // SAFETY: the error is alive; the methods take no arguments, and its texts are NUL-terminated and live as long.
     let (words, number) = unsafe { (text(call!(error, ParserError::TEXT())?), call!(error, ParserError::NODE())?) };
     let told = if ParserError::NODE_NAME.is_in(parser.abi()) {
         // SAFETY: as above.

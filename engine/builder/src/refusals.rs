@@ -1,4 +1,4 @@
-//! What cannot be had, told before the long work; and who decides types.
+//! Refuses options that are not possible before the long build, and decides who chooses the types.
 
 use visiond_kernels::cuda::Device;
 
@@ -12,18 +12,18 @@ use visiond_engine::builder_api::tensorrt::builder::Config;
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::{Layout, Version};
 
-/// Compute capabilities that TensorRT for RTX builds for.
+/// The compute capabilities that TensorRT for RTX builds for.
 const RTX_CAPABILITIES: [u32; 6] = [75, 80, 86, 89, 120, 121];
 
-/// From this minor version of 10 on there are engines for every GPU of one compute capability.
+/// The first minor version of 10 with engines for every GPU of one compute capability.
 const SAME_CAPABILITY_SINCE: u32 = 9;
 
-/// Whether the network says itself where its numbers become 8-bit integers.
+/// Whether the model contains quantised layers.
 pub(super) fn is_quantised(file: &OnnxFile) -> bool {
     ["QuantizeLinear", "DequantizeLinear"].iter().any(|operator| file.operators.contains_key(*operator))
 }
 
-/// Checks the options against the version; who decides types.
+/// Checks the options for the version and returns who decides the types.
 pub(super) fn check(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<Typing, BuildError> {
     let refuse = |option: &'static str, reason: &str| {
         Err(BuildError::Unavailable { version: abi.version, option, reason: reason.to_owned() })
@@ -58,7 +58,7 @@ pub(super) fn check(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result
     match (options.hardware_compatibility, abi.layout) {
         (HardwareCompatibility::None, _) => {}
         (_, Layout::Rtx) => {
-            return refuse("--hardware-compatible", "TensorRT for RTX takes the GPUs by number: use --sm 86,89");
+            return refuse("--hardware-compatible", "TensorRT for RTX takes compute capabilities: use --sm 86,89");
         }
         (_, Layout::V8) if is_before(abi, 6) => {
             return refuse("--hardware-compatible", "such engines came with TensorRT 8.6; build on each kind of GPU");
@@ -74,14 +74,11 @@ pub(super) fn check(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result
         return refuse("--optimization-level", "levels came with TensorRT 8.6; leave it out");
     }
     if abi.layout == Layout::Rtx && matches!(options.timing_cache, TimingCacheChoice::File(_)) {
-        return refuse("--timing-cache", "TensorRT for RTX times no kernels while it builds; leave it out");
+        return refuse("--timing-cache", "TensorRT for RTX does not time kernels while it builds; leave it out");
     }
     for capability in &options.compute_capabilities {
         if abi.layout != Layout::Rtx {
-            return refuse(
-                "--sm",
-                "only TensorRT for RTX builds for other GPUs than the one that is here; leave it out",
-            );
+            return refuse("--sm", "only TensorRT for RTX can build for other GPUs; leave it out");
         }
         if !RTX_CAPABILITIES.contains(&capability.number()) {
             let reason = format!(
@@ -100,14 +97,14 @@ fn is_before(abi: Abi, minor: u32) -> bool {
 fn typing(layout: Layout, options: &BuildOptions) -> Typing {
     match layout {
         Layout::V8 => Typing::Weak,
-        // Ranges found by calibration, and the DLA's own types, are TensorRT's to place.
+        // With calibration or a DLA, TensorRT itself chooses where to use which type.
         Layout::V10 if options.calibration.is_some() || options.dla_core.is_some() => Typing::Weak,
         Layout::V10 | Layout::V11 | Layout::Rtx => Typing::Strong,
     }
 }
 
 fn integers(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<(), BuildError> {
-    const EXPORT: &str = "quantise the network while it is exported (NVIDIA's modelopt writes QuantizeLinear and \
+    const EXPORT: &str = "quantise the model while it is exported (NVIDIA's modelopt writes QuantizeLinear and \
         DequantizeLinear into the .onnx), then build that with --int8";
     let quantised = is_quantised(file);
     let calibrates = matches!(abi.layout, Layout::V8 | Layout::V10);
@@ -115,18 +112,17 @@ fn integers(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<(), Bui
     match &options.calibration {
         Some(_) if !calibrates => refuse("--calibrate", format!("calibration ended with TensorRT 10: {EXPORT}")),
         Some(_) if quantised => {
-            refuse("--calibrate", "the network holds its ranges itself; leave --calibrate out".to_owned())
+            refuse("--calibrate", "the model contains its ranges; leave --calibrate out".to_owned())
         }
-        Some(_) if file.inputs.len() != 1 => refuse(
-            "--calibrate",
-            format!("pictures fill one input, and the network has {}: {EXPORT}", file.inputs.len()),
-        ),
+        Some(_) if file.inputs.len() != 1 => {
+            refuse("--calibrate", format!("pictures fill one input, and the model has {}: {EXPORT}", file.inputs.len()))
+        }
         None if options.int8 && !quantised => {
             let remedy = match calibrates {
                 true => format!("name a folder of pictures with --calibrate, or {EXPORT}"),
                 false => EXPORT.to_owned(),
             };
-            refuse("--int8", format!("the network holds no ranges for its numbers: {remedy}"))
+            refuse("--int8", format!("the model contains no ranges for its numbers: {remedy}"))
         }
         _ => Ok(()),
     }
@@ -138,17 +134,17 @@ fn accelerator(abi: Abi, options: &BuildOptions) -> Result<(), BuildError> {
         Err(BuildError::Unavailable { version: abi.version, option: "--dla", reason: reason.to_owned() })
     };
     match (abi.layout, options.half) {
-        (Layout::Rtx, _) => refuse("TensorRT for RTX knows no DLA; leave --dla out"),
+        (Layout::Rtx, _) => refuse("TensorRT for RTX does not support a DLA; leave --dla out"),
         (_, Some(Half::Bf16)) => refuse("a DLA computes in FP16 and INT8: use --fp16"),
         (_, None) if !options.int8 => refuse("a DLA computes in FP16 and INT8: add --fp16"),
         _ => Ok(()),
     }
 }
 
-/// Why a builder finds no DLA, and what to do, by its version.
+/// Returns why a builder of this version finds no DLA, and what to do.
 ///
-/// NVIDIA's "Working with DLA" of TensorRT 11.4.1: 10.7 was the last 10.x with DLA, 11.0 to 11.3 had none, 11.4.0 had it on Windows
-/// alone, 11.4.1 has it on AGX Orin with JetPack 7.2.2 or later and nowhere else on Linux.
+/// NVIDIA's "Working with DLA" of TensorRT 11.4.1: 10.7 was the last 10.x with DLA, 11.0 to 11.3 had none, 11.4.0 had it only
+/// on Windows, and 11.4.1 has it on AGX Orin with JetPack 7.2.2 or later and nowhere else on Linux.
 pub(super) fn no_accelerator(version: Version) -> &'static str {
     match (version.major, version.minor, version.patch) {
         (..10, ..) | (10, ..=7, _) => {
@@ -158,11 +154,11 @@ pub(super) fn no_accelerator(version: Version) -> &'static str {
             "this version has none: DLAs are in TensorRT up to 10.7 (JetPack 5 and 6), and from 11.4.1 on for AGX Orin with \
              JetPack 7.2.2 or newer; install one of these, or leave --dla out"
         }
-        _ => "it has DLAs on AGX Orin with JetPack 7.2.2 or newer alone; leave --dla out",
+        _ => "it only supports DLAs on AGX Orin with JetPack 7.2.2 or newer; leave --dla out",
     }
 }
 
-/// The compute capabilities to build for; empty for an engine that any GPU runs.
+/// Returns the compute capabilities to build for; empty for an engine that runs on any GPU.
 pub(super) fn capabilities(layout: Layout, options: &BuildOptions, device: Option<&Device>) -> Vec<u32> {
     if layout != Layout::Rtx {
         return Vec::new();
@@ -267,7 +263,7 @@ mod tests {
             (
                 RTX,
                 BuildOptions { timing_cache: TimingCacheChoice::File("c".into()), ..Default::default() },
-                "times no kernels",
+                "does not time kernels",
             ),
             (
                 V103,
@@ -279,17 +275,17 @@ mod tests {
                 BuildOptions { compute_capabilities: vec!["9.0".parse().unwrap()], ..Default::default() },
                 "not for 9.0",
             ),
-            (RTX, BuildOptions { dla_core: Some(0), half: half(), ..Default::default() }, "knows no DLA"),
+            (RTX, BuildOptions { dla_core: Some(0), half: half(), ..Default::default() }, "does not support a DLA"),
             (V103, BuildOptions { dla_core: Some(0), ..Default::default() }, "add --fp16"),
             (V103, BuildOptions { dla_core: Some(0), half: Some(Half::Bf16), ..Default::default() }, "use --fp16"),
-            (V114, BuildOptions { int8: true, ..Default::default() }, "holds no ranges"),
+            (V114, BuildOptions { int8: true, ..Default::default() }, "contains no ranges"),
             (V103, BuildOptions { int8: true, ..Default::default() }, "--calibrate"),
             (RTX, calibrated(), "calibration ended with TensorRT 10"),
         ] {
             let error = refused(number, &["Conv"], options);
             assert!(error.contains(expected), "{error}");
         }
-        assert!(refused(V103, &["QuantizeLinear"], calibrated()).contains("holds its ranges itself"));
+        assert!(refused(V103, &["QuantizeLinear"], calibrated()).contains("contains its ranges"));
     }
 
     #[test]
@@ -302,13 +298,13 @@ mod tests {
             (101_602, "from 11.4.1 on for AGX Orin with JetPack 7.2.2 or newer"),
             (110_000, "this version has none"),
             (V114, "this version has none"),
-            (110_401, "on AGX Orin with JetPack 7.2.2 or newer alone"),
-            (110_500, "on AGX Orin with JetPack 7.2.2 or newer alone"),
+            (110_401, "it only supports DLAs on AGX Orin with JetPack 7.2.2 or newer"),
+            (110_500, "it only supports DLAs on AGX Orin with JetPack 7.2.2 or newer"),
         ] {
             let said = no_accelerator(Version::decode(number));
             assert!(said.contains(expected) && said.ends_with("leave --dla out"), "{number}: {said}");
         }
-        // From 11 on the network says its types on a DLA as well.
+        // From 11 on the model says its types on a DLA as well.
         let dla = BuildOptions { dla_core: Some(0), gpu_fallback: true, half: Some(Half::F16), ..Default::default() };
         assert_eq!(check(abi(110_401), &file(&["Conv"]), &dla).unwrap(), Typing::Strong);
     }

@@ -1,6 +1,6 @@
-//! Measured times of kernels, kept between builds: the second build of a network takes a fraction of the first.
+//! Stores measured kernel times between builds, so that the second build of a model takes a fraction of the first.
 //!
-//! One file a version of TensorRT and kind of GPU. What another build has added meanwhile is kept too.
+//! There is one file per TensorRT version and kind of GPU. Times that another build has added meanwhile are kept too.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -14,13 +14,13 @@ use visiond_engine::builder_api::tensorrt::{Object, Owned, call, host_bytes};
 use visiond_engine::tensorrt::TensorRtError;
 use visiond_engine::tensorrt::Version;
 
-/// Where measured times are kept.
+/// Where measured kernel times are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TimingCacheChoice {
     /// Nowhere.
     #[default]
     Off,
-    /// In a file of this folder, by version and GPU.
+    /// In a file in this folder, named by version and GPU.
     Folder(PathBuf),
     /// In this file.
     File(PathBuf),
@@ -44,50 +44,51 @@ impl TimingCacheChoice {
 /// A cache that a configuration uses.
 pub(super) struct LoadedTimingCache {
     path: PathBuf,
-    // Deleted behind the configuration, which refers to it.
+    // Drops after the configuration, which refers to it.
     cache: Owned<TimingCache>,
 }
 
 impl LoadedTimingCache {
-    /// Gives the configuration the times in the file, or none where there is no file that serves.
+    /// Gives the configuration the times in the file, or an empty cache if the file is missing or unusable.
     pub(super) fn open(config: Object<Config>, path: PathBuf) -> Result<Option<Self>, TensorRtError> {
         let bytes = read(&path);
         let cache = match make(config, &bytes)? {
             Some(cache) => cache,
             None => {
-                log::warn!("{} is no timing cache of this TensorRT and is begun anew", path.display());
+                log::warn!("{} is not a timing cache of this TensorRT: starting an empty one", path.display());
                 let Some(empty) = make(config, &[])? else { return Ok(None) };
                 empty
             }
         };
-        // SAFETY: both live; the cache outlives the configuration's use of it (`LoadedTimingCache`). Times of another GPU are not taken.
+        // SAFETY: both are alive; the cache outlives the configuration's use of it (`LoadedTimingCache`). Times of another GPU
+        // are refused.
         let taken = unsafe { call!(config, Config::SET_TIMING_CACHE(cache.get().as_ptr(), false)) }?;
         if !taken {
-            log::warn!("{} was made on another GPU and is not used", path.display());
+            log::warn!("ignoring the timing cache {}: it is from another GPU", path.display());
             return Ok(None);
         }
         log::debug!("timing cache {} ({} bytes)", path.display(), bytes.len());
         Ok(Some(Self { path, cache }))
     }
 
-    /// Writes what is known now into the file, together with what others wrote there since.
+    /// Writes the known times to the file, together with what others wrote there meanwhile.
     pub(super) fn save(&self, config: Object<Config>) -> Result<(), TensorRtError> {
         let Some(_lock) = lock(&self.path) else { return Ok(()) };
         let cache = self.cache.get();
         if let Some(theirs) = make(config, &read(&self.path))? {
-            // SAFETY: both live, and are of one library.
+            // SAFETY: both are alive and of one library.
             let merged = unsafe { call!(cache, TimingCache::COMBINE(theirs.get().as_ptr(), false)) }?;
             if !merged {
-                log::debug!("{} holds times of another GPU and is replaced", self.path.display());
+                log::debug!("replacing {}: it has times of another GPU", self.path.display());
             }
         }
-        // SAFETY: the cache lives; the result is ours.
+        // SAFETY: the cache is alive; we own the result.
         let raw = unsafe { call!(cache, TimingCache::SERIALIZE()) }?;
-        // SAFETY: `raw` is what the method gave, and the cache outlives it.
+        // SAFETY: `raw` is what the method returned, and the cache outlives it.
         if let Some(bytes) = unsafe { host_bytes(raw, cache.abi()) }?
             && let Err(error) = write_atomically(&self.path, &bytes)
         {
-            log::warn!("the timing cache {} cannot be written: {error}", self.path.display());
+            log::warn!("cannot write the timing cache {}: {error}", self.path.display());
         }
         Ok(())
     }
@@ -95,9 +96,9 @@ impl LoadedTimingCache {
 
 fn make(config: Object<Config>, bytes: &[u8]) -> Result<Option<Owned<TimingCache>>, TensorRtError> {
     let start = if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr().cast() };
-    // SAFETY: the configuration lives; the bytes are read during the call.
+    // SAFETY: the configuration is alive; the bytes are read during the call.
     let raw = unsafe { call!(config, Config::CREATE_TIMING_CACHE(start, bytes.len())) }?;
-    // SAFETY: `raw` is what the method gave for this class, and ours.
+    // SAFETY: `raw` is what the method returned for this class, and we own it.
     Ok(unsafe { Owned::from_raw(raw, config.abi()) })
 }
 
@@ -106,14 +107,14 @@ fn read(path: &Path) -> Vec<u8> {
         Ok(bytes) => bytes,
         Err(error) => {
             if error.kind() != ErrorKind::NotFound {
-                log::warn!("the timing cache {} cannot be read: {error}", path.display());
+                log::warn!("cannot read the timing cache {}: {error}", path.display());
             }
             Vec::new()
         }
     }
 }
 
-/// Keeps other builds from the file until the result is dropped.
+/// Locks the file against other builds until the result is dropped.
 fn lock(path: &Path) -> Option<File> {
     let open = || -> io::Result<File> {
         if let Some(folder) = path.parent() {
@@ -125,7 +126,7 @@ fn lock(path: &Path) -> Option<File> {
         file.lock()?;
         Ok(file)
     };
-    open().map_err(|error| log::warn!("the timing cache {} cannot be kept: {error}", path.display())).ok()
+    open().map_err(|error| log::warn!("cannot store the timing cache {}: {error}", path.display())).ok()
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Calibration pictures in the GPU's memory.
+//! Copies calibration pictures to the GPU.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use visiond_kernels::cuda::{CudaError, CudaStream, Device, DeviceBuffer};
 
-use super::calibration::{Batches, CalibrationFeed};
+use super::calibration::{Batches, CalibrationError, CalibrationFeed};
 use super::monitor::Monitor;
 
-/// A feed's tensors in the GPU's memory.
+/// Copies a feed's tensors to the GPU.
 pub(super) struct Upload {
     feed: Box<dyn CalibrationFeed>,
     stream: CudaStream,
@@ -31,7 +31,7 @@ impl Upload {
 
     fn upload(&mut self, bytes: &[u8]) -> Result<*mut c_void, CudaError> {
         let device = Arc::clone(self.stream.device());
-        // TensorRT calls on threads of its own.
+        // TensorRT calls this on its own threads.
         device.bind()?;
         let buffer = match self.buffer.take().filter(|buffer| buffer.len() >= bytes.len()) {
             Some(buffer) => buffer,
@@ -50,17 +50,17 @@ impl Batches for Upload {
         self.batch
     }
 
-    fn next(&mut self, inputs: &[String]) -> Result<Option<Vec<*mut c_void>>, String> {
+    fn next(&mut self, inputs: &[String]) -> Result<Option<Vec<*mut c_void>>, CalibrationError> {
         if self.monitor.is_cancelled() {
-            return Err("it was ended".to_owned());
+            return Err(CalibrationError::Cancelled);
         }
         if inputs.len() != 1 {
-            return Err(format!("TensorRT asks for {} inputs, and pictures fill one", inputs.len()));
+            return Err(CalibrationError::Inputs(inputs.len()));
         }
         let Some(bytes) = self.feed.next()? else { return Ok(None) };
         self.done += 1;
         self.monitor.step(self.done, self.feed.count());
-        let address = self.upload(&bytes).map_err(|error| error.to_string())?;
+        let address = self.upload(&bytes)?;
         Ok(Some(vec![address]))
     }
 }

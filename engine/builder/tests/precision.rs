@@ -1,6 +1,6 @@
-//! Networks in half precision: that they run, agree with FP32, and keep in FP32 what must stay there.
+//! Models in half precision: that they run, agree with FP32, and keep in FP32 what must stay there.
 //!
-//! ONNX Runtime checks every type in a network and so is the judge here; without its library only what needs no run is tested.
+//! ONNX Runtime checks every type in a model and so is the judge here; without its library only what needs no run is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../../tests/common/mod.rs"]
@@ -110,7 +110,7 @@ fn a_rule_that_means_nothing_is_refused_with_what_is_near() {
         rewrite(&bytes, Path::new("."), &options).unwrap_err()
     };
     let error = refused("type:Softmx=fp32", Half::F16);
-    assert!(error.to_string().contains("near are `type:Softmax`"), "{error}");
+    assert!(error.to_string().contains("similar names: `type:Softmax`"), "{error}");
     let error = refused("/head/clz=fp32", Half::F16);
     assert!(error.to_string().contains("`/head/cls`"), "{error}");
     let error = refused("type:Conv=fp16", Half::Bf16);

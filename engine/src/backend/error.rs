@@ -1,4 +1,4 @@
-//! What can go wrong with a network, each with what to do about it.
+//! Errors of loading and running a model, with what to do about each.
 
 use std::error::Error;
 use std::fmt;
@@ -12,14 +12,14 @@ use visiond_kernels::tensor::DType;
 use super::kind::Backend;
 use super::tensor_info::{Dim, TensorInfo, dims_text};
 
-/// A network could not be loaded or run.
+/// Why a model cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// There is no such file.
+    /// No file exists at the path.
     #[error("no model at {path}: check the name, or download the model again")]
     Missing {
-        /// Where it was looked for.
+        /// The path.
         path: PathBuf,
     },
     /// The path is a directory.
@@ -33,32 +33,32 @@ pub enum EngineError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error from the operating system.
         error: io::Error,
     },
-    /// The file holds nothing.
+    /// The file is empty.
     #[error("{path} is empty: the copy was cut off, copy or download it again")]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The file is something else.
-    #[error("{path} is not an ONNX model but {found}")]
+    /// The file is not an ONNX model.
+    #[error("{path} is not an ONNX model: it is {found}")]
     NotOnnx {
         /// The file.
         path: PathBuf,
         /// What it looks like, and what to do.
         found: String,
     },
-    /// The file ends too early.
-    #[error("{path} is cut off: its {size_bytes} bytes end in the middle of the model, copy or download it again")]
+    /// The file is truncated.
+    #[error("{path} is truncated: its {size_bytes} bytes end in the middle of the model; copy or download it again")]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Bytes there.
+        /// The size of the file.
         size_bytes: u64,
     },
-    /// The file is ONNX, but not as it must be.
+    /// The file is ONNX, but damaged.
     #[error("{path} is a broken ONNX model: {reason}")]
     Malformed {
         /// The file.
@@ -66,19 +66,19 @@ pub enum EngineError {
         /// What is wrong.
         reason: String,
     },
-    /// Weights are in another file, which is not there or too short.
-    #[error("{path} keeps weights in {file}, which cannot be read ({error}): copy it into the same directory")]
+    /// The file that holds the weights is missing or too short.
+    #[error("cannot read {file}, which holds the weights of {path}: {error}: copy it into the same directory")]
     ExternalData {
         /// The model.
         path: PathBuf,
         /// The file with the weights.
         file: PathBuf,
-        /// What the system says.
+        /// The error from the operating system.
         error: io::Error,
     },
-    /// An input or output is not a tensor of a type that can be fed or read.
+    /// An input or output has a type that visiond cannot feed or read.
     #[error(
-        "{path}: {direction} `{name}` is {found}, which cannot be {verb}: export the network with tensors of f32, f16, u8, i8, \
+        "{path}: {direction} `{name}` is {found}, which cannot be {verb}: export the model with tensors of f32, f16, u8, i8, \
          i32, i64 or bool there"
     )]
     ValueType {
@@ -88,25 +88,25 @@ pub enum EngineError {
         direction: &'static str,
         /// "fed" or "read".
         verb: &'static str,
-        /// Name of the input or output.
+        /// The name of the input or output.
         name: String,
-        /// What it is.
+        /// The type that it has.
         found: String,
     },
-    /// The backend does not know an operator.
+    /// The backend does not support an operator.
     #[error(
-        "{path} needs the operator {operator}{at}, which {backend} does not know: {remedy}",
+        "{path} needs the operator {operator}{at}, which {backend} does not support: {remedy}",
         at = .node.as_ref().map(|node| format!(" (node `{node}`)")).unwrap_or_default(),
         remedy = .backend.other_may_know()
     )]
     UnknownOperator {
         /// The model.
         path: PathBuf,
-        /// The operator's type.
+        /// The operator.
         operator: String,
-        /// The node that uses it, where it has a name.
+        /// The node that uses it, if the node has a name.
         node: Option<String>,
-        /// Who does not know it.
+        /// The backend.
         backend: Backend,
     },
     /// The backend refuses the model for another reason.
@@ -114,130 +114,130 @@ pub enum EngineError {
     Load {
         /// The model.
         path: PathBuf,
-        /// Who refuses.
+        /// The backend.
         backend: Backend,
-        /// What it says.
+        /// The backend's own message.
         reason: String,
     },
-    /// A shape was given for an input that is not there.
-    #[error("{path} has no input `{name}` to give a shape to; its inputs are {inputs}")]
+    /// A shape was given for an input that the model does not have.
+    #[error("{path} has no input `{name}` to set a shape for: its inputs are {inputs}")]
     NoSuchInput {
         /// The model.
         path: PathBuf,
-        /// Name asked for.
+        /// The name that was asked for.
         name: String,
-        /// Those there.
+        /// The inputs that the model has.
         inputs: String,
     },
-    /// A shape does not go with the input.
+    /// The shape does not fit the input.
     #[error("input `{name}` is {declared} in the model and cannot be {asked}: {reason}", declared = dims_text(.declared))]
     Shape {
-        /// Name of the input.
+        /// The name of the input.
         name: String,
-        /// What the model declares.
+        /// The shape that the model declares.
         declared: Option<Vec<Dim>>,
-        /// What was asked for, as text.
+        /// The shape that was asked for, as text.
         asked: String,
-        /// Why not, and what to do.
+        /// Why it does not fit, and what to do.
         reason: String,
     },
-    /// An input's shape was never chosen.
+    /// The shape of an input was never set.
     #[error(
         "input `{name}` has no shape yet: the model leaves {declared} open, set the input's size in the model card or `input_shapes`",
         declared = dims_text(.declared)
     )]
     ShapeOpen {
-        /// Name of the input.
+        /// The name of the input.
         name: String,
-        /// What the model declares.
+        /// The shape that the model declares.
         declared: Option<Vec<Dim>>,
     },
     /// A run failed.
-    #[error("{backend} could not run the network: {reason}")]
+    #[error("{backend} cannot run the model: {reason}")]
     Run {
-        /// Who ran it.
+        /// The backend.
         backend: Backend,
-        /// What it says.
+        /// The backend's own message.
         reason: String,
     },
-    /// A run gave something that is not a tensor, or of an unknown type.
-    #[error("output `{name}` came out as {found}, which cannot be read: export the network with a plain tensor there")]
+    /// A run produced an output that is not a tensor of a supported type.
+    #[error("output `{name}` is {found}, which visiond cannot read: export the model with a plain tensor there")]
     OutputNotTensor {
-        /// Name of the output.
+        /// The name of the output.
         name: String,
-        /// What it is.
+        /// The type that it has.
         found: String,
     },
-    /// An output was asked for before a run, or one that does not exist.
-    #[error("there is no output {index} to read: the network has {outputs} and must have run")]
+    /// An output was read before the first run, or does not exist.
+    #[error("cannot read output {index}: the model has {outputs} outputs, and must run first")]
     NoOutput {
-        /// Asked for.
+        /// The index that was asked for.
         index: usize,
-        /// How many there are.
+        /// The number of outputs.
         outputs: usize,
     },
-    /// The backend broke.
-    #[error("{backend} broke while it {doing}: {message}; this is a fault in {backend}, another backend may do")]
+    /// The backend panicked.
+    #[error("{backend} crashed while it {doing}: {message}; this is a bug in {backend}: try another backend")]
     Panicked {
-        /// Who broke.
+        /// The backend.
         backend: Backend,
-        /// What it did.
+        /// What it was doing.
         doing: &'static str,
-        /// Its last words.
+        /// The panic's message.
         message: String,
     },
-    /// ONNX Runtime was asked for and is not there.
+    /// ONNX Runtime was asked for and is not installed.
     #[error(
-        "ONNX Runtime's library is not installed: looked for {names} in the loader's path and in {}; install it, or name the \
+        "ONNX Runtime's library is not installed: searched for {names} in the loader's path and in {}; install it, or name the \
          file in ORT_DYLIB_PATH or the configuration, or use the rten backend",
         list(.searched), names = "libonnxruntime.so.1 and libonnxruntime.so"
     )]
     LibraryNotFound {
-        /// Directories looked into.
+        /// The directories that were searched.
         searched: Vec<PathBuf>,
     },
-    /// A library is there and does not serve.
-    #[error("{path} does not serve as ONNX Runtime's library: {reason}")]
+    /// A file is not a usable ONNX Runtime library.
+    #[error("cannot use {path} as ONNX Runtime's library: {reason}")]
     LibraryUnusable {
         /// The library.
         path: PathBuf,
         /// Why not.
         reason: String,
     },
-    /// Another library is in use already.
-    #[error("this process runs {loaded} already and cannot also open {asked}: restart it with the one you want")]
+    /// Another library is already loaded.
+    #[error("cannot open {asked}: this process already runs {loaded}; restart visiond with the one you want")]
     LibraryLoaded {
-        /// In use.
+        /// The library that is loaded.
         loaded: PathBuf,
-        /// Asked for.
+        /// The library that was asked for.
         asked: PathBuf,
     },
     /// An error of one backend alone, such as `TensorRtError` or `PlanError`.
     #[error(transparent)]
     Backend(Box<dyn Error + Send + Sync>),
-    /// A call of CUDA's failed.
+    /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The file's bytes are not those that are trusted.
+    /// The file's SHA-256 is not the configured one.
     #[error(
-        "{path} has the SHA-256 {found}, not {pinned} as the configuration wants, and is not loaded: put the right file there, \
+        "{path} has the SHA-256 {found}, but the configuration requires {pinned}: put the right file there, \
          or its SHA-256 into `sha256`"
     )]
     OtherSha256 {
         /// The file.
         path: PathBuf,
-        /// Its SHA-256.
+        /// The file's SHA-256.
         found: String,
-        /// The one that is trusted.
+        /// The configured SHA-256.
         pinned: String,
     },
-    /// No memory for a tensor.
+    /// Memory for a tensor cannot be allocated.
     #[error(transparent)]
     Buffer(#[from] BufferError),
 }
 
 impl EngineError {
-    /// Whether the process has lost the GPU, so that only a new process can go on.
+    /// Whether the process has lost the GPU, so that only a new process can use it again.
     pub fn is_fatal(&self) -> bool {
         match self {
             Self::Cuda(error) => error.is_sticky(),
@@ -245,13 +245,13 @@ impl EngineError {
         }
     }
 
-    /// Returns the error for a shape given to an input that the model at `path` lacks.
+    /// Returns the error for a shape given to an input that the model at `path` does not have.
     pub fn no_such_input(path: &Path, name: &str, inputs: &[TensorInfo]) -> Self {
         let inputs = inputs.iter().map(|info| format!("`{info}`")).collect::<Vec<_>>().join(", ");
         Self::NoSuchInput { path: path.to_owned(), name: name.to_owned(), inputs }
     }
 
-    /// The shape asked for is not one that `info` allows.
+    /// Returns the error for a shape that does not fit the input `info`.
     pub(crate) fn shape(info: &TensorInfo, asked: &[usize], reason: impl Into<String>) -> Self {
         Self::Shape {
             name: info.name.clone(),
@@ -261,36 +261,36 @@ impl EngineError {
         }
     }
 
-    /// The backend cannot take a tensor of this type.
+    /// Returns the error for a tensor of a type that the backend does not take.
     pub(crate) fn dtype(backend: Backend, name: &str, dtype: DType) -> Self {
-        Self::Run { backend, reason: format!("it takes no {dtype} tensor, as `{name}` is") }
+        Self::Run { backend, reason: format!("it does not take `{name}`, a tensor of {dtype}") }
     }
 }
 
 impl Backend {
-    /// The remedy for an operator that this backend lacks.
+    /// Returns what to do about an operator that this backend does not support.
     fn other_may_know(self) -> &'static str {
         match self {
             Self::OnnxRuntime => {
-                "export the network with standard operators, or with an opset that the installed ONNX Runtime knows"
+                "export the model with standard operators, or with an opset that the installed ONNX Runtime supports"
             }
-            Self::TensorRt => "build the engine again with a newer TensorRT",
-            Self::Rten => "ONNX Runtime may know it, install its library; or export the network without it",
+            Self::TensorRt => "rebuild the engine with a newer TensorRT",
+            Self::Rten => "install ONNX Runtime's library, which may support it, or export the model without it",
         }
     }
 }
 
-/// What to do about a file that the user may not read.
+/// Returns what to do about a file that the user may not read.
 fn may_not_read(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            format!("; give the user that runs visiond the right to: `sudo chmod a+r {}`", path.display())
+            format!("; let the user that runs visiond read it: `sudo chmod a+r {}`", path.display())
         }
         _ => String::new(),
     }
 }
 
-/// Paths as one list.
+/// Joins paths with commas.
 fn list(paths: &[PathBuf]) -> impl fmt::Display {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

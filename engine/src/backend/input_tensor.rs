@@ -6,12 +6,12 @@ use visiond_kernels::tensor::{DType, TensorMut};
 use super::error::EngineError;
 use super::tensor_info::TensorInfo;
 
-/// An input's shape and bytes.
+/// The shape and the bytes of an input.
 pub(crate) struct InputTensor {
     dtype: DType,
-    /// Empty, or with zeros, where not chosen yet.
+    /// Empty or with zeros until the shape is set.
     shape: Vec<usize>,
-    /// Whether the shape is final enough to run.
+    /// Whether the shape is final, so that a run can use it.
     chosen: bool,
     len_bytes: usize,
     buffer: UnifiedBuffer,
@@ -36,7 +36,7 @@ impl InputTensor {
         let len_bytes = shape
             .iter()
             .try_fold(self.dtype.size_bytes(), |n, &dim| n.checked_mul(dim))
-            .ok_or_else(|| EngineError::shape(info, shape, "so large a tensor cannot be addressed"))?;
+            .ok_or_else(|| EngineError::shape(info, shape, "the tensor is too large"))?;
         if len_bytes > self.buffer.len() {
             self.buffer = UnifiedBuffer::host(len_bytes)?;
         }
@@ -51,7 +51,7 @@ impl InputTensor {
     pub(crate) fn set_batch(&mut self, frames: usize) {
         if let Some((batch, rest)) = self.shape.split_first_mut() {
             let len_bytes = rest.iter().product::<usize>() * self.dtype.size_bytes() * frames;
-            // The buffer was made for the shape that was set, and no more than that is ever taken back.
+            // The buffer was made for the shape that was set; a batch never grows beyond that.
             debug_assert!(len_bytes <= self.buffer.len(), "a batch grows no further than its buffer");
             if len_bytes <= self.buffer.len() {
                 *batch = frames;
@@ -65,7 +65,7 @@ impl InputTensor {
         self.chosen
     }
 
-    /// Returns the tensor to fill. It is empty while its shape is open.
+    /// Returns the tensor to fill; it is empty while its shape is open.
     pub(crate) fn view_mut(&mut self) -> TensorMut<'_> {
         let shape: &[usize] = if self.chosen { &self.shape } else { &[0] };
         let bytes = &mut self.buffer.as_mut_slice()[..self.len_bytes];

@@ -1,8 +1,8 @@
-//! The backends by name.
+//! Which backend runs a model.
 
 use std::fmt;
 
-/// What runs a network.
+/// Which backend runs a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -10,12 +10,12 @@ pub enum Backend {
     OnnxRuntime,
     /// rten, compiled in.
     Rten,
-    /// TensorRT's library, opened at run time: engines on the GPU.
+    /// TensorRT's library, opened at run time: runs engines on the GPU.
     TensorRt,
 }
 
 impl Backend {
-    /// The name used in the configuration and in messages.
+    /// Returns the name used in the configuration and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnnxRuntime => "onnxruntime",
@@ -25,7 +25,7 @@ impl Backend {
     }
 }
 
-/// The name that people know it by.
+/// Writes the product's name.
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

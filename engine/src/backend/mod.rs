@@ -1,4 +1,4 @@
-//! What every backend shares: the options to load a model, what the model declares, and the traits that a backend implements.
+//! What all backends share: the options to load a model, what a model declares, and the traits that a backend implements.
 
 mod error;
 mod input_tensor;
@@ -12,6 +12,7 @@ pub use error::EngineError;
 pub(crate) use input_tensor::InputTensor;
 pub use kind::Backend;
 pub use model_file::ModelFile;
+pub(crate) use model_file::open_model_file;
 pub use options::{DeviceChoice, EngineOptions};
 pub(crate) use program::{Context, Loaded, Program};
 pub(crate) use tensor_info::picture_size;

@@ -10,27 +10,28 @@ use super::error::EngineError;
 use super::kind::Backend;
 use super::model_file::ModelFile;
 
-/// How to load a network.
+/// Options for loading a model.
 #[derive(Debug, Clone, Default)]
 pub struct EngineOptions {
-    /// What must run it; `None` takes the best that is there.
+    /// The backend that must run the model; `None` selects the fastest one installed.
     pub backend: Option<Backend>,
-    /// ONNX Runtime's library; `None` looks in `ORT_DYLIB_PATH` and the usual places.
+    /// ONNX Runtime's library; `None` searches `ORT_DYLIB_PATH` and the usual places.
     pub onnxruntime_library: Option<PathBuf>,
-    /// Threads of one run; 0 takes every core.
+    /// Threads per run; 0 uses every core.
     pub threads: usize,
-    /// Shapes that replace what the file declares, by input name.
+    /// Shapes that replace what the file declares, by input.
     pub input_shapes: BTreeMap<String, Vec<usize>>,
-    /// The GPU of engines; it is opened when there is one to load.
+    /// The GPU that runs TensorRT engines. It is opened only to load one.
     pub device: DeviceChoice,
-    /// TensorRT's library; `None` looks in `VISIOND_TENSORRT_LIBRARY` and the usual places.
+    /// TensorRT's library; `None` searches `VISIOND_TENSORRT_LIBRARY` and the usual places.
     pub tensorrt_library: Option<PathBuf>,
-    /// The SHA-256 that the model's file must have, in hexadecimal; any if `None`. An engine's file is a program.
+    /// The SHA-256 that the file must have, in hexadecimal; `None` accepts any file. Set it for engines: an engine file is a
+    /// program.
     pub sha256: Option<String>,
 }
 
 impl EngineOptions {
-    /// Refuses a file whose bytes are not those that are trusted.
+    /// Refuses a file whose SHA-256 is not the configured one.
     pub(crate) fn check_sha256(&self, file: &ModelFile) -> Result<(), EngineError> {
         match &self.sha256 {
             Some(pinned) if !pinned.eq_ignore_ascii_case(&file.sha256) => Err(EngineError::OtherSha256 {
@@ -42,7 +43,7 @@ impl EngineOptions {
         }
     }
 
-    /// Threads of one run, with 0 resolved.
+    /// Returns the number of threads per run, with 0 resolved.
     pub(crate) fn thread_count(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -51,12 +52,12 @@ impl EngineOptions {
     }
 }
 
-/// Which GPU.
+/// Which GPU to use.
 #[derive(Debug, Clone)]
 pub enum DeviceChoice {
-    /// The one with this index.
+    /// The GPU with this index.
     Index(u32),
-    /// One that is open.
+    /// A GPU that is already open.
     Open(Arc<Device>),
 }
 
@@ -67,7 +68,7 @@ impl Default for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// The GPU, opened where it is not yet.
+    /// Returns the GPU, and opens it if necessary.
     pub fn open(&self) -> Result<Arc<Device>, DeviceError> {
         match self {
             Self::Index(index) => Device::open(*index),

@@ -11,22 +11,22 @@ use super::kind::Backend;
 use super::model_file::ModelFile;
 use super::tensor_info::TensorInfo;
 
-/// A network that a backend has made ready to run.
+/// A model that a backend has loaded.
 pub(crate) trait Program: Any + Send + Sync {
     /// Makes a new context of the model.
     fn context(&self) -> Result<Box<dyn Context>, EngineError>;
 }
 
-/// One context of a [`Program`]: runs, and keeps the outputs of the last run.
+/// One context of a [`Program`]: runs the model and keeps the outputs of the last run.
 pub(crate) trait Context: Send {
-    /// Runs over `inputs`, which are in the order of the network's inputs and have their final shapes.
+    /// Runs over `inputs`, which are in the order of the model's inputs and have their final shapes.
     fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError>;
 
-    /// An output of the last run; `index` is one of the network's.
+    /// Returns an output of the last run; `index` is below the number of outputs.
     fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError>;
 }
 
-/// What a backend makes of a file.
+/// What a backend returns for a file.
 pub(crate) struct Loaded {
     pub(crate) program: Box<dyn Program>,
     pub(crate) backend: Backend,

@@ -4,28 +4,28 @@ use std::fmt;
 
 use visiond_kernels::tensor::DType;
 
-/// What a network declares of a tensor.
+/// What a model declares about an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Name.
+    /// Its name.
     pub name: String,
-    /// Element type.
+    /// Its element type.
     pub dtype: DType,
-    /// Shape; `None` where the file does not tell even the number of dimensions.
+    /// Its shape; `None` if the file does not even give the number of dimensions.
     pub shape: Option<Vec<Dim>>,
 }
 
-/// One dimension of a tensor's declared shape.
+/// One dimension of a declared shape.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Dim {
-    /// A number.
+    /// A fixed size.
     Fixed(usize),
-    /// Chosen at run time; the name that the file gives it, or empty.
+    /// A size that is chosen at run time, with the name that the file gives it, or an empty name.
     Dynamic(String),
 }
 
 impl Dim {
-    /// The number, where it is one.
+    /// Returns the size if it is fixed.
     pub fn fixed(&self) -> Option<usize> {
         match self {
             Self::Fixed(size) => Some(*size),
@@ -44,7 +44,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// A declared shape as people write it: `[batch, 3, 416, 416]`.
+/// Formats a declared shape as people write it: `[batch, 3, 416, 416]`.
 pub fn dims_text(shape: &Option<Vec<Dim>>) -> String {
     match shape {
         None => "of unknown shape".to_owned(),
@@ -52,14 +52,14 @@ pub fn dims_text(shape: &Option<Vec<Dim>>) -> String {
     }
 }
 
-/// `images f32 [1, 3, 416, 416]`.
+/// Writes `images f32 [1, 3, 416, 416]`.
 impl fmt::Display for TensorInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.name, self.dtype, dims_text(&self.shape))
     }
 }
 
-/// Returns width and height of the first input that looks like a picture, where the model fixes them.
+/// Returns the width and height of the first input that looks like a picture, if the model fixes them.
 pub(crate) fn picture_size(inputs: &[TensorInfo]) -> Option<(u32, u32)> {
     inputs.iter().find_map(|input| {
         let shape = input.shape.as_deref()?;

@@ -1,4 +1,4 @@
-//! What is wrong with a card: every problem with its place, the line, and what was probably meant.
+//! Errors in a card: each with its position, the line, and a suggestion.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 
 use crate::ultralytics::UltralyticsError;
 
-/// One thing that is wrong in a card.
+/// One error in a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardProblem {
     /// The card's file.
     pub path: PathBuf,
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// The line itself.
+    /// The text of the line.
     pub text: String,
-    /// Number of characters that are meant, at least 1.
+    /// How many characters to mark, at least 1.
     pub width: usize,
     /// What is wrong and what would be right.
     pub message: String,
 }
 
 impl CardProblem {
-    /// The problem at `span` (bytes) of `source`.
+    /// Makes the error at `span` (in bytes) of `source`.
     pub(super) fn new(path: &Path, source: &str, span: Range<usize>, message: String) -> Self {
         let start = (0..=span.start.min(source.len())).rev().find(|&i| source.is_char_boundary(i)).unwrap_or(0);
         let before = &source[..start];
@@ -42,7 +42,7 @@ impl fmt::Display for CardProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
-        // A tab keeps its place, so that the mark stands under what it marks.
+        // Keep tabs, so that the mark stands below the right characters.
         let indent: String =
             self.text.chars().take(self.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         writeln!(f, "{}:{}:{}: {}", self.path.display(), self.line, self.column, self.message)?;
@@ -55,46 +55,46 @@ fn all(problems: &[CardProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// No card, or one with errors.
+/// Why there is no usable card.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
-    /// The card's file could not be read.
+    /// The card's file cannot be read.
     #[error("cannot read the model card {path}: {error}")]
     Read {
         /// The card.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         error: std::io::Error,
     },
-    /// The card has errors: all of them.
+    /// The card has errors.
     #[error("{}", all(.0))]
     Invalid(
-        /// In the order of the file.
+        /// All errors in the order of the file.
         Vec<CardProblem>,
     ),
-    /// The model's own metadata is of no use.
-    #[error("{model} has no model card beside it ({beside}), and {error}")]
+    /// The model's own metadata cannot be used.
+    #[error("{model} has no model card ({beside} does not exist), and {error}")]
     Metadata {
         /// The model.
         model: PathBuf,
         /// Where a card would be looked for.
         beside: PathBuf,
-        /// Why the metadata does not serve.
+        /// Why the metadata cannot be used.
         #[source]
         error: UltralyticsError,
     },
     /// There is no card.
     #[error(
-        "{model} has no model card: nothing tells how its input is scaled and what its outputs mean. \
+        "{model} has no model card, which says how its input is scaled and what its outputs mean. \
          Write {beside}, {example_is}:\n\n{example}\ndocs/models.md has every key; config/models/ has cards to copy"
     )]
     Missing {
         /// The model.
         model: PathBuf,
-        /// Where a card is looked for.
+        /// Where the card is looked for.
         beside: PathBuf,
-        /// How the example was found.
+        /// Where the example comes from.
         example_is: &'static str,
         /// A card to start from.
         example: String,

@@ -1,4 +1,4 @@
-//! The `[head]` of a card: the family and its options.
+//! Reads the `[head]` of a card: the family and its options.
 
 use super::sections::Section;
 use crate::heads::spec::{
@@ -6,7 +6,7 @@ use crate::heads::spec::{
     Keypoints, NanodetSpec, SsdSpec, YoloxSpec,
 };
 
-/// More of anything than a network has.
+/// A limit that no model comes near.
 const MANY: u32 = 100_000;
 
 const BACKGROUNDS: [(&str, Background); 3] =
@@ -43,18 +43,18 @@ fn name(head: &mut Section<'_>, key: &'static str) -> Option<String> {
     head.text(key).map(str::to_owned)
 }
 
-/// The head; `None` where the family is missing or unknown, which has been noted.
+/// Reads the head; `None` if the family is missing or unknown, which is reported.
 pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
     let families: Vec<(&str, Family)> = Family::ALL.iter().map(|&f| (f.name(), f)).collect();
     if head.value("family").is_none() {
         let names: Vec<&str> = families.iter().map(|(name, _)| *name).collect();
         head.wrong_at(
             "family",
-            format!("the card names no head: write `family = \"...\"` under [head], one of {}", names.join(", ")),
+            format!("the card has no head: write `family = \"...\"` under [head], one of {}", names.join(", ")),
         );
         return None;
     }
-    // Without a family nothing tells which other keys are right.
+    // Without a family, it is unknown which other keys are valid.
     let family = head.choice("family", &families)?;
     head.title = format!("the [head] of family `{}`", family.name());
     let spec = match family {

@@ -16,26 +16,26 @@ use crate::backend::TensorInfo;
 use crate::heads::spec::FamilyDefaults;
 use crate::heads::{Family, HeadSpec, guess_heads};
 
-/// Sides that a network's input may have, in pixels.
+/// The sides that a model's input may have, in pixels.
 const SIDES: (u32, u32) = (1, 16_384);
 
-/// Any number that an f32 holds.
+/// The limit of an f32.
 const ANY: f64 = f32::MAX as f64;
 
 impl Card {
-    /// The card in `text`, which was read from `origin`. All errors are told at once.
+    /// Reads the card in `text`, which comes from `origin`. The error lists all problems.
     pub fn from_toml(text: &str, origin: &Path) -> Result<Self, CardError> {
         parse(text, origin).map(|(card, _)| card)
     }
 
-    /// The card in a file.
+    /// Reads the card in a file.
     pub fn read(path: &Path) -> Result<Self, CardError> {
         Self::from_toml(&text_of(path)?, path)
     }
 
-    /// The card of a model: `explicit`, else the TOML beside it with its stem, else its Ultralytics metadata.
+    /// Finds the card of a model: `explicit`, else the TOML file beside it with the same stem, else its Ultralytics metadata.
     ///
-    /// Unless the card says otherwise, bytes are fed as bytes (`scale = 1`).
+    /// Unless the card says otherwise, models that take bytes get bytes (`scale = 1`).
     pub fn for_model(
         model: &Path,
         explicit: Option<&Path>,
@@ -78,10 +78,10 @@ fn without_card(
         Some(Err(error)) => Err(CardError::Metadata { model, beside, error }),
         None => {
             let (example_is, example) = match guess_heads(outputs, inputs, metadata).into_iter().next() {
-                Some(guess) => ("for example, judging by its outputs", guess.card),
+                Some(guess) => ("for example, guessed from its outputs", guess.card),
                 None => {
                     let example = "[head]\nfamily = \"yolov8\"\n\n[classes]\nfile = \"names.txt\"  # one a line\n";
-                    ("for example (its outputs look like none of the heads)", example.to_owned())
+                    ("for example (no head fits its outputs)", example.to_owned())
                 }
             };
             Err(CardError::Missing { model, beside, example_is, example })
@@ -89,7 +89,7 @@ fn without_card(
     }
 }
 
-/// The card, and whether it says itself how pixels are scaled.
+/// Reads the card, and returns whether it sets `scale`.
 fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     let source = Source::new(origin, text);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -103,7 +103,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     let mut top = Section::new(&source, "the card", Some(document.get_ref()));
     let name = top.text("name").map(str::to_owned);
     let head = head::read(top.section("head"));
-    // Problems elsewhere are worth telling even where the head is unknown; its defaults do not matter then.
+    // Report problems elsewhere even if the head is unknown; its defaults do not matter then.
     let defaults = head.as_ref().map_or(Family::Yolov8, HeadSpec::family).defaults();
     let (input, scaled) = read_input(top.section("input"), &defaults);
     let extra_inputs = read_extra_inputs(&source, top.section("extra_inputs"));
@@ -139,14 +139,14 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     }
 }
 
-/// `1 / 255` as people write it.
+/// Reads `1 / 255`.
 fn fraction(text: &str) -> Option<f64> {
     let (above, below) = text.split_once('/')?;
     let value = above.trim().parse::<f64>().ok()? / below.trim().parse::<f64>().ok()?;
     value.is_finite().then_some(value)
 }
 
-/// Three numbers, or one for all channels.
+/// Reads three numbers, or one for all channels.
 fn channels(section: &mut Section<'_>, key: &'static str, default: [f32; 3]) -> [f32; 3] {
     const WANTED: &str = "a list of three numbers, or one number for all channels";
     let Some(value) = section.value(key) else { return default };
@@ -179,7 +179,7 @@ fn read_input(mut section: Section<'_>, defaults: &FamilyDefaults) -> (InputCard
     let part = section.number("crop_fraction", 0.01, 1.0);
     match (&mut fit, part) {
         (Fit::Crop { fraction }, Some(part)) => *fraction = part,
-        (_, Some(_)) => section.wrong_at("crop_fraction", "`crop_fraction` has a meaning with `fit = \"crop\"` only"),
+        (_, Some(_)) => section.wrong_at("crop_fraction", "`crop_fraction` applies to `fit = \"crop\"` only"),
         (_, None) => {}
     }
     let pad = section.number("pad", 0.0, 255.0).map_or(defaults.pad, |n| n as f32);
@@ -238,9 +238,7 @@ fn read_extra_inputs(source: &Source<'_>, section: Section<'_>) -> BTreeMap<Stri
     for (name, value) in section.entries() {
         match read(value.get_ref()) {
             Some(input) => drop(inputs.insert(name.to_owned(), input)),
-            None => {
-                source.wrong(value.span(), format!("the extra input `{name}` is filled with {WANTED}, not with this"))
-            }
+            None => source.wrong(value.span(), format!("the extra input `{name}` must be {WANTED}")),
         }
     }
     inputs

@@ -1,7 +1,7 @@
-//! How to feed and read a network: the model card.
+//! The model card: how to feed and read a model.
 //!
-//! A card is TOML beside the model (`net.onnx`, `net.toml`); docs/models.md has every key. What it leaves out, the head's
-//! family fills in, so that `[head] family = "yolov8"` and the names of the classes make a card. Ultralytics' exports carry
+//! A card is a TOML file beside the model (`net.onnx`, `net.toml`); docs/models.md has every key. The head's family supplies
+//! the defaults, so `[head] family = "yolov8"` and the names of the classes make a complete card. Ultralytics' exports contain
 //! their own ([`crate::ultralytics`]).
 
 mod error;

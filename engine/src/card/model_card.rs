@@ -7,63 +7,63 @@ use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
 use crate::heads::HeadSpec;
 
-/// All that a network's file does not tell.
+/// A model card: what a model's file does not say about itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Card {
-    /// The network's name, as messages carry it.
+    /// The model's name in messages.
     pub name: String,
-    /// Where the card comes from, for people: a path, or "its Ultralytics metadata".
+    /// Where the card comes from: a path, or "its Ultralytics metadata".
     pub origin: String,
-    /// How the network is fed.
+    /// How frames become the model's input.
     pub input: InputCard,
-    /// Inputs besides the picture.
+    /// The inputs other than the picture.
     pub extra_inputs: BTreeMap<String, ExtraInput>,
     /// How its outputs are read.
     pub head: HeadSpec,
-    /// Names of the classes, from class 0 on; may be empty.
+    /// The names of the classes from class 0 on; may be empty.
     pub classes: Vec<String>,
-    /// What scores less is left out.
+    /// The minimum score.
     pub score_threshold: f32,
-    /// Overlap above which the lesser box goes.
+    /// IoU above which NMS removes the lower-scoring box.
     pub iou_threshold: f32,
-    /// At most so many detections a frame.
+    /// The maximum number of detections per frame.
     pub max_detections: usize,
-    /// Whether boxes of different classes suppress each other.
+    /// Whether NMS also compares boxes of different classes.
     pub class_agnostic: bool,
 }
 
-/// How a frame becomes the network's input.
+/// How a frame becomes the model's input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputCard {
-    /// The input that takes the picture; `None` for the one that looks like it.
+    /// The input that takes the picture; `None` finds it by shape.
     pub name: Option<String>,
-    /// Width and height; `None` for what the network declares.
+    /// Width and height; `None` uses what the model declares.
     pub size: Option<(u32, u32)>,
-    /// How the frame is fitted.
+    /// How the frame is fitted into the input.
     pub fit: Fit,
-    /// How its pixels are sampled.
+    /// How pixels are sampled.
     pub sampling: Sampling,
-    /// Padding, 0 to 255.
+    /// The padding value, 0 to 255.
     pub pad: f32,
-    /// Channel order.
+    /// The channel order.
     pub order: ChannelOrder,
-    /// Channel layout; `None` for what the declared shape looks like.
+    /// The channel layout; `None` derives it from the declared shape.
     pub layout: Option<TensorLayout>,
-    /// Multiplies a pixel's 0..=255.
+    /// The factor for a pixel's 0..=255.
     pub scale: f32,
     /// Subtracted after `scale`, in the tensor's channel order.
     pub mean: [f32; 3],
-    /// Divides last, in the tensor's channel order.
+    /// The divisor after `mean`, in the tensor's channel order.
     pub std: [f32; 3],
 }
 
-/// What an input besides the picture is filled with.
+/// What fills an input other than the picture.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExtraInput {
-    /// These numbers, in the input's own type and declared shape.
+    /// These numbers, in the input's own type and shape.
     Values(Vec<f64>),
-    /// Width and height of the network's picture input.
+    /// Width and height of the model's picture input.
     InputSize,
-    /// Height and width of the network's picture input.
+    /// Height and width of the model's picture input.
     InputSizeHw,
 }

@@ -1,6 +1,6 @@
-//! Class names that many networks share.
+//! Class names that many models share.
 
-/// Names of a preset's classes, from class 0 on.
+/// Returns the names of a preset's classes, from class 0 on.
 pub(super) fn names(preset: &str) -> Option<Vec<String>> {
     let text = match preset {
         "coco80" => COCO80,
@@ -11,10 +11,10 @@ pub(super) fn names(preset: &str) -> Option<Vec<String>> {
     Some(text.split(',').map(|name| name.trim().to_owned()).collect())
 }
 
-/// The presets.
+/// The names of the presets.
 pub(super) const PRESETS: [&str; 3] = ["coco80", "coco91", "voc20"];
 
-/// COCO's 80 classes in the order that networks number them.
+/// COCO's 80 classes in the order of the models' class numbers.
 const COCO80: &str = "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, \
     fire hydrant, stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, \
     backpack, umbrella, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, \
@@ -27,10 +27,10 @@ const COCO80: &str = "person, bicycle, car, motorcycle, airplane, bus, train, tr
 const VOC20: &str = "aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog, horse, \
     motorbike, person, pottedplant, sheep, sofa, train, tvmonitor";
 
-/// Numbers of COCO's annotations that stand for no class; 0 and these are named "N/A", as torchvision does.
+/// The annotation numbers of COCO without a class; 0 and these are named "N/A", as in torchvision.
 const COCO_GAPS: [usize; 11] = [0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83];
 
-/// COCO as its annotations number it, 0 to 90.
+/// Returns COCO's classes by annotation number, 0 to 90.
 fn coco91() -> Vec<String> {
     let mut names = COCO80.split(',').map(|name| name.trim().to_owned());
     let name = |number| if COCO_GAPS.contains(&number) { None } else { names.next() };

@@ -1,4 +1,4 @@
-//! TOML with places: takes keys out of tables one by one, and notes every problem instead of stopping at the first.
+//! Reads TOML with positions: takes keys out of tables one by one, and collects every problem instead of stopping at the first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::CardProblem;
 
-/// The card's text, and what was found wrong in it so far.
+/// The card's text and the problems found so far.
 pub(super) struct Source<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
@@ -21,12 +21,12 @@ impl<'a> Source<'a> {
         Self { path, text, problems: RefCell::default() }
     }
 
-    /// Notes a problem at `span`.
+    /// Adds a problem at `span`.
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
         self.problems.borrow_mut().push(CardProblem::new(self.path, self.text, span, message.into()));
     }
 
-    /// All problems, in the order of the file.
+    /// Returns all problems in the order of the file.
     pub(super) fn into_problems(self) -> Vec<CardProblem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|p| (p.line, p.column));
@@ -34,7 +34,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The one of `known` that `word` was probably meant to be.
+/// Returns the one of `known` that `word` probably means.
 pub(super) fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let word = word.to_ascii_lowercase();
     known
@@ -43,12 +43,12 @@ pub(super) fn nearest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) 
             (strsim::normalized_damerau_levenshtein(&word, name).max(strsim::jaro_winkler(&word, name) * 0.75), name)
         })
         .filter(|(likeness, _)| *likeness > 0.5)
-        // Of equals the first.
+        // On a tie, take the first.
         .reduce(|best, other| if other.0 > best.0 { other } else { best })
         .map(|(_, name)| name)
 }
 
-/// "did you mean" of an unknown word, or all that there is.
+/// Returns "did you mean" for an unknown word, or the list of all known ones.
 pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
@@ -62,7 +62,7 @@ fn list(names: &[&str]) -> String {
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
-/// The number in a value.
+/// Returns the number in a value.
 pub(super) fn number_in(value: &DeValue<'_>) -> Option<f64> {
     let number: f64 = match value {
         DeValue::Integer(int) => i64::from_str_radix(int.as_str(), int.radix()).ok()? as f64,
@@ -75,7 +75,7 @@ pub(super) fn number_in(value: &DeValue<'_>) -> Option<f64> {
 /// A table that is being read.
 pub(super) struct Section<'a> {
     source: &'a Source<'a>,
-    /// Its name in messages: `[input]`, or `the card` for the whole.
+    /// Its name in messages: `[input]`, or `the card` for the top level.
     pub(super) title: String,
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
@@ -86,7 +86,7 @@ impl<'a> Section<'a> {
         Self { source, title: title.into(), table, known: Vec::new() }
     }
 
-    /// The value of a key, which is known from now on.
+    /// Returns the value of a key, which counts as known from now on.
     pub(super) fn value(&mut self, key: &'static str) -> Option<&'a Value<'a>> {
         if !self.known.contains(&key) {
             self.known.push(key);
@@ -94,7 +94,7 @@ impl<'a> Section<'a> {
         self.table?.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }
 
-    /// The table under a key.
+    /// Returns the table under a key.
     pub(super) fn section(&mut self, key: &'static str) -> Section<'a> {
         let value = self.value(key);
         let table = value.and_then(|value| {
@@ -119,7 +119,7 @@ impl<'a> Section<'a> {
         self.source.wrong(value.span(), format!("`{key}` is {found}, not {wanted}"));
     }
 
-    /// A text.
+    /// Reads a text.
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'a str> {
         let value = self.value(key)?;
         let text = value.get_ref().as_str();
@@ -129,7 +129,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    /// true or false.
+    /// Reads a boolean.
     pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
         let value = self.value(key)?;
         let flag = value.get_ref().as_bool();
@@ -139,7 +139,7 @@ impl<'a> Section<'a> {
         flag
     }
 
-    /// One of some words.
+    /// Reads one of several words.
     pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let value = self.value(key)?;
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
@@ -158,7 +158,7 @@ impl<'a> Section<'a> {
         found
     }
 
-    /// A number within bounds.
+    /// Reads a number within bounds.
     pub(super) fn number(&mut self, key: &'static str, least: f64, most: f64) -> Option<f64> {
         let value = self.value(key)?;
         let Some(number) = number_in(value.get_ref()) else {
@@ -168,7 +168,7 @@ impl<'a> Section<'a> {
         self.within(key, value, number, least, most)
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub(super) fn whole(&mut self, key: &'static str, least: u32, most: u32) -> Option<u32> {
         let value = self.value(key)?;
         self.whole_in(key, value, least, most)
@@ -191,7 +191,7 @@ impl<'a> Section<'a> {
         inside.then_some(number)
     }
 
-    /// A list, each element of which `read` takes.
+    /// Reads a list whose elements `read` accepts.
     pub(super) fn list<T>(
         &mut self,
         key: &'static str,
@@ -206,12 +206,12 @@ impl<'a> Section<'a> {
         array.iter().map(|element| read(self, element)).collect()
     }
 
-    /// A list of whole numbers within bounds.
+    /// Reads a list of whole numbers within bounds.
     pub(super) fn wholes(&mut self, key: &'static str, least: u32, most: u32, wanted: &str) -> Option<Vec<u32>> {
         self.list(key, wanted, |section, element| section.whole_in(key, element, least, most))
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub(super) fn texts(&mut self, key: &'static str, wanted: &str) -> Option<Vec<String>> {
         self.list(key, wanted, |section, element| {
             let text = element.get_ref().as_str().map(str::to_owned);
@@ -222,24 +222,24 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Where the table is, or the beginning of the card.
+    /// Returns where the table is, or the beginning of the card.
     pub(super) fn span(&self) -> Range<usize> {
         let first = self.table.and_then(|table| table.iter().map(|(key, _)| key.span()).min_by_key(|s| s.start));
         first.unwrap_or(0..0)
     }
 
-    /// Notes a problem at a key's value.
+    /// Adds a problem at a key's value.
     pub(super) fn wrong_at(&mut self, key: &'static str, message: impl Into<String>) {
         let span = self.value(key).map_or_else(|| self.span(), Spanned::span);
         self.source.wrong(span, message);
     }
 
-    /// Every key that is there.
+    /// Returns every key in the table.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value<'a>)> {
         self.table.into_iter().flat_map(|table| table.iter().map(|(key, value)| (key.get_ref().as_ref(), value)))
     }
 
-    /// Notes the keys that nothing asked for.
+    /// Reports the keys that were not read.
     pub(super) fn finish(self) {
         for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();

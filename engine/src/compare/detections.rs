@@ -1,11 +1,12 @@
-//! What was seen, thing by thing.
+//! Compares what two models detect, object by object.
 //!
-//! Each thing that the first network sees, best first, takes the thing of its class in the second's that overlaps it most, from
-//! an IoU of 0.5. A thing counts when one of the two scores reaches the threshold; so that a score that falls just
-//! below it in one of the two is a difference of scores and not a thing missing, both are to be asked for lower scores too.
+//! Each detection of the first model, best first, is matched with the second model's detection of its class that overlaps it
+//! most, from an IoU of 0.5. A detection counts if one of the two scores reaches the threshold. Ask both models for lower
+//! scores too: then a score that falls just below the threshold in one of them is a difference of scores, not a missing object.
 //!
-//! Of two boxes of one thing whose scores are nearly the same, suppression keeps one: the least rounding may decide which. Such a
-//! pair then overlaps little though nothing is wrong, so pairs outside of the limits are counted, to be judged by their share.
+//! If two boxes of one object have nearly the same score, NMS keeps one of them, and the smallest rounding may decide which.
+//! Such a pair overlaps little although nothing is wrong. So pairs outside the limits are counted, and their share is what to
+//! judge.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,15 @@ use visiond_kernels::nms::iou;
 
 use crate::detector::Detection;
 
-/// Boxes that overlap less are different things.
+/// Boxes that overlap less show different objects.
 const MATCH_IOU: f32 = 0.5;
 
-/// A value at its worst, and the picture where it is.
+/// The worst value, and the picture where it occurs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worst {
     /// The value.
     pub value: f64,
-    /// The picture.
+    /// The index of the picture.
     pub picture: usize,
 }
 
@@ -33,41 +34,41 @@ impl Worst {
     }
 }
 
-/// How far two networks agree on things of one class, or of all.
+/// How far two models agree on the objects of one class, or of all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClassAgreement {
-    /// Things that both see.
+    /// Objects that both detect.
     pub matched: u64,
-    /// Of them, those whose boxes or scores differ by more than the limits allow.
+    /// Matched objects whose boxes or scores differ by more than the limits.
     pub outside: u64,
-    /// Things that the first sees and the second does not.
+    /// Objects that only the first detects.
     pub missing: u64,
-    /// Things that the second sees and the first does not.
+    /// Objects that only the second detects.
     pub extra: u64,
-    /// The first picture with a missing or an extra thing.
+    /// The first picture with a missing or extra object.
     pub unmatched_picture: Option<usize>,
-    /// The least overlap of a matched pair; `None` without boxes.
+    /// The smallest IoU of a matched pair; `None` without boxes.
     pub min_iou: Option<Worst>,
-    /// The greatest difference of a matched pair's scores.
+    /// The largest difference of a matched pair's scores.
     pub max_score_difference: Option<Worst>,
-    /// The greatest distance between the keypoints of a matched pair, in pixels of the picture; `None` without any.
+    /// The largest distance between the keypoints of a matched pair, in pixels of the picture; `None` without keypoints.
     pub max_keypoint_distance: Option<Worst>,
     sum_iou: f64,
     boxes: u64,
 }
 
 impl ClassAgreement {
-    /// The mean overlap of matched pairs; `None` without boxes.
+    /// Returns the mean IoU of the matched pairs; `None` without boxes.
     pub fn mean_iou(&self) -> Option<f64> {
         (self.boxes > 0).then(|| self.sum_iou / self.boxes as f64)
     }
 
-    /// Things that one of the two sees.
+    /// Returns the number of objects that either model detects.
     pub fn things(&self) -> u64 {
         self.matched + self.missing + self.extra
     }
 
-    /// Things outside of the limits, missing and extra ones among them, as a part of all.
+    /// Returns the share of objects that are missing, extra, or outside the limits.
     pub fn outside_share(&self) -> f64 {
         (self.outside + self.missing + self.extra) as f64 / self.things().max(1) as f64
     }
@@ -97,21 +98,21 @@ impl ClassAgreement {
     }
 }
 
-/// What a pair of boxes may differ by.
+/// How much a matched pair may differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Overlap at least.
+    /// The minimum IoU.
     pub min_iou: f64,
-    /// Difference of scores at most.
+    /// The maximum difference of scores.
     pub max_score_difference: f64,
 }
 
-/// How far two networks agree on what is on pictures.
+/// How far two models agree on what is in pictures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agreement {
-    /// Of all classes.
+    /// For all classes together.
     pub all: ClassAgreement,
-    /// By class.
+    /// For each class.
     pub classes: BTreeMap<u32, ClassAgreement>,
     threshold: f32,
     limits: Limits,
@@ -119,17 +120,17 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Of things that score `threshold` or more in one of the two.
+    /// Compares objects that score at least `threshold` in one of the two.
     pub fn new(threshold: f32) -> Self {
         Self::within(threshold, Limits { min_iou: 0.0, max_score_difference: f64::INFINITY })
     }
 
-    /// The same, with pairs counted that are outside of `limits`.
+    /// Does the same and counts the pairs outside `limits`.
     pub fn within(threshold: f32, limits: Limits) -> Self {
         Self { all: ClassAgreement::default(), classes: BTreeMap::new(), threshold, limits, taken: Vec::new() }
     }
 
-    /// Adds what both networks see on a picture, each best first.
+    /// Adds what both models detect in a picture, each best first.
     pub fn add(&mut self, picture: usize, first: &[Detection], second: &[Detection]) {
         let Self { all, classes, threshold, limits, taken } = self;
         taken.clear();
@@ -158,7 +159,7 @@ impl Agreement {
     }
 }
 
-/// The free thing of `a`'s class that overlaps it most; without boxes, the free one of its class.
+/// Returns the unmatched detection of `a`'s class that overlaps it most; without boxes, any unmatched one of its class.
 fn partner(a: &Detection, others: &[Detection], taken: &[bool]) -> Option<usize> {
     let free = others.iter().enumerate().filter(|(index, b)| !taken[*index] && b.class_id == a.class_id);
     let overlap = |b: &Detection| match (a.box_in_source, b.box_in_source) {

@@ -1,40 +1,40 @@
 //! Why two models cannot be compared.
 
-/// Two networks cannot be compared.
+/// Why two models cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// They look at different pictures.
+    /// The two get different pictures.
     #[error(
-        "the two are fed differently: {what} is {first} in the first and {second} in the second, so that they do not see \
-         the same picture; give both the card that is right (--card), or builds of one network"
+        "cannot compare models that are fed differently: {what} is {first} in the first and {second} in the second; they do not see \
+         the same picture; give both the card that is right (--card), or builds of one model"
     )]
     Feed {
-        /// What differs.
+        /// The setting that differs.
         what: &'static str,
-        /// In the first.
+        /// Its value in the first.
         first: String,
-        /// In the second.
+        /// Its value in the second.
         second: String,
     },
     /// Their outputs do not correspond.
     #[error(
-        "these are two different networks: the first has the outputs {first}, the second {second}; compare builds of one network"
+        "cannot compare different models: the first has the outputs {first}, the second {second}; compare builds of one model"
     )]
     Outputs {
-        /// The first's, with types and shapes.
+        /// The first's outputs, with types and shapes.
         first: String,
-        /// The second's.
+        /// The second's outputs.
         second: String,
     },
-    /// An output has different shapes after a run.
+    /// The shapes of an output differ after a run.
     #[error(
-        "output `{name}` came out as {first} from the first and as {second} from the second: build both with the same input size \
+        "output `{name}` is {first} in the first and {second} in the second: build both with the same input size \
          and batch"
     )]
     Shape {
         /// The output.
         name: String,
-        /// Its shape in the first, of one frame.
+        /// Its shape in the first, for one frame.
         first: String,
         /// Its shape in the second.
         second: String,

@@ -1,6 +1,6 @@
-//! How far two networks agree: number by number in their raw outputs, and thing by thing in what they see.
+//! Measures how far two models agree: number by number in their raw outputs, and object by object in their detections.
 //!
-//! For a network and a build of it (ONNX and engine, FP32 and FP16 or INT8), run on the same pictures.
+//! Meant for a model and a build of it (ONNX and engine, FP32 and FP16 or INT8) that run on the same pictures.
 
 mod detections;
 mod error;

@@ -1,17 +1,17 @@
-//! Whether two models get the same picture.
+//! Checks that two models get the same picture.
 
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::DType;
 
 use super::error::CompareError;
 
-/// Whether both networks are shown the same picture.
+/// Checks that both models get the same picture.
 ///
-/// Layout and element type may differ: they move numbers, or round them. How pixels are scaled may differ only where one of the two
-/// takes bytes, which has its scale inside.
+/// Layout and element type may differ: they move or round numbers. The scaling of pixels may differ only if one of the two
+/// takes bytes, because then its scaling is inside the model.
 pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), CompareError> {
     let check = |what, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
-        // As a card has it: lower case, without quotes.
+        // Written as in a card: lower case, without quotes.
         let [first, second] = [a, b].map(|value| format!("{value:?}").to_lowercase().replace('"', ""));
         if first == second { Ok(()) } else { Err(CompareError::Feed { what, first, second }) }
     };

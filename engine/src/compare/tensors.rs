@@ -1,16 +1,16 @@
-//! Raw outputs, number by number.
+//! Compares raw outputs, number by number.
 
 use visiond_kernels::tensor::{ShapeText, TensorRef};
 
 use super::error::CompareError;
 use crate::backend::{Dim, TensorInfo};
 
-/// Which output of the second network is which of the first: an index of the second for each of the first.
+/// For each output of the first model, the index of the second model's output.
 pub type OutputPairs = Vec<usize>;
 
-/// Pairs the outputs of two networks: by name, else by their order.
+/// Pairs the outputs of two models, by name or else by order.
 ///
-/// Declared shapes must have the same number of dimensions, and no two fixed ones may contradict, but for the first, the batch.
+/// Declared shapes must have the same number of dimensions, and fixed dimensions must agree, except the first, the batch.
 pub fn pair_outputs(first: &[TensorInfo], second: &[TensorInfo]) -> Result<OutputPairs, CompareError> {
     let by_name = |info: &TensorInfo| second.iter().position(|other| other.name == info.name);
     let pairs: Option<OutputPairs> = first.iter().map(by_name).collect();
@@ -32,22 +32,22 @@ fn fits(a: &TensorInfo, b: &TensorInfo) -> bool {
     a.len() == b.len() && a.iter().zip(b).skip(1).all(agree)
 }
 
-/// How far an output of one network is from the other's, over every picture.
+/// How far an output of one model is from the other's, over all pictures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorDifference {
-    /// The output, as the first network calls it.
+    /// The name of the output in the first model.
     pub name: String,
-    /// Shape of one frame's.
+    /// The shape for one frame.
     pub shape: Vec<usize>,
-    /// Numbers compared.
+    /// How many numbers were compared.
     pub numbers: u64,
-    /// The greatest difference.
+    /// The largest difference.
     pub max_abs: f64,
-    /// The picture that has it; `None` while all are equal.
+    /// The picture with the largest difference; `None` while all are equal.
     pub worst_picture: Option<usize>,
-    /// The least and the greatest number of the first.
+    /// The smallest and the largest number of the first model.
     pub range: Option<(f64, f64)>,
-    /// Numbers that are infinite or not a number in one of the two only, or differently.
+    /// Numbers that are infinite or NaN in one of the two only, or in different ways.
     pub not_finite: u64,
     sum_abs: f64,
     sum_squares: f64,
@@ -56,7 +56,7 @@ pub struct TensorDifference {
 }
 
 impl TensorDifference {
-    /// Nothing compared yet.
+    /// Starts with nothing compared.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -73,8 +73,8 @@ impl TensorDifference {
         }
     }
 
-    /// Adds what both networks made of a picture: the whole outputs of a run in which it was the first frame of so many (the first's
-    /// frames, the second's).
+    /// Adds both models' outputs for a picture. `first` and `second` are whole outputs of runs in which the picture was the
+    /// first of so many frames.
     pub fn add(
         &mut self,
         picture: usize,
@@ -95,7 +95,7 @@ impl TensorDifference {
         let mut worst = self.max_abs;
         for (&a, &b) in a[..count].iter().zip(&b[..count]) {
             if !a.is_finite() || !b.is_finite() {
-                // Both infinite alike, or both not a number, is agreement.
+                // Both infinite with the same sign, or both NaN, counts as agreement.
                 self.not_finite += u64::from(a != b && !(a.is_nan() && b.is_nan()));
                 continue;
             }
@@ -119,29 +119,29 @@ impl TensorDifference {
         Ok(())
     }
 
-    /// The mean of the absolute differences.
+    /// Returns the mean of the absolute differences.
     pub fn mean_abs(&self) -> f64 {
         self.sum_abs / self.numbers.max(1) as f64
     }
 
-    /// The root of the mean of the squared differences.
+    /// Returns the root mean square of the differences.
     pub fn rms(&self) -> f64 {
         (self.sum_squares / self.numbers.max(1) as f64).sqrt()
     }
 
-    /// The cosine of the angle between the two: 1 when one is a multiple of the other.
+    /// Returns the cosine similarity: 1 if one is a multiple of the other.
     pub fn cosine(&self) -> f64 {
         let lengths = (self.squares[0] * self.squares[1]).sqrt();
         match lengths > 0.0 {
             true => (self.product / lengths).clamp(-1.0, 1.0),
-            // Both zero are equal; one zero is like nothing.
+            // Two zero vectors are equal; one zero vector resembles nothing.
             false if self.squares == [0.0; 2] => 1.0,
             false => 0.0,
         }
     }
 }
 
-/// The shape that one frame of a run of `frames` has.
+/// Returns the shape for one frame of a run of `frames`.
 fn of_one_frame(shape: &[usize], frames: usize) -> Vec<usize> {
     let mut shape = shape.to_vec();
     if frames > 1 && shape.first() == Some(&frames) {

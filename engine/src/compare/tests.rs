@@ -50,7 +50,7 @@ fn outputs_go_together_by_name_else_by_order() {
     assert_eq!(pair_outputs(&[a.clone(), b.clone()], &[b.clone(), a.clone()]), Ok(vec![1, 0]));
     assert_eq!(pair_outputs(&[a.clone(), b.clone()], &[c, b.clone()]), Ok(vec![0, 1]));
     let error = pair_outputs(std::slice::from_ref(&a), &[info("a", &[1, 4, 9])]).unwrap_err().to_string();
-    assert!(error.starts_with("these are two different networks: ") && error.contains("a f32 [1, 4, 9]"), "{error}");
+    assert!(error.starts_with("cannot compare different models: ") && error.contains("a f32 [1, 4, 9]"), "{error}");
     pair_outputs(&[a.clone(), b], &[a]).unwrap_err();
 }
 

@@ -1,8 +1,8 @@
-//! Classes to look for, by name.
+//! Resolves the classes that a user wants to detect.
 
 use super::error::DetectorError;
 
-/// The classes looked for, by number; `None` for all.
+/// Returns the numbers of the wanted classes; `None` for all.
 pub(super) fn wanted(asked: &[String], names: &[String]) -> Result<Option<Vec<u32>>, DetectorError> {
     if asked.is_empty() {
         return Ok(None);
@@ -19,10 +19,10 @@ pub(super) fn wanted(asked: &[String], names: &[String]) -> Result<Option<Vec<u3
     asked.iter().map(class).collect::<Result<_, _>>().map(Some)
 }
 
-/// The names nearest to `name`, as a remedy.
+/// Returns a hint with the nearest class names.
 fn class_hint(name: &str, names: &[String]) -> String {
     if names.is_empty() {
-        return ": its card names no classes, give them by their numbers".to_owned();
+        return ": its card names no classes; use their numbers".to_owned();
     }
     let likeness = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
     let mut near: Vec<_> = names.iter().map(|known| (likeness(known), known)).filter(|(l, _)| *l > 0.75).collect();

@@ -1,25 +1,25 @@
 //! What a detector finds.
 
-/// One thing seen, in pixels of the source frame.
+/// One detected object, in pixels of the source frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detection {
-    /// Class, counted from 0.
+    /// The class, counted from 0.
     pub class_id: u32,
-    /// Confidence, 0 to 1.
+    /// The confidence, 0 to 1.
     pub score: f32,
-    /// x1, y1, x2, y2, inside the frame; `None` from a classifier.
+    /// The box x1, y1, x2, y2, inside the frame; `None` from a classifier.
     pub box_in_source: Option<[f32; 4]>,
-    /// x, y and score of each point, in the source; empty where the network has none.
+    /// The keypoints in the source frame; empty if the model has none.
     pub keypoints: Vec<Keypoint>,
 }
 
-/// A point of a detection.
+/// A keypoint of a detection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Keypoint {
-    /// In pixels of the source frame; may lie outside, where the network guesses what the frame cuts off.
+    /// In pixels of the source frame; may be outside it, if the model guesses what the frame cuts off.
     pub x: f32,
     /// In pixels of the source frame.
     pub y: f32,
-    /// 0 to 1; `None` where the network does not tell.
+    /// The confidence, 0 to 1; `None` if the model does not return one.
     pub score: Option<f32>,
 }

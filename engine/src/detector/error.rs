@@ -8,77 +8,77 @@ use visiond_kernels::preprocess::PreprocessError;
 use crate::backend::EngineError;
 use crate::heads::HeadError;
 
-/// Network, card and limits do not go together, or a run failed.
+/// Why a detector cannot be made or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetectorError {
-    /// The network could not be made ready or run.
+    /// The model cannot be loaded or run.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The card's head does not read the network's outputs.
+    /// The card's head does not fit the model's outputs.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The preprocess could not be made.
+    /// The preprocessor cannot be made.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
-    /// A frame could not become the network's input.
+    /// A frame cannot be preprocessed.
     #[error("{error}")]
     Frame {
-        /// Which of the run's frames, counted from 0.
+        /// The index of the frame in the run.
         slot: usize,
-        /// Why not.
+        /// The reason.
         error: PreprocessError,
     },
-    /// A run of no frames, or of too many.
-    #[error("a run takes 1 to {most} frames, and {found} were given")]
+    /// The number of frames is 0 or too large.
+    #[error("a run takes 1 to {most} frames, not {found}")]
     Frames {
-        /// Frames given.
+        /// The number of frames given.
         found: usize,
-        /// Frames of one run at most.
+        /// The batch size.
         most: usize,
     },
-    /// Every flight is under way.
-    #[error("as many runs as can be are under way ({max_in_flight}): finish one before the next is begun")]
+    /// The maximum number of runs is in flight.
+    #[error("{max_in_flight} runs are in flight already: finish one first")]
     Busy {
-        /// Runs that may be under way at once.
+        /// The maximum number of runs in flight.
         max_in_flight: usize,
     },
-    /// CUDA refused or failed.
+    /// A CUDA call failed.
     #[error("the GPU failed: {0}")]
     Cuda(#[from] CudaError),
-    /// The candidate filter could not be made or run.
+    /// The candidate filter cannot be made or run.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// There is no memory that CPU and GPU share.
+    /// Memory that CPU and GPU share cannot be allocated.
     #[error(transparent)]
     Buffer(#[from] BufferError),
     /// The outputs stay on the GPU.
-    #[error("raw outputs were not asked for when the detector was made, so they stay on the GPU")]
+    #[error("cannot read raw outputs: the detector was made without them, so they stay on the GPU")]
     NoRawOutputs,
-    /// A flight that was not begun, or has been finished.
-    #[error("there is no such run under way to finish")]
+    /// The run was not begun, or is finished already.
+    #[error("the run is not in flight")]
     NotInFlight,
-    /// The card names an input that is not there.
-    #[error("the card ({card}) names the input `{name}`, the network has {inputs}")]
+    /// The card names an input that the model does not have.
+    #[error("the card ({card}) names the input `{name}`, but the model has {inputs}")]
     NoSuchInput {
         /// Where the card comes from.
         card: String,
-        /// Name in the card.
+        /// The name in the card.
         name: String,
-        /// The network's inputs.
+        /// The model's inputs.
         inputs: String,
     },
-    /// No input, or more than one, looks like a picture.
-    #[error("which input takes the picture? The network has {inputs}: name it as `input.name` in the card ({card})")]
+    /// No input looks like a picture, or more than one does.
+    #[error("cannot tell which input takes the picture: the model has {inputs}; set `input.name` in the card ({card})")]
     NoPictureInput {
         /// Where the card comes from.
         card: String,
-        /// The network's inputs.
+        /// The model's inputs.
         inputs: String,
     },
-    /// The picture's input has a shape that no picture has.
+    /// The shape of the input does not fit a picture.
     #[error(
-        "input `{input}` does not take a picture as the card ({card}) has it: it wants {wanted}; mend `input` in the card, or \
+        "input `{input}` does not take a picture as the card ({card}) has it: it needs {wanted}; correct `input` in the card, or \
          use another model"
     )]
     NotAPicture {
@@ -86,10 +86,10 @@ pub enum DetectorError {
         card: String,
         /// The input, with type and shape.
         input: String,
-        /// What would fit.
+        /// The shape that would fit.
         wanted: String,
     },
-    /// Neither the card nor the network tells the size.
+    /// Neither the card nor the model gives the input's size.
     #[error("input `{input}` has no fixed size: set `input.size = [width, height]` in the card ({card})")]
     SizeUnknown {
         /// Where the card comes from.
@@ -97,9 +97,9 @@ pub enum DetectorError {
         /// The input, with type and shape.
         input: String,
     },
-    /// An input besides the picture is not in the card.
+    /// The card does not say how to fill an extra input.
     #[error(
-        "the network also wants the input `{input}`: say in the card ({card}) what to fill it with, under `extra_inputs`"
+        "the model also needs the input `{input}`: set what to fill it with under `extra_inputs` in the card ({card})"
     )]
     ExtraInputMissing {
         /// Where the card comes from.
@@ -107,51 +107,51 @@ pub enum DetectorError {
         /// The input, with type and shape.
         input: String,
     },
-    /// The card's numbers do not fill the input.
+    /// The numbers in the card do not fill the input.
     #[error("the card ({card}) gives {found} numbers for the input `{input}`, which takes {expected}")]
     ExtraInputCount {
         /// Where the card comes from.
         card: String,
         /// The input, with type and shape.
         input: String,
-        /// Numbers that it takes, as text.
+        /// The number of values that it takes, as text.
         expected: String,
-        /// Numbers given.
+        /// The number of values given.
         found: usize,
     },
-    /// A class to look for is none of the network's.
-    #[error("the network has no class `{name}`{hint}")]
+    /// The model does not have a wanted class.
+    #[error("the model has no class `{name}`{hint}")]
     UnknownClass {
-        /// Asked for.
+        /// The name that was asked for.
         name: String,
         /// The nearest names, or how many classes there are; starts with its punctuation.
         hint: String,
     },
-    /// A slot beyond the batch, or one without a frame.
+    /// The slot is beyond the batch or had no frame.
     #[error("slot {slot} holds no result: {why}")]
     Slot {
-        /// Asked for.
+        /// The slot that was asked for.
         slot: usize,
-        /// Why it cannot be.
+        /// Why it holds no result.
         why: String,
     },
-    /// An output is not by frame, so that a batch cannot be taken apart.
+    /// The first dimension of an output is not the batch, so a batch cannot be split.
     #[error(
-        "output `{name}` is {shape} after a run of {frames} frames, so that it cannot be told which frame a row is of: run one \
+        "output `{name}` is {shape} after a run of {frames} frames, so its rows cannot be assigned to frames: run one \
          frame at a time (a batch of 1)"
     )]
     NotByFrame {
-        /// Name of the output.
+        /// The name of the output.
         name: String,
         /// Its shape.
         shape: String,
-        /// Frames of the run.
+        /// The number of frames in the run.
         frames: usize,
     },
 }
 
 impl DetectorError {
-    /// Whether the process has lost the GPU, so that it must end.
+    /// Whether the process has lost the GPU and must exit.
     pub fn is_fatal(&self) -> bool {
         let cuda = match self {
             Self::Cuda(error) | Self::Buffer(BufferError::Cuda { error, .. }) => Some(error),

@@ -1,6 +1,6 @@
-//! The way through host memory: the CPU's preprocess writes the session's input, the session runs, heads read its outputs.
+//! Runs through host memory: the CPU preprocesses into the session's input, the session runs, the head reads its outputs.
 //!
-//! One run at a time: [`HostRunner::begin`] preprocesses, [`HostRunner::finish`] runs the network.
+//! One run at a time: [`HostRunner::begin`] preprocesses, [`HostRunner::finish`] runs the model.
 
 use std::time::Instant;
 
@@ -18,31 +18,31 @@ use crate::card::Card;
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
 use crate::session::Session;
 
-/// A session and what feeds it.
+/// A session and the preprocessor that feeds it.
 pub(super) struct HostRunner {
     session: Session,
     preprocessor: Preprocessor,
     inputs: ModelInputs,
-    /// The way back from each slot that holds a frame.
+    /// Maps each slot that holds a frame back to the frame.
     mappings: Vec<Option<Mapping>>,
     state: State,
-    /// Shape of each output's slot, of the slot being read.
+    /// The shape of each output, for the slot being read.
     slot_shapes: Vec<Vec<usize>>,
 }
 
-/// Where the one run stands.
+/// The state of the one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing to read.
+    /// There is nothing to read.
     Empty,
-    /// Preprocessed.
+    /// The frames are preprocessed.
     Begun { frames: usize, preprocess_us: u64 },
-    /// Its outputs can be read.
+    /// The outputs can be read.
     Done { frames: usize },
 }
 
 impl HostRunner {
-    /// Fills the inputs besides the picture.
+    /// Fills the extra inputs.
     pub(super) fn new(mut session: Session, inputs: ModelInputs, card: &Card) -> Result<Self, DetectorError> {
         let preprocessor = Preprocessor::new(inputs.spec.clone())?;
         let input_size = (inputs.spec.width, inputs.spec.height);
@@ -66,20 +66,20 @@ impl HostRunner {
         self.mappings[slot] = None;
         let tensor = self.session.input_mut(self.inputs.picture);
         let tensor = if self.inputs.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
-        let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the network's input has no such slot"))?;
+        let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the model's input has no such slot"))?;
         let mapping = self.preprocessor.run(frame, &mut tensor);
         self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
         Ok(())
     }
 
-    /// Lets the network see so many slots, where it leaves their number open. What they hold stays.
+    /// Sets the batch size, if the model leaves it open. The slots keep their content.
     fn set_frames(&mut self, frames: usize) {
         for &index in &self.inputs.open_batch {
             self.session.set_batch(index, frames);
         }
     }
 
-    /// Empties the slots that a fixed batch runs for nothing, so that they cannot hold a frame of long ago.
+    /// Clears unused slots of a fixed batch, so that they do not hold an old frame.
     fn clear_slots_from(&mut self, frames: usize) {
         if self.inputs.open_batch.contains(&self.inputs.picture) {
             return;
@@ -117,7 +117,7 @@ impl Runner for HostRunner {
         }
         let start = Instant::now();
         self.state = State::Empty;
-        // Slots keep their place in the whole tensor while they are written.
+        // Slots keep their position in the whole tensor while they are written.
         self.set_frames(self.inputs.batch);
         for (slot, frame) in frames.iter().enumerate() {
             self.load(slot, frame)?;

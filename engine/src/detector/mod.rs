@@ -1,8 +1,8 @@
-//! Frames in, detections out: preprocess, network, head, NMS and the way back to the frame.
+//! Frames in, detections out: preprocess, model, head, NMS and the mapping back to the frame.
 //!
 //! [`Detector::begin`] takes the frames of a run and returns as soon as they are no longer needed, [`Detector::finish`] waits
-//! for the run, [`Detector::detections`] reads a slot of it. So many runs as [`Detector::flights`] says may be under way at
-//! once. Nothing is allocated once the busiest frame has been seen, but for what the network's backend allocates.
+//! for the run, and [`Detector::detections`] reads one slot of it. Up to [`Detector::max_in_flight`] runs may be in flight.
+//! After the busiest frame nothing is allocated, except by the model's backend.
 
 mod classes;
 mod cuda;
@@ -36,7 +36,7 @@ pub use error::DetectorError;
 pub use limits::Limits;
 pub use run::{RunCounts, RunId, RunTimings};
 
-/// A network that detects, with its card's way to feed and to read it.
+/// A model that detects objects, with the card that says how to feed and read it.
 pub struct Detector {
     runner: Box<dyn Runner>,
     head: Box<dyn Head>,
@@ -44,19 +44,19 @@ pub struct Detector {
     input_size: (u32, u32),
     options: NmsOptions,
     labels: Vec<Arc<str>>,
-    /// Whether each class is looked for; `None` for all.
+    /// The classes to keep; `None` keeps all.
     wanted: Option<Vec<u32>>,
     decoded: Decoded,
     nms: Nms,
 }
 
 impl Detector {
-    /// A detector with a context of its own: on the GPU where the engine is, else on a session.
+    /// Makes a detector with its own context: on the GPU if the engine is there, otherwise on a session.
     pub fn new(engine: &Engine, card: &Card, limits: &Limits) -> Result<Self, DetectorError> {
         let overridden = |name: &str| engine.overrides(name);
         let max_batch = engine.most_frames().map_or(limits.max_batch, |most| limits.max_batch.min(most));
         if max_batch < limits.max_batch {
-            log::info!("{} takes at most {max_batch} frames a run", engine.file().path.display());
+            log::info!("{} takes at most {max_batch} frames per run", engine.file().path.display());
         }
         let inputs = model_inputs::plan(engine.inputs(), card, max_batch, &overridden)?;
         let (input_size, batch) = ((inputs.spec.width, inputs.spec.height), inputs.batch);
@@ -80,7 +80,7 @@ impl Detector {
         })
     }
 
-    /// The shape of every input for runs of `max_batch` frames, by name: for what measures a network by itself.
+    /// Returns the shape of every input for runs of `max_batch` frames, to measure a model by itself.
     pub fn input_shapes(
         engine: &Engine,
         card: &Card,
@@ -89,62 +89,63 @@ impl Detector {
         Ok(model_inputs::plan(engine.inputs(), card, max_batch, &|name: &str| engine.overrides(name))?.shapes)
     }
 
-    /// Runs that may be under way at once.
+    /// Returns how many runs may be in flight.
     pub fn max_in_flight(&self) -> usize {
         self.runner.max_in_flight()
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn counts(&self) -> RunCounts {
         self.runner.counts()
     }
 
-    /// Frames of one run at most.
+    /// Returns the maximum number of frames in a run.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Width and height of the network's input.
+    /// Returns width and height of the model's input.
     pub fn input_size(&self) -> (u32, u32) {
         self.input_size
     }
 
-    /// How frames become the network's picture.
+    /// Returns how frames are preprocessed.
     pub fn preprocess_spec(&self) -> &PreprocessSpec {
         self.runner.spec()
     }
 
-    /// The network's outputs, as declared.
+    /// Returns the outputs as the model declares them.
     pub fn outputs(&self) -> &[TensorInfo] {
         self.runner.outputs()
     }
 
-    /// A raw output of the last run, with every frame that the network ran. For detectors made with
-    /// [`Limits::raw_outputs`].
+    /// Returns a raw output of the last run, with every frame that the model ran. Needs [`Limits::raw_outputs`].
     pub fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
         self.runner.raw_output(index)
     }
 
-    /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
+    /// Returns the batch size of the last run; a model with a fixed batch always runs all of it.
     pub fn frames_run(&self) -> usize {
         self.runner.frames_run()
     }
 
-    /// Names of the classes, from class 0 on; may be fewer than the network has.
+    /// Returns the names of the classes from class 0 on; there may be fewer than the model has.
     pub fn labels(&self) -> &[Arc<str>] {
         &self.labels
     }
 
-    /// The name of a class, or its number as text.
+    /// Returns the name of a class, or its number as text.
     pub fn label(&self, class_id: u32) -> Arc<str> {
         let named = self.labels.get(class_id as usize).cloned();
         named.unwrap_or_else(|| class_id.to_string().into())
     }
 
-    /// Begins a run: `frames[i]` becomes the picture of slot `i`. Returns when the frames are no longer needed.
+    /// Begins a run with `frames[i]` in slot `i`. Returns when the frames are no longer needed.
     ///
-    /// A network with a fixed batch sees nothing (zeros) in the slots without a frame. On [`DetectorError::Frame`] nothing
-    /// was begun, and the run can be begun without that frame.
+    /// A model with a fixed batch gets zeros in the unused slots.
+    ///
+    /// # Errors
+    /// After [`DetectorError::Frame`] nothing was begun, and the run can be begun again without that frame.
     pub fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError> {
         if frames.is_empty() || frames.len() > self.batch {
             return Err(DetectorError::Frames { found: frames.len(), most: self.batch });
@@ -152,12 +153,12 @@ impl Detector {
         self.runner.begin(frames)
     }
 
-    /// Waits for a run to end. Runs end in the order in which they were begun.
+    /// Waits for a run to finish. Runs finish in the order in which they were begun.
     pub fn finish(&mut self, run: RunId) -> Result<RunTimings, DetectorError> {
         self.runner.finish(run)
     }
 
-    /// What a finished run saw in `slot`, best first; `out` is cleared first.
+    /// Returns the detections of a finished run in `slot`, best first; clears `out` first.
     pub fn detections(&mut self, run: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
         out.clear();
         let mapping = self.runner.mapping(run, slot);
@@ -175,7 +176,7 @@ impl Detector {
         for candidate in &decoded.candidates {
             let box_in_source = mapping.box_to_source(candidate.box_in_input);
             let [x1, y1, x2, y2] = box_in_source;
-            // What lies in the padding alone has no part in the frame.
+            // A box that lies only in the padding does not touch the frame.
             let has_area = x2 > x1 && y2 > y1;
             if !decoded.boxless && !has_area {
                 continue;
@@ -195,7 +196,7 @@ impl Detector {
     }
 }
 
-/// The way and the head for a network: on the GPU if that can be.
+/// Makes the runner and the head for a model: on the GPU if possible.
 fn runner(
     engine: &Engine,
     inputs: ModelInputs,
@@ -217,12 +218,12 @@ fn runner(
     let head = head(&of_one_frame(session.outputs(), inputs.batch))?;
     let runner = HostRunner::new(session, inputs, card)?;
     if let Some(error) = refused {
-        log::warn!("frames and outputs of this network go by way of the host, which is slower: {error}");
+        log::warn!("this model runs through host memory, which is slower: {error}");
     }
     Ok((Box::new(runner), head))
 }
 
-/// What the outputs declare of one frame: heads read a batch of 1.
+/// Returns the outputs for a batch of one frame, as heads read them.
 fn of_one_frame(outputs: &[TensorInfo], batch: usize) -> Vec<TensorInfo> {
     let mut outputs = outputs.to_vec();
     for first in outputs.iter_mut().filter_map(|info| info.shape.as_mut()?.first_mut()) {

@@ -1,5 +1,5 @@
-//! How the network's inputs are filled: which takes the picture, at which size and in which layout, and what goes into the
-//! others.
+//! How the model's inputs are filled: which input takes the picture, at which size and in which layout, and what the others
+//! hold.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,28 @@ use super::error::DetectorError;
 use crate::backend::{Dim, TensorInfo, dims_text};
 use crate::card::{Card, ExtraInput};
 
-/// A side of a network's input where neither its sides nor its channels are told apart otherwise.
+/// Channel counts to look for if the card's does not decide between the layouts.
 const COLOURS: [usize; 2] = [3, 1];
 
-/// How a network is fed.
+/// How the model's inputs are filled.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ModelInputs {
-    /// Index of the picture's input.
+    /// The index of the input that takes the picture.
     pub(super) picture: usize,
-    /// How frames become pictures.
+    /// How frames are preprocessed.
     pub(super) spec: PreprocessSpec,
-    /// Frames of one run at most.
+    /// The maximum number of frames in a run.
     pub(super) batch: usize,
-    /// Shape of every input.
+    /// The shape of every input.
     pub(super) shapes: BTreeMap<String, Vec<usize>>,
-    /// Indices of inputs whose first dimension is the number of frames and may be less than `batch`.
+    /// The indices of inputs whose first dimension is the batch and may be smaller than `batch`.
     pub(super) open_batch: Vec<usize>,
-    /// Whether the picture's tensor has a dimension for the batch.
+    /// Whether the picture's tensor has a batch dimension.
     pub(super) has_batch_dim: bool,
 }
 
-/// Plans the feeding of a network. `keep_size` tells that the declared size was asked for and goes before the card's.
+/// Decides how the inputs are filled. `keep_size` returns whether the user asked for an input's declared size, which then
+/// overrides the card's.
 pub(super) fn plan(
     inputs: &[TensorInfo],
     card: &Card,
@@ -54,7 +55,7 @@ pub(super) fn plan(
     let max_batch = max_batch.max(1);
     let batch = match has_batch_dim.then(|| declared(0)) {
         None => 1,
-        // A network that is rewritten to another size need not keep the number of frames that it was exported with.
+        // A model that is rewritten to another size need not keep the batch size that it was exported with.
         Some(Some(fixed)) if resized && fixed > 1 => max_batch,
         Some(Some(fixed)) => fixed,
         Some(None) => max_batch,
@@ -117,7 +118,7 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
         .ok_or_else(|| DetectorError::NoPictureInput { card: card.origin.clone(), inputs: listed() })
 }
 
-/// Planes or interleaved: what the card says, else where the declared shape has 3 or 1.
+/// Returns the layout: the card's, or else the one that the position of 3 or 1 channels in the declared shape suggests.
 fn layout(info: &TensorInfo, card: &Card) -> Result<TensorLayout, DetectorError> {
     if let Some(layout) = card.input.layout {
         return Ok(layout);
@@ -142,7 +143,7 @@ struct Axes {
     width: usize,
 }
 
-/// Whether there is a batch dimension, and where height and width are; refuses what is no picture.
+/// Returns whether there is a batch dimension and where height and width are; refuses a shape that does not fit a picture.
 fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, Axes), DetectorError> {
     let channels = card.input.order.channels();
     let order = match layout {
@@ -170,7 +171,8 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, A
     Ok((rank == 4, Axes { height, width }))
 }
 
-/// The shape of an input besides the picture: open dimensions get the batch first, then what the card's numbers leave.
+/// Returns the shape of an extra input: the first open dimension is the batch, another follows from the card's number of
+/// values.
 fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) -> Result<Vec<usize>, DetectorError> {
     let given = match fill {
         ExtraInput::Values(values) => values.len(),
@@ -187,7 +189,7 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
     };
     let mut shape: Vec<usize> = dims.iter().map(|dim| dim.fixed().unwrap_or(0)).collect();
     let open: Vec<usize> = (0..dims.len()).filter(|&axis| matches!(dims[axis], Dim::Dynamic(_))).collect();
-    // A first open dimension counts frames, unless it is the only dimension and the numbers are many.
+    // A first open dimension is the batch, unless it is the only dimension and there are several values.
     match open[..] {
         [] => {}
         [0] if dims.len() > 1 || given == 1 => shape[0] = batch,
@@ -207,11 +209,11 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
         _ => return Err(count_error()),
     }
     let total: usize = shape.iter().product();
-    // The numbers fill the tensor once, or once for each frame.
+    // The values fill the tensor once, or once per frame.
     if given > 0 && (total == given || total == given * batch) { Ok(shape) } else { Err(count_error()) }
 }
 
-/// Fills an input besides the picture; the card's numbers are repeated until it is full.
+/// Fills an extra input; the card's values are repeated until it is full.
 pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, (width, height): (u32, u32)) {
     let size;
     let values: &[f64] = match extra {
@@ -236,7 +238,7 @@ pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, (width, heigh
             DType::I32 => bytes.copy_from_slice(&(value as i32).to_ne_bytes()),
             DType::I64 => bytes.copy_from_slice(&(value as i64).to_ne_bytes()),
             DType::Bool => bytes[0] = u8::from(value != 0.0),
-            // `DType` may grow: the zeros of a new tensor stay.
+            // `DType` may grow: a new type keeps the zeros of a new tensor.
             _ => {}
         }
     }

@@ -1,51 +1,52 @@
-//! Runs of a detector: which one, what it took, what was counted.
+//! Runs of a detector: their identity, timings and counters.
 
-/// A run that was begun: where [`Detector::finish`] and [`Detector::detections`] find it.
+/// Identifies a run for [`Detector::finish`](super::Detector::finish) and
+/// [`Detector::detections`](super::Detector::detections).
 ///
-/// Its results can be read from its finish until a later run begins in its place.
+/// Its results can be read after it is finished, until a later run reuses the same index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunId(usize);
 
 impl RunId {
-    /// The flight in place `index`.
+    /// Returns the run with this index.
     pub fn new(index: usize) -> Self {
         Self(index)
     }
 
-    /// Its place, below [`Detector::flights`].
+    /// Returns its index, below [`Detector::max_in_flight`](super::Detector::max_in_flight).
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// What a run took, in microseconds, all of its frames together.
+/// The durations of a run with all of its frames, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunTimings {
-    /// The host's time until the GPU had the run; 0 where there is no GPU in it.
+    /// Host time until the run was submitted to the GPU; 0 without a GPU.
     pub launch_us: u64,
-    /// Frames to tensors.
+    /// Preprocessing of the frames.
     pub preprocess_us: u64,
-    /// The network; on the GPU with its candidate filter, unless that went beside another run.
+    /// Inference; on the GPU including the candidate filter, unless that overlapped another run.
     pub infer_us: u64,
 }
 
-/// What a detector counted since it was made.
+/// What a detector has counted since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunCounts {
-    /// Runs that the GPU was given as one CUDA graph.
+    /// Runs submitted to the GPU as one CUDA graph.
     pub graph_runs: u64,
-    /// Runs that it was given call by call.
+    /// Runs submitted to the GPU call by call.
     pub single_runs: u64,
-    /// Runs, of either kind, that were begun while another was under way.
+    /// Runs of either kind that were begun while another was in flight.
     pub overlapped_runs: u64,
-    /// Bytes of frames that were copied first, because the GPU does not see their memory.
+    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
     pub copied_bytes: u64,
-    /// Candidates that the GPU's filter had no room for.
+    /// Candidates that did not fit into the GPU's filter.
     pub lost_candidates: u64,
 }
 
 impl RunCounts {
-    /// What was counted since `earlier`; `None` where that was of another detector.
+    /// Returns the difference to `earlier`; `None` if `earlier` is from another detector.
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         Some(Self {
             graph_runs: self.graph_runs.checked_sub(earlier.graph_runs)?,

@@ -1,4 +1,4 @@
-//! The interface of what takes frames through the model.
+//! The interface of what runs frames through the model.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use super::run::{RunCounts, RunId, RunTimings};
 use crate::backend::TensorInfo;
 use crate::heads::{Decoded, Head};
 
-/// How frames go through the network and come back: by way of the host, or on the GPU.
+/// Runs frames through the model: in host memory, or on the GPU.
 pub(super) trait Runner: Send {
-    /// How frames become pictures.
+    /// Returns how frames are preprocessed.
     fn spec(&self) -> &PreprocessSpec;
 
-    /// The network's outputs, as declared.
+    /// Returns the outputs as the model declares them.
     fn outputs(&self) -> &[TensorInfo];
 
-    /// Runs that may be under way at once.
+    /// Returns how many runs may be in flight.
     fn max_in_flight(&self) -> usize;
 
     /// Begins a run of 1 to batch frames; returns when they are no longer needed.
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError>;
 
-    /// Waits for the oldest run, which is `flight`.
+    /// Waits for the oldest run, which must be `run`.
     fn finish(&mut self, run: RunId) -> Result<RunTimings, DetectorError>;
 
-    /// The way back from a slot of a finished run.
+    /// Returns the mapping from a slot of a finished run back to its frame.
     fn mapping(&self, run: RunId, slot: usize) -> Option<Mapping>;
 
-    /// Decodes one slot of a finished run, which has it.
+    /// Decodes a slot of a finished run that has it.
     fn decode(
         &mut self,
         run: RunId,
@@ -42,17 +42,17 @@ pub(super) trait Runner: Send {
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError>;
 
-    /// An output of the last run, and how many frames it has.
+    /// Returns an output of the last run.
     fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError>;
 
-    /// Frames that the last run's tensors have: a network with a fixed batch runs it all.
+    /// Returns the batch size of the last run; a model with a fixed batch always runs all of it.
     fn frames_run(&self) -> usize;
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     fn counts(&self) -> RunCounts;
 }
 
-/// A way and the head that reads what comes of it.
+/// A runner and the head that reads its outputs.
 pub(super) type RunnerAndHead<W> = (W, Box<dyn Head>);
 
 pub(super) fn micros(duration: Duration) -> u64 {

@@ -1,20 +1,20 @@
-//! BlazeFace, and what else MediaPipe detects with anchors of one size: boxes and points as offsets from anchors.
+//! BlazeFace and MediaPipe's other detectors with anchors of one size: boxes and points are offsets from anchors.
 //!
 //! Reads scores `[1, N, 1]` (logits of the one class) and boxes `[1, N, 4 + 2 * points]`: dx, dy, width, height, then x, y of
-//! each point. All are pixels of the input; centre and points count from the anchor's centre. The N rows lie in one pair of
-//! outputs, or in one pair a grid. Outputs are found by their shapes.
+//! each point. All are pixels of the input; centre and points are relative to the anchor's centre. The N rows are in one pair
+//! of outputs, or in one pair per grid. Outputs are found by their shapes.
 //!
-//! The strides name a layer each, and layers of equal stride that follow one another share a grid of ceil(size by stride)
-//! cells. Rows go cell by cell, and in a cell layer by layer, with two anchors a layer, or one where N is half as much. A
-//! cell's anchors all lie on its centre, `(x + 0.5) / columns` of the input's width. BlazeFace's strides, which the card need
-//! not name, are `[8, 16, 16, 16]` for 128x128 pixels (front camera, short range) and `[16, 32, 32, 32]` for 256x256 (back
-//! camera): a grid of 16x16 cells with 2 anchors each, then one of 8x8 with 6. Its six points are the right eye, the left
-//! eye, the tip of the nose, the middle of the mouth, the right ear and the left ear, of the person's own right and left.
+//! Each stride names a layer, and consecutive layers of equal stride share a grid of ceil(size / stride) cells. Rows go cell by
+//! cell, and within a cell layer by layer, with two anchors per layer, or one if N is half as large. A cell's anchors all lie
+//! at its centre, `(x + 0.5) / columns` of the input's width. BlazeFace's strides, which the card need not name, are `[8, 16,
+//! 16, 16]` for 128x128 pixels (front camera, short range) and `[16, 32, 32, 32]` for 256x256 (back camera): a grid of 16x16
+//! cells with 2 anchors each, then one of 8x8 with 6. Its six points are the right eye, the left eye, the tip of the nose, the
+//! middle of the mouth, the right ear and the left ear, from the person's own point of view.
 //!
 //! Source: MediaPipe's `face_detection_short_range_common.pbtxt`, `face_detection_back_desktop_live.pbtxt` and
 //! `face_detection_full_range.pbtxt`, `ssd_anchors_calculator.cc` (`fixed_anchor_size`) and
-//! `tensors_to_detections_calculator.cc`. There logits are cut at +-100 first, which no f32 score shows, and overlapping boxes
-//! are blended by their scores (`WEIGHTED`); here the best of them stays as it is.
+//! `tensors_to_detections_calculator.cc`. MediaPipe clips logits at +-100 first, which no f32 score shows, and blends
+//! overlapping boxes by their scores (`WEIGHTED`); here the best of them stays unchanged.
 
 use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
 
@@ -33,7 +33,7 @@ pub(super) struct Blazeface {
     pub(super) spec: BlazefaceSpec,
 }
 
-/// Cells along x and y, and how many layers share them.
+/// The cells along x and y, and how many layers share them.
 #[derive(Clone, Copy)]
 struct Grid {
     columns: usize,
@@ -47,7 +47,7 @@ impl Grid {
     }
 }
 
-/// Two outputs and the grids that they hold, one after the other.
+/// Two outputs and the grids that they hold in sequence.
 struct Part {
     scores: usize,
     boxes: usize,
@@ -56,16 +56,16 @@ struct Part {
 
 pub(super) struct OutputLayout {
     parts: Vec<Part>,
-    /// Anchors of a cell in each layer.
+    /// Anchors per cell and layer.
     anchors: usize,
-    /// Numbers of a box and its points.
+    /// Numbers per box, including its points.
     width: usize,
 }
 
-/// Anchors that a layer may give a cell: MediaPipe adds one of an interpolated size, unless told not to.
+/// Anchors per cell and layer: MediaPipe adds one of an interpolated size, unless configured otherwise.
 const ANCHORS: [usize; 2] = [2, 1];
 
-/// The strides of both of BlazeFace's sizes: the grids have 16 and 8 cells a line.
+/// Returns the strides of both of BlazeFace's sizes: the grids have 16 and 8 cells per line.
 fn usual_strides(width: u32) -> Vec<u32> {
     let (fine, coarse) = (width / 16, width / 8);
     vec![fine, coarse, coarse, coarse]
@@ -90,7 +90,7 @@ fn total(grids: &[Grid], anchors: usize) -> usize {
     grids.iter().map(|grid| grid.rows(anchors)).sum()
 }
 
-/// The outputs, two for each of `groups`; `None` where any is not there.
+/// Finds two outputs for each of `groups`; `None` if any is missing.
 fn find(outputs: &impl Outputs, groups: &[&[Grid]], anchors: usize) -> Option<OutputLayout> {
     let mut roles = Roles::new(outputs);
     let mut parts = Vec::with_capacity(groups.len());
@@ -116,11 +116,11 @@ impl Decoder for Blazeface {
 
     const FAMILY: Family = Family::Blazeface;
     const READS: &'static str =
-        "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], of all grids or of each";
+        "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], for all grids or for each";
 
     fn layout(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<OutputLayout, String> {
         if self.class_count > 1 {
-            return Err(format!("the card names {} where there is one", classes_text(self.class_count)));
+            return Err(format!("the card names {} instead of one", classes_text(self.class_count)));
         }
         let strides = self.strides(input_size);
         let grids = grids(&strides, input_size);
@@ -155,7 +155,7 @@ impl Decoder for Blazeface {
                     }
                     let score = sigmoid(logit);
                     let &[dx, dy, w, h, ref points @ ..] = numbers else { continue };
-                    // The network may give sizes below 0, which MediaPipe drops too.
+                    // The model may return negative sizes, which MediaPipe drops too.
                     if score < input.score_threshold || w < 0.0 || h < 0.0 {
                         continue;
                     }

@@ -6,10 +6,10 @@ use super::spec::{HeadSpec, Keypoints};
 use super::{blazeface, classifier, detr, heatmap, nanodet, ssd, yolo_nms, yolov5, yolov8, yolox};
 use crate::backend::TensorInfo;
 
-/// The head that the card asks for, checked against what the network declares.
+/// Makes the head that the card asks for and checks it against the outputs that the model declares.
 ///
-/// Dynamic dimensions fit anything. Where an input's declared shape was replaced, the declared dimensions of the outputs
-/// mean nothing any more: give them as dynamic. `class_count` is the number of named classes; 0 takes what the shape says.
+/// Dynamic dimensions fit anything. If an input's declared shape was replaced, the declared dimensions of the outputs are no
+/// longer valid: pass them as dynamic. `class_count` is the number of named classes; 0 uses what the shape says.
 pub fn build(
     spec: &HeadSpec,
     outputs: &[TensorInfo],

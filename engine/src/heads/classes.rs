@@ -1,15 +1,17 @@
-//! How many classes an output has room for, and where the class for "nothing" stands.
+//! How many classes an output has room for, and where the background class is.
+//!
+//! The errors are text: [`Checked`](super::decoder::Checked) puts it into `HeadError::Shape`.
 
 use super::spec::Background;
 
-/// The plural of "class" in messages.
+/// Returns "1 class" or "N classes".
 pub(super) fn classes_text(count: usize) -> String {
     if count == 1 { "1 class".to_owned() } else { format!("{count} classes") }
 }
 
-/// The class count of an output whose rows (or columns: `what`) have `width` numbers, `besides` of them something else.
+/// Returns the class count of an output whose rows (or columns: `what`) have `width` numbers, `besides` of them not classes.
 ///
-/// `named` is what the card names, 0 if nothing; `None` while the width is unknown and nothing is named.
+/// `named` is the number of classes in the card, 0 if it names none. `None` if the width is unknown and the card names none.
 pub(super) fn classes_in(
     width: Option<usize>,
     besides: usize,
@@ -20,18 +22,18 @@ pub(super) fn classes_in(
         None => Ok((named > 0).then_some(named)),
         Some(width) if named == 0 => match width.checked_sub(besides) {
             Some(classes) if classes > 0 => Ok(Some(classes)),
-            _ => Err(format!("has {what} of {width} numbers, which leaves no class after {besides} others")),
+            _ => Err(format!("has {what} of {width} numbers, which leaves no room for a class after {besides} others")),
         },
         Some(width) if width == besides + named => Ok(Some(named)),
         Some(width) => Err(format!(
-            "has {what} of {width} numbers where the card's {} and {besides} others make {}",
-            classes_text(named),
-            besides + named
+            "has {what} of {width} numbers instead of {}: the card's {} and {besides} others",
+            besides + named,
+            classes_text(named)
         )),
     }
 }
 
-/// Which of `width` scores are classes.
+/// Returns which of `width` scores are classes.
 pub(super) fn class_columns(background: Background, width: usize) -> std::ops::Range<usize> {
     match background {
         Background::None => 0..width,
@@ -40,7 +42,7 @@ pub(super) fn class_columns(background: Background, width: usize) -> std::ops::R
     }
 }
 
-/// As [`classes_in`] where all numbers are classes, one of which may be none of them.
+/// Does the same as [`classes_in`] if all numbers are classes, one of which may be the background.
 pub(super) fn classes_with_background(
     width: Option<usize>,
     background: Background,
@@ -49,13 +51,13 @@ pub(super) fn classes_with_background(
     let besides = usize::from(background != Background::None);
     classes_in(width, besides, named, "rows").map_err(|problem| match width {
         Some(width) if besides == 0 && named > 0 && width == named + 1 => {
-            format!("{problem} (if one of them is no class, say background = \"first\" or \"last\")")
+            format!("{problem} (if one of them is the background, set background = \"first\" or \"last\")")
         }
         _ => problem,
     })
 }
 
-/// Whether an output has a row for each cell of the grids.
+/// Checks that an output has a row for each cell of the grids.
 pub(super) fn check_cells(
     rows: Option<usize>,
     wanted: usize,
@@ -64,7 +66,7 @@ pub(super) fn check_cells(
 ) -> Result<(), String> {
     match rows {
         Some(rows) if rows != wanted => Err(format!(
-            "has {rows} rows where grids of strides {strides:?} over {width}x{height} pixels have {wanted}"
+            "has {rows} rows instead of {wanted}: grids of strides {strides:?} over {width}x{height} pixels"
         )),
         _ => Ok(()),
     }

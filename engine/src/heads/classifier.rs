@@ -1,8 +1,8 @@
-//! One score a class for the whole frame.
+//! One score per class for the whole frame.
 //!
-//! Reads one output `[1, classes]` (or `[1, classes, 1, 1]`), f32 or f16: logits or probabilities. Without an `activation` in the
-//! card, numbers between 0 and 1 that sum to 1 are taken for probabilities and anything else goes through the softmax.
-//! Every class whose score passes is a candidate without a box, best first.
+//! Reads one output `[1, classes]` (or `[1, classes, 1, 1]`), f32 or f16: logits or probabilities. Without an `activation` in
+//! the card, numbers between 0 and 1 that sum to 1 are probabilities, and anything else goes through the softmax. Every class
+//! whose score passes the threshold is a candidate without a box, best first.
 //!
 //! Source: timm and torchvision (logits), Ultralytics (`Classify` exports probabilities).
 
@@ -21,7 +21,7 @@ pub(super) struct Classifier {
     class_count: usize,
     activation: Option<Activation>,
     background: Background,
-    /// The scores, reused.
+    /// The scores; the memory is reused.
     scores: Vec<f32>,
 }
 
@@ -31,14 +31,14 @@ impl Classifier {
     }
 }
 
-/// Whether numbers are probabilities already.
+/// Whether the numbers are probabilities already.
 fn are_probabilities(values: &[f32]) -> bool {
-    // f16 over many classes sums to within a hundredth.
+    // f16 over many classes sums to 1 within a hundredth.
     values.iter().all(|v| (0.0..=1.0001).contains(v)) && (values.iter().sum::<f32>() - 1.0).abs() < 0.02
 }
 
 impl Decoder for Classifier {
-    /// The output.
+    /// The index of the output.
     type OutputLayout = usize;
 
     const FAMILY: Family = Family::Classifier;
@@ -86,7 +86,7 @@ impl Decoder for Classifier {
         out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
 
-    /// A row of classes is less than a list of candidates.
+    /// Not worth it: a row of classes is smaller than a list of candidates.
     fn filter(&self, _: &usize, _: &impl Outputs, _: (u32, u32), _: f32) -> Option<FilterSpec> {
         None
     }

@@ -1,4 +1,4 @@
-//! What each family's file implements, and the checks around it.
+//! The interface that each family's file implements, and the checks around it.
 
 use visiond_kernels::filter::FilterSpec;
 
@@ -8,23 +8,23 @@ use super::shapes::Outputs;
 use super::spec::Family;
 use crate::backend::TensorInfo;
 
-/// What a file of this folder implements; [`Checked`] makes a [`Head`] of it.
+/// What each family's file implements; [`Checked`] makes a [`Head`] of it.
 pub(super) trait Decoder: Send {
-    /// Which output plays which part, and the sizes that decoding counts on.
+    /// Which output has which role, and the sizes that decoding relies on.
     type OutputLayout;
 
     const FAMILY: Family;
     const READS: &'static str;
 
-    /// Finds the outputs, declared or real, or says what is wrong with them.
+    /// Finds the outputs, declared or real. For real outputs this checks every dimension that `decode` relies on.
     ///
-    /// Of real ones every dimension that `decode` counts on is checked here.
+    /// The error is text: [`Checked`] puts it into [`HeadError::Shape`].
     fn layout(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<Self::OutputLayout, String>;
 
-    /// Reads the outputs that the layout, made of them, names.
+    /// Decodes the outputs that `layout`, which was made of them, names.
     fn decode(&mut self, layout: &Self::OutputLayout, input: &HeadInput<'_>, out: &mut Decoded);
 
-    /// What `decode` does, as the GPU's filter is told; `None` where it is not worth it or a shape is not known.
+    /// Describes `decode` to the GPU's filter; `None` if it is not worth it or a shape is unknown.
     fn filter(
         &self,
         layout: &Self::OutputLayout,

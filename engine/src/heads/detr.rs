@@ -32,7 +32,7 @@ use super::spec::{Activation, Background, BoxFormat, BoxUnit, DetrSpec, Family};
 pub(super) struct Detr {
     class_count: usize,
     spec: DetrSpec,
-    /// One query's scores, reused.
+    /// The scores of one query; the memory is reused.
     scores: Vec<f32>,
 }
 

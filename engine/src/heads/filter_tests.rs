@@ -14,7 +14,7 @@ use super::*;
 use crate::backend::Dim;
 use crate::backend::TensorInfo;
 
-/// A network's outputs, made up.
+/// A model's outputs, made up.
 struct Network {
     infos: Vec<TensorInfo>,
     shapes: Vec<Vec<usize>>,

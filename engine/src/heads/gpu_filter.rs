@@ -1,7 +1,6 @@
-//! Heads on the GPU: what the candidate filter is told of a network's outputs, and its list as [`Decoded`].
+//! Describes heads to the GPU's candidate filter, and turns its list into [`Decoded`].
 //!
-//! The families say with `Decoder::filter` what their `decode` does, number by number; a test holds the two against each
-//! other.
+//! `Decoder::filter` describes, number by number, what `Decoder::decode` does; a test compares the two.
 
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use super::shapes::{Outputs, Shape};
 use super::spec::{Activation, Background, BoxFormat, BoxUnit, Keypoints};
 use visiond_kernels::nms::Candidate;
 
-/// The rows and columns of an output, where both are known.
+/// Returns the last dimensions of an output, if all are known.
 pub(super) fn known<const N: usize>(shape: Shape) -> Option<[usize; N]> {
     let dims = shape.last::<N>()?;
     let mut known = [0; N];
@@ -27,13 +26,13 @@ pub(super) fn known<const N: usize>(shape: Shape) -> Option<[usize; N]> {
     Some(known)
 }
 
-/// An output's rows and columns as the filter reads them, and how many there are.
+/// Returns an output's rows and columns as the filter reads them, and how many there are.
 pub(super) fn rows_of(outputs: &impl Outputs, output: usize) -> Option<(Values, usize, usize)> {
     let [rows, width] = known(outputs.shape(output))?;
     Some((Values::rows(output, rows, width), rows, width))
 }
 
-/// A table of scores and boxes, with nothing else.
+/// Makes a table of scores and boxes and nothing else.
 pub(super) fn table(rows: usize, scores: Values, boxes: Values) -> Table {
     Table {
         first_row: 0,
@@ -49,7 +48,7 @@ pub(super) fn table(rows: usize, scores: Values, boxes: Values) -> Table {
     }
 }
 
-/// How scores come about, for a threshold.
+/// Returns how scores are computed, for a threshold.
 pub(super) fn score_code(activation: Activation, score_threshold: f32) -> ScoreCode {
     match activation {
         Activation::None => ScoreCode::Plain,
@@ -58,7 +57,7 @@ pub(super) fn score_code(activation: Activation, score_threshold: f32) -> ScoreC
     }
 }
 
-/// What numbers of a unit are multiplied with.
+/// Returns the factors for numbers of a unit.
 pub(super) fn scale_of(unit: BoxUnit, input_size: (u32, u32)) -> [f32; 2] {
     match unit {
         BoxUnit::Pixels => [1.0, 1.0],
@@ -66,7 +65,7 @@ pub(super) fn scale_of(unit: BoxUnit, input_size: (u32, u32)) -> [f32; 2] {
     }
 }
 
-/// As `corners` of rows.rs.
+/// Describes `corners` of rows.rs.
 pub(super) fn plain_box(format: BoxFormat, unit: BoxUnit, input_size: (u32, u32)) -> BoxCode {
     let corners = match format {
         BoxFormat::Xyxy => Corners::Xyxy,
@@ -77,13 +76,13 @@ pub(super) fn plain_box(format: BoxFormat, unit: BoxUnit, input_size: (u32, u32)
     BoxCode::Plain { corners, scale: scale_of(unit, input_size) }
 }
 
-/// Points that are given as they are.
+/// Describes points that need no decoding.
 pub(super) fn plain_points(keypoints: Keypoints, unit: BoxUnit, input_size: (u32, u32)) -> Points {
     let code = PointCode::Plain { scale: scale_of(unit, input_size), scored: keypoints.scored };
     Points { count: keypoints.count, code }
 }
 
-/// A spec of boxes and the best class of each, their scores as they come; the families change what they do otherwise.
+/// Makes a spec for boxes with the best class of each and plain scores; the families change what differs.
 pub(super) fn best_of(
     tables: Vec<Table>,
     classes: Range<usize>,
@@ -106,7 +105,7 @@ pub(super) fn best_of(
     }
 }
 
-/// What the class numbers of a network mean that has chosen itself.
+/// Describes the class numbers of an end-to-end model.
 pub(super) fn label_code(background: Background, class_count: usize) -> LabelCode {
     match background {
         Background::None => LabelCode::Plain,
@@ -118,7 +117,7 @@ pub(super) fn label_code(background: Background, class_count: usize) -> LabelCod
     }
 }
 
-/// As `decode` of end_to_end.rs, but for what boxes and labels mean.
+/// Describes `decode` of end_to_end.rs, except for what boxes and labels mean.
 pub(super) fn end_to_end_table(outputs: &impl Outputs, found: &EndToEndOutputs) -> Option<Table> {
     let column = |output: usize| {
         let [rows] = known(outputs.shape(output))?;
@@ -146,7 +145,7 @@ impl Decoded {
         let Filtered { records, points, values_per_record, points_scored, keep_best, .. } = *found;
         let mut order = std::mem::take(&mut self.order);
         order.clear();
-        // The filter's blocks write as they finish.
+        // The filter's blocks write in the order in which they finish.
         let place = |(index, record): (usize, &Record)| (record.row, record.class_id, index as u32);
         order.extend(records.iter().enumerate().map(place));
         order.sort_unstable();

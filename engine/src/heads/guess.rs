@@ -1,4 +1,4 @@
-//! Which heads fit a network's outputs, judged by their shapes: what `inspect` tells and what a missing card is told.
+//! Guesses which heads fit a model, from the shapes of its outputs: for `inspect`, and for the error about a missing card.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,12 +14,12 @@ use super::spec::{
 };
 use crate::backend::{TensorInfo, picture_size};
 
-/// A head that reads outputs of such shapes.
+/// A head that fits a model's outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadGuess {
     /// The family.
     pub family: Family,
-    /// Number of classes that the shape leaves room for, where it is known.
+    /// The number of classes that the shape has room for, if known.
     pub class_count: Option<usize>,
     /// Why it fits, in words.
     pub reason: String,
@@ -29,7 +29,7 @@ pub struct HeadGuess {
 
 /// A guess before it is tried.
 struct HeadProposal {
-    /// Smaller is likelier.
+    /// A smaller rank is likelier.
     rank: u8,
     spec: HeadSpec,
     options: String,
@@ -41,7 +41,7 @@ fn cells(size: (u32, u32), strides: &[u32]) -> usize {
     strides.iter().map(|&s| (size.0.div_ceil(s) as usize) * (size.1.div_ceil(s) as usize)).sum()
 }
 
-/// A rank for shapes that leave room for a usual number of classes, and one for those that do not.
+/// Returns `usual` if the number of classes is a common one, otherwise `unusual`.
 fn rank_of(classes: usize, usual: u8, unusual: u8) -> u8 {
     if matches!(classes, 1 | 20 | 80 | 90 | 91 | 365) { usual } else { unusual }
 }
@@ -61,26 +61,27 @@ fn propose_from_table(a: usize, b: usize, size: Option<(u32, u32)>, several: boo
                     let plus = strides.len() == 4;
                     let spec = NanodetSpec { strides: strides.to_vec(), reg_max, sigmoid: false, cell_centre: !plus };
                     let options = format!("strides = {strides:?}\nreg_max = {reg_max}\ncell_centre = {}\n", !plus);
-                    let reason = format!("a row for each of {count} cells, {classes} scores and {distances} distances");
+                    let reason =
+                        format!("one row for each of {count} cells, {classes} scores and {distances} distances");
                     add(rank_of(classes, 1, 6), HeadSpec::Nanodet(spec), &options, Some(classes), reason);
                 }
             }
             if a == count && b > 5 {
                 let spec = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: strides.to_vec() });
                 let options = if strides.len() == 4 { "strides = [8, 16, 32, 64]\n" } else { "" };
-                let reason = format!("a row for each of {count} cells, objectness and {} scores", b - 5);
+                let reason = format!("one row for each of {count} cells, objectness and {} scores", b - 5);
                 add(rank_of(b - 5, 1, 4), spec, options, Some(b - 5), reason);
             }
             if a == 3 * count && b > 5 {
-                let reason = format!("a row for each of {a} anchors, objectness and {} scores", b - 5);
+                let reason = format!("one row for each of {a} anchors, objectness and {} scores", b - 5);
                 add(1, HeadSpec::Yolov5 { masks: 0 }, "", Some(b - 5), reason);
             }
             if b == count && a > 4 {
-                let reason = format!("a column for each of {count} cells, {} scores", a - 4);
+                let reason = format!("one column for each of {count} cells, {} scores", a - 4);
                 add(1, HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(a - 4), reason);
             }
             if a == count && b > 4 {
-                let reason = format!("a row for each of {count} cells, {} scores", b - 4);
+                let reason = format!("one row for each of {count} cells, {} scores", b - 4);
                 add(rank_of(b - 4, 2, 5), HeadSpec::Yolov8 { keypoints: None, masks: 0 }, "", Some(b - 4), reason);
             }
         }
@@ -103,16 +104,16 @@ fn propose_from_table(a: usize, b: usize, size: Option<(u32, u32)>, several: boo
     }
 }
 
-/// Strides of MediaPipe's detectors besides BlazeFace's: faces at full range, palms, bodies.
+/// The strides of MediaPipe's detectors other than BlazeFace: full-range faces, palms, bodies.
 const MEDIAPIPE_STRIDES: [&[u32]; 3] = [&[4], &[8, 16, 16, 16], &[8, 16, 32, 32, 32]];
 
-/// Ideas for networks with several outputs.
+/// Adds guesses for models with several outputs.
 fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals: &mut Vec<HeadProposal>) {
     let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: &str| {
         proposals.push(HeadProposal { rank, spec, options: options.to_owned(), classes, reason: reason.to_owned() });
     };
     if let Ok(Some(found)) = find_end_to_end(&outputs, &EndToEndNames::default()) {
-        let reason = "boxes, scores and classes, chosen by the network";
+        let reason = "final boxes, scores and classes";
         let counted = found.count.is_some();
         let deployed = inputs.iter().any(|i| i.name.contains("target_size"));
         if counted {
@@ -177,11 +178,11 @@ fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals
     }
 }
 
-/// A card to start from.
+/// Returns a card to start from.
 fn card_text(family: Family, options: &str, classes: Option<usize>, size: Option<(u32, u32)>) -> String {
     let mut text = String::new();
     if size.is_none() {
-        text.push_str("[input]\nsize = [640, 640]  # width, height: the network does not tell\n\n");
+        text.push_str("[input]\nsize = [640, 640]  # width, height: the model leaves them open\n\n");
     }
     // Writing into a String cannot fail.
     let _ = write!(text, "[head]\nfamily = \"{}\"\n{options}\n[classes]\n", family.name());
@@ -197,9 +198,9 @@ fn card_text(family: Family, options: &str, classes: Option<usize>, size: Option
     text
 }
 
-/// Heads that read outputs of such shapes, the likeliest first.
+/// Returns the heads that fit a model's outputs, the likeliest first.
 ///
-/// A guess: several families write the same shapes, and no shape tells how the picture wants to be scaled.
+/// These are guesses: several families have the same shapes, and no shape shows how the picture must be scaled.
 pub fn guess_heads(
     outputs: &[TensorInfo],
     inputs: &[TensorInfo],
@@ -218,7 +219,7 @@ pub fn guess_heads(
     }
     let mut proposals = Vec::new();
     for index in 0..outputs.len() {
-        // One row is no table: it is a classifier's.
+        // A single row is a classifier's output, not a table.
         if let Some([Some(a @ 2..), Some(b)]) = Outputs::shape(&outputs, index).last::<2>() {
             propose_from_table(a, b, size, outputs.len() > 1, &mut proposals);
             break;

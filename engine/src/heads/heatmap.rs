@@ -43,10 +43,10 @@ pub(super) struct OutputLayout {
     width: usize,
 }
 
-/// The landmarks of a face.
+/// The number of landmarks of a face.
 const FACE_POINTS: usize = 5;
 
-/// Whether the cell at (x, y) is the greatest of its neighbourhood.
+/// Whether the cell at (x, y) is the maximum of its neighbourhood.
 fn is_peak(plane: &[f32], width: usize, height: usize, x: usize, y: usize) -> bool {
     let value = plane[y * width + x];
     let (top, bottom) = (y.saturating_sub(1), (y + 1).min(height - 1));

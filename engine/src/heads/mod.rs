@@ -1,11 +1,12 @@
-//! Raw outputs into candidates: one file a family of networks.
+//! Turns raw outputs into candidates: one file per family of models.
 //!
-//! A head is made by [`build`] from what the card says ([`HeadSpec`]) and what the network declares; a card that does not
-//! fit is refused there, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes
-//! again, reads one frame's outputs and gives [`Decoded`]: boxes in pixels of the network's input, not yet suppressed.
-//! Whatever the numbers are, decoding does not panic: what is not finite is left out.
+//! [`build`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It refuses a card that does not
+//! fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again, reads one
+//! frame's outputs and returns [`Decoded`]: boxes in pixels of the model's input, before NMS. Decoding never panics, whatever
+//! the numbers are: it skips what is not finite.
 //!
-//! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], and its options in `card/head.rs`.
+//! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
+//! `card/head.rs`.
 
 mod blazeface;
 mod build;

@@ -1,13 +1,13 @@
 //! NanoDet and NanoDet-Plus: class scores and distance distributions on grids.
 //!
-//! Reads one output `[1, N, classes + 4 * (reg_max + 1)]`, f32 or f16, or two outputs a stride, `[1, n, classes]` and
-//! `[1, n, 4 * (reg_max + 1)]`. N counts the cells of the grids of all strides (ceil of size by stride), row by row.
-//! Scores have their sigmoid already, unless the card says `sigmoid = true`. A side's distance is the expected bin of the
-//! softmax over `reg_max + 1` logits times the stride; left, top, right, bottom, from `(x + 0.5) * stride`
-//! (`cell_centre = true`: NanoDet, NanoDet-g) or from `x * stride` (NanoDet-Plus). Boxes are not cut at the input's edge.
+//! Reads one output `[1, N, classes + 4 * (reg_max + 1)]`, f32 or f16, or two outputs per stride, `[1, n, classes]` and `[1, n,
+//! 4 * (reg_max + 1)]`. N counts the cells of the grids of all strides (ceil of size by stride), row by row. Scores are after
+//! the sigmoid, unless the card sets `sigmoid = true`. The distance of a side is the expected bin of the softmax over `reg_max
+//! + 1` logits, times the stride; left, top, right, bottom, from `(x + 0.5) * stride` (`cell_centre = true`: NanoDet,
+//! NanoDet-g) or from `x * stride` (NanoDet-Plus). Boxes are not clipped to the input.
 //!
-//! Source: `nanodet/model/head/gfl_head.py` and `nanodet_plus_head.py` of RangiLyu/nanodet. There the boxes are cut at the
-//! input's edge before suppression; here they are cut at the frame's edge, after it.
+//! Source: `nanodet/model/head/gfl_head.py` and `nanodet_plus_head.py` of RangiLyu/nanodet. There boxes are clipped to the
+//! input before NMS; here they are clipped to the frame after it.
 //!
 //! A frame costs one pass over the scores, eight at a time; a box is computed only for a row that passes.
 
@@ -30,19 +30,19 @@ pub(super) struct Nanodet {
 }
 
 pub(super) enum OutputLayout {
-    /// One output for all.
+    /// One output for all strides.
     Joint { output: usize, width: usize, classes: usize },
-    /// Scores and distances of each stride.
+    /// A pair of scores and distances per stride.
     Split { outputs: Vec<(usize, usize)>, classes: usize },
 }
 
-/// Cells of a grid along x and y.
+/// Returns the cells of a grid along x and y.
 fn cells(input_size: (u32, u32), stride: u32) -> (usize, usize) {
     let stride = stride.max(1);
     (input_size.0.div_ceil(stride) as usize, input_size.1.div_ceil(stride) as usize)
 }
 
-/// One grid's numbers: where a row's scores and its distances are.
+/// The numbers of one grid: where a row's scores and distances are.
 struct Grid<'a> {
     scores: &'a [f32],
     distances: &'a [f32],

@@ -1,8 +1,10 @@
-//! Which output plays which part, where a network has several: by the card, else by name, else by shape.
+//! Finds which output has which role if a model has several: by the card, else by name, else by shape.
+//!
+//! The errors are text: [`Checked`](super::decoder::Checked) puts it into `HeadError::Shape`.
 
 use super::shapes::{Outputs, Shape, may_agree};
 
-/// Looks for the outputs of a head with several.
+/// Finds the outputs of a head that has several.
 pub(super) struct Roles<'a, O> {
     outputs: &'a O,
     taken: Vec<usize>,
@@ -13,19 +15,19 @@ impl<'a, O: Outputs> Roles<'a, O> {
         Self { outputs, taken: Vec::new() }
     }
 
-    /// The output that the card names; an error where there is none of that name or it has another shape.
+    /// Returns the output that the card names. The error says that it is missing or has another shape.
     fn given(&mut self, part: &str, name: &str, fits: &impl Fn(Shape) -> bool) -> Result<usize, String> {
         let index = (0..self.outputs.count())
             .find(|&index| self.outputs.name(index) == name)
-            .ok_or_else(|| format!("no output is called `{name}`, which the card gives as its {part}"))?;
+            .ok_or_else(|| format!("no output is called `{name}`, which the card names as {part}"))?;
         if !fits(self.outputs.shape(index)) {
-            return Err(format!("`{name}`, which the card gives as its {part}, has another shape"));
+            return Err(format!("`{name}`, which the card names as {part}, has another shape"));
         }
         self.taken.push(index);
         Ok(index)
     }
 
-    /// The output that the card names, else the first whose name holds one of `hints` and whose shape fits.
+    /// Returns the output that the card names, else the first with a name that contains one of `hints` and a shape that fits.
     pub(super) fn by_name(
         &mut self,
         part: &str,
@@ -48,7 +50,7 @@ impl<'a, O: Outputs> Roles<'a, O> {
         Ok(None)
     }
 
-    /// As [`Self::by_name`], else the first output that is still free and whose shape fits.
+    /// Does the same as [`Self::by_name`], else returns the first output that is free and fits.
     pub(super) fn find(
         &mut self,
         part: &str,
@@ -65,7 +67,7 @@ impl<'a, O: Outputs> Roles<'a, O> {
     }
 }
 
-/// Boxes, classes and scores of networks that have chosen already, and how many of them are valid.
+/// The outputs of an end-to-end model: final boxes, classes and scores, and how many of them are valid.
 pub(super) struct EndToEndOutputs {
     pub(super) boxes: usize,
     pub(super) labels: usize,
@@ -82,7 +84,7 @@ pub(super) struct EndToEndNames<'a> {
     pub(super) count: Option<&'a str>,
 }
 
-/// Whether a shape is `[1, N, 4]` or may turn out to be.
+/// Whether a shape is `[1, N, 4]`, or may be at run time.
 pub(super) fn four_columns(shape: Shape) -> bool {
     shape.last::<2>().is_some_and(|[_, width]| super::shapes::may_be(width, 4))
 }
@@ -92,7 +94,7 @@ pub(super) fn one_number_a_row(shape: Shape) -> bool {
     shape.last::<1>().is_some()
 }
 
-/// The outputs of a network that gives boxes, classes and scores, or `None` where they do not look like that.
+/// Finds the outputs of an end-to-end model; `None` if they do not look like one.
 pub(super) fn find_end_to_end<O: Outputs>(
     outputs: &O,
     names: &EndToEndNames<'_>,
@@ -114,7 +116,7 @@ pub(super) fn find_end_to_end<O: Outputs>(
             None => return Ok(None),
         },
     };
-    // Before the scores: both are one number a row, and a count of one row looks like them.
+    // Find the count before the scores: both have one number per row, and the count of one row looks like them.
     let count = roles
         .by_name("count", names.count, &["num"], |shape| shape.vector().is_some_and(|n| super::shapes::may_be(n, 1)))?;
     let rows = outputs.shape(boxes).last::<2>().and_then(|[rows, _]| rows);

@@ -1,24 +1,24 @@
-//! What the heads' inner loops share: the best of a row, activations, boxes.
+//! Functions that the heads' inner loops share: best of a row, activations, boxes.
 
 use super::spec::{BoxFormat, BoxUnit};
 
-/// The greatest number of a row; negative infinity for an empty one. Not-a-numbers are passed over.
+/// Returns the maximum of a row, ignoring NaN; negative infinity for an empty row.
 #[inline]
 pub(super) fn max_of(row: &[f32]) -> f32 {
     let (chunks, rest) = row.as_chunks::<8>();
     let mut lanes = [f32::NEG_INFINITY; 8];
     for chunk in chunks {
         for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            // Compiles to one max instruction, and is false for a not-a-number.
+            // Compiles to one max instruction, and is false for NaN.
             *lane = if value > *lane { value } else { *lane };
         }
     }
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |best, &value| if value > best { value } else { best })
 }
 
-/// The first class with the greatest score, if that is at least `threshold`.
+/// Returns the first class with the greatest score, if that is at least `threshold`.
 ///
-/// One pass of eight lanes; the class is looked for only in rows that pass.
+/// One pass of eight lanes; looks for the class only in rows that pass.
 #[inline]
 pub(super) fn best_class(row: &[f32], threshold: f32) -> Option<(u32, f32)> {
     let best = max_of(row);
@@ -30,12 +30,12 @@ pub(super) fn best_class(row: &[f32], threshold: f32) -> Option<(u32, f32)> {
     }
 }
 
-/// 1 / (1 + exp(-x)).
+/// Computes 1 / (1 + exp(-x)).
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// A logit that no score of at least `threshold` lies below: what logits are compared with before the sigmoid is taken.
+/// Returns a lower bound for the logits of scores of at least `threshold`, to compare before computing the sigmoid.
 pub(super) fn logit_floor(threshold: f32) -> f32 {
     if threshold <= 0.0 {
         return f32::NEG_INFINITY;
@@ -48,7 +48,7 @@ pub(super) fn logit_floor(threshold: f32) -> f32 {
     ((t / (1.0 - t)).ln() - 1e-3) as f32
 }
 
-/// The softmax of `row` in `out`.
+/// Writes the softmax of `row` to `out`.
 pub(super) fn softmax(row: &[f32], out: &mut Vec<f32>) {
     let top = max_of(row);
     out.clear();
@@ -59,7 +59,7 @@ pub(super) fn softmax(row: &[f32], out: &mut Vec<f32>) {
     }
 }
 
-/// The expected bin of a distribution given as logits: softmax, then the mean of 0, 1, 2, ...
+/// Returns the expected bin of a distribution given as logits: softmax, then the mean of 0, 1, 2, ...
 pub(super) fn expected_bin(logits: &[f32]) -> f32 {
     let top = max_of(logits);
     let (mut sum, mut weighted) = (0.0_f32, 0.0_f32);
@@ -71,7 +71,7 @@ pub(super) fn expected_bin(logits: &[f32]) -> f32 {
     weighted / sum
 }
 
-/// A box as left, top, right, bottom in pixels of the input.
+/// Converts a box to left, top, right, bottom in pixels of the input.
 pub(super) fn corners(numbers: [f32; 4], format: BoxFormat, unit: BoxUnit, input_size: (u32, u32)) -> [f32; 4] {
     let [a, b, c, d] = numbers;
     let [x1, y1, x2, y2] = match format {
@@ -89,15 +89,15 @@ pub(super) fn corners(numbers: [f32; 4], format: BoxFormat, unit: BoxUnit, input
     }
 }
 
-/// Four numbers from `at` on; the caller has checked the tensor's length against its shape.
+/// Returns four numbers from `at` on; the caller has checked the tensor's length against its shape.
 #[inline]
 pub(super) fn four(values: &[f32], at: usize) -> Option<[f32; 4]> {
     values.get(at..at + 4)?.try_into().ok()
 }
 
-/// A class number that a network wrote as a real number.
+/// Returns a class number that a model wrote as a float.
 pub(super) fn class_number(value: f32) -> Option<u32> {
-    // 2^24: beyond, f32 no longer counts in ones.
+    // 2^24: beyond this, f32 cannot represent every integer.
     (-0.5..16_777_216.0).contains(&value).then(|| value.round() as u32)
 }
 

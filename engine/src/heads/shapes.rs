@@ -1,5 +1,7 @@
-//! Shapes as heads look at them: declared (some dimensions unknown) and real ones alike, so that one piece of code checks
-//! a card when it is loaded and every frame's tensors before they are indexed.
+//! Shapes as heads see them. Declared shapes (with unknown dimensions) and real ones share this code, so that the same check
+//! runs when a card is loaded and before every frame's tensors are indexed.
+//!
+//! The errors are text: [`Checked`](super::decoder::Checked) puts it into `HeadError::Shape`.
 
 use std::fmt::Write;
 
@@ -11,13 +13,13 @@ use crate::backend::{TensorInfo, dims_text};
 /// More dimensions than any head reads.
 const MAX_RANK: usize = 6;
 
-/// A shape of which parts may be unknown.
+/// A shape with dimensions that may be unknown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// Number of dimensions; `None` when not even that is known.
+    /// The number of dimensions; `None` if even that is unknown.
     rank: Option<usize>,
     dims: [Option<usize>; MAX_RANK],
-    /// Whether this is a tensor in hand, of one frame.
+    /// Whether this is the shape of a real tensor, for one frame.
     real: bool,
 }
 
@@ -31,7 +33,7 @@ impl Shape {
         shape
     }
 
-    /// The last `N` dimensions, where those before them are a batch of one frame; `None` where there are fewer or more.
+    /// Returns the last `N` dimensions if those before them are a batch of one frame, otherwise `None`.
     pub(super) fn last<const N: usize>(&self) -> Option<[Option<usize>; N]> {
         let Some(rank) = self.rank else { return Some([None; N]) };
         if rank > MAX_RANK {
@@ -39,7 +41,7 @@ impl Shape {
         }
         let extra = rank.checked_sub(N)?;
         for (index, dim) in self.dims[..extra].iter().enumerate() {
-            // A file may be made for a batch of several frames; what is decoded is one of them.
+            // A file may be made for a batch of several frames; one frame is decoded at a time.
             let batch = index == 0 && !self.real;
             if !batch && *dim != Some(1) {
                 return None;
@@ -50,7 +52,7 @@ impl Shape {
         Some(last)
     }
 
-    /// The one dimension that is not 1, wherever it stands after the batch: a vector.
+    /// Returns the length of a vector: the one dimension after the batch that is not 1.
     pub(super) fn vector(&self) -> Option<Option<usize>> {
         let Some(rank) = self.rank else { return Some(None) };
         if rank == 0 || rank > MAX_RANK {
@@ -69,12 +71,12 @@ impl Shape {
     }
 }
 
-/// Whether a dimension is `wanted` or may turn out to be.
+/// Whether a dimension is `wanted`, or may be at run time.
 pub(super) fn may_be(dim: Option<usize>, wanted: usize) -> bool {
     dim.is_none_or(|d| d == wanted)
 }
 
-/// Whether two dimensions are the same or may turn out to be.
+/// Whether two dimensions are equal, or may be at run time.
 pub(super) fn may_agree(a: Option<usize>, b: Option<usize>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a == b,
@@ -82,16 +84,16 @@ pub(super) fn may_agree(a: Option<usize>, b: Option<usize>) -> bool {
     }
 }
 
-/// A network's outputs: declared or in hand.
+/// A model's outputs: declared or real.
 pub(super) trait Outputs {
     fn count(&self) -> usize;
     fn name(&self, index: usize) -> &str;
     fn dtype(&self, index: usize) -> DType;
     fn shape(&self, index: usize) -> Shape;
-    /// Name, type and shape of every output.
+    /// Returns name, type and shape of every output.
     fn describe(&self) -> String;
 
-    /// The first output of rows and columns that `read` takes; else what was wrong with the first of them.
+    /// Returns the first output with rows and columns that `read` accepts; otherwise the problem of the first of them.
     fn table<T>(&self, mut read: impl FnMut(usize, [Option<usize>; 2]) -> Result<T, String>) -> Result<T, String>
     where
         Self: Sized,
@@ -167,7 +169,7 @@ impl Outputs for &[NamedOutput<'_>] {
     }
 }
 
-/// The rows and columns of an output that looks like a table; `None` within for what is not known.
+/// Returns the rows and columns of an output that looks like a table; `None` inside for an unknown number.
 pub(crate) fn two_dimensions(output: &TensorInfo) -> Option<(Option<usize>, Option<usize>)> {
     let outputs = std::slice::from_ref(output);
     Outputs::shape(&outputs, 0).last::<2>().map(|[a, b]| (a, b))

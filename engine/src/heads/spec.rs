@@ -1,18 +1,18 @@
-//! What a card says of a head: the family, and the options of its members.
+//! What a card says about a head: its family and its options.
 
 use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::ChannelOrder;
 
-/// A family of networks whose outputs are read alike.
+/// A family of models whose outputs are decoded in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// YOLOv5, YOLOv7: rows of box, objectness, classes.
+    /// YOLOv5 and YOLOv7: rows of box, objectness, classes.
     Yolov5,
-    /// YOLOv8, 9, 11, 12: columns of box, classes, keypoints.
+    /// YOLOv8, 9, 11 and 12: columns of box, classes, keypoints.
     Yolov8,
-    /// Networks with the suppression inside: YOLOv10, YOLO26, `nms=True` exports, EfficientNMS.
+    /// Models with NMS inside: YOLOv10, YOLO26, `nms=True` exports, EfficientNMS.
     YoloNms,
-    /// YOLOX: as YOLOv5, relative to a grid.
+    /// YOLOX: like YOLOv5, relative to a grid.
     Yolox,
     /// NanoDet and NanoDet-Plus: class scores and distance distributions.
     Nanodet,
@@ -22,53 +22,53 @@ pub enum Family {
     Detr,
     /// Peaks of a heat map: CenterNet, CenterFace.
     Heatmap,
-    /// Offsets from anchors of one size: BlazeFace, MediaPipe's other detectors.
+    /// Offsets from anchors of one size: BlazeFace and MediaPipe's other detectors.
     Blazeface,
-    /// One score a class for the whole frame.
+    /// One score per class for the whole frame.
     Classifier,
 }
 
-/// Points that belong to each box.
+/// Keypoints of each box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keypoints {
-    /// Points of one box.
+    /// The number of keypoints per box.
     pub count: usize,
-    /// Whether each has a score beside x and y.
+    /// Whether each keypoint has a score beside x and y.
     pub scored: bool,
 }
 
 impl Keypoints {
-    /// Numbers of one box.
+    /// Returns the numbers per box.
     pub const fn values(self) -> usize {
         self.count * if self.scored { 3 } else { 2 }
     }
 }
 
-/// Where a network puts the class that is none.
+/// Where a model puts the background class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Background {
-    /// There is no such class: the first number is the first class.
+    /// There is no background: the first number is the first class.
     #[default]
     None,
-    /// Before the classes: number 0 is nothing, number 1 is the first class.
+    /// First: number 0 is the background, number 1 is the first class.
     First,
-    /// After the classes.
+    /// Last, after the classes.
     Last,
 }
 
-/// How a network's raw numbers become scores.
+/// How raw numbers become scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activation {
-    /// They are scores already.
+    /// They already are scores.
     #[default]
     None,
-    /// 1 / (1 + exp(-x)), each for itself.
+    /// 1 / (1 + exp(-x)), for each number.
     Sigmoid,
     /// exp(x) / sum of exp, over the classes.
     Softmax,
 }
 
-/// The numbers of a box.
+/// The four numbers of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BoxFormat {
     /// Left, top, right, bottom.
@@ -82,10 +82,10 @@ pub enum BoxFormat {
     Xywh,
 }
 
-/// What the numbers of a box count.
+/// The unit of a box's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoxUnit {
-    /// Parts of the input's width and height.
+    /// Fractions of the input's width and height.
     Normalized,
     /// Pixels of the input.
     Pixels,
@@ -94,122 +94,122 @@ pub enum BoxUnit {
 /// Options of [`Family::Yolox`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YoloxSpec {
-    /// Whether the export has decoded the grid already (`--decode_in_inference`).
+    /// Whether the export decodes the grid (`--decode_in_inference`).
     pub decoded: bool,
-    /// Input pixels of a grid cell, a grid each.
+    /// Input pixels per grid cell, one entry per grid.
     pub strides: Vec<u32>,
 }
 
 /// Options of [`Family::Nanodet`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NanodetSpec {
-    /// Input pixels of a grid cell, a grid each.
+    /// Input pixels per grid cell, one entry per grid.
     pub strides: Vec<u32>,
-    /// Last bin of a distance's distribution.
+    /// The last bin of a distance's distribution.
     pub reg_max: usize,
-    /// Whether the scores still want the sigmoid.
+    /// Whether the scores still need the sigmoid.
     pub sigmoid: bool,
-    /// Whether distances count from a cell's centre (x + 0.5) instead of its corner.
+    /// Whether distances start at a cell's centre (x + 0.5) instead of its corner.
     pub cell_centre: bool,
 }
 
 /// Options of [`Family::Ssd`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SsdSpec {
-    /// Output with the boxes; found by its shape and name if not given.
+    /// The output with the boxes; found by shape and name if not given.
     pub boxes: Option<String>,
-    /// Output with the scores.
+    /// The output with the scores.
     pub scores: Option<String>,
-    /// Output with the classes, of networks that have chosen already.
+    /// The output with the classes, for end-to-end models.
     pub labels: Option<String>,
-    /// Output with the number of valid rows.
+    /// The output with the number of valid rows.
     pub count: Option<String>,
-    /// Numbers of a box.
+    /// The four numbers of a box.
     pub format: BoxFormat,
-    /// What they count; `None` for pixels where there are labels, else parts of the input.
+    /// Their unit; `None` is pixels if there are labels, otherwise fractions of the input.
     pub unit: Option<BoxUnit>,
-    /// Where the class that is none stands.
+    /// Where the background class is.
     pub background: Background,
-    /// How the scores come about.
+    /// How raw numbers become scores.
     pub activation: Activation,
 }
 
 /// Options of [`Family::Detr`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DetrSpec {
-    /// Output with the boxes; found by its name or shape if not given.
+    /// The output with the boxes; found by name or shape if not given.
     pub boxes: Option<String>,
-    /// Output with the logits or scores.
+    /// The output with the logits or scores.
     pub scores: Option<String>,
-    /// Output with the classes, of networks that have chosen already.
+    /// The output with the classes, for end-to-end models.
     pub labels: Option<String>,
-    /// How the scores come about; `None` for the sigmoid of logits, and as they are where classes are chosen already.
+    /// How raw numbers become scores; `None` is the sigmoid, or nothing for end-to-end models.
     pub activation: Option<Activation>,
-    /// Numbers of a box; `None` for corners where classes are chosen already, else centre and size.
+    /// The four numbers of a box; `None` is corners for end-to-end models, otherwise centre and size.
     pub format: Option<BoxFormat>,
-    /// What they count; `None` for pixels where classes are chosen already, else parts of the input.
+    /// Their unit; `None` is pixels for end-to-end models, otherwise fractions of the input.
     pub unit: Option<BoxUnit>,
-    /// Where the class that is none stands; `None` for last with softmax, else no such class.
+    /// Where the background class is; `None` is last with softmax, otherwise there is none.
     pub background: Option<Background>,
-    /// Whether one query may stand for several classes; `None` for yes with sigmoid.
+    /// Whether one query may have several classes; `None` is yes with sigmoid, otherwise no.
     pub multi_label: Option<bool>,
 }
 
-/// Which kind of heat map.
+/// The kind of heat map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeatmapStyle {
     /// Peaks of 3x3, sizes in cells.
     CenterNet,
-    /// Every cell, sizes as exp(x) times the stride, five landmarks, suppression afterwards.
+    /// Every cell, sizes as exp(x) times the stride, five landmarks, NMS afterwards.
     CenterFace,
 }
 
 /// Options of [`Family::Heatmap`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeatmapSpec {
-    /// Which kind.
+    /// The kind of heat map.
     pub style: HeatmapStyle,
-    /// Input pixels of a cell.
+    /// Input pixels per cell.
     pub stride: u32,
-    /// Whether the heat map still wants the sigmoid.
+    /// Whether the heat map still needs the sigmoid.
     pub sigmoid: bool,
-    /// Output with the heat map; found by name or order if not given.
+    /// The output with the heat map; found by name or order if not given.
     pub heat: Option<String>,
-    /// Output with the sizes.
+    /// The output with the sizes.
     pub size: Option<String>,
-    /// Output with the offsets inside a cell.
+    /// The output with the offsets inside a cell.
     pub offset: Option<String>,
-    /// Output with the landmarks.
+    /// The output with the landmarks.
     pub landmarks: Option<String>,
 }
 
 /// Options of [`Family::Blazeface`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlazefaceSpec {
-    /// Input pixels of a grid cell, a layer each; `None` for BlazeFace's own, which go with the input's width.
+    /// Input pixels per grid cell, one entry per layer; `None` is BlazeFace's own strides, which depend on the input's width.
     pub strides: Option<Vec<u32>>,
 }
 
-/// What a card says of the head.
+/// What a card says about the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadSpec {
     /// See [`Family::Yolov5`].
     Yolov5 {
-        /// Mask coefficients at a row's end, which are not read.
+        /// Mask coefficients at the end of a row, which are ignored.
         masks: usize,
     },
     /// See [`Family::Yolov8`].
     Yolov8 {
-        /// Points after the classes.
+        /// Keypoints after the classes.
         keypoints: Option<Keypoints>,
-        /// Mask coefficients after the classes, which are not read.
+        /// Mask coefficients after the classes, which are ignored.
         masks: usize,
     },
     /// See [`Family::YoloNms`].
     YoloNms {
-        /// Points after box, score and class.
+        /// Keypoints after box, score and class.
         keypoints: Option<Keypoints>,
-        /// What the boxes count.
+        /// The unit of the boxes.
         unit: BoxUnit,
     },
     /// See [`Family::Yolox`].
@@ -226,33 +226,33 @@ pub enum HeadSpec {
     Blazeface(BlazefaceSpec),
     /// See [`Family::Classifier`].
     Classifier {
-        /// How the scores come about; `None` looks whether they are probabilities already and else takes the softmax.
+        /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
         activation: Option<Activation>,
-        /// Where the class that is none stands.
+        /// Where the background class is.
         background: Background,
     },
 }
 
-/// What a family's cards need not say.
+/// The defaults of a family's cards.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FamilyDefaults {
-    /// How the frame is fitted.
+    /// How the frame is fitted into the input.
     pub fit: Fit,
-    /// Padding, 0 to 255.
+    /// The padding value, 0 to 255.
     pub pad: f32,
-    /// Channel order.
+    /// The channel order.
     pub order: ChannelOrder,
-    /// Multiplies a pixel.
+    /// The factor for a pixel.
     pub scale: f32,
     /// Subtracted after `scale`.
     pub mean: [f32; 3],
-    /// Divides last.
+    /// The divisor after `mean`.
     pub std: [f32; 3],
-    /// What scores less is left out.
+    /// The minimum score.
     pub score_threshold: f32,
-    /// Overlap above which the lesser box goes.
+    /// IoU above which NMS removes the lower-scoring box.
     pub iou_threshold: f32,
-    /// At most so many stay.
+    /// The maximum number of detections.
     pub max_detections: usize,
 }
 
@@ -271,7 +271,7 @@ impl Family {
         Self::Classifier,
     ];
 
-    /// The name used in cards.
+    /// Returns the name used in cards.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Yolov5 => "yolov5",
@@ -287,7 +287,7 @@ impl Family {
         }
     }
 
-    /// What its cards need not say.
+    /// Returns the defaults of the family's cards.
     pub const fn defaults(self) -> FamilyDefaults {
         let yolo = FamilyDefaults {
             fit: Fit::Letterbox,
@@ -359,7 +359,7 @@ impl Family {
 }
 
 impl HeadSpec {
-    /// The family.
+    /// Returns the family.
     pub const fn family(&self) -> Family {
         match self {
             Self::Yolov5 { .. } => Family::Yolov5,

@@ -30,7 +30,7 @@ use super::spec::{Activation, BoxUnit, Family, SsdSpec};
 pub(super) struct Ssd {
     class_count: usize,
     spec: SsdSpec,
-    /// One row's scores, reused.
+    /// The scores of one row; the memory is reused.
     scores: Vec<f32>,
 }
 
@@ -103,7 +103,7 @@ impl Decoder for Ssd {
                     self.scores.extend(raw.iter().map(|&x| sigmoid(x)));
                     &self.scores
                 }
-                // A softmax is at most exp(x - greatest): most rows are background and end here.
+                // A softmax is at most exp(x - maximum): most rows are background and end here.
                 Activation::Softmax if (best - max_of(raw)).exp() >= threshold => {
                     softmax(raw, &mut self.scores);
                     &self.scores

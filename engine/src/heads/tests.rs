@@ -1,4 +1,4 @@
-//! Cards that fit and cards that do not, and outputs that no network should give.
+//! Cards that fit and cards that do not, and outputs that no model should give.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -33,17 +33,17 @@ fn nanodet_g() -> HeadSpec {
 fn a_card_of_another_family_is_told_what_was_found_and_what_is_read() {
     assert_eq!(
         refused(&V8, &[tensor("output", &[1, 3549, 124])], (416, 416), 80),
-        "head `yolov8` reads one output [1, 4 + classes + 2 or 3 a keypoint, N] or the same turned, [1, N, 4 + ...], but \
-         `output` has rows of 124 numbers where the card's 80 classes and 4 others make 84; the network gives \
-         `output` f32 [1, 3549, 124]: correct [head] in its model card (`visiond inspect` tells which heads fit)"
+        "head `yolov8` reads one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...], but \
+         `output` has rows of 124 numbers instead of 84: the card's 80 classes and 4 others; the model has \
+         `output` f32 [1, 3549, 124]: correct [head] in its model card (`visiond inspect` shows which heads fit)"
     );
     let told = refused(&nanodet_g(), &[tensor("output", &[1, 3598, 112])], (416, 416), 80);
     assert!(
-        told.contains("has rows of 112 numbers where the card's 80 classes and 44 others make 124 (reg_max = 10)"),
+        told.contains("has rows of 112 numbers instead of 124: the card's 80 classes and 44 others (reg_max = 10)"),
         "{told}"
     );
     let told = refused(&nanodet_g(), &[tensor("output", &[1, 3549, 124])], (320, 320), 80);
-    assert!(told.contains("has 3549 rows where grids of strides [8, 16, 32] over 320x320 pixels have 2100"), "{told}");
+    assert!(told.contains("has 3549 rows instead of 2100: grids of strides [8, 16, 32] over 320x320 pixels"), "{told}");
     let told = refused(&nanodet_g(), &[tensor("hm", &[1, 80, 104, 104])], (416, 416), 80);
     assert!(told.contains("no output has rows and columns"), "{told}");
 }
@@ -51,20 +51,20 @@ fn a_card_of_another_family_is_told_what_was_found_and_what_is_read() {
 #[test]
 fn too_few_names_are_told_with_both_counts() {
     let told = refused(&V8, &[tensor("output0", &[1, 84, 8400])], (640, 640), 3);
-    assert!(told.contains("has columns of 84 numbers where the card's 3 classes and 4 others make 7"), "{told}");
+    assert!(told.contains("has columns of 84 numbers instead of 7: the card's 3 classes and 4 others"), "{told}");
     let spec = HeadSpec::Detr(DetrSpec::default());
     let told = refused(&spec, &[tensor("dets", &[1, 300, 4]), tensor("labels", &[1, 300, 4])], (560, 560), 3);
-    assert!(told.contains("say background = \"first\" or \"last\""), "{told}");
+    assert!(told.contains("set background = \"first\" or \"last\""), "{told}");
 }
 
 #[test]
 fn an_output_that_the_card_names_must_be_there() {
     let spec = HeadSpec::Ssd(SsdSpec { boxes: Some("bbox".to_owned()), ..SsdSpec::default() });
     let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
-    assert!(told.contains("no output is called `bbox`, which the card gives as its boxes"), "{told}");
+    assert!(told.contains("no output is called `bbox`, which the card names as boxes"), "{told}");
     let spec = HeadSpec::Ssd(SsdSpec { boxes: Some("scores".to_owned()), ..SsdSpec::default() });
     let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
-    assert!(told.contains("`scores`, which the card gives as its boxes, has another shape"), "{told}");
+    assert!(told.contains("`scores`, which the card names as boxes, has another shape"), "{told}");
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn a_blazeface_whose_anchors_do_not_fit_is_told_the_strides() {
     assert!(
         told.contains(
             "no such pair has the 896 rows (or [512, 384] of each grid, or half as many) of strides [12, 24, 24, 24] over \
-             192x192 pixels; the network gives `regressors` f32 [1, 2304, 16], `classificators` f32 [1, 2304, 1]"
+             192x192 pixels; the model has `regressors` f32 [1, 2304, 16], `classificators` f32 [1, 2304, 1]"
         ),
         "{told}"
     );
     assert_eq!(refused(&blazeface(Some(vec![4])), &pair(2304), (192, 192), 1), "");
     let told = refused(&blazeface(None), &pair(896), (128, 128), 2);
-    assert!(told.contains("but the card names 2 classes where there is one"), "{told}");
+    assert!(told.contains("but the card names 2 classes instead of one"), "{told}");
     let odd = [tensor("regressors", &[1, 896, 15]), tensor("classificators", &[1, 896, 1])];
     assert!(refused(&blazeface(None), &odd, (128, 128), 1).contains("no such pair"));
 }

@@ -9,7 +9,7 @@
 //!
 //! Boxes are in pixels of the input unless the card says `unit = "normalized"`. Nothing is suppressed again.
 //!
-//! Source: ultralytics `utils/nms.py` (the branch for end-to-end networks) and `engine/exporter.py` (`NMSModel`);
+//! Source: ultralytics `utils/nms.py` (the branch for end-to-end models) and `engine/exporter.py` (`NMSModel`);
 //! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.
 
 use visiond_kernels::filter::{FilterSpec, Table};
@@ -34,7 +34,7 @@ pub(super) enum OutputLayout {
         output: usize,
         width: usize,
     },
-    /// YOLOv7's columns.
+    /// The columns of YOLOv7's rows.
     BatchRows {
         output: usize,
     },
@@ -54,7 +54,7 @@ impl Decoder for YoloNms {
         let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
         outputs.table(|output, [_, width]| match width {
             Some(7) if self.keypoints.is_none() => Ok(OutputLayout::BatchRows { output }),
-            Some(width) if width < wanted => Err(format!("has rows of {width} numbers, not {wanted} or more")),
+            Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
             width => Ok(OutputLayout::Rows { output, width: width.unwrap_or(0) }),
         })
     }

@@ -1,10 +1,11 @@
-//! YOLOv5 and YOLOv7: one row a candidate, with an objectness.
+//! YOLOv5 and YOLOv7: one row per candidate, with an objectness.
 //!
 //! Reads one output `[1, N, 5 + classes (+ masks)]`, f32 or f16: centre x, centre y, width, height in pixels of the input,
-//! objectness, then a score a class; all decoded, sigmoid already taken. A score is objectness times the best class's.
-//! Mask coefficients at a row's end (YOLOv5-seg: 32) are not read. Rows of N: the three grids' anchors one after another.
+//! objectness, then one score per class; all decoded, after the sigmoid. A score is objectness times the best class's score.
+//! Mask coefficients at the end of a row (YOLOv5-seg: 32) are ignored. The N rows are the anchors of the three grids in
+//! sequence.
 //!
-//! Source: `non_max_suppression` in ultralytics/yolov5 `utils/general.py`, one class a box (`multi_label=False`).
+//! Source: `non_max_suppression` in ultralytics/yolov5 `utils/general.py`, one class per box (`multi_label=False`).
 
 use visiond_kernels::filter::{FilterSpec, Table};
 
@@ -44,7 +45,7 @@ impl Decoder for Yolov5 {
     fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let values = input.outputs[layout.output].tensor.to_f32();
         for (index, row) in values.chunks_exact(layout.width.max(1)).enumerate() {
-            // The published code drops rows by objectness alone first: a score cannot be more.
+            // Like the published code, first drop rows by objectness alone: a score cannot be higher.
             let objectness = row[4];
             if objectness >= input.score_threshold {
                 let Some((class, best)) = best_class(&row[5..5 + layout.classes], 0.0) else { continue };

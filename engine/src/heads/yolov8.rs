@@ -1,14 +1,13 @@
-//! YOLOv8, YOLOv9, YOLO11, YOLO12 without suppression inside: no objectness.
+//! YOLOv8, YOLOv9, YOLO11, YOLO12 without NMS inside: no objectness.
 //!
-//! Reads one output `[1, 4 + classes (+ keypoints) (+ masks), N]`, f32 or f16, or the same turned, `[1, N, 4 + ...]`:
-//! centre x, centre y, width, height in pixels of the input, then a score a class, sigmoid already taken. The best class is
-//! the candidate's. Pose networks add `x, y` or `x, y, score` a keypoint in pixels of the input; segmenting ones add mask
-//! coefficients, which are not read (boxes only).
+//! Reads one output `[1, 4 + classes (+ keypoints) (+ masks), N]`, f32 or f16, or its transpose, `[1, N, 4 + ...]`: centre x,
+//! centre y, width, height in pixels of the input, then one score per class, after the sigmoid. A candidate has its best class.
+//! Pose models add `x, y` or `x, y, score` per keypoint in pixels of the input; segmentation models add mask coefficients,
+//! which are ignored (boxes only).
 //!
-//! Which way the output lies is told by which dimension has the card's width; without named classes the shorter one is
-//! taken for the width.
+//! The dimension with the card's width decides the orientation; without named classes the shorter dimension is the width.
 //!
-//! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class a box.
+//! Source: `non_max_suppression` in ultralytics `utils/nms.py`, one class per box.
 
 use visiond_kernels::filter::{FilterSpec, Table, Values};
 
@@ -29,16 +28,16 @@ pub(super) struct Yolov8 {
 
 pub(super) struct OutputLayout {
     output: usize,
-    /// Number of candidates.
+    /// The number of candidates.
     rows: usize,
-    /// Numbers of a candidate.
+    /// The numbers per candidate.
     width: usize,
     classes: usize,
-    /// Whether a candidate's numbers are apart by `rows`, as exported, and not side by side.
+    /// Whether a candidate's numbers are `rows` apart, as exported, and not side by side.
     planes: bool,
 }
 
-/// Anchors looked at together: their best scores and classes stay in the first-level cache.
+/// Anchors per block: their best scores and classes stay in the first-level cache.
 const BLOCK: usize = 512;
 
 impl Yolov8 {
@@ -78,8 +77,7 @@ impl Decoder for Yolov8 {
     type OutputLayout = OutputLayout;
 
     const FAMILY: Family = Family::Yolov8;
-    const READS: &'static str =
-        "one output [1, 4 + classes + 2 or 3 a keypoint, N] or the same turned, [1, N, 4 + ...]";
+    const READS: &'static str = "one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...]";
 
     fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
         let besides = self.besides_classes();
@@ -88,7 +86,8 @@ impl Decoder for Yolov8 {
             let planes = if self.class_count > 0 && may_be(a, wanted) != may_be(b, wanted) {
                 may_be(a, wanted)
             } else {
-                // Both may be the width, or neither: as exported, unless the other way is plainly shorter.
+                // Both may be the width, or neither: assume the exported orientation, unless the other dimension is clearly
+                // shorter.
                 !matches!((a, b), (Some(a), Some(b)) if b < a)
             };
             let (width, rows) = if planes { (a, b) } else { (b, a) };

@@ -1,9 +1,9 @@
-//! YOLOX: as YOLOv5, but relative to a grid.
+//! YOLOX: like YOLOv5, but relative to a grid.
 //!
-//! Reads one output `[1, N, 5 + classes]`, f32 or f16: x, y, w, h, objectness, a score a class (sigmoid already taken). N
-//! counts the cells of the grids of stride 8, 16 and 32, row by row. Exported as it comes, a box is
-//! centre `(x + cell) * stride`, size `exp(w) * stride`; with `decoded = true` (exported with `--decode_in_inference`) the
-//! four are pixels of the input. A score is objectness times the best class's.
+//! Reads one output `[1, N, 5 + classes]`, f32 or f16: x, y, w, h, objectness, one score per class (after the sigmoid). N
+//! counts the cells of the grids of stride 8, 16 and 32, row by row. In a plain export, a box has its centre at `(x + cell) *
+//! stride` and the size `exp(w) * stride`; with `decoded = true` (exported with `--decode_in_inference`) the four numbers are
+//! pixels of the input. A score is objectness times the best class's score.
 //!
 //! Source: `demo_postprocess` in Megvii-BaseDetection/YOLOX `yolox/utils/demo_utils.py`, `postprocess` in `boxes.py`.
 
@@ -29,7 +29,7 @@ pub(super) struct OutputLayout {
     classes: usize,
 }
 
-/// Cells of a grid along x and y.
+/// Returns the cells of a grid along x and y.
 fn cells(input_size: (u32, u32), stride: u32) -> (usize, usize) {
     let stride = stride.max(1);
     ((input_size.0 / stride) as usize, (input_size.1 / stride) as usize)

@@ -1,92 +1,78 @@
-//! What an `.onnx` file says of itself, read without a backend.
+//! Reads what an `.onnx` file says about itself, without a backend.
 //!
-//! Only the graph's outside and the operators' names are kept; weights are walked over. The format:
+//! Keeps only the graph's inputs and outputs, the operators' names and the metadata; skips the weights. The format:
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
 use visiond_kernels::tensor::DType;
 
 use super::schema::{dtype, element_name, number};
 use super::sniff::foreign_format;
 use super::wire::{Field, WireError, fields};
-use crate::backend::{Dim, EngineError, ModelFile, TensorInfo};
+use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 
-/// Graphs inside nodes (`If`, `Loop`) inside graphs: no exporter goes near this, and a parser that recurses must stop.
+/// Limits graphs inside nodes (`If`, `Loop`) inside graphs. No exporter comes near this, and a recursive parser needs a limit.
 const MAX_DEPTH: usize = 32;
 
-/// What a model's file says of itself.
+/// What a model's file says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnnxFile {
-    /// Path, size and SHA-256.
+    /// Its path, size and SHA-256.
     pub file: ModelFile,
-    /// Inputs in the file's order, without those that are weights.
+    /// The inputs in the file's order, without those that are weights.
     pub inputs: Vec<TensorInfo>,
-    /// Outputs in the file's order.
+    /// The outputs in the file's order.
     pub outputs: Vec<TensorInfo>,
-    /// Inputs and outputs that are not tensors of a type that can be fed or read; such a model can be inspected, not loaded.
+    /// Inputs and outputs of a type that visiond cannot feed or read. Such a model can be inspected, but not loaded.
     pub foreign: Vec<ForeignValue>,
-    /// Notes that the exporter left, by name.
+    /// The metadata that the exporter wrote, by key.
     pub metadata: BTreeMap<String, String>,
-    /// Versions of the operator sets, by domain; the standard domain is "ai.onnx".
+    /// The version of each operator set, by domain; the standard domain is "ai.onnx".
     pub opsets: BTreeMap<String, i64>,
-    /// Version of the format.
+    /// The version of the file format.
     pub ir_version: i64,
-    /// What wrote it, with version; empty where it does not tell.
+    /// The program that wrote the file, with its version; empty if the file does not name it.
     pub producer: String,
-    /// How often each operator occurs, subgraphs included; those of other domains as `domain.Operator`.
+    /// How often each operator occurs, including subgraphs; operators of other domains are named `domain.Operator`.
     pub operators: BTreeMap<String, usize>,
-    /// Files beside the model that hold weights, by the names that it gives them.
+    /// Files beside the model that hold weights, named as in the model.
     pub external_files: BTreeSet<PathBuf>,
 }
 
-/// An input or output that is not a tensor of a type that can be fed or read.
+/// An input or output of a type that visiond cannot feed or read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignValue {
     /// Whether it is an output.
     pub is_output: bool,
-    /// Name.
+    /// Its name.
     pub name: String,
     /// What it is: "a tensor of f64", "a sequence".
     pub found: String,
 }
 
 impl OnnxFile {
-    /// Reads and checks the file at `path`. Works for operators that no backend knows.
+    /// Reads and checks the file at `path`. It may contain operators that no backend supports.
     pub fn read(path: &Path) -> Result<Self, EngineError> {
         Ok(read_with_bytes(path)?.0)
     }
 }
 
-/// [`OnnxFile::read`], and the file's bytes, so that a backend need not read it again.
+/// Does what [`OnnxFile::read`] does and also returns the file's bytes, so that a backend need not read the file again.
 pub(super) fn read_with_bytes(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
     let bytes = read_bytes(path)?;
-    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let file = ModelFile { path: path.to_owned(), size_bytes: bytes.len() as u64, sha256 };
+    let file = ModelFile::new(path, &bytes);
     Ok((parse(file, &bytes)?, bytes))
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
     let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
-    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => EngineError::Missing { path: path.to_owned() },
-        _ => unreadable(error),
-    })?;
-    if metadata.is_dir() {
-        return Err(EngineError::Directory { path: path.to_owned() });
-    }
-    // A device or a pipe may have no end, or wait for a writer for ever.
-    if !metadata.is_file() {
-        return Err(unreadable(std::io::Error::new(ErrorKind::InvalidInput, "it is a device or a pipe, not a file")));
-    }
-    let mut file = File::open(path).map_err(unreadable)?;
+    let (mut file, len) = open_model_file(path)?;
     let mut bytes = Vec::new();
-    // One byte more than expected, so that reading to the end needs no second allocation to see it.
-    bytes.try_reserve_exact(metadata.len() as usize + 1).map_err(|error| unreadable(error.into()))?;
+    // One byte more than expected, so that reading to the end does not allocate again.
+    bytes.try_reserve_exact(len + 1).map_err(|error| unreadable(error.into()))?;
     file.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.is_empty() {
         return Err(EngineError::Empty { path: path.to_owned() });
@@ -101,9 +87,9 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
     }
     let not_onnx = || EngineError::NotOnnx {
         path: path.clone(),
-        found: "a format that visiond does not know: export the network to ONNX".to_owned(),
+        found: "in an unknown format: export the model to ONNX".to_owned(),
     };
-    // The first field tells whether it is a model at all; after that, what does not parse is a damaged model.
+    // The first field shows whether this is a model at all; what does not parse after it is a damaged model.
     let first = fields(bytes).next().and_then(Result::ok).ok_or_else(not_onnx)?;
     if first.number > number::MODEL_LAST || (first.number == number::MODEL_IR_VERSION && first.number_value() == 0) {
         return Err(not_onnx());
@@ -128,7 +114,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
             _ if first.number != number::MODEL_IR_VERSION => not_onnx(),
             ParseError::Wire(WireError::Truncated) => EngineError::Truncated { path: path.clone(), size_bytes },
             ParseError::Wire(WireError::Malformed) => {
-                malformed(&path, "its fields make no sense, copy or export it again")
+                malformed(&path, "its fields make no sense; copy or export it again")
             }
             ParseError::Depth => malformed(&path, "its graphs are nested too deeply to be read safely"),
         }
@@ -137,11 +123,11 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
         return Err(not_onnx());
     }
     if !found_graph || model.opsets.is_empty() {
-        // Writers put the operator sets behind the graph: one without the other is a file that was cut between them.
+        // Writers put the operator sets after the graph: one without the other is a file that was truncated between them.
         return Err(EngineError::Truncated { path, size_bytes: model.file.size_bytes });
     }
     if model.outputs.is_empty() && !model.foreign.iter().any(|value| value.is_output) {
-        return Err(malformed(&path, "it has no output, export it again"));
+        return Err(malformed(&path, "it has no output; export it again"));
     }
     Ok(model)
 }
@@ -150,7 +136,7 @@ fn malformed(path: &Path, reason: &str) -> EngineError {
     EngineError::Malformed { path: path.to_owned(), reason: reason.to_owned() }
 }
 
-/// Why a walk through the file stopped.
+/// Why parsing stopped.
 enum ParseError {
     Wire(WireError),
     Depth,
@@ -223,7 +209,7 @@ impl OnnxFile {
         Ok(())
     }
 
-    /// Counts operators and notes external files; collects the names of weights where asked to.
+    /// Counts operators and collects external files; collects the names of weights if `weights` is given.
     fn graph(
         &mut self,
         graph: &[u8],
@@ -282,7 +268,7 @@ impl OnnxFile {
         Ok(())
     }
 
-    /// Notes where the tensor's bytes are; gives its name.
+    /// Notes where the tensor's bytes are and returns the tensor's name.
     fn tensor(&mut self, tensor: &[u8]) -> Result<String, ParseError> {
         let mut name = String::new();
         for field in fields(tensor) {
@@ -302,12 +288,12 @@ impl OnnxFile {
     }
 }
 
-/// `Operator` of the standard domain, `domain.Operator` of another.
+/// Returns `Operator` for the standard domain and `domain.Operator` for others.
 fn qualified(domain: &str, operator: &str) -> String {
     if domain.is_empty() || domain == "ai.onnx" { operator.to_owned() } else { format!("{domain}.{operator}") }
 }
 
-/// The name of the first node in the main graph that uses `operator`, where it has one.
+/// Returns the name of the first node in the main graph that uses `operator`, if the node has a name.
 pub(super) fn node_using(bytes: &[u8], operator: &str) -> Option<String> {
     let part = |message: &'_ [u8], wanted| -> Option<String> {
         fields(message).map_while(Result::ok).find(|field| field.number == wanted).map(|field| field.text())
@@ -322,7 +308,7 @@ pub(super) fn node_using(bytes: &[u8], operator: &str) -> Option<String> {
         .filter(|name| !name.is_empty())
 }
 
-/// Name and operator of a node of the main graph, by its place in the file.
+/// Returns the name and the operator of the node at `index` in the main graph.
 pub fn node_at(bytes: &[u8], index: usize) -> Option<(String, String)> {
     let nodes = fields(bytes)
         .map_while(Result::ok)
@@ -337,7 +323,7 @@ pub fn node_at(bytes: &[u8], index: usize) -> Option<(String, String)> {
     Some((part(number::NODE_NAME), part(number::NODE_OP_TYPE)))
 }
 
-/// A `StringStringEntryProto`.
+/// Reads a `StringStringEntryProto`.
 fn entry(message: &[u8]) -> Result<(String, String), WireError> {
     let (mut key, mut value) = (String::new(), String::new());
     for field in fields(message) {
@@ -351,12 +337,12 @@ fn entry(message: &[u8]) -> Result<(String, String), WireError> {
     Ok((key, value))
 }
 
-/// A tensor's element type and shape, or what the value is instead.
+/// A tensor's element type and shape, or a description of what the value is instead.
 type ValueType = Result<(DType, Option<Vec<Dim>>), String>;
 
-/// A `ValueInfoProto`.
+/// Reads a `ValueInfoProto`.
 pub(super) fn value_info(message: &[u8]) -> Result<(String, ValueType), WireError> {
-    let (mut name, mut value) = (String::new(), Err("of no declared type".to_owned()));
+    let (mut name, mut value) = (String::new(), Err("without a declared type".to_owned()));
     for field in fields(message) {
         let field = field?;
         match field.number {
@@ -402,7 +388,7 @@ fn dims(message: &[u8]) -> Result<Vec<Dim>, WireError> {
         for field in fields(field.bytes()) {
             let field = field?;
             match field.number {
-                // Some exporters write -1 or 0 for what they do not know.
+                // Some exporters write -1 or 0 for an unknown size.
                 number::DIM_VALUE => {
                     if let Ok(size @ 1..) = usize::try_from(field.number_value()) {
                         dim = Dim::Fixed(size);

@@ -12,7 +12,7 @@ use super::{reshape, rten};
 use crate::backend::{Backend, Dim, EngineError, EngineOptions, Loaded, Program};
 use crate::tensorrt::plan::build_command;
 
-/// Reads the model at `path`, and hands it to the backend of `options` or the best that is there.
+/// Reads the model at `path` and loads it with the backend that `options` names, or else the fastest one installed.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
     let (read, bytes) = read_usable(path)?;
     options.check_sha256(&read.file)?;
@@ -34,30 +34,30 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     Ok(Loaded { program, backend, description, file: read.file, metadata: read.metadata, inputs, outputs })
 }
 
-/// ONNX Runtime, or `None` for rten.
+/// Returns ONNX Runtime, or `None` for rten.
 fn choose(path: &Path, options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
     match options.backend {
         Some(Backend::Rten) => Ok(None),
         Some(backend @ Backend::TensorRt) => Err(EngineError::Load {
             path: path.to_owned(),
             backend,
-            reason: format!("it is an ONNX model, build an engine of it with `{}`", build_command(path)),
+            reason: format!("it is an ONNX model: build an engine with `{}`", build_command(path)),
         }),
         Some(Backend::OnnxRuntime) => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
-        // A library that was named must serve; one that was only looked for need not.
+        // A library that the user named must work; one that was only found need not.
         None if options.onnxruntime_library.is_some() => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
         None => match Runtime::get(None) {
             Ok(runtime) => Ok(Some(runtime)),
             Err(EngineError::LibraryNotFound { .. }) => Ok(None),
             Err(error) => {
-                log::warn!("{error}; going on with rten");
+                log::warn!("{error}; using rten instead");
                 Ok(None)
             }
         },
     }
 }
 
-/// Reads the model at `path`, and refuses what no backend can feed or read.
+/// Reads the model at `path` and refuses what no backend can feed or read.
 pub fn read_usable(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
     let (read, bytes) = read_with_bytes(path)?;
     refuse_foreign(path, &read)?;
@@ -72,13 +72,13 @@ fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Err(EngineError::ValueType { path: path.to_owned(), direction, verb, name, found })
 }
 
-/// Fails where a file with weights is missing, before a backend says so in its own words, or is none of the model's: what a
-/// model makes us read can come out of its outputs again.
+/// Refuses a model whose weight files are missing or outside its directory. Without this check a backend would report a missing
+/// file in its own words, and a model could read files of the system and return them in its outputs.
 fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for name in &read.external_files {
         let outside = || {
-            let reason = format!("it wants its weights from `{}`, outside of its own directory", name.display());
+            let reason = format!("it reads weights from `{}`, outside its own directory", name.display());
             EngineError::Malformed { path: path.to_owned(), reason }
         };
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -88,7 +88,7 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
         let file = directory.join(name);
         let external = |error| EngineError::ExternalData { path: path.to_owned(), file: file.clone(), error };
         std::fs::File::open(&file).map_err(external)?;
-        // A link leads outside only where the model itself is one: a cache that keeps both as links to its store.
+        // A link may lead outside only if the model itself is a link: a cache that keeps both as links to its store.
         let real = |path: &Path| path.canonicalize().map_err(external);
         let (home, store) = (real(directory)?, real(path)?);
         let found = real(&file)?;
@@ -99,7 +99,7 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The model with the shapes asked for, and what it declares then.
+/// Returns the model with the shapes that were asked for, and what it declares then.
 pub fn reshaped(
     path: &Path,
     mut read: OnnxFile,
@@ -128,10 +128,10 @@ pub fn reshaped(
             }
         }
     }
-    // The walk that read the file has already been over all of this, so that an error here is a contradiction.
+    // Parsing the file has already visited all of this, so an error here is a contradiction.
     let broken = |_| EngineError::Malformed {
         path: path.to_owned(),
-        reason: "its inputs cannot be rewritten, export it at the size you need".to_owned(),
+        reason: "its inputs cannot be rewritten; export it at the size you need".to_owned(),
     };
     let bytes = reshape::with_input_shapes(&bytes, shapes, &params, sizes_changed).map_err(broken)?;
     let declared = parse(read.file.clone(), &bytes)?;

@@ -1,15 +1,15 @@
-//! Panics of a backend as errors.
+//! Turns a backend's panics into errors.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::backend::{Backend, EngineError};
 
-/// Runs `work`, and makes an error of a panic in it.
+/// Runs `work` and returns an error if it panics.
 ///
-/// Both backends are other people's code over data from a file: rten's operators index and unwrap, and `ort` expects a
-/// library that behaves. A panic there must cost one network, not the daemon. `AssertUnwindSafe`: after a panic the value
-/// being built is dropped, and a context that panicked holds only tensors, which the next run replaces.
+/// Both backends are third-party code that runs on data from a file: rten's operators index and unwrap, and `ort` expects a
+/// library that behaves. A panic there must stop one model, not the daemon. `AssertUnwindSafe` is sound: after a panic the
+/// value being built is dropped, and a context that panicked holds only tensors, which the next run replaces.
 pub(super) fn guarded<T>(
     backend: Backend,
     doing: &'static str,

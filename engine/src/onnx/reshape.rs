@@ -1,21 +1,22 @@
-//! An `.onnx` file with other input shapes than it declares.
+//! Changes the input shapes that an `.onnx` file declares.
 //!
-//! Both backends refuse an input whose declared dimensions differ, yet many networks work at any size. So the declaration is
-//! rewritten before they see it: the graph's inputs get the shapes asked for, outputs keep what does not depend on them,
-//! and the shapes of values in between, which only repeat what follows from the inputs, go. All else is copied as it stands.
+//! Both backends refuse an input whose declared dimensions differ, although many models work at any size. So this rewrites the
+//! declaration before a backend sees it: the graph's inputs get the requested shapes, outputs keep the dimensions that do not
+//! depend on them, and the shapes of intermediate values, which only repeat what follows from the inputs, are removed.
+//! Everything else is copied unchanged.
 
 use std::collections::BTreeMap;
 
 use super::schema::number;
 use super::wire::{WireError, fields, write_bytes, write_number};
 
-/// What becomes of a dimension: a number, or an unknown one.
+/// The new value of a dimension; `None` is unknown.
 type NewDim = Option<usize>;
 
-/// The model `bytes` with the inputs in `shapes` declared as they are there.
+/// Returns the model `bytes` with the inputs in `shapes` declared as given there.
 ///
-/// `params` gives named dimensions their numbers wherever an output repeats the name. With `sizes_changed`, dimensions that
-/// the outputs fix are no longer to be believed and become unknown.
+/// `params` gives named dimensions their sizes wherever an output repeats the name. With `sizes_changed`, dimensions that the
+/// outputs fix may be wrong and become unknown.
 pub(super) fn with_input_shapes(
     bytes: &[u8],
     shapes: &BTreeMap<String, Vec<usize>>,
@@ -89,7 +90,7 @@ fn value_name(value: &[u8]) -> Result<String, WireError> {
     Ok(String::new())
 }
 
-/// A `ValueInfoProto` with the dimensions that `new_dims` makes of its `TensorShapeProto` (empty where it has none).
+/// Returns a `ValueInfoProto` with the dimensions that `new_dims` makes of its `TensorShapeProto` (empty if it has none).
 fn with_dims(value: &[u8], new_dims: &dyn Fn(&[u8]) -> Option<Vec<NewDim>>) -> Result<Vec<u8>, WireError> {
     let mut out = Vec::with_capacity(value.len() + 32);
     for field in fields(value) {

@@ -1,7 +1,7 @@
-//! rten, compiled in: the backend that is always there.
+//! rten, compiled in: the backend that is always available.
 //!
-//! rten computes in f32, i32, i8 and u8. What a model declares as i64 or bool goes in and comes out as i32, f16 as f32; the
-//! weights are converted when the model is loaded, inputs on each run into memory that the context keeps.
+//! rten computes in f32, i32, i8 and u8. An input or output declared as i64 or bool becomes i32, and f16 becomes f32. Weights
+//! are converted when the model is loaded, inputs on each run into memory that the context keeps.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::model::OnnxModel;
 use super::panic_guard::guarded;
 use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Program, TensorInfo};
 
-/// What [`crate::engine::Engine::backend_description`] says.
+/// What [`crate::engine::Engine::backend_description`] returns for rten.
 pub const DESCRIPTION: &str = "rten 0.27 (built in)";
 
-/// A graph that rten has made ready.
+/// A graph that rten has loaded.
 pub(super) struct RtenProgram {
     shared: Arc<Shared>,
 }
@@ -32,12 +32,12 @@ struct Shared {
     threads: Arc<ThreadPool>,
 }
 
-/// Makes `model` ready.
+/// Loads `model`.
 pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<RtenProgram, EngineError> {
     let path = model.path;
     let mut loader = ModelOptions::with_all_ops();
-    // A second copy of the weights of matrix products alone, which would otherwise be packed on each run: nothing for a
-    // convolutional network, much for one with attention.
+    // Keeps a second copy of the weights of matrix products, which would otherwise be packed on each run. It changes nothing
+    // for a convolutional model and much for one with attention.
     loader.prepack_weights(true);
     for name in &model.external_files {
         let file = model.directory().join(name);
@@ -73,7 +73,7 @@ fn load_error(path: &Path, error: &rten::LoadError) -> EngineError {
     }
 }
 
-/// The operator (without its domain) that rten's message names as unknown: its error carries the operator in the text alone.
+/// Returns the operator (without its domain) that rten's message calls unknown: only the text of its error names the operator.
 fn unsupported_operator(text: &str) -> Option<&str> {
     [" operator not supported", " operator not enabled"]
         .iter()
@@ -88,7 +88,7 @@ impl Program for RtenProgram {
     }
 }
 
-/// An input in the type that rten wants, where that is another than the network's.
+/// An input in the type that rten wants, if the model declares another.
 enum Converted {
     None,
     F32(Vec<f32>),
@@ -98,7 +98,7 @@ enum Converted {
 struct RtenContext {
     shared: Arc<Shared>,
     converted: Vec<Converted>,
-    /// Of the last run; none before.
+    /// The outputs of the last run; empty before the first.
     outputs: Vec<Value>,
 }
 
@@ -114,7 +114,7 @@ impl Context for RtenContext {
             values.push((shared.input_ids[index], view(input, converted, &shared.input_names[index])?.into()));
         }
         let options = RunOptions::default().with_thread_pool(Some(shared.threads.clone()));
-        self.outputs = guarded(Backend::Rten, "ran the network", || {
+        self.outputs = guarded(Backend::Rten, "ran the model", || {
             let run = shared.graph.run(values, &shared.output_ids, Some(options));
             run.map_err(|error| EngineError::Run { backend: Backend::Rten, reason: error.to_string() })
         })?;
@@ -147,7 +147,7 @@ impl Context for RtenContext {
     }
 }
 
-/// Fills `converted` where rten wants another type than the network declares.
+/// Fills `converted` if rten wants another type than the model declares.
 fn convert(input: &InputTensor, converted: &mut Converted) {
     fn fill<T, const N: usize>(bytes: &[u8], out: &mut Vec<T>, f: impl Fn([u8; N]) -> T) {
         out.clear();
@@ -201,7 +201,7 @@ fn view<'a>(input: &'a InputTensor, converted: &'a Converted, name: &str) -> Res
     view.ok_or_else(|| EngineError::dtype(Backend::Rten, name, input.dtype()))
 }
 
-/// A number that any bytes of its size are, and that has no padding.
+/// A number type for which every bit pattern is valid and which has no padding.
 trait Plain: Copy {}
 impl Plain for f32 {}
 impl Plain for i32 {}
@@ -219,7 +219,7 @@ fn bytes_of<T: Plain>(data: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), std::mem::size_of_val(data)) }
 }
 
-/// Makes a tensor dense, so that its bytes can be borrowed; refuses anything else.
+/// Makes a tensor contiguous, so that its bytes can be borrowed; refuses anything else.
 fn make_readable(value: &mut Value, name: &str) -> Result<(), EngineError> {
     match value {
         Value::FloatTensor(tensor) if tensor.data().is_none() => *tensor = tensor.to_tensor(),

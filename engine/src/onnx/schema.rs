@@ -1,10 +1,10 @@
-//! The numbers of onnx.proto: fields of its messages, and types of elements.
+//! The field numbers and element types of onnx.proto.
 //!
 //! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
 
 use visiond_kernels::tensor::DType;
 
-/// Field numbers of the messages in onnx.proto.
+/// The field numbers of the messages in onnx.proto.
 #[expect(missing_docs, reason = "the names are those of onnx.proto")]
 pub mod number {
     pub const MODEL_IR_VERSION: u64 = 1;
@@ -13,7 +13,7 @@ pub mod number {
     pub const MODEL_GRAPH: u64 = 7;
     pub const MODEL_OPSET_IMPORT: u64 = 8;
     pub const MODEL_METADATA: u64 = 14;
-    /// The highest that onnx.proto has had so far.
+    /// The highest field number of `ModelProto` so far.
     pub const MODEL_LAST: u64 = 26;
     pub const GRAPH_NODE: u64 = 1;
     pub const GRAPH_INITIALIZER: u64 = 5;
@@ -53,12 +53,12 @@ pub mod number {
     pub const SHAPE_DIM: u64 = 1;
     pub const DIM_VALUE: u64 = 1;
     pub const DIM_PARAM: u64 = 2;
-    /// Of `StringStringEntryProto` and `OperatorSetIdProto`.
+    /// The first field of `StringStringEntryProto` and `OperatorSetIdProto`.
     pub const FIRST: u64 = 1;
     pub const SECOND: u64 = 2;
 }
 
-/// Numbers of `TensorProto.DataType`.
+/// The values of `TensorProto.DataType`.
 #[expect(missing_docs, reason = "the names are those of onnx.proto")]
 pub mod element {
     pub const FLOAT: i64 = 1;
@@ -70,7 +70,7 @@ pub mod element {
     pub const BFLOAT16: i64 = 16;
 }
 
-/// The element type of a `TensorProto.DataType`, where it is one of ours.
+/// Returns the element type for a `TensorProto.DataType`, if visiond supports it.
 pub(super) fn dtype(element: i64) -> Option<DType> {
     Some(match element {
         1 => DType::F32,
@@ -84,7 +84,7 @@ pub(super) fn dtype(element: i64) -> Option<DType> {
     })
 }
 
-/// The name of a `TensorProto.DataType` that is not one of ours.
+/// Returns the name of a `TensorProto.DataType` that visiond does not support.
 pub(super) fn element_name(element: i64) -> String {
     match element {
         0 => "undeclared type",

@@ -1,25 +1,25 @@
-//! Protocol Buffers' wire format, as far as an `.onnx` file needs it: walking the fields of a message, and writing some.
+//! Protocol Buffers' wire format, as far as an `.onnx` file needs it: reads the fields of a message and writes some.
 //!
-//! Nothing is copied and nothing is allocated for what the file merely claims, so a broken file costs an error and no
+//! Copies nothing and allocates nothing for a length that the file merely claims, so a broken file causes an error and uses no
 //! memory. <https://protobuf.dev/programming-guides/encoding/>
 
-/// The bytes are not the message they should be.
+/// Why bytes are not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireError {
-    /// A field goes on behind the end.
+    /// A field extends beyond the end.
     Truncated,
-    /// A tag or number that no writer makes.
+    /// A tag or number is invalid.
     Malformed,
 }
 
-/// A field's value.
+/// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A number of up to 64 bits.
     Number(u64),
     /// Text, bytes, a message, or packed numbers.
     Bytes(&'a [u8]),
-    /// Four or eight bytes: floating point, little-endian.
+    /// Four or eight bytes: a little-endian floating-point number.
     Fixed(&'a [u8]),
 }
 
@@ -30,12 +30,12 @@ pub struct Field<'a> {
     pub number: u64,
     /// The field's value.
     pub value: Value<'a>,
-    /// Tag and value as they stand in the message.
+    /// The tag and the value as they stand in the message.
     pub raw: &'a [u8],
 }
 
 impl<'a> Field<'a> {
-    /// The bytes of a text, message or bytes field; empty for any other.
+    /// Returns the bytes of a text, message or bytes field; empty for any other.
     pub fn bytes(&self) -> &'a [u8] {
         match self.value {
             Value::Bytes(bytes) => bytes,
@@ -43,12 +43,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The text; characters that are not UTF-8 are replaced.
+    /// Returns the text, with invalid UTF-8 replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.bytes()).into_owned()
     }
 
-    /// The number of an integer field, 0 for any other.
+    /// Returns the number of an integer field; 0 for any other.
     pub fn number_value(&self) -> i64 {
         match self.value {
             Value::Number(number) => number as i64,
@@ -57,12 +57,12 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message, in order. Ends after the first error.
+/// Iterates over the fields of a message in order; ends after the first error.
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
-/// The fields of `message`.
+/// Returns the fields of `message`.
 pub fn fields(message: &[u8]) -> Fields<'_> {
     Fields { rest: message }
 }
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The numbers of a packed field; ends after the first that is cut off.
+/// Returns the numbers of a packed field; ends after the first that is truncated.
 pub fn packed(bytes: &[u8]) -> impl Iterator<Item = Result<u64, WireError>> {
     let mut rest = Fields { rest: bytes };
     std::iter::from_fn(move || {

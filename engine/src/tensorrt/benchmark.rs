@@ -1,6 +1,6 @@
-//! An engine by itself, to measure: tensors full of noise, no camera, no detector.
+//! Measures an engine by itself: tensors full of noise, no camera, no detector.
 //!
-//! What it measures is the floor under everything else: a whole pipeline cannot be faster than its engine.
+//! The result is the lower limit for everything else: a pipeline cannot be faster than its engine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::profiler::LayerTime;
 use super::tensor::{Direction, TrtTensor};
 use crate::backend::EngineError;
 
-/// An engine with tensors of its own.
+/// An engine with its own tensors, to measure.
 pub struct EngineBenchmark {
-    // The graph goes before the context and the tensors that it was recorded with, the context before its tensors; `drop`
-    // has waited for the stream by then.
+    // Fields drop in order: the graph before the context and the tensors that it was recorded with, the context before its
+    // tensors. `drop` has waited for the stream by then.
     graph: Option<Graph>,
     context: TrtContext,
     tensors: Vec<BenchmarkTensor>,
@@ -30,36 +30,36 @@ pub struct EngineBenchmark {
     end: Event,
 }
 
-/// A tensor on the GPU and in pinned host memory.
+/// A tensor on the GPU and its copy in pinned host memory.
 struct BenchmarkTensor {
     direction: Direction,
     on_gpu: DeviceBuffer,
     on_host: UnifiedBuffer,
 }
 
-/// How a run is handed to the GPU.
+/// How a run is submitted to the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launch {
-    /// By TensorRT's `enqueueV3`.
+    /// With TensorRT's `enqueueV3`.
     Calls,
-    /// As one CUDA graph that was recorded before.
+    /// As one recorded CUDA graph.
     Graph,
 }
 
-/// What a run took.
+/// The duration of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunTime {
-    /// The host, to hand the run to the GPU.
+    /// Host time to submit the run.
     pub enqueue: Duration,
-    /// The GPU, from the run's begin to its end.
+    /// GPU time from the run's start to its end.
     pub gpu: Duration,
-    /// The host, from before the handing over until it knows that the run is done.
+    /// Host time from before the submission until the run is known to be done.
     pub done: Duration,
 }
 
 impl EngineBenchmark {
-    /// Makes a context, its tensors and what is needed to measure. Inputs without a shape here get the one that the engine
-    /// was tuned for.
+    /// Makes a context, its tensors and the events to measure with. An input without an entry in `shapes` gets the shape that
+    /// the engine was tuned for.
     pub fn new(engine: &Arc<TrtEngine>, shapes: &BTreeMap<String, Vec<usize>>) -> Result<Self, EngineError> {
         let device = engine.device();
         let stream = CudaStream::new(device)?;
@@ -69,11 +69,10 @@ impl EngineBenchmark {
             None => tensor.limits.first().map(|limits| limits.opt.clone()).unwrap_or_default(),
         };
         let inputs = || engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Input);
-        let allows = |profile: &usize| {
-            inputs().all(|tensor| tensor.limits.get(*profile).is_none_or(|limits| limits.allow(&shape_of(tensor))))
-        };
-        // Where no profile allows them, TensorRT says so below.
-        if let Some(profile) = (0..engine.profiles()).find(allows).filter(|profile| *profile > 0) {
+        let wanted: Vec<_> = inputs().map(|tensor| (tensor.name.as_str(), shape_of(tensor))).collect();
+        let wanted: Vec<_> = wanted.iter().map(|(name, shape)| (*name, shape.as_slice())).collect();
+        // If no profile allows them, TensorRT reports it below.
+        if let Some(profile) = engine.profile_for(&wanted).filter(|profile| *profile > 0) {
             context.set_profile(profile, &stream)?;
         }
         for tensor in inputs() {
@@ -103,10 +102,10 @@ impl EngineBenchmark {
         Ok(benchmark)
     }
 
-    /// Records the run as a graph, for [`Launch::Graph`]. The engine has run before.
+    /// Records the run as a graph, for [`Launch::Graph`]. The engine must have run before.
     pub fn record(&mut self) -> Result<(), EngineError> {
         let Self { context, stream, .. } = self;
-        // SAFETY: this only records; `launch` answers for each launch.
+        // SAFETY: this only records; `launch` has the safety argument for each launch.
         let (graph, ()) = stream.capture(|stream| unsafe { context.enqueue(stream) })?;
         self.graph = Some(graph);
         Ok(())
@@ -126,7 +125,7 @@ impl EngineBenchmark {
         Ok(RunTime { enqueue, gpu, done })
     }
 
-    /// Copies the inputs to the GPU, runs, copies the outputs back, and waits: the way of a program whose data is on the host.
+    /// Copies the inputs to the GPU, runs, copies the outputs back and waits, like a program whose data is on the host.
     pub fn run_with_copies(&mut self, launch: Launch) -> Result<Duration, EngineError> {
         let began = Instant::now();
         self.copy_in()?;
@@ -140,7 +139,7 @@ impl EngineBenchmark {
         Ok(began.elapsed())
     }
 
-    /// Runs so many times, one handed over while another runs, and tells how long all of it took.
+    /// Runs `runs` times, submitting one run while another is executing, and returns the total time.
     pub fn run_back_to_back(&mut self, launch: Launch, runs: u64) -> Result<Duration, EngineError> {
         let began = Instant::now();
         let device = self.stream.device().clone();
@@ -148,7 +147,7 @@ impl EngineBenchmark {
         let mut in_flight: VecDeque<Event> = VecDeque::with_capacity(free.len());
         for _ in 0..runs {
             self.launch(launch)?;
-            // With two under way the GPU never waits for the host, and the queue stays short.
+            // With two runs in flight the GPU never waits for the host, and the queue stays short.
             let event = match free.pop() {
                 Some(event) => event,
                 None => match in_flight.pop_front() {
@@ -166,13 +165,13 @@ impl EngineBenchmark {
         Ok(began.elapsed())
     }
 
-    /// Runs once and tells how long each layer took; the run as a whole is slower meanwhile.
+    /// Runs once and returns how long each layer took; profiling slows the run down.
     pub fn layers(&mut self) -> Result<Vec<LayerTime>, EngineError> {
         // SAFETY: every tensor has memory of its size that belongs to `self`; nothing is being captured.
         unsafe { self.context.profile(&self.stream) }
     }
 
-    /// Bytes of all inputs and all outputs.
+    /// Returns the total bytes of the inputs and of the outputs.
     pub fn tensor_bytes(&self) -> (usize, usize) {
         let sum = |direction| {
             self.tensors.iter().filter(|tensor| tensor.direction == direction).map(|tensor| tensor.on_gpu.len()).sum()
@@ -182,7 +181,8 @@ impl EngineBenchmark {
 
     fn copy_in(&mut self) -> Result<(), EngineError> {
         for tensor in self.tensors.iter().filter(|tensor| tensor.direction == Direction::Input) {
-            // SAFETY: both hold the tensor and belong to `self`, which waits for the stream before either changes or goes.
+            // SAFETY: both hold the tensor and belong to `self`, which waits for the stream before either changes or is
+            // dropped.
             unsafe { self.stream.copy_to_device(tensor.on_host.as_slice(), tensor.on_gpu.address()) }?;
         }
         Ok(())
@@ -191,7 +191,7 @@ impl EngineBenchmark {
     fn launch(&mut self, launch: Launch) -> Result<(), EngineError> {
         match (&mut self.graph, launch) {
             // SAFETY: context, tensors and stream are those of the recording and belong to `self`, which waits for the stream
-            // before any of them goes.
+            // before any of them is dropped.
             (Some(graph), Launch::Graph) => Ok(unsafe { graph.launch(&self.stream) }?),
             // SAFETY: as above; addresses and shapes were set by `new`.
             _ => unsafe { self.context.enqueue(&self.stream) },
@@ -207,8 +207,8 @@ impl Drop for EngineBenchmark {
     }
 }
 
-/// Numbers that are never twice the same in a row: a GPU that multiplies zeros draws less power and runs faster than it
-/// would on pictures. Floats from 0 to 1.
+/// Fills a tensor with pseudo-random numbers, floats from 0 to 1: a GPU that multiplies zeros draws less power and runs faster
+/// than it would on pictures.
 fn fill_with_noise(bytes: &mut [u8], dtype: DType) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -227,7 +227,7 @@ fn fill_with_noise(bytes: &mut [u8], dtype: DType) {
             DType::Bool => element[0] = (number & 1) as u8,
             _ => {
                 element.fill(0);
-                // The lowest byte: small numbers, that mean something as an index or a size too.
+                // Only the lowest byte: small numbers that are also valid as an index or a size.
                 element[if cfg!(target_endian = "little") { 0 } else { size - 1 }] = number as u8;
             }
         }

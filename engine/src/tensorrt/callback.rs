@@ -1,8 +1,8 @@
-//! Objects of ours that TensorRT calls: what their tables of virtuals are made of.
+//! Our objects that TensorRT calls: the parts of their virtual method tables.
 
 use std::ffi::{c_char, c_void};
 
-/// A table of virtuals as a C++ object points into it: the offset to the whole object and its type come before the entries.
+/// A virtual method table as a C++ object points into it: the offset to the whole object and its type come before the entries.
 #[repr(C)]
 pub struct VTable<const N: usize> {
     /// Bytes from this table's object to the whole object.
@@ -13,17 +13,18 @@ pub struct VTable<const N: usize> {
     pub entries: [*const c_void; N],
 }
 
-// SAFETY: the table holds addresses of functions and constants, and nobody writes to it.
+// SAFETY: the table holds addresses of functions and constants, and nothing writes to it.
 unsafe impl<const N: usize> Sync for VTable<N> {}
 
 impl<const N: usize> VTable<N> {
-    /// What an object's first word is.
+    /// Returns the first word of an object with this table.
     pub const fn start(&'static self) -> *const *const c_void {
         self.entries.as_ptr()
     }
 }
 
-/// Makes a [`VTable`] of these functions; the caller imports that type. TensorRT asks no object of ours for its type, so that there is none.
+/// Makes a [`VTable`] of these functions; the caller imports that type. TensorRT asks none of our objects for its type, so
+/// there is none.
 #[macro_export]
 macro_rules! tensorrt_vtable {
     ($($function:expr),* $(,)?) => {
@@ -47,18 +48,18 @@ pub struct InterfaceInfo {
     pub minor: i32,
 }
 
-/// Destructors: our objects are deleted by us, never by TensorRT.
+/// A destructor that does nothing: we delete our objects, TensorRT never does.
 pub extern "C" fn no_destructor(_this: *mut c_void) {}
 
-/// `IVersionedInterface::getAPILanguage`: C++.
+/// Implements `IVersionedInterface::getAPILanguage`: C++.
 pub extern "C" fn language_is_cpp(_this: *const c_void) -> i32 {
     0
 }
 
-/// The text at `text`, whatever bytes it has; empty where there is none.
+/// Copies the text at `text`, with invalid UTF-8 replaced; empty for null.
 ///
 /// # Safety
-/// `text` is null or ends in zero and lives during the call.
+/// `text` is null, or NUL-terminated and alive during the call.
 pub unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -67,14 +68,14 @@ pub unsafe fn text(text: *const c_char) -> String {
     clean(&unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// `text` without control characters, which TensorRT for RTX writes into its messages, and without the ends of lines.
+/// Returns `text` without line ends and without control characters, which TensorRT for RTX writes into its messages.
 pub fn clean(text: &str) -> String {
     let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     printable.trim().to_owned()
 }
 
-/// A message without the place in TensorRT's source and the full stop:
-/// `Cuda Runtime (In ScopedCudaStream at /_src/cudaResources.cpp:25 (cudaError 35: too old))` is `Cuda Runtime (cudaError 35: too old)`.
+/// Returns a message without its position in TensorRT's source and without the full stop: `Cuda Runtime (In ScopedCudaStream at
+/// /_src/cudaResources.cpp:25 (cudaError 35: too old))` becomes `Cuda Runtime (cudaError 35: too old)`.
 pub fn plain(message: &str) -> String {
     // `[checkMacros.cpp::catchCudaError::247] Error Code 1: ...`
     let message = match message.split_once("] ") {

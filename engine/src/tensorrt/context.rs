@@ -1,4 +1,4 @@
-//! One context of an engine: shapes, addresses, runs.
+//! One context of an engine: sets shapes and addresses, and runs.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
@@ -20,10 +20,10 @@ use crate::backend::EngineError;
 const OWN_MEMORY: i32 = 0;
 const CALLERS_MEMORY: i32 = 2;
 
-/// One context of an engine. Contexts of one engine share its weights and may run at the same time, each on a stream of its
-/// own, unless they share scratch memory.
+/// One context of an engine. Contexts of one engine share its weights and may run at the same time, each on its own stream,
+/// unless they share scratch memory.
 pub struct TrtContext {
-    // In the order in which they must go.
+    // Fields drop in this order.
     context: Owned<ContextClass>,
     recorder: Arc<ErrorRecorder>,
     _scratch: Scratch,
@@ -31,7 +31,7 @@ pub struct TrtContext {
 }
 
 impl TrtEngine {
-    /// A new context.
+    /// Makes a context.
     pub fn context(self: &Arc<Self>, scratch: Scratch) -> Result<TrtContext, EngineError> {
         TrtContext::new(self.clone(), scratch)
     }
@@ -41,7 +41,8 @@ impl TrtContext {
     fn new(engine: Arc<TrtEngine>, scratch: Scratch) -> Result<Self, EngineError> {
         let abi = engine.abi();
         let own = matches!(scratch, Scratch::Own);
-        // SAFETY: the engine lives and makes nothing else meanwhile; the numbers are strategies that these layouts have.
+        // SAFETY: the engine is alive and makes nothing else at the same time; the numbers are strategies that these layouts
+        // have.
         let context = engine.make(|object| unsafe {
             let raw = match (abi.layout, own) {
                 (Layout::V8, true) => call!(object, EngineClass::CREATE_CONTEXT_8())?,
@@ -49,18 +50,18 @@ impl TrtContext {
                 (_, true) => call!(object, EngineClass::CREATE_CONTEXT(OWN_MEMORY))?,
                 (_, false) => call!(object, EngineClass::CREATE_CONTEXT(CALLERS_MEMORY))?,
             };
-            // What it needs to live, the engine, is kept beside it and goes after it.
+            // The engine, which the context needs, is stored beside it and drops after it.
             Owned::from_raw(raw, abi).ok_or_else(|| engine.refused("make a context of the engine"))
         })?;
         let recorder = ErrorRecorder::new(abi.layout);
-        // SAFETY: the recorder has the layout's virtuals and goes after the context.
+        // SAFETY: the recorder has the layout's virtual methods and drops after the context.
         unsafe { call!(context.get(), ContextClass::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
         if let Scratch::Shared(shared) = &scratch {
             let (address, len) = (shared.buffer.address().0 as *mut c_void, shared.buffer.len());
             if len < engine.scratch_bytes() {
                 return Err(engine.refused("use scratch memory of another, smaller engine").into());
             }
-            // SAFETY: the memory is as large as the engine wants, aligned by CUDA to 256 bytes, and goes after the context.
+            // SAFETY: the memory is as large as the engine requires, aligned by CUDA to 256 bytes, and drops after the context.
             unsafe {
                 if ContextClass::SET_DEVICE_MEMORY_V2.is_in(abi) {
                     call!(context.get(), ContextClass::SET_DEVICE_MEMORY_V2(address, len as i64))?;
@@ -72,7 +73,7 @@ impl TrtContext {
         Ok(Self { context, recorder, _scratch: scratch, engine })
     }
 
-    /// The engine that it is of.
+    /// Returns the engine.
     pub fn engine(&self) -> &Arc<TrtEngine> {
         &self.engine
     }
@@ -87,15 +88,14 @@ impl TrtContext {
         Ok((self.engine.tensor(name).ok_or_else(unknown)?, self.engine.c_name(name)?))
     }
 
-    /// Chooses the shape of an input.
+    /// Sets the shape of an input.
     pub fn set_input_shape(&mut self, name: &str, shape: &[usize]) -> Result<(), EngineError> {
         self.engine.device().bind()?;
         let (_, c_name) = self.tensor(name)?;
         let sizes: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
         let context = self.context.get();
         let refused = || self.refused(format!("take {shape:?} as the shape of `{name}`"));
-        // SAFETY: the context lives; name and dimensions outlive the call; of the two methods a layout has the one with its
-        // `Dims`.
+        // SAFETY: the context is alive; name and dimensions outlive the call; each layout has the method with its own `Dims`.
         let taken = unsafe {
             if ContextClass::SET_INPUT_SHAPE_8.is_in(self.engine.abi()) {
                 let dims = dims_32(&sizes).ok_or_else(refused)?;
@@ -108,7 +108,7 @@ impl TrtContext {
         if taken { Ok(()) } else { Err(refused().into()) }
     }
 
-    /// Works out the outputs' shapes; an error names what is missing for it.
+    /// Computes the outputs' shapes. The error names the inputs that are not set.
     pub fn infer_shapes(&mut self) -> Result<(), EngineError> {
         self.engine.device().bind()?;
         let mut missing: [*const c_char; 8] = [std::ptr::null(); 8];
@@ -129,7 +129,7 @@ impl TrtContext {
         Err(self.refused(doing).into())
     }
 
-    /// The shape that a tensor has now: of an output, once every input has its shape.
+    /// Returns the current shape of a tensor; for an output, after every input has its shape.
     pub fn shape(&self, name: &str) -> Result<Vec<usize>, EngineError> {
         let (tensor, c_name) = self.tensor(name)?;
         let context = self.context.get();
@@ -141,7 +141,7 @@ impl TrtContext {
                 sizes_of_64(call!(context, ContextClass::TENSOR_SHAPE(c_name.as_ptr()))?)
             }
         };
-        let sizes = sizes.ok_or_else(|| self.refused(format!("tell the shape of `{name}`")))?;
+        let sizes = sizes.ok_or_else(|| self.refused(format!("return the shape of `{name}`")))?;
         let shape: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
         Ok(shape.ok_or_else(|| match tensor.direction {
             Direction::Input => TensorRtError::ShapeOpen { name: name.to_owned() },
@@ -149,12 +149,12 @@ impl TrtContext {
         })?)
     }
 
-    /// As [`TrtContext::shape`].
+    /// Does the same as [`TrtContext::shape`].
     pub fn output_shape(&self, name: &str) -> Result<Vec<usize>, EngineError> {
         self.shape(name)
     }
 
-    /// Tells where a tensor is on the GPU. What is there is read or written by [`TrtContext::enqueue`].
+    /// Sets the address of a tensor on the GPU. [`TrtContext::enqueue`] reads or writes it there.
     pub fn set_address(&mut self, name: &str, address: DeviceAddress) -> Result<(), EngineError> {
         if self.tensor(name)?.0.on_host {
             return Err(TensorRtError::OnHost { name: name.to_owned() }.into());
@@ -162,10 +162,10 @@ impl TrtContext {
         self.set_any_address(name, address.0 as *mut c_void)
     }
 
-    /// Tells where the numbers of a tensor that is in host memory are. Inputs are read when shapes are worked out.
+    /// Sets the address of a tensor that is in host memory. Inputs are read when shapes are computed.
     ///
     /// # Safety
-    /// `numbers` has room for the tensor, and stays until another address is given or the context is gone.
+    /// `numbers` has room for the tensor and stays valid until another address is set or the context is dropped.
     pub(super) unsafe fn set_host_address(&mut self, name: &str, numbers: *mut u8) -> Result<(), EngineError> {
         self.set_any_address(name, numbers.cast())
     }
@@ -173,30 +173,30 @@ impl TrtContext {
     fn set_any_address(&mut self, name: &str, address: *mut c_void) -> Result<(), EngineError> {
         self.engine.device().bind()?;
         let (_, c_name) = self.tensor(name)?;
-        // SAFETY: the context lives; the name outlives the call, which only notes the address of a tensor on the GPU, and may
-        // read one in host memory (`set_host_address`).
+        // SAFETY: the context is alive; the name outlives the call, which only stores the address of a tensor on the GPU, and
+        // may read one in host memory (`set_host_address`).
         let taken = unsafe { call!(self.context.get(), ContextClass::SET_TENSOR_ADDRESS(c_name.as_ptr(), address)) }?;
         if taken { Ok(()) } else { Err(self.refused(format!("take an address for `{name}`")).into()) }
     }
 
-    /// Chooses the profile that the shapes are within. Every input's shape is open again afterwards.
+    /// Selects an optimization profile. Every input's shape is open again afterwards.
     ///
-    /// Two contexts of an engine of TensorRT 8 may not use the same profile at once.
+    /// Two contexts of a TensorRT 8 engine may not use the same profile at once.
     pub fn set_profile(&mut self, profile: usize, stream: &CudaStream) -> Result<(), EngineError> {
         self.engine.device().bind()?;
         let index = i32::try_from(profile).unwrap_or(i32::MAX);
-        // SAFETY: context and stream live; the work that is queued is waited for before this returns.
+        // SAFETY: context and stream are alive; this waits for the queued work before it returns.
         let taken = unsafe { call!(self.context.get(), ContextClass::SET_PROFILE(index, stream.raw())) }?;
         stream.synchronize()?;
         let profiles = self.engine.profiles();
         if taken { Ok(()) } else { Err(self.refused(format!("use profile {profile} of {profiles}")).into()) }
     }
 
-    /// Queues a run; returns without waiting.
+    /// Queues a run and returns without waiting.
     ///
     /// # Safety
-    /// Every tensor's address was set to memory of its size that lives until the run is done, in a captured graph as long as
-    /// that is launched; no other context that shares its scratch memory runs meanwhile, nor this one on another stream.
+    /// The address of every tensor is set to memory of its size that stays valid until the run is done, or for every launch of
+    /// a captured graph. No other context that shares its scratch memory runs meanwhile, nor this one on another stream.
     pub unsafe fn enqueue(&mut self, stream: &CudaStream) -> Result<(), EngineError> {
         self.engine.device().bind()?;
         // SAFETY: context and stream live; the rest is the caller's promise.
@@ -204,32 +204,33 @@ impl TrtContext {
         if queued {
             return Ok(());
         }
-        let refused = self.refused("run the network");
-        // A kernel's fault loses the process its GPU: then that is the error. Within a capture the call itself is refused.
+        let refused = self.refused("run the model");
+        // After a kernel fault the process has lost the GPU, and that is the error. During a capture, this call itself is
+        // refused.
         match stream.synchronize() {
             Err(error) if error.is_sticky() => Err(error.into()),
             _ => Err(refused.into()),
         }
     }
 
-    /// Runs once and tells how long each layer took. Waits for the run.
+    /// Runs once, waits, and returns how long each layer took.
     ///
     /// # Safety
     /// As [`TrtContext::enqueue`]. The stream is not being captured.
     pub unsafe fn profile(&mut self, stream: &CudaStream) -> Result<Vec<LayerTime>, EngineError> {
         let profiler = Profiler::new(self.engine.abi().layout);
         let context = self.context.get();
-        // SAFETY: the context lives; the profiler has the layout's virtuals and lives until it is taken away below.
+        // SAFETY: the context is alive; the profiler has the layout's virtual methods and lives until it is removed below.
         unsafe { call!(context, ContextClass::SET_PROFILER(profiler.as_ptr())) }?;
         // SAFETY: the caller's promise.
         let ran = unsafe { self.enqueue(stream) }.and_then(|()| Ok(stream.synchronize()?));
-        // SAFETY: as above; null takes the profiler away.
+        // SAFETY: as above; null removes the profiler.
         unsafe { call!(context, ContextClass::SET_PROFILER(std::ptr::null_mut())) }?;
         ran?;
         Ok(profiler.take())
     }
 
-    /// Names the context in NVIDIA's tools, and has TensorRT mark its layers there.
+    /// Names the context in NVIDIA's tools and has TensorRT mark its layers there.
     pub fn set_name(&mut self, name: &str) -> Result<(), EngineError> {
         let Ok(name) = CString::new(name) else { return Ok(()) };
         // SAFETY: the context lives and copies the name.

@@ -1,4 +1,4 @@
-//! An engine's tensors as sessions declare them: which sizes are fixed, which open, and within which limits.
+//! An engine's tensors as sessions declare them: which sizes are fixed, which are open, and within which limits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::plan::rebuild_command;
 use super::tensor::{Direction, ShapeLimits, TrtTensor};
 use crate::backend::{Dim, EngineError, EngineOptions, TensorInfo};
 
-/// The engine's tensors as a session declares them: what the shapes asked for or the profile fix is fixed, and of what
-/// stays open only the number of frames is left so; other open sizes are those that the engine was tuned for.
+/// Returns an engine's tensors as a session declares them. A size that the requested shapes or the profile fix is fixed. Of the
+/// open sizes only the batch stays open; the others get the size that the engine was tuned for.
 pub(super) fn declared(
     path: &Path,
     engine: &Arc<TrtEngine>,
@@ -31,7 +31,7 @@ pub(super) fn declared(
             (Some(size), _) => Dim::Fixed(size),
             (None, _) => match (limits.min.get(axis), limits.opt.get(axis), limits.max.get(axis)) {
                 (Some(min), _, Some(max)) if min == max => Dim::Fixed(*min),
-                // Sessions run any number of frames from 1 on, or one number alone.
+                // Sessions run any batch size from 1 on, or a single one.
                 (Some(min), Some(opt), _) if (axis > 0 || *min > 1) && !tensor.on_host => Dim::Fixed(*opt),
                 _ => Dim::Dynamic(String::new()),
             },
@@ -53,14 +53,14 @@ pub(super) fn declared(
     Ok((inputs, outputs))
 }
 
-/// A tensor as the engine declares it.
+/// Returns a tensor as the engine declares it.
 fn open(tensor: &TrtTensor) -> TensorInfo {
     let dim = |size: &Option<usize>| size.map_or_else(|| Dim::Dynamic(String::new()), Dim::Fixed);
     TensorInfo { name: tensor.name.clone(), dtype: tensor.dtype, shape: Some(tensor.shape.iter().map(dim).collect()) }
 }
 
-/// The outputs' shapes for these of the inputs, which only a context tells. It is asked with two numbers of frames, so that
-/// what follows from that number stays open.
+/// Returns the outputs' shapes for these inputs, which only a context can compute. Computes them for two batch sizes, so that
+/// sizes that follow from the batch stay open.
 fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<TensorInfo>, EngineError> {
     let mut context = engine.context(Scratch::Own)?;
     let stream = CudaStream::new(engine.device())?;
@@ -110,6 +110,6 @@ pub(super) fn check_shape(path: &Path, tensor: &TrtTensor, asked: &[usize]) -> R
         false => format!("{} to {}", text(&limits.min), text(&limits.max)),
     });
     let (built, command) = (built.collect::<Vec<_>>().join(" and "), rebuild_command(path));
-    let reason = format!("the engine was built for {built}, build it with the shapes you need: `{command}`");
+    let reason = format!("the engine was built for {built}; build it with the shapes you need: `{command}`");
     Err(EngineError::shape(&info, asked, reason))
 }

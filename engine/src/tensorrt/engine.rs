@@ -1,9 +1,10 @@
-//! A loaded engine: its tensors and profiles, and contexts of it.
+//! A loaded engine: its tensors, its profiles, and the lock for making contexts.
 
 use std::ffi::{CString, c_void};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use visiond_kernels::cuda::{Device, DeviceBuffer};
 use visiond_kernels::tensor::DType;
 
@@ -16,24 +17,24 @@ use super::library::Library;
 use super::tensor::{Direction, ShapeLimits, TrtTensor};
 use crate::backend::EngineError;
 
-/// Where a context keeps what it computes on the way.
+/// Where a context keeps its intermediate values.
 #[derive(Debug, Clone)]
 pub enum Scratch {
     /// In memory of its own.
     Own,
-    /// In memory that contexts share which never run at the same time.
+    /// In memory shared by contexts that never run at the same time.
     Shared(Arc<SharedScratch>),
 }
 
-/// Memory that contexts of an engine share.
+/// Scratch memory shared by contexts of an engine.
 #[derive(Debug)]
 pub struct SharedScratch {
     pub(super) buffer: DeviceBuffer,
 }
 
-/// An engine, loaded onto a GPU.
+/// An engine that is loaded onto a GPU.
 pub struct TrtEngine {
-    // In the order in which they must go: an engine before its runtime, both before the recorder that they call.
+    // Fields drop in order: the engine before its runtime, both before the recorder that they call.
     engine: Owned<EngineClass>,
     _runtime: Owned<Runtime>,
     recorder: Arc<ErrorRecorder>,
@@ -49,12 +50,12 @@ pub struct TrtEngine {
     making: Mutex<()>,
 }
 
-// SAFETY: TensorRT allows an engine's methods on several threads at once, but for those that make contexts, which take
-// `making`; everything else does not change after the engine was loaded.
+// SAFETY: TensorRT allows several threads to call an engine's methods at once, except those that make contexts, which take
+// `making`; nothing else changes after the engine was loaded.
 unsafe impl Sync for TrtEngine {}
 
 impl TrtEngine {
-    /// Loads the engine in `plan`, which is an engine as TensorRT wrote it, with nothing around it.
+    /// Loads the engine in `plan`, the bytes that TensorRT wrote, without any wrapping.
     pub fn load(library: &'static Library, device: &Arc<Device>, plan: &[u8]) -> Result<Arc<Self>, EngineError> {
         device.bind()?;
         let runtime = library.create_runtime()?;
@@ -78,11 +79,11 @@ impl TrtEngine {
         Ok(Arc::new(loaded))
     }
 
-    /// Asks the engine for all that does not change.
+    /// Reads everything about the engine that does not change.
     fn describe(&mut self) -> Result<(), TensorRtError> {
         let engine = self.engine.get();
         let abi = self.abi();
-        // SAFETY: the engine lives; the getters take nothing and change nothing; `text` copies before anything else is called.
+        // SAFETY: the engine is alive; the getters take no arguments and change nothing; `text` copies before the next call.
         let (count, profiles, layers, name) = unsafe {
             let implicit = EngineClass::IMPLICIT_BATCH.is_in(abi) && call!(engine, EngineClass::IMPLICIT_BATCH())?;
             if implicit {
@@ -146,7 +147,7 @@ impl TrtEngine {
             8 => DType::I64,
             other => return Err(TensorRtError::DataType { name, found: data_type_name(other) }),
         };
-        // kLINEAR; in every other format the elements do not lie as the shape has it.
+        // kLINEAR; in every other format the elements are not in the order of the shape.
         if format != 0 {
             return Err(TensorRtError::Format { name, found: format_text });
         }
@@ -157,7 +158,7 @@ impl TrtEngine {
             for profile in 0..self.profiles {
                 let of = |selector| self.profile_shape(c_name, profile as i32, selector);
                 let (min, opt, max) = (of(0)?, of(1)?, of(2)?);
-                // Where nothing is open there may be no profile, and TensorRT answers with nothing.
+                // If no dimension is open there may be no profile, and TensorRT returns no shape.
                 let fixed = || shape.iter().map(|size| size.unwrap_or(0)).collect::<Vec<_>>();
                 limits.push(ShapeLimits {
                     min: min.unwrap_or_else(fixed),
@@ -199,33 +200,33 @@ impl TrtEngine {
         Ok(sizes.and_then(|sizes| sizes.into_iter().map(|size| usize::try_from(size).ok()).collect()))
     }
 
-    /// Memory for contexts that never run at the same time.
+    /// Allocates memory for contexts that never run at the same time.
     pub fn shared_scratch(&self) -> Result<Scratch, EngineError> {
         let buffer = DeviceBuffer::new(&self.device, self.scratch_bytes)?;
         Ok(Scratch::Shared(Arc::new(SharedScratch { buffer })))
     }
 
-    /// What goes in and what comes out, in the engine's order.
+    /// Returns the inputs and outputs in the engine's order.
     pub fn tensors(&self) -> &[TrtTensor] {
         &self.tensors
     }
 
-    /// The tensor of a name.
+    /// Returns the tensor with this name.
     pub fn tensor(&self, name: &str) -> Option<&TrtTensor> {
         self.tensors.iter().find(|tensor| tensor.name == name)
     }
 
-    /// The network's name; mostly empty.
+    /// Returns the model's name; usually empty.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many profiles it has, at least 1.
+    /// Returns the number of optimization profiles, at least 1.
     pub fn profiles(&self) -> usize {
         self.profiles
     }
 
-    /// The first profile that allows these shapes, by name of input.
+    /// Returns the first profile that allows these shapes, given by input name.
     pub fn profile_for(&self, shapes: &[(&str, &[usize])]) -> Option<usize> {
         (0..self.profiles).find(|profile| {
             shapes.iter().all(|(name, shape)| {
@@ -235,22 +236,22 @@ impl TrtEngine {
         })
     }
 
-    /// How many layers were left after fusing.
+    /// Returns the number of layers after fusion.
     pub fn layers(&self) -> usize {
         self.layers
     }
 
-    /// Memory that a context needs for what it computes on the way.
+    /// Returns the bytes of scratch memory that a context needs.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch_bytes
     }
 
-    /// The GPU that it was loaded onto.
+    /// Returns the GPU that it was loaded onto.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// The library that runs it.
+    /// Returns the library that runs it.
     pub fn library(&self) -> &'static Library {
         self.library
     }
@@ -259,24 +260,24 @@ impl TrtEngine {
         self.library.abi()
     }
 
-    /// The C name of a tensor.
+    /// Returns the name of a tensor as a C string.
     pub(super) fn c_name(&self, name: &str) -> Result<&CString, TensorRtError> {
         let index = self.tensors.iter().position(|tensor| tensor.name == name);
         let index = index.ok_or_else(|| TensorRtError::UnknownTensor { name: name.to_owned() })?;
         Ok(&self.names[index])
     }
 
-    /// Calls `make` with the engine while nothing else is made of it.
+    /// Calls `make` with the engine, with no other such call at the same time.
     pub(super) fn make<T>(
         &self,
         make: impl FnOnce(super::abi::Object<EngineClass>) -> Result<T, TensorRtError>,
     ) -> Result<T, EngineError> {
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock();
         self.device.bind()?;
         Ok(make(self.engine.get())?)
     }
 
-    /// The error for a call that was refused, with what was reported.
+    /// Returns the error for a refused call, with the reported errors.
     pub(super) fn refused(&self, doing: impl Into<String>) -> TensorRtError {
         TensorRtError::Refused { version: self.library.version(), doing: doing.into(), reported: self.recorder.take() }
     }
@@ -296,7 +297,7 @@ impl fmt::Debug for TrtEngine {
     }
 }
 
-/// Makes an engine of a plan. Needs no GPU to fail.
+/// Deserializes a plan. It fails with an error, even without a GPU.
 pub(super) fn deserialize(
     library: &Library,
     runtime: &Owned<Runtime>,
@@ -306,9 +307,9 @@ pub(super) fn deserialize(
     let abi = library.abi();
     let runtime = runtime.get();
     super::logger::take_errors();
-    // SAFETY: the runtime lives; the recorder has the layout's virtuals and, as the caller sees to, outlives runtime and
-    // engine. The plan outlives the call, which copies what it keeps. Engines with code of their own in them are allowed: an
-    // engine is trusted as a program is, whichever way its code is stored.
+    // SAFETY: the runtime is alive; the recorder has the layout's virtual methods and outlives runtime and engine (the caller
+    // ensures it). The plan outlives the call, which copies what it keeps. Engines that contain host code are allowed: an
+    // engine is trusted like a program either way.
     let raw = unsafe {
         call!(runtime, Runtime::SET_ERROR_RECORDER(recorder.as_ptr()))?;
         if Runtime::SET_HOST_CODE_ALLOWED.is_in(abi) {
@@ -321,7 +322,7 @@ pub(super) fn deserialize(
             call!(runtime, Runtime::DESERIALIZE(start, len))?
         }
     };
-    // SAFETY: `raw` is what the runtime gave for an engine, and ours.
+    // SAFETY: `raw` is what the runtime returned for an engine, and we own it.
     unsafe { Owned::from_raw(raw, abi) }.ok_or_else(|| TensorRtError::Refused {
         version: library.version(),
         doing: "load the engine".to_owned(),
@@ -329,7 +330,7 @@ pub(super) fn deserialize(
     })
 }
 
-/// TensorRT's name for an element type.
+/// Returns TensorRT's name for an element type.
 fn data_type_name(number: i32) -> String {
     match number {
         6 => "FP8".to_owned(),

@@ -1,4 +1,4 @@
-//! What can go wrong with TensorRT, each with what to do about it.
+//! Errors of TensorRT, with what to do about each.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,32 +7,32 @@ use super::error_recorder::Reported;
 use super::version::Version;
 use crate::backend::EngineError;
 
-/// TensorRT is not there, does not serve, or refuses.
+/// Why TensorRT cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorRtError {
     /// No library was found.
     #[error(
-        "TensorRT is not installed: the loader knows none of {names}{seen}; install it (on a Jetson: `sudo apt install \
+        "TensorRT is not installed: the loader finds none of {names}{seen}; install it (on a Jetson: `sudo apt install \
          tensorrt`), or name the library in VISIOND_TENSORRT_LIBRARY or the configuration",
         seen = also(.seen)
     )]
     NotInstalled {
-        /// Names that were asked for.
+        /// The names that were searched for.
         names: String,
-        /// Libraries of other versions that lie in the system's directories.
+        /// Libraries of unsupported versions in the system's directories.
         seen: Vec<PathBuf>,
     },
-    /// A library is there and cannot be opened, or is another.
-    #[error("{path} does not serve as TensorRT's library: {reason}")]
+    /// A file cannot be opened, or is another library.
+    #[error("cannot use {path} as TensorRT's library: {reason}")]
     Unusable {
         /// The library.
         path: PathBuf,
-        /// What the loader says, word for word, or what the file is.
+        /// The loader's own message, or what the file is.
         reason: String,
     },
-    /// The version's objects are laid out in a way that is not known.
-    #[error("{path} is {version}, which visiond does not run: {remedy}")]
+    /// The layout of this version's objects is unknown.
+    #[error("{path} is {version}, which visiond does not support: {remedy}")]
     Unsupported {
         /// The library.
         path: PathBuf,
@@ -42,43 +42,43 @@ pub enum TensorRtError {
         remedy: &'static str,
     },
     /// The loaded version lacks a method.
-    #[error("{version} has no `{what}`, which this needs: a newer version has it", what = method(.what))]
+    #[error("{version} has no `{what}`: install a newer version", what = method(.what))]
     Missing {
-        /// Class and method.
+        /// The class and method.
         what: &'static str,
         /// The version.
         version: Version,
     },
-    /// The library gave no object.
-    #[error("{version} could not start its {what}: {reason}")]
+    /// The library returned no object.
+    #[error("{version} cannot start its {what}: {reason}")]
     NotStarted {
         /// The version.
         version: Version,
-        /// "runtime", "builder".
+        /// "runtime", "builder" or "ONNX parser".
         what: &'static str,
-        /// What it says, or the likeliest cause.
+        /// The library's message, or the likeliest cause.
         reason: String,
     },
-    /// An engine of the time before named tensors.
+    /// The engine has an implicit batch dimension, which predates named tensors.
     #[error(
-        "the engine was built from a network with an implicit batch, as UFF and Caffe models were: export the network to ONNX \
+        "the engine was built from a model with an implicit batch, as UFF and Caffe models were: export the model to ONNX \
          and build it with `visiond build`"
     )]
     ImplicitBatch,
-    /// A tensor's elements are of a type that is neither fed nor read.
+    /// The elements of a tensor have an unsupported type.
     #[error(
-        "the engine's tensor `{name}` is {found}, which visiond neither feeds nor reads: build it with inputs and outputs in \
+        "the engine's tensor `{name}` is {found}, which visiond does not support: build it with inputs and outputs in \
          FP32, FP16, INT8, UINT8, INT32, INT64 or BOOL"
     )]
     DataType {
         /// The tensor.
         name: String,
-        /// Its type.
+        /// Its element type.
         found: String,
     },
-    /// A tensor's elements do not lie one behind the other.
+    /// The elements of a tensor are not contiguous.
     #[error(
-        "the engine's tensor `{name}` is laid out as {found}, which visiond neither feeds nor reads: build it with linear \
+        "the engine's tensor `{name}` is laid out as {found}, which visiond does not support: build it with linear \
          inputs and outputs, as `visiond build` does (with trtexec, leave out --inputIOFormats and --outputIOFormats)"
     )]
     Format {
@@ -87,41 +87,41 @@ pub enum TensorRtError {
         /// The layout in TensorRT's words.
         found: String,
     },
-    /// A name that the engine does not know.
-    #[error("the engine has no tensor `{name}` that goes in or out")]
+    /// The engine has no tensor of this name.
+    #[error("the engine has no input or output `{name}`")]
     UnknownTensor {
         /// The name.
         name: String,
     },
-    /// An input's shape was not chosen.
+    /// The shape of an input was not set.
     #[error("the engine's input `{name}` has no shape yet: set the input's size in the model card or `input_shapes`")]
     ShapeOpen {
         /// The input.
         name: String,
     },
-    /// An output's shape is known only after the run.
+    /// The shape of an output is known only after the run.
     #[error(
-        "the engine's output `{name}` has as many elements as it finds objects, which visiond does not read: export the network \
+        "the engine's output `{name}` has one element per object found, which visiond does not support: export the model \
          without its own suppression (Ultralytics: nms=False), or with a fixed number of boxes"
     )]
     DependsOnData {
         /// The output.
         name: String,
     },
-    /// A tensor in host memory was to be given an address on the GPU.
+    /// A tensor in host memory cannot have an address on the GPU.
     #[error("the engine's tensor `{name}` holds numbers for shapes, which are in host memory: run it in a session")]
     OnHost {
         /// The tensor.
         name: String,
     },
-    /// A call was refused.
-    #[error("{version} could not {doing}: {}", sentence(.reported))]
+    /// TensorRT refused a call.
+    #[error("{version} cannot {doing}: {}", sentence(.reported))]
     Refused {
         /// The version.
         version: Version,
-        /// What was asked for, to read behind "could not".
+        /// What it was asked to do, as in "cannot load the engine".
         doing: String,
-        /// What it reported.
+        /// The errors that it reported.
         reported: Vec<Reported>,
     },
 }
@@ -132,7 +132,7 @@ impl From<TensorRtError> for EngineError {
     }
 }
 
-/// `IRuntime::setMaxThreads` for `VRuntime::setMaxThreads`: the name that NVIDIA's documents have.
+/// Returns `IRuntime::setMaxThreads` for `VRuntime::setMaxThreads`: the name in NVIDIA's documentation.
 fn method(name: &str) -> String {
     match name.strip_prefix('V') {
         Some(rest) => format!("I{rest}"),
@@ -145,15 +145,15 @@ fn also(seen: &[PathBuf]) -> impl fmt::Display {
         [] => String::new(),
         _ => {
             let seen: Vec<_> = seen.iter().map(|path| path.display().to_string()).collect();
-            format!(" (there is {}, of a version that visiond does not run)", seen.join(", "))
+            format!(" (found {}, a version that visiond does not support)", seen.join(", "))
         }
     }
 }
 
-/// What was reported, the first first: later ones mostly follow from it.
+/// Joins the reported errors, first one first: later ones mostly follow from it.
 fn sentence(reported: &[Reported]) -> String {
     match reported {
-        [] => "it gives no reason; `visiond --log-level debug` shows its messages".to_owned(),
+        [] => "no reason given; `visiond --log-level debug` shows its messages".to_owned(),
         _ => reported.iter().map(Reported::to_string).collect::<Vec<_>>().join("; "),
     }
 }

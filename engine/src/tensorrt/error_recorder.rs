@@ -1,17 +1,19 @@
-//! TensorRT's errors as values: an `IErrorRecorder` that keeps codes and texts until they are asked for.
+//! TensorRT's errors as values: an `IErrorRecorder` that keeps codes and texts until they are read.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::callback::{self, InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 use super::logger;
 use super::version::Layout;
 
-/// Errors kept until somebody asks; further ones are only counted.
+/// How many errors are kept until they are read; further ones only set the overflow flag.
 const MOST_ERRORS: usize = 32;
 
-/// Which kind of error, in TensorRT's order.
+/// TensorRT's kinds of errors, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are TensorRT's own and say all there is")]
@@ -27,7 +29,7 @@ pub enum ErrorCode {
     FailedComputation,
     InvalidState,
     UnsupportedState,
-    /// A code that came after these.
+    /// A code that a later version added.
     Other(i32),
 }
 
@@ -72,12 +74,12 @@ impl ErrorCode {
 pub struct Reported {
     /// Its kind.
     pub code: ErrorCode,
-    /// TensorRT's words, without control characters.
+    /// TensorRT's message, without control characters.
     pub text: String,
 }
 
 impl Reported {
-    /// TensorRT's words without the place in its source and the full stop.
+    /// Returns TensorRT's message without its source position and without the full stop.
     pub fn plain(&self) -> String {
         callback::plain(&self.text)
     }
@@ -89,7 +91,7 @@ impl fmt::Display for Reported {
     }
 }
 
-/// An `IErrorRecorder`. Whoever owns the object that it was given to keeps it alive until that object is deleted.
+/// An `IErrorRecorder`. The owner of the object that uses it keeps it alive until that object is deleted.
 #[repr(C)]
 pub struct ErrorRecorder {
     vtable: *const *const c_void,
@@ -117,12 +119,12 @@ impl ErrorRecorder {
         Arc::new(Self { vtable, kept: Mutex::default() })
     }
 
-    /// The object, to hand to the library.
+    /// Returns the pointer to pass to the library.
     pub fn as_ptr(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// What was reported since this was last asked, on whatever thread, and what this thread's logger got instead.
+    /// Returns and clears the errors reported on any thread, and those that this thread's logger received instead.
     pub fn take(&self) -> Vec<Reported> {
         let errors = std::mem::take(&mut *self.kept()).errors;
         let recorded = errors.into_iter().map(|(code, text)| Reported {
@@ -134,7 +136,7 @@ impl ErrorRecorder {
     }
 
     fn kept(&self) -> MutexGuard<'_, RecordedErrors> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 
@@ -165,12 +167,12 @@ static VERSIONED_TABLE: VTable<12> = vtable![
     reference
 ];
 
-/// The recorder behind a callback's `this`.
+/// Returns the recorder behind a callback's `this`.
 ///
 /// # Safety
-/// `this` is a pointer that `ErrorRecorder::as_ptr` gave, to a recorder that lives.
+/// `this` is a pointer that `ErrorRecorder::as_ptr` returned, to a living recorder.
 unsafe fn recorder<'a>(this: *const c_void) -> &'a ErrorRecorder {
-    // SAFETY: the caller's promise; recorders are shared, and changed behind their lock alone.
+    // SAFETY: the caller's promise; recorders are shared, and changed only under their lock.
     unsafe { &*this.cast::<ErrorRecorder>() }
 }
 
@@ -179,7 +181,7 @@ unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
 }
 
 unsafe extern "C" fn count(this: *const c_void) -> i32 {
-    // SAFETY: TensorRT calls with the recorder that it was given, while it may (`ErrorRecorder`).
+    // SAFETY: TensorRT calls with the recorder that it was given, while the recorder lives (`ErrorRecorder`).
     unsafe { recorder(this) }.kept().errors.len() as i32
 }
 
@@ -190,7 +192,7 @@ unsafe extern "C" fn code(this: *const c_void, index: i32) -> i32 {
     found.map_or(ErrorCode::InvalidArgument.number(), |(code, _)| *code)
 }
 
-/// The text lives until the errors are cleared or taken, as the interface has it.
+/// The text stays valid until the errors are cleared or taken, as the interface requires.
 unsafe extern "C" fn description(this: *const c_void, index: i32) -> *const c_char {
     // SAFETY: as in `count`.
     let kept = unsafe { recorder(this) }.kept();
@@ -208,15 +210,15 @@ unsafe extern "C" fn clear(this: *mut c_void) {
     *unsafe { recorder(this) }.kept() = RecordedErrors::default();
 }
 
-/// Returns whether the error is fatal to the caller; TensorRT itself decides that.
+/// Always returns false: TensorRT itself decides whether the error is fatal to the caller.
 unsafe extern "C" fn report(this: *mut c_void, code: i32, description: *const c_char) -> bool {
-    // SAFETY: TensorRT hands over a text that ends in zero.
+    // SAFETY: TensorRT passes a NUL-terminated text.
     let text = unsafe { text(description) };
     log::debug!(target: logger::TARGET, "reported ({code}): {text}");
     // SAFETY: as in `count`.
     let mut kept = unsafe { recorder(this) }.kept();
     if kept.errors.len() < MOST_ERRORS {
-        // Cleaned text has no zeros.
+        // Cleaned text contains no NUL.
         kept.errors.push((code, CString::new(text).unwrap_or_default()));
     } else {
         kept.overflowed = true;
@@ -224,7 +226,7 @@ unsafe extern "C" fn report(this: *mut c_void, code: i32, description: *const c_
     false
 }
 
-/// Counting of references: the object lives as its owner says.
+/// Reference counting does nothing: the owner decides how long the object lives.
 unsafe extern "C" fn reference(_this: *mut c_void) -> i32 {
     1
 }

@@ -1,24 +1,24 @@
-//! What the inspector's JSON says of each layer.
+//! Reads what the inspector's JSON says about each layer.
 //!
-//! TensorRT words it differently from version to version, and tells no more than names where the engine was not built with
-//! detailed profiling verbosity: whatever is not there is left out.
+//! The wording differs between TensorRT versions, and without detailed profiling verbosity there are only names: whatever is
+//! missing is left out.
 
 use serde_json::Value;
 
-/// A layer as TensorRT made it; several of the network's may be fused in it.
+/// A layer of an engine; several layers of the model may be fused into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerFacts {
-    /// Its name; what was fused is joined in it.
+    /// Its name; names of fused layers are joined.
     pub name: String,
     /// Its kind: "CaskConvolution", "Reformat".
     pub kind: Option<String>,
-    /// What it computes in, or gives out: "FP16".
+    /// The type that it computes in or returns: "FP16".
     pub precision: Option<String>,
     /// The kernel that was chosen.
     pub tactic: Option<String>,
 }
 
-/// The layers in what [`TrtEngine::information`](super::TrtEngine::information) gives; none where it is no such JSON.
+/// Returns the layers in the output of [`TrtEngine::information`](super::TrtEngine::information); none if it is not such JSON.
 pub fn layers(information: &str) -> Vec<LayerFacts> {
     let Ok(value) = serde_json::from_str::<Value>(information) else { return Vec::new() };
     value["Layers"].as_array().map(|layers| layers.iter().map(layer).collect()).unwrap_or_default()
@@ -48,7 +48,7 @@ fn layer(value: &Value) -> LayerFacts {
     }
 }
 
-/// The element type in TensorRT's words for a format: "Channel major FP16 format where channel % 8 == 0".
+/// Returns the element type in TensorRT's words for a format: "Channel major FP16 format where channel % 8 == 0".
 fn precision(words: &str) -> Option<&'static str> {
     const NAMES: [(&str, &str); 16] = [
         ("bf16", "BF16"),

@@ -1,15 +1,16 @@
-//! Where TensorRT's library is, and whether it serves.
+//! Finds TensorRT's library and checks that it is usable.
 //!
-//! Libraries are opened by the names that they have on devices, the newest first, and are never closed: TensorRT leaves
-//! threads and memory of CUDA's behind. Before a runtime is made of one that needs a GPU, CUDA must be open (a
-//! [`Device`](visiond_kernels::cuda::Device)): without it TensorRT 10 and 11 give back rubbish for an object.
+//! Libraries are opened by their names on devices, newest first, and are never closed: TensorRT leaves threads and CUDA memory
+//! behind. Open CUDA (a [`Device`](visiond_kernels::cuda::Device)) before you make a runtime that needs a GPU: without it
+//! TensorRT 10 and 11 return an invalid object.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use parking_lot::Mutex;
 
 use super::abi::{Abi, Class, Owned, RawObject, builder, runtime};
 use super::error::TensorRtError;
@@ -19,25 +20,25 @@ use super::version::{Layout, Version};
 use crate::backend::EngineError;
 use crate::dynamic_library::{file_of, loader_error, search_directories};
 
-/// The variable that names the library.
+/// The environment variable that names the library.
 pub const VARIABLE: &str = "VISIOND_TENSORRT_LIBRARY";
 
-/// Names that the library goes by, in the order tried.
+/// The names of the library, in search order.
 const NAMES: [&str; 4] = ["libnvinfer.so.11", "libnvinfer.so.10", "libnvinfer.so.8", "libtensorrt_rtx.so.1"];
 
 /// Directories searched after the loader's own and the architecture's.
 const DIRECTORIES: [&str; 4] = ["/usr/lib64", "/usr/local/lib", "/usr/local/tensorrt/lib", "/usr/local/cuda/lib64"];
 
-/// What makes a builder; lean and dispatch runtimes have none.
+/// The function that makes a builder; lean and dispatch runtimes do not have it.
 const BUILDER: &[u8] = b"createInferBuilder_INTERNAL\0";
 
-/// The libraries that are open; there are as many as were asked for, mostly one.
+/// The open libraries; usually one.
 static OPEN: Mutex<Vec<&'static Library>> = Mutex::new(Vec::new());
 
 type CreateObject = unsafe extern "C" fn(*mut c_void, i32) -> *mut RawObject;
 type CreateParser = unsafe extern "C" fn(*mut RawObject, *mut c_void, i32) -> *mut RawObject;
 
-/// A TensorRT library that serves.
+/// A usable TensorRT library.
 pub struct Library {
     handle: Handle,
     path: PathBuf,
@@ -47,7 +48,7 @@ pub struct Library {
     plugins: OnceLock<Plugins>,
 }
 
-/// TensorRT's ONNX parser, a library beside the other.
+/// TensorRT's ONNX parser, a separate library.
 struct ParserLibrary {
     create: CreateParser,
     number: i32,
@@ -55,15 +56,16 @@ struct ParserLibrary {
 }
 
 impl Library {
-    /// TensorRT's library: `path`, else what `VISIOND_TENSORRT_LIBRARY` names, else the first that serves of libnvinfer.so.11,
-    /// .10, .8 and libtensorrt_rtx.so.1, in the loader's path, the system's directories, beside the executable, in `lib` beside
-    /// its directory, and in the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
+    /// Finds TensorRT's library.
+    ///
+    /// The order is: `path`, the file that `VISIOND_TENSORRT_LIBRARY` names, and then the first usable one of libnvinfer.so.11,
+    /// .10, .8 and libtensorrt_rtx.so.1 in the loader's path, the system's directories, the executable's directory, `lib`
+    /// beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
     pub fn get(path: Option<&Path>) -> Result<&'static Self, EngineError> {
         Ok(Self::find(path, None)?)
     }
 
-    /// As [`Library::get`], but of those that are only found the one that engines of `built_by` are for comes first: a device
-    /// may have several.
+    /// Does the same as [`Library::get`], but tries the library for engines of `built_by` first: a device may have several.
     pub fn for_engine(path: Option<&Path>, built_by: Version) -> Result<&'static Self, EngineError> {
         Ok(Self::find(path, Some(built_by))?)
     }
@@ -86,7 +88,7 @@ impl Library {
             for candidate in std::iter::once(PathBuf::from(name)).chain(in_directories) {
                 match Self::open(&candidate) {
                     Ok(library) => return Ok(library),
-                    // The loader's own words for a name that it does not know.
+                    // The loader's message for a name that it does not find.
                     Err(TensorRtError::Unusable { reason, .. })
                         if reason.starts_with(&format!("{name}: cannot open")) => {}
                     Err(error) => drop(unusable.get_or_insert(error)),
@@ -97,11 +99,11 @@ impl Library {
         Err(unusable.unwrap_or_else(not_installed))
     }
 
-    /// Opens the library at `path`, or finds it among those that are open.
+    /// Opens the library at `path`, or returns it if it is open already.
     fn open(path: &Path) -> Result<&'static Self, TensorRtError> {
         let unusable = |reason: String| TensorRtError::Unusable { path: path.to_owned(), reason };
-        // SAFETY: opening a library runs its initialisers. The path is one that the user named or a place where only the
-        // system's owner or the user can put a library; that it is what its name says is all that can be known before.
+        // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can
+        // put a library there. Nothing more can be known before it is opened.
         let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
             .map_err(|error| unusable(loader_error(&error)))?;
         // SAFETY: `getInferLibVersion` has had this signature in every release of TensorRT (NvInferRuntime.h).
@@ -110,7 +112,7 @@ impl Library {
             .map_err(|_| unusable("it is a library, but not TensorRT's (it has no getInferLibVersion)".to_owned()))?;
         let file = file_of(number as *const c_void).unwrap_or_else(|| path.to_owned());
         let file = file.canonicalize().unwrap_or(file);
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock();
         if let Some(library) = open.iter().find(|library| library.path == file) {
             return Ok(library);
         }
@@ -124,12 +126,12 @@ impl Library {
         Ok(library)
     }
 
-    /// Its version.
+    /// Returns its version.
     pub fn version(&self) -> Version {
         self.abi.version
     }
 
-    /// Its file, links resolved.
+    /// Returns its file, with links resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -139,12 +141,13 @@ impl Library {
         self.abi.version.rtx
     }
 
-    /// Version and place: "TensorRT 10.3.0 (/usr/lib/aarch64-linux-gnu/libnvinfer.so.10.3.0)".
+    /// Returns version and path: "TensorRT 10.3.0 (/usr/lib/aarch64-linux-gnu/libnvinfer.so.10.3.0)".
     pub fn description(&self) -> String {
         format!("{} ({})", self.abi.version, self.path.display())
     }
 
-    /// What became of its plugins, which the first runtime or builder registers, or this. Open the GPU first.
+    /// Returns whether its plugins are registered. The first runtime or builder registers them, or this call. Open the GPU
+    /// first.
     pub fn plugins(&self) -> &Plugins {
         self.plugins.get_or_init(|| {
             // Lean and dispatch runtimes are no builders. The whole library's plugins would load that library beside them.
@@ -156,27 +159,27 @@ impl Library {
         })
     }
 
-    /// The plugin that TensorRT's `messages` tell to be missing; `None` where they are about something else.
+    /// Returns the plugin that TensorRT's `messages` report as missing; `None` if they are about something else.
     pub fn missing_plugin<'a>(&self, messages: impl Iterator<Item = &'a str> + Clone) -> Option<MissingPlugin> {
         MissingPlugin::of(messages, self.plugins())
     }
 
-    /// Returns its version together with the layout of its objects.
+    /// Returns its version and the layout of its objects.
     pub fn abi(&self) -> Abi {
         self.abi
     }
 
-    /// The logger that its objects get.
+    /// Returns the logger for its objects.
     pub(crate) fn logger(&self) -> &'static Logger {
         Logger::of(self.abi.layout)
     }
 
-    /// A new runtime. Open the GPU first.
+    /// Makes a runtime. Open the GPU first.
     pub fn create_runtime(&'static self) -> Result<Owned<runtime::Runtime>, TensorRtError> {
         self.create(b"createInferRuntime_INTERNAL\0", "runtime")
     }
 
-    /// A new builder. Open the GPU first, but for TensorRT for RTX, which builds without one.
+    /// Makes a builder. Open the GPU first, except for TensorRT for RTX, which builds without one.
     pub fn create_builder(&'static self) -> Result<Owned<builder::Builder>, TensorRtError> {
         self.create(BUILDER, "builder")
     }
@@ -185,28 +188,27 @@ impl Library {
         let version = self.abi.version;
         let not_started = |reason: String| TensorRtError::NotStarted { version, what, reason };
         // SAFETY: both functions have had this signature since TensorRT 8 (NvInferRuntime.h, NvInfer.h).
-        let create = unsafe { self.handle.get::<CreateObject>(symbol) }.map_err(|_| {
-            not_started(format!("{} has none, it is a library for running engines only", self.path.display()))
-        })?;
+        let create = unsafe { self.handle.get::<CreateObject>(symbol) }
+            .map_err(|_| not_started(format!("{} has none: this library only runs engines", self.path.display())))?;
         self.plugins();
         logger::take_errors();
         // SAFETY: the logger has the layout that this version calls and lives as long as the process; the number is the
-        // library's own, so that it takes it for a caller built with it.
+        // library's own, so it treats the caller as compiled against it.
         let raw = unsafe { create(self.logger().as_ptr(), self.number) };
-        // SAFETY: `raw` is what the function gave for this class, and ours.
+        // SAFETY: `raw` is what the function returned for this class, and we own it.
         unsafe { Owned::from_raw(raw, self.abi) }.ok_or_else(|| {
             let said = logger::take_errors();
             not_started(match said.is_empty() {
-                true => "it found no CUDA GPU that works; `visiond probe` tells what is there".to_owned(),
+                true => "it found no working CUDA GPU; `visiond probe` shows what is there".to_owned(),
                 false => first_message(&said),
             })
         })
     }
 
-    /// The file of its ONNX parser and a new parser for `network`.
+    /// Makes a parser for `network`.
     ///
     /// # Safety
-    /// `network` is a living network definition of this library's, and outlives the result.
+    /// `network` is a living network definition of this library and outlives the result.
     pub unsafe fn create_parser(
         &'static self,
         network: *mut RawObject,
@@ -216,9 +218,9 @@ impl Library {
             .as_ref()
             .map_err(|(path, reason)| TensorRtError::Unusable { path: path.clone(), reason: reason.clone() })?;
         logger::take_errors();
-        // SAFETY: the signature is that of every release; the network is the caller's promise; logger and number as in `create`.
+        // SAFETY: the signature is that of every release; the model is the caller's promise; logger and number as in `create`.
         let raw = unsafe { (parser.create)(network, self.logger().as_ptr(), parser.number) };
-        // SAFETY: `raw` is what the function gave for this class, and ours.
+        // SAFETY: `raw` is what the function returned for this class, and we own it.
         unsafe { Owned::from_raw(raw, self.abi) }.ok_or_else(|| TensorRtError::NotStarted {
             version: self.abi.version,
             what: "ONNX parser",
@@ -229,7 +231,7 @@ impl Library {
         })
     }
 
-    /// Opens the parser: beside this library, else by name.
+    /// Opens the parser's library: beside this one, otherwise by name.
     fn open_parser(&self) -> Result<ParserLibrary, (PathBuf, String)> {
         let name = match self.abi.layout {
             Layout::V8 => "libnvonnxparser.so.8",
@@ -260,7 +262,7 @@ impl fmt::Debug for Library {
     }
 }
 
-/// The name that the library of a version goes by.
+/// Returns the file name of the library of a version.
 fn soname(version: Version) -> &'static str {
     match (version.rtx, version.major) {
         (true, _) => "libtensorrt_rtx.so.1",
@@ -270,7 +272,7 @@ fn soname(version: Version) -> &'static str {
     }
 }
 
-/// How the version's objects are laid out, or why it is not run.
+/// Returns how the version's objects are laid out.
 fn abi(path: &Path, version: Version) -> Result<Abi, TensorRtError> {
     let unsupported = |remedy| TensorRtError::Unsupported { path: path.to_owned(), version, remedy };
     if let Some(layout) = version.layout() {
@@ -278,15 +280,15 @@ fn abi(path: &Path, version: Version) -> Result<Abi, TensorRtError> {
     }
     Err(unsupported(match (version.rtx, version.major) {
         (true, 0..=1) => "install TensorRT for RTX 1.5 or newer",
-        (false, ..=8) => "it needs 8.5 or newer, which comes with JetPack 5.1 (JetPack 4 has no newer one)",
+        (false, ..=8) => "install 8.5 or newer, which comes with JetPack 5.1 (JetPack 4 has no newer one)",
         (false, 9) => "install TensorRT 10 or 11",
         _ => {
-            "it knows TensorRT 8.5 to 11 and TensorRT for RTX 1.5 and newer 1.x; install one of them, or a newer visiond"
+            "it supports TensorRT 8.5 to 11 and TensorRT for RTX 1.5 and newer 1.x; install one of them, or a newer visiond"
         }
     }))
 }
 
-/// TensorRT's libraries in `directories` by names that are not tried.
+/// Returns TensorRT's libraries in `directories` that have unsupported versions.
 fn others(directories: &[PathBuf]) -> Vec<PathBuf> {
     let entries = directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
     let other = |name: &str| name.strip_prefix("libnvinfer.so.").is_some_and(|major| major.parse::<u32>().is_ok());

@@ -1,27 +1,29 @@
-//! TensorRT's messages in our log, under the target `tensorrt`.
+//! Forwards TensorRT's messages to our log, under the target `tensorrt`.
 //!
-//! Errors and warnings keep their level; what TensorRT calls information is written at each load and goes to `debug`, and its
-//! verbose messages to `trace`. A message that repeats is written three times, then each time that its count doubles.
+//! Errors and warnings keep their level. Information, which TensorRT writes at each load, becomes `debug`, and verbose messages
+//! become `trace`. A repeated message is written three times, then each time its count doubles.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, plain, text, vtable};
 use super::version::Layout;
 
-/// What the messages are logged under.
+/// The log target of the messages.
 pub(crate) const TARGET: &str = "tensorrt";
 
-/// Errors kept a thread, for whoever made the call.
+/// How many errors are kept per thread for the caller.
 const MOST_ERRORS: usize = 8;
 
-/// Different messages whose repetitions are counted.
+/// How many different messages are counted.
 const MOST_COUNTED: usize = 512;
 
-/// An `ILogger`. There is one a layout, for as long as the process lives: TensorRT keeps the first that it is given.
+/// An `ILogger`. There is one per layout for the whole process: TensorRT keeps the first that it is given.
 #[repr(C)]
 pub(crate) struct Logger {
     vtable: *const *const c_void,
@@ -31,7 +33,7 @@ pub(crate) struct Logger {
 unsafe impl Sync for Logger {}
 
 impl Logger {
-    /// The logger for a layout.
+    /// Returns the logger for a layout.
     pub(crate) fn of(layout: Layout) -> &'static Self {
         match layout {
             Layout::V8 | Layout::V10 => &PLAIN,
@@ -39,7 +41,7 @@ impl Logger {
         }
     }
 
-    /// The object, to hand to the library.
+    /// Returns the pointer to pass to the library.
     pub(crate) fn as_ptr(&'static self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
@@ -65,7 +67,7 @@ unsafe extern "C" fn log_message(_this: *mut c_void, severity: i32, message: *co
     if level != log::Level::Error && !log::log_enabled!(target: TARGET, level) {
         return;
     }
-    // SAFETY: TensorRT hands over a text that ends in zero.
+    // SAFETY: TensorRT passes a NUL-terminated text.
     write(level, unsafe { text(message) });
 }
 
@@ -73,10 +75,10 @@ fn write(level: log::Level, message: String) {
     if message.is_empty() {
         return;
     }
-    if let Some(count) = REPETITIONS.lock().unwrap_or_else(PoisonError::into_inner).worth_telling(&message) {
+    if let Some(count) = REPETITIONS.lock().worth_telling(&message) {
         match count {
             ..=3 => log::log!(target: TARGET, level, "{message}"),
-            _ => log::log!(target: TARGET, level, "{message} (for the {count}th time)"),
+            _ => log::log!(target: TARGET, level, "{message} ({count} times)"),
         }
     }
     if level == log::Level::Error {
@@ -92,7 +94,7 @@ thread_local! {
     static ERRORS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The errors that were logged on this thread since this was last asked.
+/// Returns and clears the errors that were logged on this thread.
 pub(crate) fn take_errors() -> Vec<String> {
     ERRORS.take()
 }
@@ -104,7 +106,7 @@ pub(crate) fn first_message(messages: &[String]) -> String {
 
 static REPETITIONS: LazyLock<Mutex<Repetitions>> = LazyLock::new(Mutex::default);
 
-/// How often each message came.
+/// Counts how often each message came.
 #[derive(Default)]
 struct Repetitions {
     hasher: RandomState,
@@ -112,7 +114,7 @@ struct Repetitions {
 }
 
 impl Repetitions {
-    /// Counts a message; its count where it is to be written.
+    /// Counts a message and returns its count if it is to be written.
     fn worth_telling(&mut self, message: &str) -> Option<u64> {
         if self.counts.len() >= MOST_COUNTED {
             self.counts.clear();

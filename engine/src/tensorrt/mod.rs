@@ -1,8 +1,8 @@
-//! TensorRT, opened at run time: prebuilt engines on the GPU.
+//! TensorRT, opened at run time: runs prebuilt engines on the GPU.
 //!
-//! Nothing of NVIDIA's is needed to build this: the library that the device has is opened by name ([`library`]), and its C++
-//! objects are called through tables of places (`abi`), one column a layout. Below the safe types is a thin layer of calls;
-//! everything unsafe about TensorRT is in this folder.
+//! Building this needs nothing from NVIDIA: [`library`] opens the device's library by name, and calls its C++ objects through
+//! tables of method slots (`abi`), one column per layout. A thin layer of calls lies below the safe types; everything unsafe
+//! about TensorRT is in this folder and in `visiond-engine-builder`.
 
 pub(crate) mod abi;
 mod benchmark;

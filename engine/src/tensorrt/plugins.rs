@@ -1,8 +1,8 @@
-//! TensorRT's own plugins: the library that brings them, and what to do where one is missing.
+//! TensorRT's own plugins: opens the library that contains them, and says what to do if one is missing.
 //!
-//! Layers such as `EfficientNMS_TRT` are plugins: an engine names them, and loading it fails unless somebody registered them
-//! before. On TensorRT 8.5 the ONNX parser itself makes `InstanceNormalization` one. NVIDIA's lie in `libnvinfer_plugin`, which
-//! nothing links against, so it is opened here.
+//! Layers such as `EfficientNMS_TRT` are plugins: an engine names them, and loading it fails unless they were registered
+//! before. On TensorRT 8.5 the ONNX parser itself turns `InstanceNormalization` into one. NVIDIA's plugins are in
+//! `libnvinfer_plugin`, which nothing links against, so it is opened here.
 
 use std::ffi::{c_char, c_void};
 use std::fmt;
@@ -14,34 +14,34 @@ use super::logger::{self, Logger, first_message};
 use super::version::{Layout, Version};
 use crate::dynamic_library::{file_of, loader_error};
 
-/// `getInferLibVersion`.
+/// The type of `getInferLibVersion`.
 pub(super) type GetVersion = unsafe extern "C" fn() -> i32;
 type Register = unsafe extern "C" fn(*mut c_void, *const c_char) -> bool;
 
-/// What became of TensorRT's library of plugins.
+/// Whether TensorRT's plugins are available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plugins {
-    /// Its plugins are registered.
+    /// The plugins are registered.
     Registered {
         /// The library.
         path: PathBuf,
     },
-    /// It is not there, or cannot be used.
+    /// The library is missing or unusable.
     Missing {
-        /// Debian's package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
-        /// Why, in the loader's words where they are the loader's.
+        /// The reason, in the loader's words if the loader refused it.
         reason: String,
     },
-    /// There is none: TensorRT for RTX, lean and dispatch runtimes.
+    /// There are no plugins: TensorRT for RTX, lean and dispatch runtimes.
     None {
-        /// What has none.
+        /// The version without plugins.
         version: Version,
     },
 }
 
 impl Plugins {
-    /// Opens the library that belongs to the TensorRT at `tensorrt`, which is open already, and registers its plugins.
+    /// Opens the plugin library for the TensorRT at `tensorrt`, which is already open, and registers its plugins.
     pub(super) fn register(tensorrt: &Path, version: Version, layout: Layout) -> Self {
         let (name, package) = match layout {
             Layout::V8 => ("libnvinfer_plugin.so.8", "libnvinfer-plugin8"),
@@ -64,7 +64,7 @@ impl Plugins {
     }
 }
 
-/// `with its plugins`, or why there are none, to read behind the library's name.
+/// Writes `with its plugins`, or why not, to follow the library's name.
 impl fmt::Display for Plugins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,20 +75,21 @@ impl fmt::Display for Plugins {
     }
 }
 
-/// Opens the library at `path` and registers its plugins with the TensorRT at `tensorrt`; else why not.
+/// Opens the library at `path` and registers its plugins with the TensorRT at `tensorrt`. The error is text, because it becomes
+/// [`Plugins::Missing`]'s reason.
 fn open(path: &Path, tensorrt: &Path, logger: &'static Logger) -> Result<(), String> {
-    // SAFETY: opening a library runs its initialisers. It lies beside TensorRT's, or where the system's loader looks, and so
-    // is trusted as that one is. It is linked against libnvinfer.so.N by that name: the loader takes the one that is open
-    // already, whose soname that is, from whatever folder it came (`_dl_map_object` in glibc's elf/dl-load.c compares sonames
-    // before it searches). RTLD_LOCAL hides neither from the other: a library's symbols are looked up in what it is linked
-    // against, too. RTLD_NOW: what it lacks is an error here, not the end of the process later.
+    // SAFETY: opening a library runs its initialisers. It is beside TensorRT's or where the system's loader looks, so it is
+    // trusted like that one. It links against libnvinfer.so.N by name: the loader takes the library that is already open under
+    // that soname, whatever its folder (`_dl_map_object` in glibc's elf/dl-load.c compares sonames before it searches).
+    // RTLD_LOCAL does not hide them from each other: a library's symbols are also looked up in what it links against. RTLD_NOW
+    // makes a missing symbol an error here, not a crash later.
     let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| loader_error(&error))?;
     // SAFETY: the signature is that of NvInferPlugin.h since TensorRT 5.
     let register = unsafe { handle.get::<Register>(b"initLibNvInferPlugins\0") }
         .map(|function| *function)
         .map_err(|_| format!("{} is a library, but not TensorRT's plugins", path.display()))?;
-    // Two libraries of one soname may be open, in different folders; the plugins belong to the first.
-    // SAFETY: the signature is that of NvInferRuntime.h; nothing is called, only its place is asked for.
+    // Two libraries of one soname may be open from different folders; the plugins belong to the first.
+    // SAFETY: the signature is that of NvInferRuntime.h; nothing is called, only the address is used.
     let theirs = unsafe { handle.get::<GetVersion>(b"getInferLibVersion\0") };
     let theirs = theirs.ok().and_then(|function| file_of(*function as *const c_void));
     let theirs = theirs.map(|file| file.canonicalize().unwrap_or(file));
@@ -96,11 +97,11 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static Logger) -> Result<(), Str
         return Err(format!("{} belongs to {}, which was opened before", path.display(), theirs.display()));
     }
     logger::take_errors();
-    // SAFETY: the logger has the layout that this version calls and lives as long as the process; the text ends in zero and is
-    // static. It may be called once a library, which the caller's `OnceLock` sees to.
+    // SAFETY: the logger has the layout that this version calls and lives as long as the process; the text is NUL-terminated
+    // and static. It may be called once per library, which the caller's `OnceLock` ensures.
     let registered = unsafe { register(logger.as_ptr(), c"".as_ptr()) };
-    // Never closed: TensorRT's registry points into it. At the end of the process the loader ends it before the libnvinfer
-    // that it is linked against.
+    // Never close it: TensorRT's registry points into it. When the process exits, the loader unloads it before the libnvinfer
+    // that it links against.
     std::mem::forget(handle);
     match (registered, logger::take_errors()) {
         (true, _) => Ok(()),
@@ -109,30 +110,30 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static Logger) -> Result<(), Str
     }
 }
 
-/// A plugin that TensorRT asked for and does not have.
+/// A plugin that TensorRT needs and does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is missing; {remedy}")]
 pub struct MissingPlugin {
-    /// `the plugin EfficientNMS_TRT (version 1)`, as far as TensorRT tells.
+    /// `the plugin EfficientNMS_TRT (version 1)`, as far as TensorRT names it.
     pub what: String,
     /// What to do.
     pub remedy: String,
 }
 
 impl MissingPlugin {
-    /// The plugin that TensorRT's messages tell to be missing; `None` where they are about something else.
+    /// Returns the plugin that TensorRT's messages report as missing; `None` if they are about something else.
     pub(super) fn of<'a>(messages: impl Iterator<Item = &'a str> + Clone, plugins: &Plugins) -> Option<Self> {
         let unnamed = || messages.clone().any(is_missing).then(|| "a plugin that TensorRT does not name".to_owned());
         let what = messages.clone().find_map(named).or_else(unnamed)?;
         let remedy = match plugins {
             Plugins::Registered { .. } => {
-                "it is none of NVIDIA's, and visiond opens no other plugins: export the network without it".to_owned()
+                "it is not one of NVIDIA's, and visiond opens no others: export the model without it".to_owned()
             }
             Plugins::Missing { package, reason } => {
-                format!("TensorRT's plugins are not there ({reason}): install them (`sudo apt install {package}`)")
+                format!("TensorRT's plugins are not installed ({reason}): install them (`sudo apt install {package}`)")
             }
             Plugins::None { version } if version.rtx => {
-                "TensorRT for RTX has no plugins: export the network without it".to_owned()
+                "TensorRT for RTX has no plugins: export the model without it".to_owned()
             }
             Plugins::None { .. } => {
                 "a library for running engines only has no plugins: install the whole TensorRT (on a Jetson: `sudo apt \
@@ -144,14 +145,14 @@ impl MissingPlugin {
     }
 }
 
-/// Whether a message says that a plugin is missing; the parser takes every operator that it does not know for one.
+/// Whether a message reports a missing plugin. The parser takes every unknown operator for a plugin.
 fn is_missing(message: &str) -> bool {
     message.contains("IPluginCreator not found") || message.contains("Plugin not found, are the plugin name")
 }
 
-/// The plugin that the registry did not find, by its message:
-/// `getPluginCreator could not find plugin: EfficientNMS_TRT version: 1` (TensorRT 8), or `IPluginRegistry::getCreator: Error
-/// Code 4: API Usage Error (Cannot find plugin: EfficientNMS_TRT, version: 1, namespace:.)` (10 and 11).
+/// Returns the plugin that the registry did not find, from its message: `getPluginCreator could not find plugin:
+/// EfficientNMS_TRT version: 1` (TensorRT 8), or `IPluginRegistry::getCreator: Error Code 4: API Usage Error (Cannot find
+/// plugin: EfficientNMS_TRT, version: 1, namespace:.)` (10 and 11).
 fn named(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("not find plugin").or_else(|| message.split_once("Cannot find plugin"))?;
     let word = |text: &str| {
@@ -162,7 +163,7 @@ fn named(message: &str) -> Option<String> {
     let name = word(rest)?;
     let detail = |key: &str| {
         let value = rest.split_once(key)?.1.trim_start_matches(':');
-        // An empty namespace is followed by the full stop.
+        // An empty namespace is followed by a full stop.
         let value = if value.starts_with('.') { None } else { word(value) };
         Some(format!("{key} {}", value?))
     };
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_missing_plugin_is_named_in_the_words_of_each_version() {
-        let remedy = "is missing; TensorRT's plugins are not there (libnvinfer_plugin.so.10: cannot open shared object file: \
+        let remedy = "is missing; TensorRT's plugins are not installed (libnvinfer_plugin.so.10: cannot open shared object file: \
                       No such file or directory): install them (`sudo apt install libnvinfer-plugin10`)";
         for (messages, plugin) in [
             // As TensorRT 8 logs them (onnx/onnx-tensorrt#597, NVIDIA/TensorRT#1913).
@@ -230,7 +231,7 @@ mod tests {
         let registered = Plugins::Registered { path: "/usr/lib/libnvinfer_plugin.so.10".into() };
         assert!(
             said(registered)
-                .ends_with("none of NVIDIA's, and visiond opens no other plugins: export the network without it")
+                .ends_with("it is not one of NVIDIA's, and visiond opens no others: export the model without it")
         );
         let none = |number| Plugins::None { version: Version::decode(number) };
         assert!(said(none(10_601)).contains("TensorRT for RTX has no plugins"));

@@ -1,17 +1,18 @@
-//! How long each layer takes: an `IProfiler` that collects.
+//! Measures how long each layer takes: an `IProfiler` that collects.
 
 use std::ffi::{c_char, c_void};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::callback::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 use super::version::Layout;
 
-/// What a layer took in one run.
+/// The duration of a layer in one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerTime {
-    /// The layer's name; what was fused is joined in it.
+    /// The layer's name; names of fused layers are joined.
     pub name: String,
-    /// Time on the GPU.
+    /// Time on the GPU in microseconds.
     pub us: f64,
 }
 
@@ -23,7 +24,7 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
-    /// Boxed, so that its address stays.
+    /// Makes a profiler, boxed so that its address stays.
     pub(super) fn new(layout: Layout) -> Box<Self> {
         let vtable = match layout {
             Layout::V8 | Layout::V10 => PLAIN_TABLE.start(),
@@ -32,14 +33,14 @@ impl Profiler {
         Box::new(Self { vtable, times: Mutex::default() })
     }
 
-    /// The object, to hand to the library.
+    /// Returns the pointer to pass to the library.
     pub(super) fn as_ptr(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// What was collected, in the order of the layers.
+    /// Returns and clears what was collected, in the order of the layers.
     pub(super) fn take(&self) -> Vec<LayerTime> {
-        std::mem::take(&mut self.times.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.times.lock())
     }
 }
 
@@ -52,10 +53,10 @@ unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
 }
 
 unsafe extern "C" fn report_layer_time(this: *mut c_void, name: *const c_char, ms: f32) {
-    // SAFETY: TensorRT calls with the profiler that it was given, which lives while it has it (`TrtContext::profile`), and
-    // with a name that ends in zero.
+    // SAFETY: TensorRT calls with the profiler that it was given, which is alive until it is removed (`TrtContext::profile`),
+    // and with a NUL-terminated name.
     let (profiler, name) = unsafe { (&*this.cast::<Profiler>(), text(name)) };
-    let mut times = profiler.times.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut times = profiler.times.lock();
     times.push(LayerTime { name, us: f64::from(ms) * 1000.0 });
 }
 

@@ -1,4 +1,4 @@
-//! Engines as the backend of sessions: tensors in host memory, copied to the GPU and back around each run.
+//! Engines as a backend for sessions: tensors in host memory, copied to the GPU and back around each run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,14 +31,14 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     let (library, device) = library_and_gpu(path, &header, options)?;
     let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
     if !plan::has_plan_name(path) {
-        log::info!("{} is a TensorRT engine, whatever its name", path.display());
+        log::info!("{} is a TensorRT engine, although its name does not say so", path.display());
     }
     let sidecar = Sidecar::of(path).unwrap_or_else(|error| {
         log::warn!("{error}");
         None
     });
     let engine = engine.map_err(|error| explained(path, &header, &device, library, sidecar.as_ref(), error))?;
-    // The exporter's notes are in the ONNX file; a build keeps them beside the engine.
+    // The exporter's metadata is in the ONNX file; `visiond build` stores a copy beside the engine.
     if let Some(sidecar) = sidecar.filter(|sidecar| metadata.is_empty() && sidecar.engine_sha256 == file.sha256) {
         metadata = sidecar.metadata;
     }
@@ -55,14 +55,14 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     })
 }
 
-/// The library and the GPU for an engine; whatever of the header speaks against them, before anything is loaded.
+/// Returns the library and the GPU for an engine, or what in the header rules them out before anything is loaded.
 fn library_and_gpu(
     path: &Path,
     header: &PlanHeader,
     options: &EngineOptions,
 ) -> Result<(&'static Library, Arc<Device>), EngineError> {
     let (built, command) = (header.to_string(), || rebuild_command(path));
-    // CUDA comes first: TensorRT takes the context that it finds.
+    // CUDA comes first: TensorRT uses the context that it finds.
     let device = options.device.open();
     let library = Library::for_engine(options.tensorrt_library.as_deref(), header.version());
     if let Ok(library) = library
@@ -96,8 +96,9 @@ fn library_and_gpu(
     Ok((library, device))
 }
 
-/// Whether a version may take an engine of another, as far as numbers tell. TensorRT for RTX takes its own release's alone.
-/// TensorRT takes older ones that were built to be compatible, which only it can see: where it can be asked, it is.
+/// Whether one version may load an engine of another, as far as the version numbers show. TensorRT for RTX loads only engines
+/// of its own release. TensorRT loads older engines that were built to be compatible, which only TensorRT itself can see: with
+/// a GPU, it is asked.
 fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {
     let built = header.version();
     if installed.rtx || built.rtx {
@@ -106,7 +107,7 @@ fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {
     has_gpu || (installed.major, installed.minor, installed.patch) >= (built.major, built.minor, built.patch)
 }
 
-/// What header and sidecar add to TensorRT's own words about an engine that it refuses.
+/// Adds what header and sidecar show to TensorRT's own message about an engine that it refuses.
 fn explained(
     path: &Path,
     header: &PlanHeader,
@@ -122,7 +123,7 @@ fn explained(
         return PlanError::Plugin { path: path.to_owned(), installed, plugin }.into();
     }
     let (path, command) = (path.to_owned(), rebuild_command(path));
-    // The first report tells; those behind it say that the call failed.
+    // The first report explains it; later ones say that the call failed.
     let reason = reported.iter().map(Reported::plain).find(|text| !text.is_empty()).unwrap_or_default();
     let same = match header {
         PlanHeader::OldTensorRt { .. } => installed.major == 8 && installed.minor == 5,
@@ -140,11 +141,11 @@ fn explained(
         let (built, installed) = (format!("{gpu} (SM {sm})"), device.facts().label());
         return PlanError::OtherGpu { path, built, installed, command }.into();
     }
-    let reason = if reason.is_empty() { "it gives no reason".to_owned() } else { reason };
+    let reason = if reason.is_empty() { "no reason given".to_owned() } else { reason };
     PlanError::Refused { path, built, installed, reason, command }.into()
 }
 
-/// An engine as sessions see it.
+/// An engine that sessions run.
 pub(crate) struct TensorRtProgram {
     engine: Arc<TrtEngine>,
     path: PathBuf,
@@ -179,7 +180,7 @@ impl Program for TensorRtProgram {
 
 /// One context of a session.
 struct TensorRtContext {
-    // The context goes before the memory that it knows addresses of.
+    // Fields drop in order: the context before the memory whose addresses it has.
     context: TrtContext,
     inputs: Vec<BoundTensor>,
     outputs: Vec<BoundTensor>,
@@ -190,13 +191,13 @@ struct TensorRtContext {
     stream: CudaStream,
 }
 
-/// Where one tensor is.
+/// A tensor of the session and its memory.
 struct BoundTensor {
     name: String,
     shape: Vec<usize>,
     len_bytes: usize,
     buffer: Option<DeviceBuffer>,
-    /// Outputs: what the last run gave. Inputs in host memory: the numbers.
+    /// For outputs: what the last run returned. For inputs in host memory: the numbers.
     host: Vec<u8>,
 }
 
@@ -207,7 +208,7 @@ impl BoundTensor {
 }
 
 impl TensorRtContext {
-    /// Shapes of the inputs and places for everything; done again only when a shape changed.
+    /// Sets shapes and addresses; does nothing if no shape changed.
     fn prepare(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         let unchanged = |(bound, input): (&BoundTensor, &InputTensor)| bound.shape == input.shape();
         let on_host = self.context.engine().tensors().iter().any(|tensor| tensor.on_host);
@@ -236,7 +237,7 @@ impl TensorRtContext {
         Ok(())
     }
 
-    /// Changes to the first profile that allows the inputs' shapes.
+    /// Selects the first profile that allows the inputs' shapes.
     fn choose_profile(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         let engine = self.context.engine().clone();
         let of = |(bound, input): (&BoundTensor, &InputTensor)| (bound.name.clone(), input.shape().to_vec());
@@ -254,19 +255,19 @@ impl TensorRtContext {
                 check_shape(&self.path, tensor, input.shape())?;
             }
         }
-        // Each is within some profile and all are within none: TensorRT names the one that it refuses.
+        // Each shape is within some profile, but no profile allows all of them: TensorRT names the one that it refuses.
         Ok(())
     }
 }
 
-/// Memory for a tensor of `place.len_bytes`, which the context is told of.
+/// Allocates memory for a tensor if necessary, and sets its address in the context.
 fn bind_memory(context: &mut TrtContext, bound: &mut BoundTensor, numbers: &[u8]) -> Result<(), EngineError> {
     let engine = context.engine().clone();
     if engine.tensor(&bound.name).is_some_and(|tensor| tensor.on_host) {
         bound.host.resize(bound.len_bytes.max(8), 0);
         bound.host[..numbers.len()].copy_from_slice(numbers);
-        // SAFETY: the numbers' memory is as large as the tensor; it belongs to the context's owner and is dropped after it,
-        // and moves only when this runs again.
+        // SAFETY: the memory is as large as the tensor; it belongs to the context's owner, drops after it, and moves only when
+        // this runs again.
         return unsafe { context.set_host_address(&bound.name, bound.host.as_mut_ptr()) };
     }
     if bound.buffer.as_ref().is_none_or(|buffer| buffer.len() < bound.len_bytes) {

@@ -1,4 +1,4 @@
-//! What an engine file does not tell of itself: `MODEL.engine.json`, written beside it when it is built.
+//! `MODEL.engine.json`, written beside an engine when it is built: what the engine file does not record.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,61 +8,61 @@ use serde_json::{Map, Value, json};
 
 use crate::atomic_write::write_atomically;
 
-/// The version of this file's layout.
+/// The version of this file's format.
 const LAYOUT: u64 = 1;
 
-/// How an engine came to be.
+/// How an engine was built.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sidecar {
     /// The version of visiond that built it.
     pub visiond: String,
-    /// When, as RFC 3339.
+    /// When it was built, as RFC 3339.
     pub built_at: String,
-    /// How long it took.
+    /// How long the build took.
     pub build_seconds: f64,
-    /// SHA-256 of the engine file.
+    /// The SHA-256 of the engine file.
     pub engine_sha256: String,
-    /// What built it, as "TensorRT 10.3.0".
+    /// The version of TensorRT that built it, as "TensorRT 10.3.0".
     pub tensorrt: String,
-    /// The newest CUDA that the driver runs, as "12.6"; `None` where there was no GPU.
+    /// The newest CUDA that the driver supports, as "12.6"; `None` if there was no GPU.
     pub cuda: Option<String>,
     /// The GPU that it was built on.
     pub gpu: Option<String>,
-    /// Its compute capability, as "8.7".
+    /// The GPU's compute capability, as "8.7".
     pub sm: Option<String>,
-    /// Compute capabilities that TensorRT for RTX built it for; empty for any.
+    /// The compute capabilities that TensorRT for RTX built it for; empty for any.
     pub compute_capabilities: Vec<String>,
     /// The options of the build, as on the command line.
     pub options: Vec<String>,
-    /// The network's file.
+    /// The model's file.
     pub onnx: PathBuf,
-    /// SHA-256 of the network's file.
+    /// The SHA-256 of the model's file.
     pub onnx_sha256: String,
-    /// Shapes of the inputs, one map a profile: "1x3x640x640", or "1x3x640x640..4x3x640x640".
+    /// The shapes of the inputs, one map per profile: "1x3x640x640", or "1x3x640x640..4x3x640x640".
     pub profiles: Vec<BTreeMap<String, String>>,
-    /// What became of the network's numbers, for people.
+    /// The precision of the engine, for people.
     pub precision: String,
-    /// The notes that the exporter left in the network's file.
+    /// The metadata that the exporter wrote into the model's file.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A sidecar cannot be read.
+/// Why a sidecar cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{path} cannot be read ({reason}): delete it, or build the engine again")]
+#[error("cannot read {path}: {reason}; delete it, or rebuild the engine")]
 pub struct SidecarError {
     path: PathBuf,
     reason: String,
 }
 
 impl Sidecar {
-    /// Where the sidecar of an engine is: `net.engine.json` for `net.engine`.
+    /// Returns the path of an engine's sidecar: `net.engine.json` for `net.engine`.
     pub fn path_of(engine: &Path) -> PathBuf {
         let mut path = engine.as_os_str().to_owned();
         path.push(".json");
         path.into()
     }
 
-    /// The sidecar of an engine; `None` where it has none.
+    /// Reads the sidecar of an engine; `None` if there is none.
     pub fn of(engine: &Path) -> Result<Option<Self>, SidecarError> {
         let path = Self::path_of(engine);
         let failed = |reason: String| SidecarError { path: path.clone(), reason };
@@ -76,13 +76,13 @@ impl Sidecar {
         }
     }
 
-    /// Writes it beside an engine.
+    /// Writes the sidecar beside an engine.
     pub fn write(&self, engine: &Path) -> io::Result<()> {
         let text = format!("{:#}\n", self.to_json());
         write_atomically(&Self::path_of(engine), text.as_bytes())
     }
 
-    /// As it stands in the file.
+    /// Returns the content of the file.
     pub fn to_json(&self) -> Value {
         json!({
             "layout": LAYOUT,
@@ -103,7 +103,7 @@ impl Sidecar {
         })
     }
 
-    /// Reads it; keys of later versions are passed over. The error is the key that is wrong.
+    /// Reads the content of a file and ignores keys of later versions. The error is the name of the wrong key.
     fn from_json(value: &Value) -> Result<Self, &'static str> {
         let text = |value: &Value, key: &'static str| value[key].as_str().map(str::to_owned).ok_or(key);
         let maybe = |key: &'static str| value[key].as_str().map(str::to_owned);
@@ -181,7 +181,7 @@ mod tests {
         for (text, expected) in [("", "EOF"), ("[]", "`profiles`"), ("{\"profiles\": []}", "`visiond`")] {
             std::fs::write(Sidecar::path_of(&engine), text).unwrap();
             let error = Sidecar::of(&engine).unwrap_err().to_string();
-            assert!(error.contains(expected) && error.contains("build the engine again"), "{error}");
+            assert!(error.contains(expected) && error.contains("rebuild the engine"), "{error}");
         }
     }
 }

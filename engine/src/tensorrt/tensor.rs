@@ -2,47 +2,47 @@
 
 use visiond_kernels::tensor::DType;
 
-/// A tensor that goes into an engine or comes out.
+/// An input or output of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrtTensor {
-    /// Name.
+    /// Its name.
     pub name: String,
-    /// Which way it goes.
+    /// Whether it is an input or an output.
     pub direction: Direction,
-    /// Element type.
+    /// Its element type.
     pub dtype: DType,
-    /// Shape; `None` is a size chosen at run time.
+    /// Its shape; `None` is a size chosen at run time.
     pub shape: Vec<Option<usize>>,
     /// Whether its elements are in host memory: numbers that shapes are computed from.
     pub on_host: bool,
-    /// How its elements lie, in TensorRT's words.
+    /// The format of its elements, in TensorRT's words.
     pub format: String,
     /// For inputs: the shapes that each profile allows.
     pub limits: Vec<ShapeLimits>,
 }
 
-/// Which way a tensor goes.
+/// Whether a tensor is an input or an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Fed by the caller.
+    /// The caller writes it.
     Input,
-    /// Written by the run.
+    /// The run writes it.
     Output,
 }
 
 /// The shapes of an input that a profile allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShapeLimits {
-    /// The least of each size.
+    /// The smallest sizes.
     pub min: Vec<usize>,
     /// The sizes that the engine was tuned for.
     pub opt: Vec<usize>,
-    /// The most of each size.
+    /// The largest sizes.
     pub max: Vec<usize>,
 }
 
 impl ShapeLimits {
-    /// Whether a shape is within them.
+    /// Whether a shape is within the limits.
     pub fn allow(&self, shape: &[usize]) -> bool {
         let mut sizes = shape.iter().zip(self.min.iter().zip(&self.max));
         sizes.all(|(size, (min, max))| (min..=max).contains(&size))

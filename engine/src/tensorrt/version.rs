@@ -2,21 +2,21 @@
 
 use std::fmt;
 
-/// A version of TensorRT, as `getInferLibVersion` tells it.
+/// A version of TensorRT, as `getInferLibVersion` returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// Whether it is TensorRT for RTX, which counts its versions on its own.
+    /// Whether it is TensorRT for RTX, which has version numbers of its own.
     pub rtx: bool,
-    /// Major.
+    /// The major version.
     pub major: u32,
-    /// Minor.
+    /// The minor version.
     pub minor: u32,
-    /// Patch.
+    /// The patch version.
     pub patch: u32,
 }
 
 impl Version {
-    /// The version behind the library's number: 8601 is 8.6.1, 100300 is 10.3.0, 10701 is 1.7.1 of TensorRT for RTX.
+    /// Decodes the library's number: 8601 is 8.6.1, 100300 is 10.3.0, 10701 is 1.7.1 of TensorRT for RTX.
     pub const fn decode(number: u32) -> Self {
         let (rtx, unit) = match number {
             0..=9_999 => (false, 1_000),
@@ -26,7 +26,7 @@ impl Version {
         Self { rtx, major: number / unit, minor: number % unit / 100, patch: number % 100 }
     }
 
-    /// The layout of its objects, where it is known.
+    /// Returns the layout of its objects, if it is known.
     pub const fn layout(&self) -> Option<Layout> {
         match (self.rtx, self.major, self.minor) {
             (true, 1, 5..) => Some(Layout::Rtx),
@@ -38,7 +38,7 @@ impl Version {
     }
 }
 
-/// `TensorRT 10.3.0`, `TensorRT for RTX 1.6.1`.
+/// Writes `TensorRT 10.3.0` or `TensorRT for RTX 1.6.1`.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.rtx { "TensorRT for RTX" } else { "TensorRT" };
@@ -46,7 +46,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The layouts that are known; one column of every table each.
+/// The known layouts of TensorRT's objects; every table has one column for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// TensorRT 8.5 and 8.6.
@@ -55,6 +55,6 @@ pub enum Layout {
     V10,
     /// TensorRT 11.
     V11,
-    /// TensorRT for RTX from 1.5: as 11 in nearly everything.
+    /// TensorRT for RTX from 1.5: like TensorRT 11 in nearly everything.
     Rtx,
 }

@@ -1,4 +1,4 @@
-//! The card that an Ultralytics export's metadata makes.
+//! Reads the metadata of an Ultralytics export.
 
 use std::collections::BTreeMap;
 
@@ -11,45 +11,45 @@ use crate::card::{Card, InputCard};
 use crate::heads::spec::{BoxUnit, DetrSpec, HeadSpec, Keypoints};
 use crate::heads::{Family, two_dimensions};
 
-/// An export's metadata cannot be used.
+/// Why an export's metadata cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UltralyticsError {
     /// A value cannot be read.
     #[error("its Ultralytics metadata is damaged: `{key}` is {shown}, {problem}: write a model card")]
     Value {
-        /// The key.
+        /// The key of the value.
         key: &'static str,
-        /// The beginning of its value.
+        /// The beginning of the value.
         shown: String,
         /// What is wrong.
         problem: String,
     },
-    /// Oriented boxes and tasks that are not known.
+    /// The task is oriented boxes, or unknown.
     #[error(
-        "its Ultralytics task is `{task}`, which visiond does not read: \
+        "its Ultralytics task is `{task}`, which visiond does not support: \
          it reads detect, pose, classify, and the boxes of segment"
     )]
     Task {
         /// The task.
         task: String,
     },
-    /// The outputs are not what the task gives.
+    /// The outputs do not fit the task.
     #[error(
-        "its Ultralytics metadata says task `{task}` and {classes} classes, which its outputs do not fit: \
-         write a model card (`visiond inspect` tells which heads fit)"
+        "its Ultralytics metadata says task `{task}` and {classes} classes, but its outputs do not fit: \
+         write a model card (`visiond inspect` shows which heads fit)"
     )]
     Shape {
         /// The task.
         task: String,
-        /// Number of classes.
+        /// The number of classes.
         classes: usize,
     },
 }
 
-/// Numbers that a mask's coefficients take in YOLOv5's segmenting networks, whose metadata does not name the task.
+/// The mask coefficients of YOLOv5's segmentation models, whose metadata does not name the task.
 const YOLOV5_MASKS: usize = 32;
 
-/// The most classes that names are read for.
+/// A limit for the number of classes.
 const MOST_CLASSES: usize = 100_000;
 
 fn damaged(key: &'static str, text: &str, problem: impl Into<String>) -> UltralyticsError {
@@ -83,11 +83,11 @@ fn names(metadata: &BTreeMap<String, String>) -> Result<Vec<String>, Ultralytics
     let mut names = Vec::new();
     for (number, value) in numbered {
         let index = usize::try_from(number).ok().filter(|&n| n < MOST_CLASSES);
-        let index = index.ok_or_else(|| wrong("which numbers a class as no network does"))?;
+        let index = index.ok_or_else(|| wrong("with an impossible class number"))?;
         let name = match value {
             Value::Text(name) => name,
             Value::Int(number) => number.to_string(),
-            _ => return Err(wrong("which names a class with something else than text")),
+            _ => return Err(wrong("with a class name that is not text")),
         };
         while names.len() <= index {
             names.push(names.len().to_string());
@@ -114,7 +114,7 @@ fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Keypoints, Ultralyti
     }
 }
 
-/// Width and height.
+/// Reads width and height.
 fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>, UltralyticsError> {
     let Some(value) = read(metadata, "imgsz") else { return Ok(None) };
     let text = metadata.get("imgsz").map_or("", String::as_str);
@@ -131,7 +131,7 @@ fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>,
     size.map(Some).ok_or_else(|| damaged("imgsz", text, "not a height and a width in pixels, as in [640, 640]"))
 }
 
-/// Whether the export has the suppression inside, as far as the metadata tells.
+/// Whether the export has NMS inside, as far as the metadata says.
 fn suppresses(metadata: &BTreeMap<String, String>) -> bool {
     let says = |value: &Value| matches!(value, Value::Bool(true) | Value::Int(1));
     let own = read(metadata, "end2end").is_some_and(|v| v.as_ref().is_ok_and(says));
@@ -144,7 +144,7 @@ fn suppresses(metadata: &BTreeMap<String, String>) -> bool {
     own || asked
 }
 
-/// The head of a network that finds boxes.
+/// Returns the head of a model that finds boxes.
 fn boxes_head(
     metadata: &BTreeMap<String, String>,
     outputs: &[TensorInfo],
@@ -168,7 +168,7 @@ fn boxes_head(
     }
     let v8_width = 4 + classes + extra;
     match (a, b) {
-        // The masks of segmenting networks come after the classes, as many as there is room for.
+        // The mask coefficients of segmentation models come after the classes and fill the rest of the width.
         (Some(width), _) if segment && width > v8_width && b.is_none_or(|rows| rows > width) => {
             Ok(HeadSpec::Yolov8 { keypoints: None, masks: width - v8_width })
         }
@@ -187,7 +187,7 @@ fn boxes_head(
     }
 }
 
-/// The card that the metadata of an Ultralytics export makes; `None` where there is no such metadata.
+/// Makes the card from the metadata of an Ultralytics export; `None` if there is no such metadata.
 pub fn card(
     metadata: &BTreeMap<String, String>,
     inputs: &[TensorInfo],
@@ -212,7 +212,7 @@ fn make(
     };
     let defaults = head.family().defaults();
     let fit = match head.family() {
-        // Their classifiers resize the shorter side to the input and crop the centre.
+        // Ultralytics' classifiers resize the shorter side to the input and crop the centre.
         Family::Classifier => Fit::Crop { fraction: 1.0 },
         Family::Detr => Fit::Stretch,
         _ => Fit::Letterbox,

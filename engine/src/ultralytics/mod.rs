@@ -1,9 +1,9 @@
-//! What Ultralytics writes into its exports' metadata, as a card.
+//! Makes a card of the metadata in Ultralytics' exports.
 //!
-//! Keys, all text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description`
-//! ("Ultralytics YOLO11n model trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`,
-//! `imgsz` (`[height, width]`), `channels`, `kpt_shape` (`[17, 3]`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes
-//! `names` and `stride` alone.
+//! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
+//! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
+//! width]`), `channels`, `kpt_shape` (`[17, 3]`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
+//! and `stride`.
 //!
 //! The head follows from task and output shape:
 //! | task | output | head |

@@ -1,9 +1,9 @@
-//! Python literals, as `str()` of a dict, a list or a number writes them: what metadata is made of.
+//! Reads Python literals, as `str()` of a dict, a list or a number writes them. Ultralytics' metadata consists of these.
 
-/// How deep lists and dicts may stand in each other.
+/// The maximum nesting of lists and dicts.
 const MOST_DEPTH: usize = 16;
 
-/// A value.
+/// A Python value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     None,
@@ -16,7 +16,7 @@ pub(super) enum Value {
     Dict(Vec<(Value, Value)>),
 }
 
-/// The value in `text`, or what is wrong with it.
+/// Reads the value in `text`. The error is text, because it becomes part of `UltralyticsError::Value`.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let mut parser = Parser { rest: text.trim(), whole: text.trim().len() };
     let value = parser.value(0)?;
@@ -42,7 +42,7 @@ impl Parser<'_> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Takes `wanted` if it is next.
+    /// Consumes `wanted` if it is next.
     fn takes(&mut self, wanted: &str) -> bool {
         self.skip_space();
         match self.rest.strip_prefix(wanted) {

@@ -1,20 +1,21 @@
-//! A GPU, its primary context and the facts about it.
+//! A GPU, its primary context and its properties.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_uint};
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
+use parking_lot::Mutex;
 
 use super::driver::{Driver, flags};
 use super::error::{CudaError, DeviceError};
 
-/// The primary context of one GPU: the one that CUDA's runtime API, and so TensorRT, uses too.
+/// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, uses too.
 ///
-/// Made with blocking synchronisation, so that a waiting thread sleeps. Everything made on a device holds it alive.
+/// It is made with blocking synchronisation, so that a waiting thread sleeps. Everything made on a device keeps it alive.
 pub struct Device {
     pub(super) driver: &'static Driver,
     ordinal: CUdevice,
@@ -25,67 +26,67 @@ pub struct Device {
 }
 
 thread_local! {
-    /// The device whose context this thread made current last; 0 before any.
+    /// The device whose context this thread made current last; 0 before the first.
     static BOUND: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What does not change while the driver is loaded.
+/// Properties of a GPU that do not change while the driver is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Index among the machine's GPUs.
+    /// The index among the machine's GPUs.
     pub index: u32,
-    /// Name, such as `Orin` or `NVIDIA H100`.
+    /// The name, such as `Orin` or `NVIDIA H100`.
     pub name: String,
-    /// Compute capability: (8, 7) is SM 8.7.
+    /// The compute capability: (8, 7) is SM 8.7.
     pub sm: (u32, u32),
     /// Whether CPU and GPU share one memory, as on a Jetson.
     pub integrated: bool,
-    /// Memory of the GPU; on an integrated one the machine's.
+    /// The GPU's memory in bytes; for an integrated GPU the machine's.
     pub memory_bytes: u64,
-    /// Newest CUDA that the driver runs: 12080 is 12.8.
+    /// The newest CUDA version that the driver supports: 12080 is 12.8.
     pub driver_version: u32,
-    /// Multiprocessors.
+    /// The number of multiprocessors.
     pub multiprocessors: u32,
-    /// Level-2 cache.
+    /// The size of the level-2 cache.
     pub l2_bytes: u64,
-    /// Peak memory clock; 0 where the driver does not tell.
+    /// The peak memory clock; 0 if the driver does not report it.
     pub memory_clock_khz: u32,
-    /// Memory bus; 0 where the driver does not tell.
+    /// The width of the memory bus; 0 if the driver does not report it.
     pub memory_bus_bits: u32,
-    /// Whether the GPU reads pinned host memory in place.
+    /// Whether the GPU can read pinned host memory in place.
     pub can_map_host_memory: bool,
-    /// Whether there is managed memory.
+    /// Whether the GPU supports managed memory.
     pub managed_memory: bool,
-    /// Whether the CPU may touch managed memory while the GPU works.
+    /// Whether the CPU may access managed memory while the GPU works.
     pub concurrent_managed_access: bool,
-    /// Whether pages of others can be registered.
+    /// Whether foreign pages can be registered.
     pub host_register_supported: bool,
     /// Whether registered pages have the same address on the GPU.
     pub can_use_host_pointer_for_registered_mem: bool,
 }
 
 impl DeviceFacts {
-    /// `12.8`
+    /// Returns the CUDA version as `12.8`.
     pub fn cuda_version(&self) -> String {
         format!("{}.{}", self.driver_version / 1000, self.driver_version % 1000 / 10)
     }
 
-    /// `NVIDIA H100 (SM 9.0)`
+    /// Returns name and SM: `NVIDIA H100 (SM 9.0)`.
     pub fn label(&self) -> String {
         format!("{} (SM {}.{})", self.name, self.sm.0, self.sm.1)
     }
 }
 
-// SAFETY: a context may be made current on any thread and used on several at once; the driver locks.
+// SAFETY: a context may be current on several threads at once; the driver locks.
 unsafe impl Send for Device {}
 // SAFETY: as above; nothing in a device changes after it was opened.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens the GPU with this index. Asking again while it is open returns the same one.
+    /// Opens the GPU with this index, or returns it if it is open already.
     pub fn open(index: u32) -> Result<Arc<Self>, DeviceError> {
         static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock();
         open.retain(|device| device.strong_count() > 0);
         if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|device| device.facts.index == index) {
             return Ok(device);
@@ -95,7 +96,7 @@ impl Device {
         Ok(device)
     }
 
-    /// GPUs of this machine.
+    /// Returns the number of GPUs of this machine.
     pub fn count() -> Result<u32, DeviceError> {
         let driver = Driver::get()?;
         let mut count = 0;
@@ -115,7 +116,7 @@ impl Device {
             return Err(DeviceError::NoSuchDevice { index, count });
         }
         let mut ordinal = 0;
-        // SAFETY: `ordinal` outlives the call; `index` is below the count and so fits.
+        // SAFETY: `ordinal` outlives the call; `index` is below the count and therefore fits.
         unsafe { driver.device_get(&mut ordinal, index as c_int) }?;
         let facts = read_facts(driver, index, ordinal)?;
         // SAFETY: the ordinal is the driver's own.
@@ -132,13 +133,13 @@ impl Device {
         Ok(device)
     }
 
-    /// What does not change while the driver is loaded.
+    /// Returns the properties that do not change while the driver is loaded.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
     }
 
-    /// Makes the context current on the calling thread. Everything made on this device does so itself, so it is cheap where it
-    /// is current already: no other part of visiond changes a thread's context, and TensorRT stays in the primary one.
+    /// Makes the context current on the calling thread. Everything made on this device does this itself. It is cheap if the
+    /// context is current already: nothing else in visiond changes a thread's context, and TensorRT stays in the primary one.
     pub fn bind(&self) -> Result<(), CudaError> {
         if BOUND.get() == self.number {
             return Ok(());
@@ -149,8 +150,8 @@ impl Device {
         Ok(())
     }
 
-    /// Memory that is free now; on an integrated GPU the machine's available memory, which counts what the kernel would
-    /// give back and CUDA's own figure leaves out.
+    /// Returns the free memory; on an integrated GPU the machine's available memory, which includes what the kernel can reclaim
+    /// and CUDA's own figure does not.
     pub fn memory_free_bytes(&self) -> Result<u64, CudaError> {
         if self.facts.integrated
             && let Some(available) = std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available_memory)
@@ -173,20 +174,21 @@ impl fmt::Debug for Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: retained once, in `new`; all that was made in the context held this device and is gone.
+        // SAFETY: retained once, in `new`; everything made in the context held this device and is dropped.
         if let Err(error) = unsafe { self.driver.primary_release(self.ordinal) } {
             log::warn!("{error}");
         }
     }
 }
 
-/// Makes the folder that CUDA_CACHE_PATH names; the driver keeps compiled kernels there and does without where it cannot.
+/// Creates the folder that CUDA_CACHE_PATH names. The driver stores compiled kernels there, and compiles at every start without
+/// it.
 fn make_cache_folder() {
     if let Some(folder) = std::env::var_os("CUDA_CACHE_PATH")
         && let Err(error) = std::fs::create_dir_all(&folder)
     {
         let folder = folder.display();
-        log::debug!("kernels are compiled at every start, because the cache {folder} cannot be made: {error}");
+        log::debug!("cannot create the cache {folder}, so kernels are compiled at every start: {error}");
     }
 }
 
@@ -197,17 +199,17 @@ fn read_facts(driver: &Driver, index: u32, ordinal: CUdevice) -> Result<DeviceFa
         unsafe { driver.device_attribute(&mut value, which, ordinal) }?;
         Ok(value.max(0).unsigned_abs())
     };
-    // Attributes that later drivers may stop telling: none of them decides anything.
+    // Later drivers may stop reporting these attributes: none of them decides anything.
     let hint = |which: c_uint| attribute(which).unwrap_or(0);
     let mut name = [0; 256];
-    // SAFETY: the buffer is as long as said, the driver ends the name with a NUL within it.
+    // SAFETY: the buffer has the given length; the driver ends the name with a NUL within it.
     unsafe { driver.device_name(name.as_mut_ptr(), name.len() as c_int, ordinal) }?;
     let mut memory_bytes = 0;
     // SAFETY: `memory_bytes` outlives the call.
     unsafe { driver.device_memory(&mut memory_bytes, ordinal) }?;
     Ok(DeviceFacts {
         index,
-        // SAFETY: zeroed before the call and so ended by a NUL whatever the driver wrote short of the last byte.
+        // SAFETY: zeroed before the call, so it is NUL-terminated whatever the driver wrote before the last byte.
         name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
         sm: (attribute(flags::SM_MAJOR)?, attribute(flags::SM_MINOR)?),
         integrated: attribute(flags::INTEGRATED)? != 0,
@@ -225,7 +227,7 @@ fn read_facts(driver: &Driver, index: u32, ordinal: CUdevice) -> Result<DeviceFa
     })
 }
 
-/// `MemAvailable` of /proc/meminfo, in bytes.
+/// Returns `MemAvailable` of /proc/meminfo in bytes.
 fn available_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)

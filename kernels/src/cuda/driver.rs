@@ -1,8 +1,8 @@
-//! libcuda.so.1: the functions we call, looked up by name when first needed.
+//! libcuda.so.1: the functions that we call, looked up by name when first needed.
 //!
-//! A table of our own rather than cudarc's functions: results stay plain numbers, because a newer driver returns some that
-//! no enum of today knows, and a missing symbol is an error instead of a panic. Handles, flags and results are cudarc's,
-//! generated from CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
+//! This is a table of our own and not cudarc's functions: results stay plain numbers, because newer drivers return some that no
+//! enum knows today, and a missing symbol is an error instead of a panic. Handles, flags and results are cudarc's, generated
+//! from CUDA 11.4's cuda.h; the suffixes (`_v2`) are part of the names, as that header's macros have them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::path::Path;
@@ -16,13 +16,13 @@ use cudarc::driver::sys::{
 use super::error::{CudaError, DeviceError, code};
 use super::tegra;
 
-/// The library's file name: its soname, the same on every Linux.
+/// The library's soname, the same on every Linux.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// CUDA 11.4, as `cuDriverGetVersion` writes it.
+/// CUDA 11.4 in the format of `cuDriverGetVersion`.
 const OLDEST_VERSION: c_int = 11_040;
 
-/// Flags, attributes and options of cuda.h, as the numbers that the functions take.
+/// Flags, attributes and options of cuda.h as the numbers that the functions take.
 pub(super) mod flags {
     use cudarc::driver::sys;
 
@@ -61,10 +61,11 @@ pub(super) mod flags {
     };
 }
 
-/// Declares the table: a field a function, loaded by name, and a method that turns its result into a [`CudaError`].
+/// Declares the table: for each function, a field that is loaded by name and a method that turns its result into a
+/// [`CudaError`].
 macro_rules! driver {
     ($($method:ident = $symbol:ident($($argument:ident: $kind:ty),*);)*) => {
-        /// The loaded driver. Never unloaded: work of it may still run when the last user is gone.
+        /// The loaded driver. It is never unloaded: some of its work may still run after its last user is dropped.
         pub(super) struct Driver {
             $($method: unsafe extern "C" fn($($kind),*) -> u32,)*
             error_name: unsafe extern "C" fn(u32, *mut *const c_char) -> u32,
@@ -74,8 +75,8 @@ macro_rules! driver {
         impl Driver {
             fn from_library(library: libloading::Library) -> Result<Self, DeviceError> {
                 Ok(Self {
-                    // SAFETY: the type is the function's in cuda.h of CUDA 11.4; NVIDIA keeps a symbol's signature for
-                    // good (a changed one gets a new suffix). The pointer stays valid: the library is kept in the table.
+                    // SAFETY: the type is the function's in cuda.h of CUDA 11.4; NVIDIA never changes the signature of a symbol
+                    // (a changed one gets a new suffix). The pointer stays valid because the library is stored in the table.
                     $($method: unsafe { symbol(&library, stringify!($symbol))? },)*
                     // SAFETY: as above.
                     error_name: unsafe { symbol(&library, "cuGetErrorName")? },
@@ -85,9 +86,10 @@ macro_rules! driver {
 
             $(
                 #[doc = concat!("`", stringify!($symbol), "`")]
+                /// Calls the function.
                 ///
                 /// # Safety
-                /// As cuda.h has it: pointers valid, handles alive, the right context current.
+                /// As documented in cuda.h: pointers valid, handles alive, the right context current.
                 #[allow(clippy::too_many_arguments)]
                 pub(super) unsafe fn $method(&self, $($argument: $kind),*) -> Result<(), CudaError> {
                     // SAFETY: the caller's promise.
@@ -153,7 +155,7 @@ driver! {
     );
 }
 
-/// Looks one function up.
+/// Looks up one function.
 ///
 /// # Safety
 /// `F` is the function's type.
@@ -166,7 +168,7 @@ unsafe fn symbol<F: Copy>(library: &libloading::Library, name: &str) -> Result<F
 }
 
 impl Driver {
-    /// The driver, loaded and initialised once; a failure is tried again at the next call.
+    /// Returns the driver, loaded and initialised once; after a failure the next call tries again.
     pub(super) fn get() -> Result<&'static Self, DeviceError> {
         static DRIVER: OnceLock<Driver> = OnceLock::new();
         if let Some(driver) = DRIVER.get() {
@@ -177,10 +179,10 @@ impl Driver {
         Ok(DRIVER.get_or_init(|| driver))
     }
 
-    /// Loads `library` and starts CUDA.
+    /// Loads `library` and initialises CUDA.
     fn open(library: &str) -> Result<Self, DeviceError> {
-        // SAFETY: loading the driver runs its initialisers, which NVIDIA makes for being loaded like this; they need
-        // nothing of us.
+        // SAFETY: loading the driver runs its initialisers, which NVIDIA makes for being loaded like this; they need nothing
+        // from us.
         let loaded = unsafe { libloading::Library::new(library) }
             .map_err(|error| DeviceError::NoDriver { reason: spelt_out(&error) })?;
         let driver = Self::from_library(loaded)?;
@@ -191,13 +193,13 @@ impl Driver {
         })?;
         let version = driver.version()?;
         if version < OLDEST_VERSION {
-            let found = format!("it runs CUDA {}.{}", version / 1000, version % 1000 / 10);
+            let found = format!("it supports CUDA {}.{}", version / 1000, version % 1000 / 10);
             return Err(DeviceError::DriverTooOld { found });
         }
         Ok(driver)
     }
 
-    /// The newest CUDA that the driver runs: 12080 is 12.8.
+    /// Returns the newest CUDA version that the driver supports: 12080 is 12.8.
     pub(super) fn version(&self) -> Result<c_int, CudaError> {
         let mut version = 0;
         // SAFETY: `version` outlives the call.
@@ -214,18 +216,19 @@ impl Driver {
         // SAFETY: any number is allowed; an unknown one leaves a null pointer. A name lives as long as the library.
         let known = unsafe { (self.error_name)(result, &mut name) } == 0 && !name.is_null();
         if known {
-            // SAFETY: just checked; the driver's names are C strings that are never freed.
+            // SAFETY: it was checked above; the driver's names are C strings that are never freed.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         } else {
-            "an error that this driver does not name".into()
+            "an error that this driver has no name for".into()
         }
     }
 }
 
-/// What `open` gives; where there is a driver that finds no GPU, once more after `power_on` brought one.
+/// Calls `open`, and again if the driver finds no GPU and `power_on` then brings one.
 ///
-/// The driver may be asked again: one that could not open its nodes starts at the next `cuInit` of the same process (seen
-/// with driver 580 on an H200, nodes denied to the first call, and libcuda never unloaded in between; not tried on a Jetson).
+/// The driver may be asked again: one that could not open its device nodes starts at the next `cuInit` of the same process
+/// (seen with driver 580 on an H200, with the nodes denied to the first call and libcuda never unloaded; not tried on a
+/// Jetson).
 fn powered<T>(open: impl Fn() -> Result<T, DeviceError>, power_on: impl Fn() -> bool) -> Result<T, DeviceError> {
     match open() {
         Err(DeviceError::NoDevice | DeviceError::NotStarted { .. }) if power_on() => open(),
@@ -233,7 +236,7 @@ fn powered<T>(open: impl Fn() -> Result<T, DeviceError>, power_on: impl Fn() -> 
     }
 }
 
-/// The loader's own words, without libloading's frame around them.
+/// Returns the loader's own message, without what libloading puts around it.
 fn spelt_out(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |inner| inner.to_string())
 }

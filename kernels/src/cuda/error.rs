@@ -1,21 +1,21 @@
-//! What CUDA reports, as sentences.
+//! Errors of CUDA.
 
-/// A call of the driver API failed.
+/// A failed call of the driver API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call} failed: {name} ({code}){}", remedy(*.code))]
 pub struct CudaError {
-    /// The function's name.
+    /// The name of the function.
     pub call: &'static str,
-    /// Its result, as in cuda.h.
+    /// The result, as in cuda.h.
     pub code: u32,
-    /// The result's name, as the driver tells it.
+    /// The name of the result, from the driver.
     pub name: String,
 }
 
 impl CudaError {
     /// Whether the process has lost the GPU: every later call fails too, and only a new process gets a working context.
     ///
-    /// ECC and NVLink errors, faults of a kernel (address, instruction, stack, assertion, time-out), a lost MPS client, an
+    /// These are ECC and NVLink errors, kernel faults (address, instruction, stack, assertion, timeout), a lost MPS client, an
     /// external device's fault, and the driver's own "unknown error".
     pub fn is_sticky(&self) -> bool {
         matches!(
@@ -37,7 +37,7 @@ impl CudaError {
     }
 }
 
-/// Results of cuda.h that mean something to us.
+/// The results of cuda.h that have a meaning here.
 pub(super) mod code {
     use cudarc::driver::sys::CUresult;
 
@@ -67,26 +67,26 @@ pub(super) mod code {
     pub const EXTERNAL_DEVICE: u32 = 911;
 }
 
-/// What to do about a result, where we know.
+/// Returns what to do about a result, if known.
 fn remedy(result: u32) -> &'static str {
     match result {
         code::OUT_OF_MEMORY => ": free memory on the GPU, or use a smaller model or batch",
         code::STUB_LIBRARY => ": libcuda.so.1 is the toolkit's stub; take its folder out of LD_LIBRARY_PATH",
         code::NO_BINARY_FOR_GPU | code::INVALID_PTX => {
-            ": visiond's kernels need SM 7.2 or later (Xavier, Turing) and a binary that is whole"
+            ": visiond's kernels need SM 7.2 or later (Xavier, Turing) and an undamaged binary"
         }
-        code::UNSUPPORTED_PTX_VERSION => ": the driver is older than CUDA 11.4's; update it",
+        code::UNSUPPORTED_PTX_VERSION => ": the driver does not support CUDA 11.4; update it",
         code::JIT_COMPILER_NOT_FOUND => ": libnvidia-ptxjitcompiler.so.1 is missing; install the whole driver",
         code::SYSTEM_DRIVER_MISMATCH => ": the kernel module and libcuda are of different versions; reboot",
         _ => "",
     }
 }
 
-/// What to do where CUDA does not even start; empty where we do not know. Later on the same results mean other things.
+/// Returns what to do if CUDA does not start; empty if unknown. Later, the same results mean other things.
 ///
-/// On a Jetson `cuInit` is 999 for a user who may not open /dev/nvmap (NVIDIA/NemoClaw#5018), and 801 for one in the group
-/// `video` and not in `render` (NVIDIA/NemoClaw#7610, #7762). On a PC it is 999 where /dev/nvidia-uvm cannot be opened, and 100
-/// where /dev/nvidiactl or /dev/nvidia0 cannot (seen with driver 580 on an H200).
+/// On a Jetson `cuInit` returns 999 for a user who may not open /dev/nvmap (NVIDIA/NemoClaw#5018), and 801 for one in the group
+/// `video` but not in `render` (NVIDIA/NemoClaw#7610, #7762). On a PC it returns 999 if /dev/nvidia-uvm cannot be opened, and
+/// 100 if /dev/nvidiactl or /dev/nvidia0 cannot (seen with driver 580 on an H200).
 pub(super) fn start_remedy(result: u32, is_jetson: bool) -> &'static str {
     match (result, is_jetson) {
         (code::NOT_SUPPORTED, true) => {
@@ -106,86 +106,86 @@ pub(super) fn start_remedy(result: u32, is_jetson: bool) -> &'static str {
     }
 }
 
-/// A GPU cannot be used.
+/// Why a GPU cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// The driver's library is not there.
+    /// The driver's library is missing.
     #[error("no NVIDIA driver: {reason}")]
     NoDriver {
-        /// The loader's own words.
+        /// The loader's own message.
         reason: String,
     },
-    /// The driver is there and knows no GPU.
+    /// The driver finds no GPU.
     #[error(
-        "the NVIDIA driver finds no GPU: look at `nvidia-smi` and at the rights on /dev/nvidia* (Jetson: /dev/nvhost*, \
+        "the NVIDIA driver finds no GPU: check `nvidia-smi` and the permissions of /dev/nvidia* (Jetson: /dev/nvhost*, \
          /dev/nvmap; the user must be in the groups video and render)"
     )]
     NoDevice,
-    /// No GPU has this index.
+    /// There is no GPU with this index.
     #[error("GPU {index} does not exist: this machine has {count}, counted from 0")]
     NoSuchDevice {
-        /// Index asked for.
+        /// The index asked for.
         index: u32,
-        /// GPUs there.
+        /// The number of GPUs.
         count: u32,
     },
-    /// The driver is older than what we were built for.
+    /// The driver is too old.
     #[error("the NVIDIA driver is too old: {found}; CUDA 11.4 or later is needed (JetPack 5.1 or later on a Jetson)")]
     DriverTooOld {
-        /// What was found, in words.
+        /// What was found.
         found: String,
     },
     /// The driver does not start.
-    #[error("the GPU cannot be used: {error}{}", start_remedy(error.code, *.is_jetson))]
+    #[error("cannot use the GPU: {error}{}", start_remedy(error.code, *.is_jetson))]
     NotStarted {
-        /// What the driver returned.
+        /// The error from the driver.
         error: CudaError,
         /// Whether this is a Jetson, where the same results mean other things.
         is_jetson: bool,
     },
-    /// The driver refused.
-    #[error("the GPU cannot be used: {0}")]
+    /// A call failed.
+    #[error("cannot use the GPU: {0}")]
     Cuda(#[from] CudaError),
 }
 
-/// A kernel module cannot be used.
+/// Why a kernel module cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModuleError {
     /// The driver cannot compile it for this GPU.
-    #[error("the kernels `{module}` cannot be compiled for {gpu}: {error}{}", after_colon(log))]
+    #[error("cannot compile the kernels `{module}` for {gpu}: {error}{}", after_colon(log))]
     Compile {
-        /// The module's name.
+        /// The name of the module.
         module: &'static str,
-        /// GPU's name and SM.
+        /// The GPU's name and SM.
         gpu: String,
-        /// What the driver returned.
+        /// The error from the driver.
         error: CudaError,
-        /// The compiler's log, empty where it said nothing.
+        /// The compiler's log; may be empty.
         log: String,
     },
-    /// The PTX is no text that C can hold.
+    /// The PTX contains a NUL.
     #[error("the kernels `{module}` hold a NUL byte: the binary is damaged, install it again")]
     Damaged {
-        /// The module's name.
+        /// The name of the module.
         module: &'static str,
     },
-    /// A kernel is not in the module.
+    /// The module does not contain the kernel.
     #[error("the kernels `{module}` have no `{function}`: {error}")]
     NoFunction {
-        /// The module's name.
+        /// The name of the module.
         module: &'static str,
-        /// The kernel's name.
+        /// The name of the kernel.
         function: String,
-        /// What the driver returned.
+        /// The error from the driver.
         error: CudaError,
     },
-    /// The GPU could not be reached.
+    /// The GPU cannot be reached.
     #[error(transparent)]
     Cuda(#[from] CudaError),
 }
 
 impl ModuleError {
-    /// What the driver returned, where it did.
+    /// Returns the error from the driver, if there is one.
     pub fn cuda(&self) -> Option<&CudaError> {
         match self {
             Self::Compile { error, .. } | Self::NoFunction { error, .. } | Self::Cuda(error) => Some(error),
@@ -227,7 +227,7 @@ mod tests {
         assert!(unsupported(true).contains("/dev/dri/renderD*") && unsupported(true).contains("usermod -aG render"));
         assert!(unknown(true).contains("/dev/nvmap") && unknown(true).contains("usermod -aG video,render"));
         assert!(unknown(false).contains("nvidia-modprobe -u") && !unknown(false).contains("nvmap"));
-        assert_eq!(unsupported(false), "the GPU cannot be used: cuInit failed: CUDA_ERROR_NOT_SUPPORTED (801)");
+        assert_eq!(unsupported(false), "cannot use the GPU: cuInit failed: CUDA_ERROR_NOT_SUPPORTED (801)");
         // Registering memory, too, can be unsupported: no group helps there.
         assert_eq!(
             error(801, "CUDA_ERROR_NOT_SUPPORTED").to_string(),
@@ -255,9 +255,9 @@ mod tests {
         };
         assert_eq!(
             failed.to_string(),
-            "the kernels `preprocess` cannot be compiled for Orin (SM 8.7): cuModuleLoadDataEx failed: \
-             CUDA_ERROR_INVALID_PTX (218): visiond's kernels need SM 7.2 or later (Xavier, Turing) and a binary that is \
-             whole: line 3: syntax error"
+            "cannot compile the kernels `preprocess` for Orin (SM 8.7): cuModuleLoadDataEx failed: \
+             CUDA_ERROR_INVALID_PTX (218): visiond's kernels need SM 7.2 or later (Xavier, Turing) and an undamaged \
+             binary: line 3: syntax error"
         );
     }
 }

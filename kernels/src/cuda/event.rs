@@ -1,4 +1,4 @@
-//! A mark in a stream's work.
+//! Events: marks in a stream's work.
 
 use std::fmt;
 use std::ptr;
@@ -12,16 +12,16 @@ use super::driver::flags;
 use super::error::{CudaError, code};
 use super::stream::CudaStream;
 
-/// A mark in a stream's work, to wait for (asleep) and to measure by.
+/// A mark in a stream's work, to wait for and to measure with.
 pub struct Event {
     device: Arc<Device>,
     handle: CUevent,
-    /// Whether the GPU interrupts the host when it comes to it.
+    /// Whether the GPU interrupts the host when it reaches the event.
     wakes: bool,
 }
 
-/// Pause between two looks at an event that wakes nobody.
-const NAP: Duration = Duration::from_micros(20);
+/// The pause between two polls of an event that does not interrupt.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 // SAFETY: the driver allows an event on any thread and locks it.
 unsafe impl Send for Event {}
@@ -29,13 +29,13 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Makes an event. Until it is recorded it counts as done.
+    /// Makes an event, which counts as done until it is recorded.
     pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
         Self::create(device, true)
     }
 
-    /// Makes an event that is looked at rather than waited for, measured by, or waited for by other streams: the GPU does
-    /// not interrupt the host when it comes to it, which costs the CPU more than all else of a short run.
+    /// Makes an event that does not interrupt the host, for polling, measuring, or other streams to wait for. An interrupt
+    /// costs more CPU time than everything else in a short run.
     pub fn silent(device: &Arc<Device>) -> Result<Self, CudaError> {
         Self::create(device, false)
     }
@@ -49,17 +49,17 @@ impl Event {
         Ok(Self { device: device.clone(), handle, wakes })
     }
 
-    /// Marks the end of what is on `stream` now.
+    /// Records the event at the end of the work that is now on `stream`.
     pub fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: both are alive and of this context.
         unsafe { self.device.driver.event_record(self.handle, stream.handle()) }
     }
 
-    /// As [`record`](Self::record), within a capture: every launch of the graph records the event, for whoever waits
+    /// Does the same as [`record`](Self::record) within a capture: every launch of the graph records the event, for waiters
     /// outside the graph.
     ///
-    /// The event must outlive the graph; [`Graph::launch`](super::Graph::launch) makes that the caller's promise.
+    /// The event must outlive the graph; the caller of [`Graph::launch`](super::Graph::launch) promises that.
     pub fn record_external(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
@@ -68,12 +68,12 @@ impl Event {
         }
     }
 
-    /// Waits, asleep, until the marked work is done; for a [`silent`](Self::silent) event in naps of some 70 us, since CUDA
-    /// itself would spin.
+    /// Waits until the recorded work is done, without spinning. For a [`silent`](Self::silent) event this polls between sleeps
+    /// of some 70 us, because CUDA itself would spin.
     pub fn wait(&self) -> Result<(), CudaError> {
         if !self.wakes {
             while !self.is_done()? {
-                std::thread::sleep(NAP);
+                std::thread::sleep(POLL_INTERVAL);
             }
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Event {
         unsafe { self.device.driver.event_synchronize(self.handle) }
     }
 
-    /// Whether the marked work is done. An error of the work comes out here too.
+    /// Whether the recorded work is done. An error of that work is returned here too.
     pub fn is_done(&self) -> Result<bool, CudaError> {
         self.device.bind()?;
         // SAFETY: the event is alive; the context is current.
@@ -93,7 +93,7 @@ impl Event {
         }
     }
 
-    /// Microseconds from `earlier` to this, both done. Good to about half a microsecond.
+    /// Returns the microseconds from `earlier` to this event, both done. Accurate to about half a microsecond.
     pub fn elapsed_us(&self, earlier: &Self) -> Result<f64, CudaError> {
         self.device.bind()?;
         let mut milliseconds = 0.0;
@@ -108,17 +108,17 @@ impl Event {
 }
 
 impl CudaStream {
-    /// Lets what is queued from now on wait for what `event` last recorded.
+    /// Makes work that is queued from now on wait for what `event` last recorded.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
         self.device().bind()?;
         // SAFETY: both are alive; the driver keeps what it needs of the event.
         unsafe { self.device().driver.stream_wait_event(self.handle(), event.handle(), 0) }
     }
 
-    /// As [`wait`](Self::wait), within a capture: every launch of the graph waits for what `event` last recorded outside it, or in
-    /// another graph by [`Event::record_external`].
+    /// Does the same as [`wait`](Self::wait) within a capture: every launch of the graph waits for what `event` last recorded
+    /// outside it, or in another graph by [`Event::record_external`].
     ///
-    /// The event must outlive the graph; [`Graph::launch`](super::Graph::launch) makes that the caller's promise.
+    /// The event must outlive the graph; the caller of [`Graph::launch`](super::Graph::launch) promises that.
     pub fn wait_external(&self, event: &Event) -> Result<(), CudaError> {
         self.device().bind()?;
         // SAFETY: both are alive and of this context; outside a capture the driver returns an error.

@@ -1,4 +1,4 @@
-//! A stream's work recorded once and launched as one.
+//! A stream's work, recorded once and launched as one unit.
 
 use std::fmt;
 use std::ptr;
@@ -9,7 +9,7 @@ use cudarc::driver::sys::{CUgraph, CUgraphExec};
 use super::driver::flags;
 use super::{CudaError, CudaStream, Device};
 
-/// Recorded work, ready to be launched: one call for what took many.
+/// Recorded work: one call launches what took many calls.
 pub struct Graph {
     device: Arc<Device>,
     runnable: CUgraphExec,
@@ -21,12 +21,12 @@ unsafe impl Send for Graph {}
 impl CudaStream {
     /// Records what `body` queues on this stream instead of running it.
     ///
-    /// Other threads go on as they like (capture mode thread-local); `body` itself must not allocate, synchronise, or wait:
-    /// CUDA then ends the recording with an error. When `body` fails, what it recorded is dropped and nothing ran.
+    /// Other threads are not affected (capture mode thread-local); `body` itself must not allocate, synchronise, or wait: CUDA
+    /// then ends the recording with an error. If `body` fails, the recording is dropped and nothing has run.
     pub fn capture<T, E: From<CudaError>>(&self, body: impl FnOnce(&Self) -> Result<T, E>) -> Result<(Graph, T), E> {
         let device = self.device();
         device.bind()?;
-        // SAFETY: the stream is alive; the context is current. `recording` ends the capture on every way out.
+        // SAFETY: the stream is alive; the context is current. `recording` ends the capture on every path.
         unsafe { device.driver.capture_begin(self.handle(), flags::STREAM_CAPTURE_MODE_THREAD_LOCAL) }?;
         let recording = Recording { stream: self, open: true };
         let out = body(self)?;
@@ -42,11 +42,11 @@ impl CudaStream {
 }
 
 impl Graph {
-    /// Queues the recorded work on `stream`; returns without waiting. A launch waits on the GPU for the one before it.
+    /// Queues the recorded work on `stream` and returns without waiting. A launch waits on the GPU for the previous one.
     ///
     /// # Safety
-    /// All that was recorded is still there: buffers, modules, engine contexts, and events recorded for the outside. The
-    /// promises given for each recorded call hold again for this launch, until its work is done.
+    /// Everything that was recorded still exists: buffers, modules, engine contexts, and external events. The promises given
+    /// for each recorded call hold again for this launch, until its work is done.
     pub unsafe fn launch(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: graph and stream are alive and of this context; the rest is the caller's promise.
@@ -63,7 +63,7 @@ impl fmt::Debug for Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let destroyed = self.device.bind().and_then(|()| {
-            // SAFETY: made by `capture` and destroyed once, here; the driver finishes launches under way.
+            // SAFETY: made by `capture` and destroyed once, here; the driver finishes launches in flight.
             unsafe { self.device.driver.graph_runnable_destroy(self.runnable) }
         });
         if let Err(error) = destroyed {
@@ -72,14 +72,14 @@ impl Drop for Graph {
     }
 }
 
-/// A capture under way: ended on every way out, or the stream would stay unusable.
+/// A capture in progress. Dropping it ends the capture, or the stream would stay unusable.
 struct Recording<'a> {
     stream: &'a CudaStream,
     open: bool,
 }
 
 impl Recording<'_> {
-    /// Ends the capture and hands out what was recorded, which the caller destroys.
+    /// Ends the capture and returns the graph, which the caller destroys.
     fn finish(mut self) -> Result<CUgraph, CudaError> {
         self.open = false;
         self.end()
@@ -89,8 +89,8 @@ impl Recording<'_> {
         let device = self.stream.device();
         device.bind()?;
         let mut graph = ptr::null_mut();
-        // SAFETY: `graph` outlives the call; this thread began the capture on this stream. A capture that CUDA has
-        // invalidated is ended by this call too, with an error and a null graph.
+        // SAFETY: `graph` outlives the call; this thread began the capture on this stream. This call also ends a capture that
+        // CUDA has invalidated, with an error and a null graph.
         unsafe { device.driver.capture_end(self.stream.handle(), &mut graph) }?;
         Ok(graph)
     }
@@ -103,7 +103,7 @@ impl Drop for Recording<'_> {
         }
         match self.end() {
             Ok(graph) => destroy_template(self.stream.device(), graph),
-            Err(error) => log::debug!("a recording was given up: {error}"),
+            Err(error) => log::debug!("abandoned a recording: {error}"),
         }
     }
 }
@@ -112,7 +112,7 @@ fn destroy_template(device: &Device, graph: CUgraph) {
     if graph.is_null() {
         return;
     }
-    // SAFETY: `graph` is a graph that nobody else holds; what was made from it is independent of it.
+    // SAFETY: nothing else refers to `graph`; what was made from it is independent of it.
     if let Err(error) = unsafe { device.driver.graph_destroy(graph) } {
         log::warn!("{error}");
     }

@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::driver::flags;
 use super::{CudaError, CudaStream, Device, DeviceAddress};
 
-/// Memory that only the GPU reaches.
+/// Memory that only the GPU can access.
 pub struct DeviceBuffer {
     device: Arc<Device>,
     address: CUdeviceptr,
@@ -18,32 +18,32 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Allocates `len_bytes` bytes, of any content. Zero bytes are allowed.
+    /// Allocates `len_bytes` uninitialised bytes, which may be 0.
     pub fn new(device: &Arc<Device>, len_bytes: usize) -> Result<Self, CudaError> {
         device.bind()?;
         let mut address = 0;
-        // SAFETY: `address` outlives the call; the context is current. CUDA refuses 0 bytes, so at least 1 is asked for.
+        // SAFETY: `address` outlives the call; the context is current. CUDA refuses 0 bytes, so this asks for at least 1.
         unsafe { device.driver.alloc(&mut address, len_bytes.max(1)) }?;
         Ok(Self { device: device.clone(), address, len_bytes })
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     pub fn address(&self) -> DeviceAddress {
         DeviceAddress(self.address)
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len_bytes
     }
 
-    /// Whether the buffer holds no byte.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len_bytes == 0
     }
 
-    /// Queues the filling with zeros on `stream`; returns without waiting. The buffer must outlive that work: dropping it
-    /// waits for the GPU.
+    /// Queues filling with zeros on `stream` and returns without waiting. The buffer must outlive that work: dropping it waits
+    /// for the GPU.
     pub fn zero(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
         // SAFETY: the range is this buffer's; `cuMemFree` waits for work on the memory before it frees it.
         unsafe { stream.fill(self.address(), 0, self.len_bytes) }
@@ -68,24 +68,24 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Memory of `cuMemHostAlloc` or `cuMemAllocManaged`: one host pointer and one device address.
+/// Memory from `cuMemHostAlloc` or `cuMemAllocManaged`: one host pointer and one device address.
 pub(crate) struct SharedPages {
     device: Arc<Device>,
     start: NonNull<u8>,
     address: DeviceAddress,
     managed: bool,
-    /// Whether the memory belongs to the host or to one stream at a time.
+    /// Whether the memory is attached to the host or to one stream at a time.
     lent: bool,
 }
 
-// SAFETY: the pages belong to this value alone; portable pinned and managed memory is of no thread.
+// SAFETY: only this value uses the pages; portable pinned and managed memory is not tied to a thread.
 unsafe impl Send for SharedPages {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for SharedPages {}
 
 impl SharedPages {
-    /// Pinned host memory that the GPU reads in place: portable, mapped, cached (not write-combined, which the CPU reads
-    /// at a hundredth of the speed), zeroed.
+    /// Allocates zeroed pinned host memory that the GPU reads in place: portable, mapped, cached (not write-combined, which the
+    /// CPU reads at a hundredth of the speed).
     pub(crate) fn mapped(device: &Arc<Device>, len_bytes: usize) -> Result<Self, CudaError> {
         device.bind()?;
         let mut start: *mut c_void = ptr::null_mut();
@@ -102,8 +102,8 @@ impl SharedPages {
         Ok(pages)
     }
 
-    /// Managed memory, zeroed. `lent`: it starts as the host's and is lent to one stream at a time, which is a must where the
-    /// CPU may not touch it while the GPU works, and allowed everywhere.
+    /// Allocates zeroed managed memory. With `lent`, it starts attached to the host and is attached to one stream at a time:
+    /// required if the CPU must not access it while the GPU works, and allowed everywhere.
     pub(crate) fn managed(device: &Arc<Device>, len_bytes: usize, lent: bool) -> Result<Self, CudaError> {
         device.bind()?;
         let attached = if lent { flags::MEM_ATTACH_HOST } else { flags::MEM_ATTACH_GLOBAL };
@@ -117,7 +117,7 @@ impl SharedPages {
     }
 
     fn zero(&mut self, len_bytes: usize) {
-        // SAFETY: the block has at least `len_bytes` bytes, is new, and the host may write it: no GPU work knows it yet.
+        // SAFETY: the block has at least `len_bytes` bytes, is new, and the host may write it: no GPU work refers to it yet.
         unsafe { self.start.as_ptr().write_bytes(0, len_bytes) }
     }
 
@@ -129,7 +129,7 @@ impl SharedPages {
         self.address
     }
 
-    /// Whether the memory must be lent to a stream before the GPU may read it, and given back before the host may.
+    /// Whether the memory must be attached to a stream before the GPU may read it, and detached before the host may.
     pub(crate) fn needs_attaching(&self) -> bool {
         self.lent
     }
@@ -152,22 +152,22 @@ impl Drop for SharedPages {
     }
 }
 
-/// Pages of someone else, such as a capture driver, that the GPU reads in place while this value lives.
+/// Foreign pages, such as a capture driver's, that the GPU reads in place while this value lives.
 pub struct RegisteredPages {
     device: Arc<Device>,
     start: NonNull<u8>,
     address: DeviceAddress,
 }
 
-// SAFETY: the value only undoes the registration; that may happen on any thread.
+// SAFETY: the value only undoes the registration, which any thread may do.
 unsafe impl Send for RegisteredPages {}
-// SAFETY: it gives an address away, nothing else.
+// SAFETY: it only returns an address.
 unsafe impl Sync for RegisteredPages {}
 
 impl RegisteredPages {
     /// Makes `len_bytes` bytes from `start` on visible to the GPU.
     ///
-    /// The driver refuses pages that it cannot pin, such as a device's own memory mapped into the process: copy then.
+    /// The driver refuses pages that it cannot pin, such as a device's own memory mapped into the process; copy those.
     ///
     /// # Safety
     /// The pages stay mapped, readable and writable until the value is dropped, and no GPU work reads them after that.
@@ -184,7 +184,7 @@ impl RegisteredPages {
         Ok(pages)
     }
 
-    /// The first page's address as the GPU sees it.
+    /// Returns the address of the first page on the GPU.
     pub fn device_address(&self) -> DeviceAddress {
         self.address
     }
@@ -208,7 +208,7 @@ impl Drop for RegisteredPages {
     }
 }
 
-/// CUDA gives no null pointer with success; should it, that is an error and not a crash.
+/// Checks a pointer from CUDA. CUDA never returns null with success; if it does, that is an error and not a crash.
 fn valid(start: *mut c_void) -> Result<NonNull<u8>, CudaError> {
     NonNull::new(start.cast()).ok_or_else(|| CudaError {
         call: "allocating",

@@ -1,12 +1,12 @@
 //! One NVIDIA GPU through CUDA's driver API, opened at run time.
 //!
-//! - [`Device`]: the primary context of one GPU, the one that TensorRT uses too, and the facts about it.
-//! - [`CudaStream`], [`Event`], [`Graph`]: work in order, and knowing when it is done.
-//! - [`DeviceBuffer`], [`Module`]: the GPU's own memory and kernels from PTX.
+//! - [`Device`]: the primary context of one GPU, which TensorRT uses too, and its properties.
+//! - [`CudaStream`], [`Event`], [`Graph`]: queue work, and wait for it.
+//! - [`DeviceBuffer`], [`Module`]: the GPU's own memory, and kernels from PTX.
 //!
-//! `driver` holds every raw call; the types here own what they made and free it when dropped. A machine without a driver
-//! gets [`DeviceError::NoDriver`] from [`Device::open`]; nothing here panics. Waiting sleeps: events and the context are
-//! made with blocking synchronisation.
+//! `driver` holds every raw call; the types here own what they make and free it when dropped. On a machine without a driver,
+//! [`Device::open`] returns [`DeviceError::NoDriver`]; nothing here panics. Waiting sleeps: events and the context use blocking
+//! synchronisation.
 
 mod address;
 mod device;

@@ -3,14 +3,15 @@
 use std::ffi::{CString, c_uint, c_void};
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
+use parking_lot::Mutex;
 
 use super::driver::flags;
 use super::{CudaError, CudaStream, Device, ModuleError};
 
-/// Room for what the driver's compiler has to say.
+/// The space for the log of the driver's compiler.
 const LOG_BYTES: usize = 8 * 1024;
 
 /// Compiled kernels.
@@ -19,14 +20,14 @@ pub struct Module {
     loaded: Arc<Loaded>,
 }
 
-/// The module proper; functions hold it too.
+/// The loaded module; functions hold it too.
 struct Loaded {
     device: Arc<Device>,
     handle: CUmodule,
     name: &'static str,
 }
 
-// SAFETY: a module is only read after loading; the driver allows that on any thread.
+// SAFETY: a module is only read after loading, which the driver allows on any thread.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
@@ -38,23 +39,23 @@ pub struct Function {
     handle: CUfunction,
 }
 
-// SAFETY: as the module's; the handle lives as long as it.
+// SAFETY: as for the module; the handle lives as long as it.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
 impl Module {
-    /// Compiles `ptx` for the device; `name` says in errors which kernels those are. The driver caches the result on disk.
+    /// Compiles `ptx` for the device; `name` identifies the kernels in errors. The driver caches the result on disk.
     pub fn load(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
         device.bind()?;
         let text = CString::new(ptx).map_err(|_| ModuleError::Damaged { module: name })?;
         let mut log = vec![0_u8; LOG_BYTES];
         let mut options = [flags::JIT_ERROR_LOG_BUFFER, flags::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The size is an integer passed where a pointer goes; the driver writes the log's length back over it.
+        // The size is an integer passed as a pointer; the driver overwrites it with the log's length.
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
         let mut handle = ptr::null_mut();
-        // SAFETY: the text ends with a NUL; both arrays have the two entries said; the log is as long as said and, as all
-        // the others, outlives the call; the context is current.
+        // SAFETY: the text is NUL-terminated; both arrays have the two entries given; the log has the given length and, like
+        // all others, outlives the call; the context is current.
         let result = unsafe {
             device.driver.module_load(
                 &mut handle,
@@ -72,10 +73,10 @@ impl Module {
         }
     }
 
-    /// As [`Module::load`], unless `name` is loaded for the device already: then that.
+    /// Does the same as [`Module::load`], but returns the module called `name` if it is loaded for the device already.
     pub fn shared(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
         static LOADED: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
-        let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = LOADED.lock();
         all.retain(|loaded| loaded.strong_count() > 0);
         let wanted = |loaded: &Arc<Loaded>| loaded.name == name && Arc::ptr_eq(&loaded.device, device);
         if let Some(loaded) = all.iter().filter_map(Weak::upgrade).find(wanted) {
@@ -86,7 +87,7 @@ impl Module {
         Ok(module)
     }
 
-    /// The kernel called `name`.
+    /// Returns the kernel called `name`.
     pub fn function(&self, name: &str) -> Result<Function, ModuleError> {
         let loaded = &self.loaded;
         loaded.device.bind()?;
@@ -98,18 +99,18 @@ impl Module {
         Ok(Function { loaded: loaded.clone(), handle })
     }
 
-    /// The GPU that the kernels were compiled for.
+    /// Returns the GPU that the kernels were compiled for.
     pub fn device(&self) -> &Arc<Device> {
         &self.loaded.device
     }
 }
 
 impl Function {
-    /// Queues one launch on `stream`; returns without waiting. The arguments' values are copied before it returns.
+    /// Queues one launch on `stream` and returns without waiting. The arguments' values are copied before it returns.
     ///
     /// # Safety
     /// `args` points to one value for each of the kernel's parameters, of the parameter's type; what the kernel reads and
-    /// writes through them is there until it is done.
+    /// writes through them exists until it is done.
     pub unsafe fn launch(
         &self,
         grid: [u32; 3],
@@ -154,7 +155,7 @@ impl fmt::Debug for Function {
 impl Drop for Loaded {
     fn drop(&mut self) {
         let unloaded = self.device.bind().and_then(|()| {
-            // SAFETY: loaded once and unloaded once, here; functions hold this value and so are gone.
+            // SAFETY: loaded once and unloaded once, here; functions hold this value, so none is left.
             unsafe { self.device.driver.module_unload(self.handle) }
         });
         if let Err(error) = unloaded {
@@ -163,7 +164,7 @@ impl Drop for Loaded {
     }
 }
 
-/// The compiler's log up to its NUL, on one line, without control characters.
+/// Returns the compiler's log up to its NUL, on one line, without control characters.
 fn one_line(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]);

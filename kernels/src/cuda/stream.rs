@@ -1,4 +1,4 @@
-//! A queue of work on the GPU.
+//! Streams: queues of work on the GPU.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::device::Device;
 use super::driver::flags;
 use super::error::CudaError;
 
-/// A queue of work: what is put on it runs in order, beside other streams. It does not wait for the legacy default stream.
+/// A queue of work, which runs in order and concurrently with other streams. It does not wait for the legacy default stream.
 pub struct CudaStream {
     device: Arc<Device>,
     handle: CUstream,
@@ -33,12 +33,12 @@ impl CudaStream {
         Ok(Self { device: device.clone(), handle })
     }
 
-    /// The GPU.
+    /// Returns the GPU.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// The `CUstream`, which is CUDA runtime's `cudaStream_t` too.
+    /// Returns the `CUstream`, which is also the `cudaStream_t` of CUDA's runtime.
     pub fn raw(&self) -> *mut c_void {
         self.handle.cast()
     }
@@ -47,18 +47,18 @@ impl CudaStream {
         self.handle
     }
 
-    /// Waits, asleep, until all that was queued is done.
+    /// Waits until all queued work is done, without spinning.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.device.bind()?;
         // SAFETY: the stream is alive; the context is current.
         unsafe { self.device.driver.stream_synchronize(self.handle) }
     }
 
-    /// Queues a copy from the host; returns without waiting where `from` is pinned memory.
+    /// Queues a copy from the host; returns without waiting if `from` is pinned memory.
     ///
     /// # Safety
-    /// `to` has room for the bytes; both stay alive, and `from` unchanged, until the copy is done; in a captured graph,
-    /// as long as that is launched.
+    /// `to` has room for the bytes; both stay alive, and `from` unchanged, until the copy is done, and for every launch of a
+    /// captured graph.
     pub unsafe fn copy_to_device(&self, from: &[u8], to: DeviceAddress) -> Result<(), CudaError> {
         if from.is_empty() {
             return Ok(());
@@ -68,11 +68,11 @@ impl CudaStream {
         unsafe { self.device.driver.copy_to_device(to.0, from.as_ptr().cast(), from.len(), self.handle) }
     }
 
-    /// Queues a copy to the host; returns without waiting where `to` is pinned memory.
+    /// Queues a copy to the host; returns without waiting if `to` is pinned memory.
     ///
     /// # Safety
-    /// `from` holds that many bytes; both stay alive, and `to` is not looked at, until the copy is done; in a captured
-    /// graph, as long as that is launched.
+    /// `from` holds that many bytes; both stay alive, and `to` is not accessed, until the copy is done, and for every launch of
+    /// a captured graph.
     pub unsafe fn copy_to_host(&self, from: DeviceAddress, to: &mut [u8]) -> Result<(), CudaError> {
         if to.is_empty() {
             return Ok(());
@@ -95,10 +95,10 @@ impl CudaStream {
         unsafe { self.device.driver.copy_on_device(to.0, from.0, bytes, self.handle) }
     }
 
-    /// Queues the filling of `bytes` bytes with `value`.
+    /// Queues filling `bytes` bytes with `value`.
     ///
     /// # Safety
-    /// The range is of that length and stays alive until the filling is done.
+    /// The range has that length and stays alive until it is filled.
     pub unsafe fn fill(&self, to: DeviceAddress, value: u8, bytes: usize) -> Result<(), CudaError> {
         if bytes == 0 {
             return Ok(());
@@ -108,11 +108,11 @@ impl CudaStream {
         unsafe { self.device.driver.fill(to.0, value, bytes, self.handle) }
     }
 
-    /// Lends managed memory to this stream, or gives it back to the host, in the stream's order.
+    /// Attaches managed memory to this stream, or back to the host, in the stream's order.
     ///
     /// # Safety
-    /// `base` is the start of a block of managed memory that outlives the work; after lending, the host does not touch it
-    /// until it was given back and that is done.
+    /// `base` is the start of a block of managed memory that outlives the work; after attaching it, the host does not access it
+    /// until it was attached back and that is done.
     pub(crate) unsafe fn attach(&self, base: DeviceAddress, to_host: bool) -> Result<(), CudaError> {
         self.device.bind()?;
         let owner = if to_host { flags::MEM_ATTACH_HOST } else { flags::MEM_ATTACH_SINGLE };
@@ -130,7 +130,7 @@ impl fmt::Debug for CudaStream {
 impl Drop for CudaStream {
     fn drop(&mut self) {
         let destroyed = self.device.bind().and_then(|()| {
-            // SAFETY: made by `new` and destroyed once, here; work still on it is finished by the driver.
+            // SAFETY: made by `new` and destroyed once, here; the driver finishes the remaining work.
             unsafe { self.device.driver.stream_destroy(self.handle) }
         });
         if let Err(error) = destroyed {

@@ -1,30 +1,30 @@
-//! What only a Jetson's GPU needs: whether this is a Jetson, and powering its GPU on.
+//! What only a Jetson's GPU needs: detects a Jetson, and powers its GPU on.
 //!
-//! Paths are looked up below a root that stands for `/`, so that tests can bring a system of their own.
+//! Paths are relative to a root that stands for `/`, so that tests can use a system of their own.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// The node that powers the GPU on; nvgpu makes it when it finds the GPU.
+/// The node that powers the GPU on; nvgpu creates it when it finds the GPU.
 const POWER: &str = "dev/nvgpu/igpu0/power";
 
-/// The node through which CUDA asks the GPU for everything; nvgpu makes it at the first power-on.
+/// The node through which CUDA controls the GPU; nvgpu creates it at the first power-on.
 const CONTROL: &str = "dev/nvgpu/igpu0/ctrl";
 
-/// How often [`power_on`] looks for the node, and how long it sleeps in between: udev needs some milliseconds to give a new
+/// How often [`power_on`] checks for the node, and how long it sleeps in between: udev needs some milliseconds to assign a new
 /// node to its group.
-const LOOKS: u32 = 20;
+const CHECKS: u32 = 20;
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// "Operation not permitted", in Linux's numbers.
+/// "Operation not permitted" in Linux.
 const EPERM: i32 = 1;
 
-/// Whether the system below `root` is a Jetson's.
+/// Whether the system below `root` is a Jetson.
 ///
-/// Containers hide the device tree, and often NVIDIA's release file too; /dev/nvmap is there on every Jetson (nvgpu's and,
-/// from Thor on, OpenRM's) and on no PC.
+/// Containers hide the device tree, and often NVIDIA's release file too; every Jetson has /dev/nvmap (nvgpu's and, from Thor
+/// on, OpenRM's), and no PC does.
 pub fn is_jetson(root: &Path) -> bool {
     let compatible = || fs::read(root.join("sys/firmware/devicetree/base/compatible")).unwrap_or_default();
     root.join("etc/nv_tegra_release").exists()
@@ -32,13 +32,13 @@ pub fn is_jetson(root: &Path) -> bool {
         || compatible().windows(12).any(|name| name == b"nvidia,tegra")
 }
 
-/// Powers the GPU of a Jetson on whose nodes are not there yet, and waits for them; whether they are there now and were not
-/// before. `pause` sleeps between two looks.
+/// Powers on the GPU of a Jetson whose device nodes do not exist yet, and waits for them. Returns whether they exist now and
+/// did not before. `pause` sleeps between two checks.
 ///
-/// nvgpu makes one node when it finds the GPU, `power`, and all others, under a second major number, when the GPU is powered
+/// nvgpu creates one node, `power`, when it finds the GPU, and all others, under a second major number, when the GPU is powered
 /// on for the first time (`gk20a_power_node_init` in os/linux/ioctl.c, `gk20a_pm_finalize_poweron` in os/linux/module.c, in
-/// l4t-35.6 and rel-36 of OE4T/linux-nvgpu). Opening `power` does nothing; writing `1` powers the GPU on, and does nothing
-/// where it is on already (`gk20a_power_write` in os/linux/power_ops.c). NVIDIA's udev rules give the node to the group `video`.
+/// l4t-35.6 and rel-36 of OE4T/linux-nvgpu). Opening `power` does nothing; writing `1` powers the GPU on, or does nothing if it
+/// is on already (`gk20a_power_write` in os/linux/power_ops.c). NVIDIA's udev rules give the node to the group `video`.
 pub(super) fn power_on(root: &Path, mut pause: impl FnMut()) -> bool {
     let open_control = || OpenOptions::new().read(true).write(true).open(root.join(CONTROL));
     if open_control().is_ok() {
@@ -46,17 +46,17 @@ pub(super) fn power_on(root: &Path, mut pause: impl FnMut()) -> bool {
     }
     let power = OpenOptions::new().write(true).open(root.join(POWER));
     if let Err(error) = power.and_then(|mut node| node.write_all(b"1")) {
-        log::debug!("the GPU cannot be powered on by /{POWER}: {error}");
+        log::debug!("cannot power the GPU on with /{POWER}: {error}");
         return false;
     }
-    for _ in 0..LOOKS {
+    for _ in 0..CHECKS {
         match open_control() {
             Ok(_) => {
-                log::info!("powered the GPU on, which made its device nodes");
+                log::info!("powered the GPU on, which created its device nodes");
                 return true;
             }
-            // Rights that udev has not given yet are EACCES. This is the list of devices that systemd made for the unit before
-            // the GPU's major numbers existed (DeviceAllow=), which only another start makes anew.
+            // Before udev has set the permissions, the error is EACCES. EPERM comes from the list of devices that systemd made
+            // for the unit before the GPU's major numbers existed (DeviceAllow=); only another start renews it.
             Err(error) if error.raw_os_error() == Some(EPERM) => return false,
             Err(_) => pause(),
         }
@@ -131,6 +131,6 @@ mod tests {
         put(root.path(), POWER, "");
         let mut pauses = 0;
         assert!(!power_on(root.path(), || pauses += 1));
-        assert_eq!(pauses, LOOKS);
+        assert_eq!(pauses, CHECKS);
     }
 }

@@ -6,13 +6,13 @@ use super::spec::{
 use super::{Filtered, Record};
 use crate::tensor::DType;
 
-/// Threads of a block, as `THREADS` in cuda/filter.cu.
+/// Threads per block, as `THREADS` in cuda/filter.cu.
 pub const THREADS: u32 = 256;
 
-/// Bytes before a frame's records; the count is the first four of them.
+/// The bytes before a frame's records; the first four are the count.
 const HEADER_BYTES: usize = 16;
 
-/// Bytes of the kernel's counters of one frame, all 0 between launches.
+/// The bytes of the kernel's counters for one frame, all 0 between launches.
 const STATE_BYTES: usize = 8;
 
 /// `Values` of cuda/filter_argument.cuh.
@@ -49,7 +49,7 @@ struct TableArgument {
     points: ValuesArgument,
 }
 
-/// Bits of `has`.
+/// The bits of `has`.
 const OBJECTNESS: u32 = 1;
 const VALID_ROWS: u32 = 2;
 
@@ -89,31 +89,31 @@ struct Argument {
     tables: [TableArgument; MAX_TABLES],
 }
 
-// What the kernel asserts of its side.
+// The kernel asserts the same.
 const _: () = assert!(size_of::<TableArgument>() == 256 && size_of::<Argument>() == 192 + MAX_TABLES * 256);
 const _: () = assert!(size_of::<Record>() == 32);
 
-/// What one launch of the filter's kernel is given.
+/// The argument and the memory of one launch.
 #[derive(Debug, Clone)]
 pub struct Launch {
     argument: Box<Argument>,
     blocks: u32,
     points: Option<Points>,
     keep_best: Option<usize>,
-    /// Which output each table's values are in, in the order of [`each_values`].
+    /// The output that each table's values are in, in the order of [`each_values`].
     outputs: Vec<[Option<usize>; 7]>,
     output_count: usize,
 }
 
 impl Launch {
-    /// Checks the spec and writes down all of it but the addresses.
+    /// Checks the spec and fills in everything except the addresses.
     pub fn new(spec: &FilterSpec) -> Result<Self, FilterSpecError> {
         spec.check()?;
         let mut argument = Box::<Argument>::default();
         let a = &mut *argument;
-        // `check` has seen to it that the numbers of rows and elements fit; what is left are sizes of pictures.
+        // `check` ensures that the numbers of rows and elements fit; the rest are sizes of pictures.
         let narrow = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        (a.turned, a.lanes) = way_of_reading(spec);
+        (a.turned, a.lanes) = reading_order(spec);
         a.table_count = narrow(spec.tables.len());
         a.capacity = narrow(spec.capacity());
         a.score_columns = narrow(spec.score_columns);
@@ -204,7 +204,7 @@ impl Launch {
         }
         let mut launch = Self {
             argument,
-            // The count is written even where there is no row.
+            // The count is written even if there is no row.
             blocks: blocks.max(1),
             points: spec.points.filter(|points| points.count > 0),
             keep_best: spec.keep_best,
@@ -215,40 +215,41 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Blocks of one frame; frames are the grid's second dimension.
+    /// Returns the blocks for one frame; frames are the grid's second dimension.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Outputs whose addresses [`Launch::set_outputs`] wants.
+    /// Returns how many output addresses [`Launch::set_outputs`] needs.
     pub fn outputs(&self) -> usize {
         self.output_count
     }
 
-    /// Candidates of a frame that there is room for.
+    /// Returns how many candidates of a frame fit.
     pub fn capacity(&self) -> usize {
         self.argument.capacity as usize
     }
 
-    /// Bytes that so many frames' results take.
+    /// Returns the bytes of the results of `frames` frames.
     pub fn results_bytes(&self, frames: usize) -> usize {
         let record = size_of::<Record>() + self.values_per_record() * size_of::<f32>();
-        // Each frame's begin at a multiple of 64, so that none shares a line of the cache.
+        // Each frame begins at a multiple of 64, so that none share a cache line.
         (HEADER_BYTES + self.capacity() * record).next_multiple_of(64) * frames
     }
 
-    /// Bytes that the kernel's counters of so many frames take. They are 0 before the first launch, and after each.
+    /// Returns the bytes of the kernel's counters for `frames` frames. They must be 0 before the first launch, and are 0 after
+    /// each.
     pub fn state_bytes(frames: usize) -> usize {
         STATE_BYTES * frames
     }
 
-    /// Says where results and counters are. Both are aligned to 16 bytes.
+    /// Sets the addresses of results and counters, both aligned to 16 bytes.
     pub fn set_memory(&mut self, results: u64, state: u64) {
         self.argument.results = results;
         self.argument.state = state;
     }
 
-    /// Says where each output is, and what its elements are; all of [`Launch::outputs`].
+    /// Sets the address and element type of each output; there must be [`Launch::outputs`] of them.
     pub fn set_outputs(&mut self, outputs: impl Iterator<Item = (u64, DType)> + Clone) {
         for (table, sources) in self.argument.tables.iter_mut().zip(&self.outputs) {
             for (values, source) in each_values(table).into_iter().zip(sources) {
@@ -258,14 +259,14 @@ impl Launch {
         }
     }
 
-    /// Where the kernel's one argument is.
+    /// Returns the address of the kernel's one argument.
     pub fn argument(&mut self) -> *mut std::ffi::c_void {
         (&raw mut *self.argument).cast()
     }
 
-    /// What a launch found in the frame `slot`, from the bytes of all results.
+    /// Returns what a launch found in the frame `slot`, from the bytes of all results.
     ///
-    /// `None` where the bytes are fewer than [`Launch::results_bytes`], or not aligned to 16 bytes.
+    /// `None` if there are fewer bytes than [`Launch::results_bytes`], or they are not aligned to 16 bytes.
     pub fn found<'a>(&self, results: &'a [u8], slot: usize) -> Option<Filtered<'a>> {
         let each = self.results_bytes(1);
         let frame = results.get(slot * each..(slot + 1) * each)?;
@@ -297,7 +298,7 @@ impl Launch {
     }
 }
 
-/// The table's values, in one order.
+/// Returns the table's values in a fixed order.
 fn each_values(table: &mut TableArgument) -> [&mut ValuesArgument; 7] {
     [
         &mut table.scores,
@@ -310,7 +311,7 @@ fn each_values(table: &mut TableArgument) -> [&mut ValuesArgument; 7] {
     ]
 }
 
-/// `Number` of cuda/filter_argument.cuh.
+/// Returns `Number` of cuda/filter_argument.cuh.
 const fn number_of(dtype: DType) -> u32 {
     match dtype {
         DType::F32 => 0,
@@ -323,14 +324,14 @@ const fn number_of(dtype: DType) -> u32 {
     }
 }
 
-/// Whether a column's numbers lie side by side, and how many threads read a row.
+/// Returns whether the numbers of a column are adjacent, and how many threads read a row.
 ///
-/// Neighbouring threads read neighbouring numbers either way. More threads a row end sooner, until there are so many
-/// blocks that they wait for each other, and so few numbers each that finding the best of theirs takes longer.
-fn way_of_reading(spec: &FilterSpec) -> (u32, u32) {
+/// Neighbouring threads read neighbouring numbers either way. More threads per row finish sooner, until there are so many
+/// blocks that they wait for each other, and so few numbers per thread that finding the best of them takes longer.
+fn reading_order(spec: &FilterSpec) -> (u32, u32) {
     let classes = spec.classes.len() as u32;
     let turned = spec.tables.first().is_some_and(|table| table.scores.column_step > table.scores.row_step);
-    // A turned row's neighbours must still fill a warp, or loads are split.
+    // The neighbours in a transposed row must still fill a warp, or loads are split.
     let (each, most) = if turned { (10, 8) } else { (5, 32) };
     (turned.into(), classes.div_ceil(each).next_power_of_two().clamp(1, most))
 }

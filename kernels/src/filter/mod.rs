@@ -1,14 +1,14 @@
-//! The candidate filter: of a network's raw outputs, what passes the threshold.
+//! The candidate filter: finds the candidates that pass the threshold in a model's raw outputs.
 //!
-//! On the GPU the outputs are megabytes and the candidates a few kilobytes. The filter reads the outputs once where they
-//! are, and writes each candidate as a [`Record`] (and its points) into memory that the CPU sees.
+//! On the GPU the outputs are megabytes and the candidates a few kilobytes. The filter reads the outputs once in place, and
+//! writes each candidate as a [`Record`] (and its points) into memory that the CPU can access.
 //!
 //! - [`FilterSpec`]: what the numbers mean. `engine`'s heads make it.
 //! - [`CudaFilter`]: the kernel `cuda/filter.cu` with its memory.
 //! - [`Filtered`]: what it found in one frame.
 //!
-//! Scores and boxes are computed in the order of operations that the heads use on the CPU, without fused multiplication, so
-//! that the results are equal but for `exp`, where CUDA's and the C library's may differ in the last bit.
+//! Scores and boxes are computed in the same order of operations as in the heads on the CPU, without fused multiply-add, so
+//! that the results are equal except for `exp`, whose last bit may differ between CUDA and the C library.
 
 mod cuda;
 mod launch;
@@ -28,31 +28,31 @@ pub use spec::{
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C, align(16))]
 pub struct Record {
-    /// x1, y1, x2, y2 in pixels of the network's input.
+    /// The box x1, y1, x2, y2 in pixels of the model's input.
     pub box_in_input: [f32; 4],
-    /// 0 to 1.
+    /// The confidence, 0 to 1.
     pub score: f32,
-    /// Counted from 0.
+    /// The class, counted from 0.
     pub class_id: u32,
-    /// Where it came from.
+    /// The row that it comes from.
     pub row: u32,
-    /// Nothing.
+    /// Padding.
     pub unused: u32,
 }
 
-/// What was found in one frame, in no particular order.
+/// The candidates of one frame, in no particular order.
 #[derive(Debug, Clone, Copy)]
 pub struct Filtered<'a> {
-    /// The candidates; where more were found than there is room for, any of them.
+    /// The candidates; if more were found than fit, any of them.
     pub records: &'a [Record],
-    /// Numbers of the records' points, `values_per_record` each: x, y and, if `points_scored`, a score a point.
+    /// The numbers of the records' points, `values_per_record` each: x, y and, if `points_scored`, a score per point.
     pub points: &'a [f32],
-    /// Numbers of one record's points; 0 where there are none.
+    /// The numbers of one record's points; 0 without points.
     pub values_per_record: usize,
-    /// Whether a point has a score.
+    /// Whether each point has a score.
     pub points_scored: bool,
-    /// Candidates that there was no room for.
+    /// Candidates that did not fit.
     pub lost: usize,
-    /// As [`FilterSpec::keep_best`].
+    /// The value of [`FilterSpec::keep_best`].
     pub keep_best: Option<usize>,
 }

@@ -1,58 +1,58 @@
-//! What the filter is told of a network's outputs: where the numbers are, and how they become boxes.
+//! Describes a model's outputs to the filter: where the numbers are, and how they become boxes.
 //!
-//! A spec describes numbers, not networks: [`Table`]s of rows, each with scores and a box, perhaps on a grid. Everything
-//! but the tables' places is common to all of them.
+//! A spec describes numbers, not models: [`Table`]s of rows, each with scores and a box, perhaps on a grid. All tables share
+//! everything except their positions.
 
-/// Tables of one spec at most: the description travels as one launch's argument.
+/// The maximum number of tables: the description is passed as one launch's argument.
 pub const MAX_TABLES: usize = 8;
 
-/// Bins of a distance's distribution at most.
+/// The maximum number of bins in a distance's distribution.
 const MAX_BINS: usize = 256;
 
-/// Candidates of one frame that there is room for, unless the outputs cannot give so many.
+/// The maximum number of candidates per frame.
 ///
-/// A hundred objects of a network with several boxes an object give about a thousand.
+/// A hundred objects of a model with several boxes per object have about a thousand.
 pub const CAPACITY: usize = 4096;
 
 /// Rows and columns of numbers inside one output. All distances are in elements, within one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Values {
-    /// Which of the network's outputs.
+    /// The index of the output.
     pub output: usize,
-    /// Where the first row's first number is.
+    /// The position of the first row's first number.
     pub offset: usize,
-    /// From one row to the next.
+    /// The distance between rows.
     pub row_step: usize,
-    /// From one column to the next.
+    /// The distance between columns.
     pub column_step: usize,
-    /// Elements that one frame has in this output.
+    /// The elements of one frame in this output.
     pub frame_len: usize,
 }
 
 impl Values {
-    /// A table whose rows lie one after another, `width` numbers each, all of the output's.
+    /// Returns a table of consecutive rows with `width` numbers each, which fills the output.
     pub const fn rows(output: usize, rows: usize, width: usize) -> Self {
         Self { output, offset: 0, row_step: width, column_step: 1, frame_len: rows * width }
     }
 
-    /// A table turned: a plane of `rows` numbers for each of `planes` columns.
+    /// Returns a transposed table: a plane of `rows` numbers for each of `planes` columns.
     pub const fn planes(output: usize, planes: usize, rows: usize) -> Self {
         Self { output, offset: 0, row_step: 1, column_step: rows, frame_len: rows * planes }
     }
 
-    /// The same without the first `columns` columns.
+    /// Returns the table without the first `columns` columns.
     #[must_use]
     pub const fn from_column(self, columns: usize) -> Self {
         Self { offset: self.offset + columns * self.column_step, ..self }
     }
 
-    /// The same without the first `rows` rows.
+    /// Returns the table without the first `rows` rows.
     #[must_use]
     pub const fn from_row(self, rows: usize) -> Self {
         Self { offset: self.offset + rows * self.row_step, ..self }
     }
 
-    /// Whether `rows` rows of `columns` numbers lie inside the frame, and are near enough to be counted in 32 bits.
+    /// Whether `rows` rows of `columns` numbers lie inside the frame and can be indexed with 32 bits.
     fn holds(&self, rows: usize, columns: usize) -> bool {
         let last = |count: usize, step: usize| count.checked_sub(1).map(|last| last.checked_mul(step));
         let (Some(row), Some(column)) = (last(rows, self.row_step), last(columns, self.column_step)) else {
@@ -63,92 +63,92 @@ impl Values {
     }
 }
 
-/// Cells that a table's rows stand for, line by line.
+/// The grid cells that a table's rows stand for, line by line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Grid {
-    /// Cells of a line.
+    /// Cells per line.
     pub columns: usize,
-    /// Lines.
+    /// The number of lines.
     pub lines: usize,
-    /// Rows of a cell.
+    /// Rows per cell.
     pub rows_per_cell: usize,
-    /// Input pixels of a cell.
+    /// Input pixels per cell.
     pub stride: f32,
-    /// Where in a cell its place is: 0 its corner, 0.5 its centre.
+    /// The position of a cell's reference point: 0 is its corner, 0.5 its centre.
     pub offset: f32,
 }
 
 impl Default for Grid {
-    /// No grid.
+    /// Returns no grid.
     fn default() -> Self {
         Self { columns: 1, lines: 1, rows_per_cell: 1, stride: 1.0, offset: 0.0 }
     }
 }
 
-/// Rows of candidates that lie together.
+/// A table of candidates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Table {
-    /// Number of the first row in what candidates are told.
+    /// The number of the first row, as it appears in candidates.
     pub first_row: usize,
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// `score_columns` scores a row.
+    /// `score_columns` scores per row.
     pub scores: Values,
-    /// A number a row that multiplies its scores, and that must pass by itself.
+    /// A number per row that is multiplied with its scores and must pass the threshold itself.
     pub objectness: Option<Values>,
-    /// The class of a row, where the network has chosen it.
+    /// The class of a row, for end-to-end models.
     pub labels: Option<Values>,
-    /// How many rows count, in row 0; all where there is none.
+    /// The number of valid rows, in row 0; `None` if all are valid.
     pub valid_rows: Option<Values>,
     /// The numbers that boxes are made of.
     pub boxes: Values,
-    /// Two numbers a row that a box's place is shifted by, inside its cell.
+    /// Two numbers per row that shift a box's position within its cell.
     pub offsets: Option<Values>,
     /// The numbers that points are made of.
     pub points: Option<Values>,
-    /// What the rows stand for.
+    /// The grid of the rows.
     pub grid: Grid,
 }
 
 /// How a raw number becomes a score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ScoreCode {
-    /// It is one.
+    /// It is a score.
     Plain,
-    /// 1 / (1 + exp(-x)). No number below `floor` passes the threshold: most rows end there.
+    /// 1 / (1 + exp(-x)). No number below `floor` passes the threshold, which ends most rows.
     Sigmoid {
-        /// What raw numbers are compared with first.
+        /// The threshold for raw numbers.
         floor: f32,
     },
     /// exp(x) / sum of exp, over all of the row's columns.
     Softmax,
 }
 
-/// Which of a row's classes become candidates.
+/// Which classes of a row become candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// The first with the greatest raw number.
     BestRaw,
-    /// The first with the greatest score. Differs from the above where unequal numbers have equal scores.
+    /// The first with the greatest score. This differs from the above if unequal numbers have equal scores.
     BestScore,
-    /// Each that passes.
+    /// Each that passes the threshold.
     Every {
-        /// Only cells that no neighbour of their 3x3 exceeds; the rows are a grid's cells.
+        /// Only local maxima of their 3x3 neighbourhood; the rows are a grid's cells.
         peaks: bool,
-        /// What a class adds to a candidate's row, so that each is told apart; 0 where they share the row.
+        /// What a class adds to a candidate's row number, so that they differ; 0 if they share the row.
         row_step: usize,
     },
 }
 
-/// What a network's own class numbers mean.
+/// The meaning of a model's own class numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LabelCode {
-    /// Classes from 0.
+    /// The class, from 0.
     #[default]
     Plain,
-    /// 0 is none, 1 the first class.
+    /// 0 is the background, 1 the first class.
     FromOne,
-    /// From here on it is none.
+    /// This number and above are the background.
     Below(u32),
 }
 
@@ -168,32 +168,32 @@ pub enum Corners {
 /// How a box's numbers become corners in pixels of the input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BoxCode {
-    /// Four numbers, then multiplied.
+    /// Four numbers, scaled.
     Plain {
         /// Their order.
         corners: Corners,
-        /// Multiplies x and y last: 1, or the input's size for parts of it.
+        /// The factors for x and y: 1, or the input's size for fractions of it.
         scale: [f32; 2],
     },
-    /// A distribution of `bins` logits a side: the distance from the cell's place to the left, top, right and bottom is the
-    /// expected bin, in strides.
+    /// A distribution of `bins` logits per side: the distance from the reference point to the left, top, right and bottom is
+    /// the expected bin, in strides.
     Distances {
-        /// Logits of a side.
+        /// Logits per side.
         bins: usize,
     },
-    /// Centre from the cell's place, in strides; width and height as exp(x) strides.
+    /// The centre relative to the reference point, in strides; width and height as exp(x) strides.
     CellExp,
-    /// Centre from the middle of the cell, in pixels; width and height in pixels, not below 0. The middle is
-    /// `(x + 0.5) / columns` of the input's width.
+    /// The centre relative to the middle of the cell, in pixels; width and height in pixels, at least 0. The middle is `(x +
+    /// 0.5) / columns` of the input's width.
     Anchor,
-    /// Width and height in strides, round the cell's place and `offsets` (x, y; half a cell without).
+    /// Width and height in strides, around the reference point plus `offsets` (x, y; half a cell without).
     Peak,
-    /// Height and width as exp(x) strides, round the cell's centre and `offsets` (y, x), moved into the input.
+    /// Height and width as exp(x) strides, around the cell's centre plus `offsets` (y, x), moved into the input.
     Face,
 }
 
 impl BoxCode {
-    /// Numbers that it reads of a row.
+    /// Returns how many numbers of a row it reads.
     const fn columns(self) -> usize {
         match self {
             Self::Distances { bins } => 4 * bins,
@@ -208,102 +208,102 @@ impl BoxCode {
 pub enum PointCode {
     /// x, y and perhaps a score.
     Plain {
-        /// Multiplies x and y.
+        /// The factors for x and y.
         scale: [f32; 2],
-        /// Whether each has a score.
+        /// Whether each point has a score.
         scored: bool,
     },
-    /// x and y from the middle of the cell, as [`BoxCode::Anchor`].
+    /// x and y relative to the middle of the cell, as in [`BoxCode::Anchor`].
     Anchor,
-    /// y and x in sizes of the box, from its corner: of [`BoxCode::Face`].
+    /// y and x in sizes of the box, from its corner, for [`BoxCode::Face`].
     Face,
 }
 
-/// Points of every candidate.
+/// The points of every candidate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Points {
-    /// How many.
+    /// The number of points.
     pub count: usize,
-    /// What their numbers mean.
+    /// The meaning of their numbers.
     pub code: PointCode,
 }
 
 impl Points {
-    /// Numbers of one candidate, as the network gives them and as the filter does.
+    /// Returns the numbers per candidate, which are the same in the model's output and in the filter's.
     pub const fn values(self) -> usize {
         let scored = matches!(self.code, PointCode::Plain { scored: true, .. });
         self.count * if scored { 3 } else { 2 }
     }
 }
 
-/// What a filter does.
+/// What a filter computes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterSpec {
-    /// Width and height of the network's input in pixels.
+    /// The width and height of the model's input in pixels.
     pub input_size: (u32, u32),
-    /// What scores less is left out.
+    /// The minimum score.
     pub score_threshold: f32,
-    /// Where the rows are; in the order of their numbers.
+    /// The tables, in the order of their row numbers.
     pub tables: Vec<Table>,
-    /// Scores of a row, those of no class included.
+    /// The scores per row, including the background's.
     pub score_columns: usize,
     /// Which of them are classes; the first of these is class 0.
     pub classes: std::ops::Range<usize>,
-    /// How they come about.
+    /// How raw numbers become scores.
     pub scores: ScoreCode,
-    /// Which of them count.
+    /// Which classes of a row become candidates.
     pub choice: Choice,
-    /// What `labels` mean.
+    /// The meaning of `labels`.
     pub labels: LabelCode,
-    /// How boxes come about.
+    /// How boxes are decoded.
     pub boxes: BoxCode,
-    /// Points of each candidate.
+    /// The points of each candidate.
     pub points: Option<Points>,
-    /// Of more candidates than this only the best are kept; `None` for all.
+    /// Keep only this many of the best candidates; `None` keeps all.
     pub keep_best: Option<usize>,
 }
 
-/// A spec that no filter can be made of.
+/// Why no filter can be made of a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterSpecError {
-    /// More tables than a launch takes.
+    /// There are more tables than a launch takes.
     #[error(
         "{found} tables of candidates are more than the GPU's filter takes ({MAX_TABLES}): read the outputs on the CPU"
     )]
     TooManyTables {
-        /// How many.
+        /// The number of tables.
         found: usize,
     },
-    /// A table that reaches beyond its output.
+    /// A table extends beyond its output.
     #[error("table {table} reads {what} beyond the {frame_len} numbers of output {output}")]
     Outside {
-        /// Which table.
+        /// The index of the table.
         table: usize,
-        /// Which of its numbers.
+        /// Which of its values.
         what: &'static str,
-        /// Which output.
+        /// The index of the output.
         output: usize,
-        /// Numbers of a frame there.
+        /// The numbers per frame in the output.
         frame_len: usize,
     },
-    /// Parts that do not go together.
+    /// The parts contradict each other.
     #[error("a candidate filter cannot have {0}")]
     Contradiction(&'static str),
 }
 
 impl FilterSpec {
-    /// Rows of all tables.
+    /// Returns the rows of all tables.
     pub fn rows(&self) -> usize {
         self.tables.iter().map(|table| table.rows).sum()
     }
 
-    /// Candidates that there is room for: as many as there can be, [`CAPACITY`] at most.
+    /// Returns how many candidates fit: as many as there can be, but at most [`CAPACITY`].
     pub fn capacity(&self) -> usize {
         let each = if matches!(self.choice, Choice::Every { .. }) { self.classes.len() } else { 1 };
         self.rows().saturating_mul(each).clamp(1, CAPACITY)
     }
 
-    /// Outputs that it reads: one more than the highest.
+    /// Returns the number of outputs needed: one more than the highest index.
     pub fn outputs(&self) -> usize {
         let used = self.tables.iter().flat_map(|t| {
             let others = [t.objectness, t.labels, t.valid_rows, t.offsets, t.points];
@@ -312,7 +312,7 @@ impl FilterSpec {
         used.max().unwrap_or(0)
     }
 
-    /// Whether every number that it reads lies inside its output, and its parts go together.
+    /// Checks that every number that it reads lies inside its output, and that its parts fit together.
     pub fn check(&self) -> Result<(), FilterSpecError> {
         use FilterSpecError::Contradiction;
         if self.tables.len() > MAX_TABLES {

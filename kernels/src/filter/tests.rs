@@ -3,7 +3,7 @@
 use super::*;
 use crate::buffer::UnifiedBuffer;
 
-/// A network of 100 rows: a box, then 3 scores.
+/// A model of 100 rows: a box, then 3 scores.
 fn spec() -> FilterSpec {
     let values = Values::rows(0, 100, 7);
     let table = Table {

@@ -1,42 +1,42 @@
-//! A JPEG picture into a frame.
+//! Decodes a JPEG picture into a frame.
 
 use turbojpeg::{Colorspace, DecompressHeader, Decompressor, Image};
 
 use crate::color::ColorDescription;
 use crate::frame::{FrameError, FrameLayout, MAX_SIDE, PixelFormat};
 
-/// Scans of a progressive picture at most; encoders write about ten, an attack thousands.
+/// The maximum number of scans of a progressive picture; encoders write about ten, an attack thousands.
 const MAX_SCANS: u32 = 100;
 
-/// A JPEG picture cannot be decoded.
+/// Why a JPEG picture cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JpegError {
-    /// It does not begin as a JPEG does.
-    #[error("it is no JPEG picture")]
+    /// It does not begin like a JPEG.
+    #[error("it is not a JPEG picture")]
     NotJpeg,
-    /// The data contradicts itself, ends too early, or is of a kind that libjpeg does not read.
-    #[error("the JPEG data is damaged or cut off, or of a rare kind: {reason}")]
+    /// The data contradicts itself, is truncated, or is of a kind that libjpeg does not support.
+    #[error("the JPEG data is damaged, truncated or of an unsupported kind: {reason}")]
     Damaged {
-        /// What libjpeg says.
+        /// The message from libjpeg.
         reason: String,
     },
-    /// The picture has a size that no frame has.
+    /// The size of the picture is out of range.
     #[error("a picture of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
     Size {
-        /// Width in pixels.
+        /// The width in pixels.
         width: usize,
-        /// Height in pixels.
+        /// The height in pixels.
         height: usize,
     },
-    /// No frame can be described so.
+    /// The frame's layout is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The buffer is too small for the picture.
-    #[error("the picture needs {needed} bytes, the buffer has {given}")]
+    #[error("the picture needs {needed} bytes, but the buffer has {given}")]
     BufferTooSmall {
-        /// Bytes of the picture.
+        /// The bytes of the picture.
         needed: usize,
-        /// Bytes of the buffer.
+        /// The bytes of the buffer.
         given: usize,
     },
 }
@@ -44,35 +44,35 @@ pub enum JpegError {
 /// Decodes JPEG pictures one after the other.
 #[derive(Debug, Default)]
 pub struct JpegDecoder {
-    /// Made with the first picture.
+    /// Made for the first picture.
     library: Option<Decompressor>,
-    /// The picture with the end marker that it lacked.
+    /// The picture with the end marker added.
     mended: Vec<u8>,
-    /// Four components on their way to RGB.
+    /// The four components before the conversion to RGB.
     cmyk: Vec<u8>,
 }
 
 impl JpegDecoder {
-    /// A decoder.
+    /// Makes a decoder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Width and height in pixels, without decoding.
+    /// Returns width and height in pixels without decoding.
     pub fn header(&mut self, bytes: &[u8]) -> Result<(u32, u32), JpegError> {
         let header = read_header(library(&mut self.library)?, bytes)?;
         let layout = layout(&header)?;
         Ok((layout.width(), layout.height()))
     }
 
-    /// Decodes into packed RGB at the start of `out`; what is there is lost also when it fails.
+    /// Decodes into packed RGB at the start of `out`, whose content is lost even after an error.
     pub fn decode(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<FrameLayout, JpegError> {
         let library = library(&mut self.library)?;
         let header = read_header(library, bytes)?;
         let layout = layout(&header)?;
         let (needed, given) = (layout.size_bytes(), out.len());
         let out = out.get_mut(..needed).ok_or(JpegError::BufferTooSmall { needed, given })?;
-        // A progressive picture may lack whole scans when the marker is missing.
+        // A progressive picture may lack whole scans if the marker is missing.
         let bytes = if header.is_progressive || has_end(bytes) {
             bytes
         } else {
@@ -97,10 +97,10 @@ impl JpegDecoder {
     }
 }
 
-/// The EXIF block (from its TIFF header on) of a JPEG picture, if it has one.
+/// Returns the EXIF block (from its TIFF header on) of a JPEG picture, if it has one.
 pub fn exif(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
-    // Segments stand one behind the other up to the first scan: marker, length (of itself too), payload.
+    // Segments follow each other up to the first scan: marker, length (including itself), payload.
     while let [0xFF, marker, high, low, ..] = *rest {
         let length = usize::from(u16::from_be_bytes([high, low]));
         let payload = rest.get(4..2 + length)?;
@@ -124,7 +124,7 @@ fn library(library: &mut Option<Decompressor>) -> Result<&mut Decompressor, Jpeg
         made.set_scan_limit(MAX_SCANS).map_err(damaged)?;
         *library = Some(made);
     }
-    // It was made above at the latest; the error cannot come.
+    // It was made above at the latest; this error cannot occur.
     library.as_mut().ok_or_else(|| JpegError::Damaged { reason: "there is no decoder".to_owned() })
 }
 
@@ -141,13 +141,13 @@ fn layout(header: &DecompressHeader) -> Result<FrameLayout, JpegError> {
     Ok(FrameLayout::packed(PixelFormat::Rgb, side(width)?, side(height)?, ColorDescription::default())?)
 }
 
-/// Whether the picture ends as it should, also where a camera padded the frame with zeros.
+/// Whether the picture has its end marker, even if a camera padded the frame with zeros.
 fn has_end(bytes: &[u8]) -> bool {
     let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     bytes[..length].ends_with(&END)
 }
 
-/// OpenCV's way, for the inverted numbers that Adobe and everybody after it writes.
+/// Converts like OpenCV, for the inverted values that Adobe and all other programs write.
 fn cmyk_to_rgb(cmyk: &[u8], out: &mut [u8]) {
     let (pixels, _) = out.as_chunks_mut::<3>();
     for (rgb, &[c, m, y, k]) in pixels.iter_mut().zip(cmyk.as_chunks::<4>().0) {
@@ -156,7 +156,7 @@ fn cmyk_to_rgb(cmyk: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The library's words without the name of its function.
+/// Returns the library's message without the name of its function.
 fn damaged(error: turbojpeg::Error) -> JpegError {
     let reason = match error {
         turbojpeg::Error::TurboJpegError(words) => words.rsplit("(): ").next().unwrap_or_default().to_owned(),

@@ -1,10 +1,10 @@
-//! A frame into a JPEG picture, for people: with libjpeg-turbo, as the decoder.
+//! Encodes a frame as a JPEG picture for people, with libjpeg-turbo like the decoder.
 //!
-//! A YUV frame in BT.601 is what JPEG stores itself: its planes are taken as they are, stretched to full range where they
-//! are limited, and never become RGB. That spares about half of the work. Any other frame comes as RGB.
+//! JPEG itself stores YUV in BT.601, so the planes of such a frame are used directly, stretched to full range if they are
+//! limited, without a conversion to RGB. That saves about half of the work. Any other frame is passed as RGB.
 //!
-//! A picture is made in stripes of some 65,000 pixels, a fifth of a millisecond of a fast core, so that who makes pictures
-//! beside more urgent work can let that pass in between.
+//! A picture is encoded in stripes of some 65,000 pixels, a fifth of a millisecond on a fast core, so that more urgent work can
+//! run in between.
 
 use std::ops::Range;
 
@@ -15,21 +15,21 @@ use crate::frame::{FrameView, PixelFormat};
 
 /// A picture cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the picture cannot be encoded as JPEG: {0}")]
+#[error("cannot encode the picture as JPEG: {0}")]
 pub struct EncodeError(String);
 
-/// Pixels of a stripe, more or less.
+/// The approximate number of pixels in a stripe.
 const STRIPE_PIXELS: usize = 1 << 16;
 
-/// Encodes pictures one after the other, with the same memory.
+/// Encodes pictures one after the other and reuses its memory.
 #[derive(Debug)]
 pub struct JpegEncoder {
     library: Compressor,
     /// Called between two stripes.
     pause: fn(),
-    /// Pixels of a stripe.
+    /// The number of pixels in a stripe.
     stripe_pixels: usize,
-    /// One stripe's file.
+    /// The file of one stripe.
     stripe: Vec<u8>,
     /// Y, Cb and Cr of the frame that was read.
     planes: [Vec<u8>; 3],
@@ -38,19 +38,19 @@ pub struct JpegEncoder {
     kind: Kind,
 }
 
-/// How the planes stand to each other.
+/// The chroma subsampling of the planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Luma alone.
+    /// Only luma.
     Grey,
-    /// A sample of colour for two pixels of a row.
+    /// One chroma sample for two pixels of a row.
     Half,
-    /// A sample of colour for two by two pixels.
+    /// One chroma sample for two by two pixels.
     Quarter,
 }
 
 impl JpegEncoder {
-    /// An encoder for pictures of `quality`, 1 to 100.
+    /// Makes an encoder for pictures of `quality`, 1 to 100.
     pub fn new(quality: u8) -> Result<Self, EncodeError> {
         let mut library = Compressor::new().map_err(failed)?;
         library.set_quality(i32::from(quality.clamp(1, 100))).map_err(failed)?;
@@ -66,13 +66,13 @@ impl JpegEncoder {
         })
     }
 
-    /// Has `pause` called again and again while a frame is read or a picture made.
+    /// Calls `pause` repeatedly while a frame is read or a picture encoded.
     pub fn pausing(self, pause: fn()) -> Self {
         Self { pause, ..self }
     }
 
-    /// Reads the frame's planes, which [`JpegEncoder::encode_read`] then makes a picture of; `false`: JPEG has no such
-    /// colours, make RGB of it.
+    /// Reads the frame's planes for [`JpegEncoder::encode_read`]. Returns false if JPEG does not support its colours; then
+    /// convert it to RGB.
     pub fn read(&mut self, frame: &FrameView<'_>) -> bool {
         let format = frame.format();
         self.kind = match format {
@@ -112,7 +112,7 @@ impl JpegEncoder {
                 }
                 _ => y.extend(bytes[..self.width].iter().map(|&v| luma[usize::from(v)])),
             }
-            // The last pixel again, where the library wants an even number.
+            // Repeat the last pixel if the library needs an even number.
             y.resize((row + 1) * across, y.last().copied().unwrap_or(0));
         }
         if self.kind == Kind::Quarter && self.height % 2 == 1 {
@@ -122,7 +122,7 @@ impl JpegEncoder {
             if row % stripe == stripe - 1 {
                 (self.pause)();
             }
-            // Of pairs, and of the four bytes of two pixels: where Cb and Cr stand.
+            // Group size in bytes, and the offsets of Cb and Cr in it: pairs, or the four bytes of two pixels.
             let (bytes, size, [b, r]) = match format {
                 PixelFormat::I420 => {
                     cb.extend(planes[1].row(row)[..columns].iter().map(|&v| chroma[usize::from(v)]));
@@ -144,7 +144,7 @@ impl JpegEncoder {
         true
     }
 
-    /// The frame that was read, as a JPEG file.
+    /// Encodes the frame that was read.
     pub fn encode_read(&mut self) -> Result<Vec<u8>, EncodeError> {
         let ([across, _], [columns, _]) = (self.luma_size(), self.chroma_size());
         let (width, height, kind) = (self.width, self.height, self.kind);
@@ -180,7 +180,7 @@ impl JpegEncoder {
         jpeg
     }
 
-    /// Packed RGB as a JPEG file.
+    /// Encodes packed RGB.
     pub fn encode_rgb(&mut self, pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>, EncodeError> {
         let (width, height) = (width as usize, height as usize);
         if pixels.len() < width * height * 3 {
@@ -194,7 +194,7 @@ impl JpegEncoder {
         })
     }
 
-    /// A file of the whole picture, of whose rows `compress` writes some as a file of their own, and returns its length.
+    /// Encodes a whole picture in stripes. `compress` encodes some rows as a file and returns its length.
     fn encode(
         &mut self,
         [width, height]: [usize; 2],
@@ -214,7 +214,7 @@ impl JpegEncoder {
             Subsamp::Sub2x1 => [16, 8],
             _ => [16, 16],
         };
-        let too_large = |_| EncodeError(format!("{width}x{height} is more than a JPEG file can have"));
+        let too_large = |_| EncodeError(format!("{width}x{height} is too large for a JPEG file"));
         let mcus = u16::try_from(width.div_ceil(across) * (rows / down)).map_err(too_large)?;
         let mut whole = Stripes::begin(&stripe[..length], u16::try_from(height).map_err(too_large)?, mcus)?;
         for begin in (rows..height).step_by(rows) {
@@ -225,12 +225,12 @@ impl JpegEncoder {
         Ok(whole.end())
     }
 
-    /// Rows of a stripe: a multiple of every kind of MCU's height.
+    /// Returns the rows of a stripe: a multiple of every MCU's height.
     fn stripe_rows(&self, width: usize) -> usize {
         (self.stripe_pixels / width.max(16)).max(16) / 16 * 16
     }
 
-    /// Width and height of the plane of Y.
+    /// Returns width and height of the Y plane.
     fn luma_size(&self) -> [usize; 2] {
         let even = |n: usize| n.next_multiple_of(2);
         match self.kind {
@@ -240,7 +240,7 @@ impl JpegEncoder {
         }
     }
 
-    /// Width and height of the planes of Cb and Cr.
+    /// Returns width and height of the Cb and Cr planes.
     fn chroma_size(&self) -> [usize; 2] {
         match self.kind {
             Kind::Grey => [0, 0],
@@ -250,7 +250,7 @@ impl JpegEncoder {
     }
 }
 
-/// From the frame's numbers to JPEG's, which use the full range: of Y, and of Cb and Cr.
+/// Returns the tables from the frame's values to JPEG's full range: for Y, and for Cb and Cr.
 fn tables(range: ColorRange) -> ([u8; 256], [u8; 256]) {
     let stretched = |middle: f32, gain: f32, out: f32| {
         std::array::from_fn(|value| ((value as f32 - middle) * gain + out).round().clamp(0.0, 255.0) as u8)
@@ -269,12 +269,12 @@ const EOI: [u8; 2] = [0xff, 0xd9];
 const SOS: u8 = 0xda;
 const DRI: u8 = 0xdd;
 
-/// One JPEG file out of stripes that were encoded one below the other.
+/// Joins stripes that were encoded one below the other into one JPEG file.
 ///
-/// A decoder starts anew at a restart marker as it does at a picture's begin. So the first stripe's headers, with the whole
-/// height and a restart interval of one stripe, and then the data of all stripes with a marker between each two, are the
-/// picture (ITU-T T.81, B.2 and F.1.1.5.1). All stripes but the last have to have the same height, a multiple of the MCU's,
-/// and all the same tables.
+/// A decoder restarts at a restart marker as at the beginning of a picture. So the joined picture consists of the first
+/// stripe's headers, with the whole height and a restart interval of one stripe, and then the data of all stripes with a marker
+/// between them (ITU-T T.81, B.2 and F.1.1.5.1). All stripes must have the same tables, and all but the last the same height, a
+/// multiple of the MCU's.
 #[derive(Debug, Default)]
 struct Stripes {
     jpeg: Vec<u8>,
@@ -282,7 +282,7 @@ struct Stripes {
 }
 
 impl Stripes {
-    /// The picture of `height` pixels begins with the whole file `first`, of which a stripe has `mcus`.
+    /// Begins a picture of `height` pixels with the complete file `first`, whose stripe has `mcus`.
     fn begin(first: &[u8], height: u16, mcus: u16) -> Result<Self, EncodeError> {
         let Headers { frame, scan, data } = headers(first)?;
         let mut jpeg = Vec::with_capacity(first.len() * 2);
@@ -295,24 +295,24 @@ impl Stripes {
         Ok(Self { jpeg, count: 0 })
     }
 
-    /// Below it comes the whole file `next`.
+    /// Appends the complete file `next` below.
     fn add(&mut self, next: &[u8]) -> Result<(), EncodeError> {
         let Headers { data, .. } = headers(next)?;
-        // RST0 to RST7, in turns.
+        // RST0 to RST7 in turn.
         self.jpeg.extend_from_slice(&[0xff, 0xd0 + self.count % 8]);
         self.count = (self.count + 1) % 8;
         self.jpeg.extend_from_slice(&next[data]);
         Ok(())
     }
 
-    /// The file.
+    /// Returns the file.
     fn end(mut self) -> Vec<u8> {
         self.jpeg.extend_from_slice(&EOI);
         self.jpeg
     }
 }
 
-/// Where in a baseline file are the markers of the frame (SOF0) and of the scan, and the scan's data.
+/// The positions of the frame marker (SOF0), the scan marker and the scan's data in a baseline file.
 struct Headers {
     frame: usize,
     scan: usize,

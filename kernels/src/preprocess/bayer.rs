@@ -1,15 +1,15 @@
-//! Raw sensor mosaics: one row demosaiced bilinearly, then resampled.
+//! Raw sensor mosaics: demosaics one row bilinearly, then resamples it.
 //!
 //! Each missing colour is the mean of its two or four nearest samples. Beyond the edges the frame is mirrored without its
-//! outermost pixel (OpenCV's `BORDER_REFLECT_101`), which keeps the mosaic's phase. A frame one pixel wide or high has no
-//! neighbour there and repeats its only one.
+//! outermost pixel (OpenCV's `BORDER_REFLECT_101`), which keeps the mosaic's phase. A frame that is one pixel wide or high has
+//! no neighbour there and repeats its only one.
 
 use super::number::Number;
 use super::plan::{Axis, LANES};
 use super::simd::{Isa, Kernel};
 use crate::frame::{BayerDepth, BayerOrder, FrameView};
 
-/// The row buffers of a demosaic.
+/// The row buffers for demosaicing.
 #[derive(Default)]
 pub(super) struct Mosaic<N> {
     /// The rows above, at and below, as 0 to 255, with one mirrored pixel on the left and at least one on the right.
@@ -30,9 +30,9 @@ impl<N: Number> Mosaic<N> {
         }
     }
 
-    /// Row `y` of a mosaic, resampled into as many planes as there are (one of luma, or red, green and blue).
+    /// Resamples row `y` of a mosaic into as many planes as there are (one of luma, or red, green and blue).
     ///
-    /// Reads three rows of the frame; costs about 2 ns for each pixel of the frame's width.
+    /// Reads three rows of the frame; takes about 2 ns per pixel of the frame's width.
     pub(super) fn resample(
         &mut self,
         isa: Isa,
@@ -82,16 +82,16 @@ impl<N: Number> Mosaic<N> {
     }
 }
 
-/// `position + step`, mirrored at the edges of `0..count` without the edge itself.
+/// Returns `position + step`, mirrored at the edges of `0..count` without the edge itself.
 fn mirrored(position: usize, step: isize, count: usize) -> usize {
     match position.checked_add_signed(step) {
         Some(moved) if moved < count => moved,
-        // Off either end: the neighbour on the other side, or the only pixel.
+        // Beyond either end: the neighbour on the other side, or the only pixel.
         _ => position.checked_add_signed(-step).filter(|&moved| moved < count).unwrap_or(position),
     }
 }
 
-/// Samples as 0 to 255.
+/// Converts samples to 0 to 255.
 struct Decode<'a, N> {
     row: &'a [u8],
     depth: BayerDepth,
@@ -102,7 +102,7 @@ impl<N: Number> Kernel for Decode<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { row, depth, out } = self;
-        // One loop a depth, so that each is compiled with its own constants.
+        // One loop per depth, so that each is compiled with its own constants.
         match depth {
             BayerDepth::Bits8 => {
                 for (out, &raw) in out.iter_mut().zip(row) {
@@ -123,7 +123,8 @@ fn shorts<N>(row: &[u8], out: &mut [N], sample: impl Fn(u16) -> N) {
     }
 }
 
-/// All colours of one row. The row's own colour (red or blue) stands in the columns of parity `own_x`, green in the others.
+/// Computes all colours of one row. The row's own colour (red or blue) is in the columns of parity `own_x`, green in the
+/// others.
 struct Demosaic<'a, N> {
     above: &'a [N],
     at: &'a [N],
@@ -160,7 +161,7 @@ impl<N: Number> Kernel for Demosaic<'_, N> {
     }
 }
 
-/// Luma, in red's place.
+/// Computes luma, in red's place.
 struct ToLuma<'a, N> {
     red: &'a mut [N],
     green: &'a mut [N],
@@ -176,7 +177,7 @@ impl<N: Number> Kernel for ToLuma<'_, N> {
     }
 }
 
-/// A row at the columns that are needed.
+/// Resamples a row at the columns that are needed.
 struct Resample<'a, N> {
     columns: &'a Axis<N>,
     row: &'a [N],

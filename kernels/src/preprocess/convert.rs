@@ -1,6 +1,6 @@
-//! Words of pixels into a horizontally resampled row of RGB or luma, one plane a channel.
+//! Converts words of pixels into a horizontally resampled row of RGB or luma, one plane per channel.
 //!
-//! Colour comes first and resampling second, because clamping to 0..=255 is not linear.
+//! Converts colours first and resamples second, because clamping to 0..=255 is not linear.
 
 use super::fetch::{Words, words};
 use super::number::Number;
@@ -20,12 +20,12 @@ pub(super) enum Converter<N: ToRgb> {
     Planar(Words, N::Yuv),
     /// Already RGB.
     Rgb(Words),
-    /// One component.
+    /// A single component.
     Grey(N::Grey),
 }
 
 impl<N: ToRgb> Converter<N> {
-    /// The converter of a format's words.
+    /// Returns the converter for a format's words.
     pub(super) fn new(format: PixelFormat, color: ColorDescription) -> Self {
         let words = words(format);
         match format {
@@ -43,7 +43,7 @@ impl<N: ToRgb> Converter<N> {
 
     /// Converts and resamples one row into as many planes as `planes` has (one of luma, or red, green and blue).
     ///
-    /// About 0.8 ns a pixel of YUV; where two columns are mixed, 0.5 ns of RGB and 1.5 ns of YUV.
+    /// About 0.8 ns per pixel of YUV; where two columns are mixed, 0.5 ns for RGB and 1.5 ns for YUV.
     pub(super) fn resample(&self, isa: Isa, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
         match *self {
             Self::Packed(words, yuv) => resample(isa, Packed(words, yuv), taps, planes),
@@ -59,11 +59,11 @@ impl<N: ToRgb> Converter<N> {
     }
 }
 
-/// The words of one row and how they mix; all slices are equally long, a multiple of [`LANES`].
+/// The words of one row and how to mix them; all slices have the same length, a multiple of [`LANES`].
 pub(super) struct Taps<'a, N> {
-    /// Source columns and weights.
+    /// The source columns and weights.
     pub(super) columns: &'a Axis<N>,
-    /// Of single columns the words, the second slice unused; of pairs both words.
+    /// For single columns the words, with the second slice unused; for pairs both words.
     pub(super) words: [&'a [u32]; 2],
 }
 
@@ -75,11 +75,11 @@ fn resample<N: Number, P: Pixel<N, 3>>(isa: Isa, pixel: P, taps: &Taps<'_, N>, p
     }
 }
 
-/// The way from words to `C` channels.
+/// Converts words to `C` channels.
 trait Pixel<N: Number, const C: usize>: Copy {
-    /// Channels of the pixel in column `x`.
+    /// Returns the channels of the pixel in column `x`.
     fn one<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; C];
-    /// Channels of the pixels in columns `x` and `x + 1`.
+    /// Returns the channels of the pixels in columns `x` and `x + 1`.
     fn two<const FMA: bool>(self, words: [u32; 2], x: u32) -> [[N::Wide; C]; 2];
 }
 
@@ -91,8 +91,8 @@ struct Row<'a, N, P, const C: usize> {
 }
 
 impl<N: Number, P: Pixel<N, C>, const C: usize> Kernel for Row<'_, N, P, C> {
-    /// Blocks of [`LANES`] pixels in local arrays: the compiler keeps them in vector registers and needs no proof that the
-    /// slices do not overlap.
+    /// Works on blocks of [`LANES`] pixels in local arrays: the compiler keeps them in vector registers and needs no proof that
+    /// the slices do not overlap.
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { pixel, taps, planes } = self;
@@ -164,7 +164,7 @@ impl<N: ToRgb> Pixel<N, 3> for Semiplanar<N::Yuv> {
 
     #[inline(always)]
     fn two<const FMA: bool>(self, [luma, chroma]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
-        // Chroma stands one byte lower here than behind the luma of a single pixel.
+        // Chroma is one byte lower here than after the luma of a single pixel.
         let word = luma & 0xff | chroma << 8;
         let neighbour = luma >> 8 | (chroma >> ((x & 1) * 16)) << 8;
         [word, neighbour].map(|word| Pixel::<N, 3>::one::<FMA>(self, word, x))

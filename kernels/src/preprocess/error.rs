@@ -1,89 +1,89 @@
-//! Why a preprocess cannot be made or run.
+//! Why preprocessing is not possible.
 
 use crate::buffer::BufferError;
 use crate::cuda::{CudaError, ModuleError};
 use crate::frame::MAX_SIDE;
 use crate::tensor::{DType, ShapeText};
 
-/// A frame cannot be preprocessed as asked.
+/// Why a frame cannot be preprocessed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreprocessError {
-    /// Width or height out of range.
-    #[error("a network input of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
+    /// Width or height is out of range.
+    #[error("a model input of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
     Size {
-        /// Width in pixels.
+        /// The width in pixels.
         width: u32,
-        /// Height in pixels.
+        /// The height in pixels.
         height: u32,
     },
-    /// Pixels cannot be of that type.
-    #[error("pixels cannot be stored as {dtype}: the input must be f32, f16, u8 or i8")]
+    /// Pixels cannot have this type.
+    #[error("cannot store pixels as {dtype}: the input must be f32, f16, u8 or i8")]
     ElementType {
-        /// Element type.
+        /// The element type.
         dtype: DType,
     },
-    /// The padding is no pixel value.
-    #[error("pad is {value}: it is a pixel value before normalisation, 0 to 255")]
+    /// The padding is not a pixel value.
+    #[error("pad is {value}: it must be a pixel value before normalisation, 0 to 255")]
     Pad {
-        /// Value given.
+        /// The value given.
         value: f32,
     },
-    /// The crop takes nothing, or more than there is.
-    #[error("the crop's fraction is {value}: it must be above 0 and at most 1")]
+    /// The fraction of a crop is out of range.
+    #[error("the crop fraction is {value}: it must be above 0 and at most 1")]
     CropFraction {
-        /// Value given.
+        /// The value given.
         value: f64,
     },
-    /// A number is infinite or not a number.
+    /// A number is infinite or NaN.
     #[error("{name} is {value}: it must be a finite number")]
     NotFinite {
-        /// Field of the spec.
+        /// The field of the spec.
         name: &'static str,
-        /// Value given.
+        /// The value given.
         value: f32,
     },
-    /// Division by zero.
-    #[error("std of channel {channel} is 0, and values are divided by it: use 1 to leave them as they are")]
+    /// Values would be divided by zero.
+    #[error("std of channel {channel} is 0, but it is a divisor: use 1 to leave values unchanged")]
     ZeroStd {
-        /// Channel, counted from 0.
+        /// The channel, counted from 0.
         channel: usize,
     },
     /// The tensor has another element type.
-    #[error("the input tensor holds {found}, the preprocess was made for {expected}")]
+    #[error("the input tensor holds {found}, but the preprocessor was made for {expected}")]
     TensorType {
-        /// The spec's type.
+        /// The type in the spec.
         expected: DType,
-        /// The tensor's type.
+        /// The type of the tensor.
         found: DType,
     },
     /// The tensor has another shape.
     #[error(
-        "the input tensor is {}, the preprocess writes {}: the model and its card disagree",
+        "the input tensor is {}, but the preprocessor writes {}: the model and its card disagree",
         ShapeText(.found),
         ShapeText(.expected)
     )]
     TensorShape {
-        /// The spec's shape.
+        /// The shape in the spec.
         expected: Vec<usize>,
-        /// The tensor's shape.
+        /// The shape of the tensor.
         found: Vec<usize>,
     },
-    /// More frames at once than the preprocess was made for.
-    #[error("{frames} frames were given at once, the preprocess was made for {max_batch}")]
+    /// There are more frames than the preprocessor was made for.
+    #[error("the preprocessor was made for {max_batch} frames, not {frames}")]
     Batch {
-        /// Frames given.
+        /// The number of frames given.
         frames: usize,
-        /// Frames it has room for.
+        /// The maximum number of frames.
         max_batch: usize,
     },
-    /// A call of CUDA failed.
+    /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The kernel cannot be had.
+    /// The kernel cannot be loaded.
     #[error(transparent)]
     Module(#[from] ModuleError),
-    /// No memory to stage frames in.
+    /// Memory for staging frames cannot be allocated.
     #[error(transparent)]
     Buffer(#[from] BufferError),
 }

@@ -1,14 +1,15 @@
-//! A frame's row, at the columns that are needed, into one 32-bit word a pixel or two words a pair of neighbours.
+//! Reads a frame's row at the needed columns: one 32-bit word per pixel, or two words per pair of neighbours.
 //!
-//! Loads and stores of raw bytes, nothing is computed here: scattered loads do not vectorise, everything behind them does.
-//! What stands where in the words is said here and read by [`super::convert`].
+//! Only loads and stores raw bytes and computes nothing: scattered loads do not vectorise, and everything after them does. This
+//! file defines the layout of the words, and [`super::convert`] reads them.
 
 use crate::frame::{FrameView, PixelFormat};
 
-/// Where a pixel's three components stand in the word that [`fetch`] makes of it, as shifts in bits.
+/// The positions of a pixel's three components in the word that [`fetch`] makes, as shifts in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Words {
-    /// Y, red or grey. For packed 4:2:2, whose words hold two pixels, that of an even column; an odd one's is 16 bits up.
+    /// Y, red or grey. For packed 4:2:2, whose words hold two pixels, that of an even column; an odd column's is 16 bits
+    /// higher.
     pub(super) first: u32,
     /// Cb or green.
     pub(super) second: u32,
@@ -16,7 +17,7 @@ pub(super) struct Words {
     pub(super) third: u32,
 }
 
-/// The words that [`fetch`] makes of a format. (A mosaic has none.)
+/// Returns the layout of the words for a format. (Mosaics have none.)
 pub(super) fn words(format: PixelFormat) -> Words {
     let (first, second, third) = match format {
         PixelFormat::Yuyv => (0, 8, 24),
@@ -32,7 +33,8 @@ pub(super) fn words(format: PixelFormat) -> Words {
 
 /// Reads row `y` of a frame at `columns` into `out`; as many as the shorter of the two has.
 ///
-/// About 0.6 ns a column; they are in rising order, so the processor's prefetcher follows. Mosaics are left to [`super::bayer`].
+/// About 0.6 ns per column; they are in rising order, so the processor's prefetcher follows. Mosaics are handled by
+/// [`super::bayer`].
 pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut [u32]) {
     let rows_each = frame.format().rows_per_chroma_row();
     match frame.format() {
@@ -68,17 +70,17 @@ pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut 
     }
 }
 
-/// Columns this close to the right edge are read with care, because [`fetch_pairs`] reads 8 bytes from a column on.
+/// Columns this close to the right edge need care, because [`fetch_pairs`] reads 8 bytes from a column on.
 const EDGE: usize = 4;
 
-/// Reads row `y` of a frame at `columns` and their right neighbours: two words for each pair.
+/// Reads row `y` of a frame at `columns` and their right neighbours: two words per pair.
 ///
 /// - Packed 4:2:2: the column's four bytes, and the next four.
 /// - NV12, NV21, NV16, NV61: two bytes of luma; two chroma pairs, from the column's on.
 /// - I420: two bytes of luma and, above them, two of Cb; two of Cr.
 /// - Others: the column's word, its neighbour's word.
 ///
-/// What lies beyond the right edge is 0 and must have no weight. One load a plane: about 0.7 ns a pair.
+/// Bytes beyond the right edge are 0 and must have no weight. One load per plane: about 0.7 ns per pair.
 pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out: [&mut [u32]; 2]) {
     let inner = columns.partition_point(|&x| x as usize + EDGE <= frame.width() as usize);
     let rows_each = frame.format().rows_per_chroma_row();
@@ -118,12 +120,12 @@ pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out:
     }
 }
 
-/// A row of a plane, without its padding.
+/// Returns a row of a plane without its padding.
 fn row<'a>(frame: &FrameView<'a>, plane: usize, y: usize) -> &'a [u8] {
     &frame.planes()[plane].row(y)[..frame.format().row_bytes(plane, frame.width())]
 }
 
-/// `N` bytes of a row from `at` on; near the edge, zeros for those that are beyond.
+/// Returns `N` bytes of a row from `at` on, with zeros beyond the edge.
 #[inline(always)]
 fn read<const N: usize>(row: &[u8], at: usize, inner: bool) -> [u8; N] {
     let mut bytes = [0; N];

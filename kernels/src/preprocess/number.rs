@@ -1,63 +1,62 @@
-//! The two arithmetics of a preprocess: exact in `f32`, and OpenCV's fixed point in `u16`.
+//! The two arithmetics of preprocessing: exact in `f32`, and OpenCV's fixed point in `u16`.
 //!
-//! Everything else is written once over [`Number`]. OpenCV's steps are those of its `resize` (modules/imgproc, resize.cpp)
-//! and `cvtColor` (color_yuv, color_rgb); a byte comes out of each step, and where every one of them is repeated, the bytes
-//! are equal.
+//! Everything else is written once for [`Number`]. OpenCV's steps are those of its `resize` (modules/imgproc, resize.cpp) and
+//! `cvtColor` (color_yuv, color_rgb). Each step there results in a byte; repeating every step gives equal bytes.
 
 use super::simd::multiply_add;
 use crate::frame::BayerDepth;
 
-/// Bits of a fixed-point weight.
+/// The bits of a fixed-point weight.
 const WEIGHT_BITS: u32 = 11;
 
-/// A weight this close to a whole pixel is one: it saves a tap and shifts no value by more than 255e-6.
+/// A weight this close to a whole pixel is rounded to it: that saves a tap and changes no value by more than 255e-6.
 const SNAP: f64 = 1e-6;
 
-/// Luma of RGB, for networks that see one channel.
+/// The weights of luma in RGB, for models with one channel.
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 
-/// The same in OpenCV's `BGR2GRAY`: times 2^15.
+/// The same weights in OpenCV's `BGR2GRAY`, times 2^15.
 const FIXED_LUMA: [i32; 3] = [9798, 19235, 3735];
 const FIXED_LUMA_BITS: u32 = 15;
 
-/// A number that rows are made of. As a row's value it is what horizontal resampling leaves: 0 to 255 in `f32`, 0 to
-/// 255 * 128 in `u16`. As a weight it is 0 to 1, or 0 to 2048. As a mosaic's sample it is 0 to 255.
+/// A number that rows consist of. As a row's value it is the result of horizontal resampling: 0 to 255 in `f32`, 0 to 255 * 128
+/// in `u16`. As a weight it is 0 to 1, or 0 to 2048. As a mosaic's sample it is 0 to 255.
 pub(super) trait Number: Copy + Default + PartialEq + 'static {
     /// A pixel's channel, 0 to 255, as wide as a lane of its conversion.
     type Wide: Copy + Default;
 
-    /// The lower of the two pixels that a position lies between, with the weights of both. Positions count pixel centres,
-    /// so -0.5 is the edge. The lower pixel may be -1 and the upper one the size; the caller repeats the edges.
+    /// Returns the lower of the two pixels around a position, with the weights of both. Positions count pixel centres, so -0.5
+    /// is the edge. The lower pixel may be -1 and the upper one the size; the caller repeats the edges.
     fn taps(position: f64, size: u32, along: Along) -> (i64, [Self; 2]);
 
-    /// Nothing of a pixel.
+    /// The weight of a pixel that does not contribute.
     const NONE: Self;
 
-    /// A byte as a channel.
+    /// Converts a byte to a channel.
     fn wide(byte: u32) -> Self::Wide;
-    /// Luma of three channels.
+    /// Computes luma from three channels.
     fn luma<const FMA: bool>(rgb: [Self::Wide; 3]) -> Self::Wide;
-    /// A channel that stands alone, as a row's value.
+    /// Converts a single channel to a row's value.
     fn whole(channel: Self::Wide) -> Self;
-    /// Two channels mixed into a row's value.
+    /// Mixes two channels into a row's value.
     fn mixed<const FMA: bool>(channels: [Self::Wide; 2], weights: [Self; 2]) -> Self;
 
-    /// The value, 0 to 255, of a row that stands alone.
+    /// Returns the value, 0 to 255, of a single row.
     fn value(row: Self) -> Self;
-    /// The value, 0 to 255, of two rows mixed.
+    /// Returns the value, 0 to 255, of two mixed rows.
     fn mixed_value<const FMA: bool>(rows: [Self; 2], weights: [Self; 2]) -> Self;
-    /// A value as a floating-point number.
+    /// Converts a value to a float.
     fn float(value: Self) -> f32;
 
-    /// A mosaic's sample.
+    /// Converts a raw sample of a mosaic.
     fn sample(raw: u16, depth: BayerDepth) -> Self;
-    /// A sample as a channel.
+    /// Converts a sample to a channel.
     fn channel(sample: Self) -> Self::Wide;
-    /// A channel as a sample.
+    /// Converts a channel to a sample.
     fn narrow(channel: Self::Wide) -> Self;
-    /// The mean of two samples.
+    /// Returns the mean of two samples.
     fn mean_of_2(samples: [Self; 2]) -> Self;
-    /// The mean of four samples.
+    /// Returns the mean of four samples.
     fn mean_of_4(samples: [Self; 4]) -> Self;
 }
 
@@ -83,7 +82,7 @@ impl Number for f32 {
 
     #[inline(always)]
     fn wide(byte: u32) -> f32 {
-        // Through i32, because SSE2 and AVX2 convert only signed integers.
+        // Via i32, because SSE2 and AVX2 convert only signed integers.
         byte as i32 as f32
     }
 
@@ -151,10 +150,10 @@ impl Number for u16 {
     const NONE: Self = 0;
 
     fn taps(position: f64, size: u32, along: Along) -> (i64, [Self; 2]) {
-        // The position itself is single precision there.
+        // In OpenCV, the position itself is single precision.
         let position = position as f32;
         let (mut low, mut weight) = (position.floor() as i64, position - position.floor());
-        // Columns beyond the edges lose their weight, rows keep it and are repeated: that shows in the last bit.
+        // Columns beyond the edges lose their weight; rows keep it and are repeated. The last bit shows the difference.
         let last = i64::from(size) - 1;
         if along == Along::X && (low < 0 || low >= last) {
             (low, weight) = (low.clamp(0, last), 0.0);
@@ -179,10 +178,10 @@ impl Number for u16 {
         (channel << (WEIGHT_BITS - 4)) as u16
     }
 
-    /// At most 255 * 2049 / 16, which 15 bits hold.
+    /// At most 255 * 2049 / 16, which fits in 15 bits.
     #[inline(always)]
     fn mixed<const FMA: bool>([low, high]: [i32; 2], weights: [u16; 2]) -> u16 {
-        // The masks tell the compiler that 16-bit multiplications will do.
+        // The masks show the compiler that 16-bit multiplications are enough.
         let [low_weight, high_weight] = weights.map(|weight| i32::from(weight & 0xfff));
         (((low & 0xff) * low_weight + (high & 0xff) * high_weight) >> 4) as u16
     }
@@ -192,7 +191,7 @@ impl Number for u16 {
         ((row >> 5) + 2) >> 2
     }
 
-    /// At most 255: a row is at most 255 * 2049 / 16, so the parts come to 1020 at most.
+    /// At most 255: a row is at most 255 * 2049 / 16, so the parts add up to at most 1020.
     #[inline(always)]
     fn mixed_value<const FMA: bool>(rows: [u16; 2], weights: [u16; 2]) -> u16 {
         let part = |i: usize| ((u32::from(rows[i]) * u32::from(weights[i])) >> 16) as u16;
@@ -204,10 +203,10 @@ impl Number for u16 {
         f32::from(value)
     }
 
-    /// The nearest byte. Samples beyond their depth's range count as white.
+    /// Rounds to the nearest byte. Samples beyond their depth's range count as white.
     #[inline(always)]
     fn sample(raw: u16, depth: BayerDepth) -> u16 {
-        // Exact: at every depth a quotient is 1/682 or more from a half, far more than f32 errs.
+        // Exact: at every depth a quotient is at least 1/682 away from a half, far more than f32's error.
         rounded(f32::sample(raw, depth)) as u16
     }
 
@@ -232,8 +231,8 @@ impl Number for u16 {
     }
 }
 
-/// The nearest integer of a number up to 2^22 in size, half to even, in two's complement: added to 1.5 * 2^23, a number is
-/// rounded into the low bits of the mantissa. Unlike `as`, this is one addition in vector lanes.
+/// Rounds a number of up to 2^22 to the nearest integer, half to even, in two's complement: adding 1.5 * 2^23 rounds it into
+/// the low bits of the mantissa. Unlike `as`, this is one addition in vector lanes.
 #[inline(always)]
 pub(super) fn rounded(value: f32) -> i32 {
     const ROUNDER: f32 = 12_582_912.0;

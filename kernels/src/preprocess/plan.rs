@@ -1,13 +1,13 @@
-//! Which source pixels make a destination pixel: tables for one frame size, made once.
+//! Tables for one frame size, made once: which source pixels contribute to each destination pixel.
 
 use super::number::{Along, Number};
 use super::spec::PreprocessSpec;
 use crate::letterbox::Mapping;
 
-/// Row buffers are a multiple of this long, so that loops over them have no tail.
+/// Row buffers have a multiple of this length, so that loops over them have no tail.
 pub(super) const LANES: usize = 8;
 
-/// Frame sizes whose tables are kept; cameras of one lane rarely have more.
+/// How many frame sizes keep their tables; the cameras of one lane rarely have more.
 const KEPT_PLANS: usize = 8;
 
 /// The two source positions of every destination position along one axis.
@@ -16,17 +16,17 @@ pub(super) struct Axis<N> {
     pub(super) low: Vec<u32>,
     /// The right or lower pixel.
     pub(super) high: Vec<u32>,
-    /// How much of each there is.
+    /// The weights of both.
     pub(super) weights: [Vec<N>; 2],
-    /// Whether `high` has no weight anywhere and need not be read: an odd whole scale, say 1920 to 640.
+    /// Whether `high` has no weight anywhere and need not be read: for an odd whole scale, such as 1920 to 640.
     pub(super) single: bool,
 }
 
 impl<N: Number> Axis<N> {
-    /// `count` destination pixels over `seen` source pixels that begin at `origin`, in a source of `size` pixels whose
-    /// edges repeat. The tables are filled up with the last position to `padded` entries.
+    /// Maps `count` destination pixels to `seen` source pixels from `origin` on, in a source of `size` pixels with repeated
+    /// edges. The tables are extended to `padded` entries with the last position.
     fn new(along: Along, count: u32, (origin, seen): (f64, f64), size: u32, padded: usize) -> Self {
-        // The inverse of the inverse: the last bit of OpenCV's scale.
+        // The inverse of the inverse has the last bit of OpenCV's scale.
         let step = 1.0 / (f64::from(count) / seen);
         let last = i64::from(size) - 1;
         let mut axis = Self {
@@ -38,7 +38,7 @@ impl<N: Number> Axis<N> {
         for i in (0..count).chain(std::iter::repeat(count - 1)).take(padded) {
             let position = (f64::from(i) + 0.5) * step + origin - 0.5;
             let (low, weights) = N::taps(position, size, along);
-            // Both are pixels of the frame, thus fit.
+            // Both are pixels of the frame, so they fit.
             let high = if weights[1] == N::NONE { low } else { low + 1 };
             axis.low.push(low.clamp(0, last) as u32);
             axis.high.push(high.clamp(0, last) as u32);
@@ -50,13 +50,13 @@ impl<N: Number> Axis<N> {
     }
 }
 
-/// All that depends on the frame's size.
+/// Everything that depends on the frame's size.
 pub(super) struct PreprocessPlan<N> {
-    /// Where the frame lands.
+    /// Where the frame is placed.
     pub(super) mapping: Mapping,
-    /// Columns, filled up to a multiple of [`LANES`].
+    /// The columns, extended to a multiple of [`LANES`].
     pub(super) columns: Axis<N>,
-    /// Rows.
+    /// The rows.
     pub(super) rows: Axis<N>,
 }
 
@@ -73,15 +73,15 @@ impl<N: Number> PreprocessPlan<N> {
         }
     }
 
-    /// Length of a horizontally resampled row, padding included.
+    /// Returns the length of a horizontally resampled row, including padding.
     pub(super) fn padded_width(&self) -> usize {
         self.columns.low.len()
     }
 }
 
-/// The plans of the last frame sizes.
+/// The plans for the last frame sizes.
 pub(super) struct PlanCache<N> {
-    /// Most recently used last.
+    /// The most recently used is last.
     plans: Vec<PreprocessPlan<N>>,
 }
 
@@ -90,7 +90,7 @@ impl<N: Number> PlanCache<N> {
         Self { plans: Vec::with_capacity(KEPT_PLANS) }
     }
 
-    /// The plan of a frame size, made when it is not there. Allocates only then.
+    /// Returns the plan for a frame size. Makes it, and allocates, only if it is missing.
     pub(super) fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> &PreprocessPlan<N> {
         match self.plans.iter().position(|plan| plan.mapping.source() == source) {
             Some(found) => self.plans[found..].rotate_left(1),

@@ -1,4 +1,4 @@
-//! The preprocess on the CPU.
+//! Preprocessing on the CPU.
 
 use super::error::PreprocessError;
 use super::plan::PlanCache;
@@ -11,10 +11,10 @@ use crate::frame::FrameView;
 use crate::letterbox::Mapping;
 use crate::tensor::TensorMut;
 
-/// Turns frames into one network's input.
+/// Turns frames into one model's input.
 ///
-/// Tables are made on the first frame of a size and kept for the last few sizes, so that several cameras can take turns;
-/// after that nothing is allocated. One thread; its working memory is a handful of rows.
+/// Tables are made for the first frame of a size and kept for the last few sizes, so that several cameras can take turns; after
+/// that nothing is allocated. Runs on one thread; its working memory is a handful of rows.
 pub struct Preprocessor {
     spec: PreprocessSpec,
     sampler: Sampler,
@@ -37,15 +37,15 @@ impl Preprocessor {
         Self { spec, sampler, writer }
     }
 
-    /// What it was made for.
+    /// Returns the spec.
     pub fn spec(&self) -> &PreprocessSpec {
         &self.spec
     }
 
-    /// Writes `frame` into `out`, whose shape is [`PreprocessSpec::shape`] with any number of 1s in front. Returns the way
+    /// Writes `frame` into `out`, whose shape is [`PreprocessSpec::shape`] with any number of leading 1s. Returns the mapping
     /// from the tensor's pixels back to the frame's.
     ///
-    /// Reads of the frame only the rows and columns that are sampled, and writes the tensor once.
+    /// Reads only the rows and columns of the frame that are sampled, and writes the tensor once.
     pub fn run(&mut self, frame: &FrameView<'_>, out: &mut TensorMut<'_>) -> Result<Mapping, PreprocessError> {
         self.check_tensor(out)?;
         Ok(match &mut self.sampler {
@@ -66,13 +66,13 @@ impl Preprocessor {
     }
 }
 
-/// The two samplings: the same steps over different numbers.
+/// The two samplings: the same steps with different numbers.
 enum Sampler {
     Opencv(Pipeline<u16>),
     Exact(Pipeline<f32>),
 }
 
-/// Tables and row buffers of one sampling.
+/// The tables and row buffers of one sampling.
 struct Pipeline<N> {
     isa: Isa,
     plans: PlanCache<N>,

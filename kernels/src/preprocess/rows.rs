@@ -1,4 +1,4 @@
-//! Horizontally resampled rows of the frame, and which of them are still there.
+//! Horizontally resampled rows of the frame, and which of them are still available.
 
 use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
@@ -9,41 +9,41 @@ use super::store::RowPair;
 use super::yuv::ToRgb;
 use crate::frame::{BayerDepth, BayerOrder, FrameView, PixelFormat};
 
-/// How one frame's rows are read.
+/// How to read one frame's rows.
 pub(super) struct Source<'a, N: ToRgb> {
     frame: &'a FrameView<'a>,
-    reader: Reader<N>,
+    format: SourceFormat<N>,
     planes: usize,
     isa: Isa,
 }
 
-enum Reader<N: ToRgb> {
+enum SourceFormat<N: ToRgb> {
     Words(Converter<N>),
     Mosaic(BayerOrder, BayerDepth),
 }
 
 impl<'a, N: ToRgb> Source<'a, N> {
-    /// The rows of `frame` as luma or as red, green and blue. A grey frame has one plane either way.
+    /// Reads the rows of `frame` as luma, or as red, green and blue. A grey frame has one plane either way.
     pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
         let format = frame.format();
-        let reader = match format {
-            PixelFormat::Bayer(order, depth) => Reader::Mosaic(order, depth),
-            _ => Reader::Words(Converter::new(format, frame.color())),
+        let source_format = match format {
+            PixelFormat::Bayer(order, depth) => SourceFormat::Mosaic(order, depth),
+            _ => SourceFormat::Words(Converter::new(format, frame.color())),
         };
         let planes = if luma || format == PixelFormat::Grey { 1 } else { 3 };
-        Self { frame, reader, planes, isa }
+        Self { frame, format: source_format, planes, isa }
     }
 }
 
-/// Two resampled rows of a frame, and the buffers that make them. An upscale finds both again for most rows of the tensor,
-/// a mild downscale one of them.
+/// Two resampled rows of a frame, and the buffers to make them. When upscaling, most rows of the tensor find both again; when
+/// downscaling slightly, one of them.
 #[derive(Default)]
 pub(super) struct Rows<N> {
     /// The planes of each slot.
     slots: [[Vec<N>; 3]; 2],
-    /// Which row of the frame a slot holds.
+    /// The row of the frame that each slot holds.
     held: [Option<u32>; 2],
-    /// What was fetched last.
+    /// The words that were fetched last.
     words: [Vec<u32>; 2],
     mosaic: Mosaic<N>,
 }
@@ -56,17 +56,17 @@ impl<N: ToRgb> Rows<N> {
         for plane in self.slots.as_flattened_mut() {
             plane.resize(plane.len().max(width), N::NONE);
         }
-        match source.reader {
-            Reader::Words(_) => {
+        match source.format {
+            SourceFormat::Words(_) => {
                 for words in &mut self.words {
                     words.resize(words.len().max(width), 0);
                 }
             }
-            Reader::Mosaic(..) => self.mosaic.reserve(source.frame.width()),
+            SourceFormat::Mosaic(..) => self.mosaic.reserve(source.frame.width()),
         }
     }
 
-    /// What row `i` of the placed picture is made of.
+    /// Returns the rows that row `i` of the placed picture is made of.
     pub(super) fn pair(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, i: usize) -> RowPair<'_, N> {
         let (low, high) = (plan.rows.low[i], plan.rows.high[i]);
         let weights = plan.rows.weights.each_ref().map(|weights| weights[i]);
@@ -79,7 +79,7 @@ impl<N: ToRgb> Rows<N> {
         }
     }
 
-    /// The slot that holds `row`, filled when none does; the slot of `kept` is left alone.
+    /// Returns the slot that holds `row`, and fills one if necessary, but not the slot of `kept`.
     fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, row: u32, kept: u32) -> usize {
         if let Some(slot) = self.held.iter().position(|&held| held == Some(row)) {
             return slot;
@@ -88,8 +88,8 @@ impl<N: ToRgb> Rows<N> {
         self.held[slot] = Some(row);
         let planes = &mut self.slots[slot][..source.planes];
         let (y, columns) = (row as usize, &plan.columns);
-        match &source.reader {
-            Reader::Words(converter) => {
+        match &source.format {
+            SourceFormat::Words(converter) => {
                 let width = plan.padded_width();
                 let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
                 if columns.single {
@@ -99,7 +99,7 @@ impl<N: ToRgb> Rows<N> {
                 }
                 converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
             }
-            Reader::Mosaic(order, depth) => {
+            SourceFormat::Mosaic(order, depth) => {
                 self.mosaic.resample(source.isa, source.frame, (*order, *depth), y, columns, planes);
             }
         }

@@ -1,23 +1,23 @@
-//! The same loop compiled for what the processor has.
+//! Compiles the same loop for different instruction sets.
 //!
-//! A kernel is a value with a `run` written as plain slice loops; the compiler vectorises it once for the target's baseline
-//! (NEON on aarch64, SSE2 on x86-64) and once for AVX2 with FMA, and [`Isa`] picks at run time. This is the only module of
-//! the preprocess with `unsafe` in it.
+//! A kernel is a value whose `run` consists of plain slice loops. The compiler vectorises it once for the target's baseline
+//! (NEON on aarch64, SSE2 on x86-64) and once for AVX2 with FMA, and [`Isa`] selects at run time. This is the only module of
+//! the CPU preprocess that uses `unsafe`.
 
 /// A loop over slices.
 pub(super) trait Kernel {
-    /// Runs it. `FMA` says whether `f32::mul_add` is one instruction here; implementations must be `#[inline(always)]`, so
-    /// that they are compiled with the caller's instruction set.
+    /// Runs the loop. `FMA` says whether `f32::mul_add` is one instruction here; implementations must be `#[inline(always)]`,
+    /// so that they are compiled with the caller's instruction set.
     fn run<const FMA: bool>(self);
 }
 
-/// An instruction set that this processor has.
+/// An instruction set that this processor supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Isa(Level);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// What every processor of the target has.
+    /// What every processor of the target supports.
     Baseline,
     /// AVX2 and FMA, found on this processor.
     #[cfg(target_arch = "x86_64")]
@@ -28,11 +28,11 @@ enum Level {
 const BASELINE_FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
 
 impl Isa {
-    /// What every processor of the target has.
+    /// What every processor of the target supports.
     #[cfg(test)]
     pub(super) const BASELINE: Self = Self(Level::Baseline);
 
-    /// The best that this processor has.
+    /// Returns the best instruction set of this processor.
     pub(super) fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
@@ -41,7 +41,7 @@ impl Isa {
         Self(Level::Baseline)
     }
 
-    /// Whether it fuses multiplications and additions, as every GPU does.
+    /// Whether it has a fused multiply-add, as every GPU does.
     #[cfg(test)]
     pub(super) fn fuses(self) -> bool {
         BASELINE_FMA || self != Self::BASELINE
@@ -53,20 +53,20 @@ impl Isa {
         match self.0 {
             Level::Baseline => kernel.run::<BASELINE_FMA>(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `Level::Avx2Fma` is made in `detect` alone, after it found both features on this processor.
+            // SAFETY: only `detect` makes `Level::Avx2Fma`, after it found both features on this processor.
             Level::Avx2Fma => unsafe { avx2_fma(kernel) },
         }
     }
 }
 
-/// `kernel` compiled with AVX2 and FMA.
+/// Runs `kernel` compiled with AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn avx2_fma(kernel: impl Kernel) {
     kernel.run::<true>();
 }
 
-/// `a * b + c`, fused where that is one instruction.
+/// Computes `a * b + c`, fused if that is one instruction.
 #[inline(always)]
 pub(super) fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }

@@ -1,34 +1,34 @@
-//! What a model wants to be fed.
+//! The input that a model expects.
 
 use super::error::PreprocessError;
 use crate::frame::MAX_SIDE;
 use crate::letterbox::Fit;
 use crate::tensor::DType;
 
-/// What a network wants to be fed.
+/// The input that a model expects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PreprocessSpec {
-    /// Input width in pixels.
+    /// The width of the input in pixels.
     pub width: u32,
-    /// Input height in pixels.
+    /// The height of the input in pixels.
     pub height: u32,
-    /// How the frame is fitted.
+    /// How the frame is fitted into the input.
     pub fit: Fit,
-    /// How its pixels are sampled.
+    /// How pixels are sampled.
     pub sampling: Sampling,
-    /// Value of the padding before normalisation, 0 to 255, the same in every channel.
+    /// The padding value before normalisation, 0 to 255, the same in every channel.
     pub pad: f32,
-    /// Channel order.
+    /// The channel order.
     pub order: ChannelOrder,
-    /// Channel layout.
+    /// The channel layout.
     pub layout: TensorLayout,
-    /// Element type: F32, F16, U8 or I8.
+    /// The element type: F32, F16, U8 or I8.
     pub dtype: DType,
-    /// Multiplies a pixel's 0..=255.
+    /// The factor for a pixel's 0..=255.
     pub scale: f32,
     /// Subtracted after `scale`, in the tensor's channel order.
     pub mean: [f32; 3],
-    /// Divides last, in the tensor's channel order.
+    /// The divisor after `mean`, in the tensor's channel order.
     pub std: [f32; 3],
 }
 
@@ -50,7 +50,7 @@ impl PreprocessSpec {
         }
     }
 
-    /// The tensor's shape without a batch dimension: [C, H, W] or [H, W, C].
+    /// Returns the tensor's shape without a batch dimension: [C, H, W] or [H, W, C].
     pub fn shape(&self) -> [usize; 3] {
         let (channels, height, width) = (self.order.channels(), self.height as usize, self.width as usize);
         match self.layout {
@@ -103,7 +103,7 @@ pub enum ChannelOrder {
 }
 
 impl ChannelOrder {
-    /// Number of channels.
+    /// Returns the number of channels.
     pub const fn channels(self) -> usize {
         match self {
             Self::Rgb | Self::Bgr => 3,
@@ -112,10 +112,10 @@ impl ChannelOrder {
     }
 }
 
-/// Where the channels stand in a tensor.
+/// Where the channels are in a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TensorLayout {
-    /// Channels are planes.
+    /// Each channel is a plane.
     #[default]
     Nchw,
     /// Channels are interleaved.
@@ -125,11 +125,11 @@ pub enum TensorLayout {
 /// How pixels are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Sampling {
-    /// Bit for bit OpenCV's 8-bit steps: `cvtColor`, then `resize` with `INTER_LINEAR` in 11-bit fixed point, each rounded
-    /// to a byte. What nearly every training and export pipeline feeds, so that boxes come out equal to theirs: a step of
-    /// one level in a tenth of the pixels, which is what exact sampling differs by, moves scores by 0.01.
+    /// Bit for bit like OpenCV's 8-bit steps: `cvtColor`, then `resize` with `INTER_LINEAR` in 11-bit fixed point, each rounded
+    /// to a byte. Nearly every training and export pipeline feeds this, so boxes are equal to theirs: exact sampling differs by
+    /// one level in a tenth of the pixels, which changes scores by 0.01.
     #[default]
     Opencv,
-    /// Floating point without rounding, as defined at the head of this module.
+    /// Floating point without rounding, as defined at the top of [`crate::preprocess`].
     Exact,
 }

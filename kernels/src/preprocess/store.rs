@@ -1,4 +1,4 @@
-//! Horizontally resampled rows into the tensor: vertical mix, normalisation, element type, layout, padding.
+//! Stores horizontally resampled rows in the tensor: vertical mix, normalisation, element type, layout, padding.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -8,18 +8,18 @@ use super::simd::{Isa, Kernel, multiply_add};
 use super::spec::{ChannelOrder, PreprocessSpec, TensorLayout};
 use crate::tensor::DType;
 
-/// Pads are copied from a pattern of at most so many bytes, which stays in the first-level cache.
+/// The maximum size of the pattern that pads are copied from, so that it stays in the first-level cache.
 const PATTERN_BYTES: usize = 4096;
 
-/// What a spec makes of pixel values, and the row buffers for it; fixed for a preprocessor's life.
+/// The conversion of pixel values for a spec, and its row buffers; fixed for a preprocessor's life.
 pub(super) struct Writer {
     isa: Isa,
-    /// Which of the planes (red, green, blue, or one for all) feeds a channel, when there are three.
+    /// Which of the planes (red, green, blue, or one for all) feeds each of three channels.
     plane_of: [usize; 3],
     channels: usize,
     gain: [f32; 3],
     bias: [f32; 3],
-    /// One pad pixel's bytes, by channel.
+    /// The bytes of one pad pixel, by channel.
     pad: [[u8; 4]; 3],
     dtype: DType,
     layout: TensorLayout,
@@ -38,13 +38,13 @@ struct StoreRows {
     halves: Vec<f16>,
 }
 
-/// One or two horizontally resampled rows and how they mix.
+/// One or two horizontally resampled rows and how to mix them.
 pub(super) struct RowPair<'a, N> {
-    /// The upper row's planes.
+    /// The planes of the upper row.
     pub(super) low: &'a [Vec<N>],
-    /// The lower row's planes; `None` when they have no weight.
+    /// The planes of the lower row; `None` if they have no weight.
     pub(super) high: Option<&'a [Vec<N>]>,
-    /// How much of each there is.
+    /// The weights of both.
     pub(super) weights: [N; 2],
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Normalisation {
 }
 
 impl Normalisation {
-    /// Computed in double precision; what a channel that the spec does not have would get is 0.
+    /// Computes the values in double precision; channels that the spec does not have get 0.
     pub(super) fn new(spec: &PreprocessSpec) -> Self {
         let (mut gain, mut bias, mut pad) = ([0.0; 3], [0.0; 3], [0.0; 3]);
         for channel in 0..spec.order.channels() {
@@ -97,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Fills all of the tensor outside `placed` (x, y, width, height) with the pad: a plain write of those bytes.
+    /// Fills the tensor outside `placed` (x, y, width, height) with the padding.
     pub(super) fn fill_pads(&self, tensor: &mut [u8], placed: [usize; 4]) {
         let [x, y, width, height] = placed;
         let size = self.dtype.size_bytes();
@@ -119,8 +119,8 @@ impl Writer {
 
     /// Writes one row of the placed picture: `width` pixels from (`x`, `y`) of the tensor on.
     ///
-    /// Planar f32, u8 and i8 go straight from the row buffers to the tensor; f16 and interleaved tensors pass through one
-    /// more row buffer.
+    /// Planar f32, u8 and i8 go directly from the row buffers to the tensor; f16 and interleaved tensors use one more row
+    /// buffer.
     pub(super) fn store<N: Number>(&mut self, pair: &RowPair<'_, N>, [x, y, width]: [usize; 3], tensor: &mut [u8]) {
         let (isa, size) = (self.isa, self.dtype.size_bytes());
         let mixes: [Mix<'_, N>; 3] = std::array::from_fn(|channel| self.mix(pair, channel, width));
@@ -179,7 +179,7 @@ impl Writer {
     }
 }
 
-/// A normalised value as the tensor's element; the first `size_bytes` bytes count.
+/// Returns a normalised value as an element of the tensor; the first `size_bytes` bytes count.
 fn element(dtype: DType, value: f32) -> [u8; 4] {
     match dtype {
         DType::F16 => {
@@ -223,7 +223,7 @@ fn fill(bytes: &mut [u8], pixel: &[u8]) {
     }
 }
 
-/// A row as f16 into its bytes. `half` converts eight at a time with F16C or NEON where the processor has it.
+/// Writes a row as f16. `half` converts eight values at a time with F16C or NEON if the processor has it.
 fn halves(row: &[f32], halves: &mut [f16], out: &mut [u8]) {
     let halves = &mut halves[..row.len()];
     halves.convert_from_f32_slice(row);
@@ -243,9 +243,9 @@ struct Mix<'a, N> {
 
 /// How a value is stored.
 trait Element {
-    /// What one element of the output slice is. Bytes rather than numbers, since a tensor's bytes need not be aligned.
+    /// The type of an element in the output slice: bytes and not numbers, because a tensor's bytes need not be aligned.
     type Cell;
-    /// The stored value.
+    /// Returns the stored value.
     fn cell(value: f32) -> Self::Cell;
 }
 
@@ -312,7 +312,7 @@ impl<N: Number, E: Element> Kernel for Store<'_, N, E> {
     }
 }
 
-/// Stores values that are normalised already.
+/// Stores values that are already normalised.
 struct Convert<'a, E: Element> {
     row: &'a [f32],
     out: &'a mut [E::Cell],
@@ -327,7 +327,7 @@ impl<E: Element> Kernel for Convert<'_, E> {
     }
 }
 
-/// Three planes into one row of pixels.
+/// Interleaves three planes into one row of pixels.
 struct Interleave<'a> {
     channels: [&'a [f32]; 3],
     out: &'a mut [[f32; 3]],

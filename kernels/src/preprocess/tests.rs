@@ -14,7 +14,7 @@ use crate::letterbox::Fit;
 use crate::tensor::DType;
 use crate::tensor::TensorMut;
 
-/// A network that takes pixels as they are.
+/// A model that takes pixels as they are.
 fn plain(width: u32, height: u32) -> PreprocessSpec {
     PreprocessSpec {
         width,

@@ -1,32 +1,32 @@
-//! YUV and grey into RGB of 0 to 255, in both arithmetics.
+//! Converts YUV and grey to RGB of 0 to 255, in both arithmetics.
 
 use super::number::Number;
 use super::simd::multiply_add;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 
-/// Bits of a fixed-point coefficient.
+/// The bits of a fixed-point coefficient.
 const COEFFICIENT_BITS: u32 = 20;
 
 /// Colour conversion in one of the arithmetics.
 pub(super) trait ToRgb: Number {
-    /// Coefficients.
+    /// The coefficients for YUV.
     type Yuv: Copy;
-    /// What becomes of a grey byte.
+    /// The conversion of a grey byte.
     type Grey: Copy;
 
-    /// The coefficients of a description.
+    /// Returns the coefficients for a colour description.
     fn yuv(color: ColorDescription) -> Self::Yuv;
-    /// A grey frame's range.
+    /// Returns the conversion for a grey frame.
     fn grey(color: ColorDescription) -> Self::Grey;
-    /// What a GPU's kernel is told of a YUV or grey frame's colours; floats as bits.
+    /// Returns the coefficients of a YUV or grey frame for a GPU's kernel; floats as bits.
     fn coefficients(color: ColorDescription, grey: bool) -> [u32; 8];
-    /// Red, green and blue of bytes of Y, Cb and Cr.
+    /// Returns red, green and blue for bytes of Y, Cb and Cr.
     fn rgb<const FMA: bool>(yuv: &Self::Yuv, y: u32, cb: u32, cr: u32) -> [Self::Wide; 3];
-    /// A grey byte's value.
+    /// Returns the value of a grey byte.
     fn grey_value<const FMA: bool>(grey: &Self::Grey, byte: u32) -> Self::Wide;
 }
 
-/// YUV's linear map: `red = y_gain Y + r_cr Cr + bias[0]`, and so on.
+/// The linear map for YUV: `red = y_gain Y + r_cr Cr + bias[0]`, and so on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExactYuv {
     y_gain: f32,
@@ -95,7 +95,7 @@ impl ToRgb for f32 {
     }
 }
 
-/// The same map times 2^20, as OpenCV rounds it.
+/// The same map times 2^20, rounded like in OpenCV.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FixedYuv {
     y_offset: i32,
@@ -111,7 +111,7 @@ impl ToRgb for u16 {
     type Grey = ();
 
     fn yuv(color: ColorDescription) -> FixedYuv {
-        // OpenCV's own numbers, which are not the nearest (color_yuv.simd.hpp, ITUR_BT_601_*).
+        // OpenCV's own coefficients, which are not the nearest (color_yuv.simd.hpp, ITUR_BT_601_*).
         const OPENCV: FixedYuv =
             FixedYuv { y_offset: 16, y_gain: 1220542, r_cr: 1673527, g_cb: -409993, g_cr: -852492, b_cb: 2116026 };
         if color == (ColorDescription { matrix: ColorMatrix::Bt601, range: ColorRange::Limited }) {

@@ -9,7 +9,7 @@ use visiond_capture::picture;
 use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine_builder::ShapeProfile;
-use visiond_engine_builder::calibration::CalibrationFeed;
+use visiond_engine_builder::calibration::{CalibrationError, CalibrationFeed};
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::preprocess::Preprocessor;
 use visiond_kernels::tensor::{DType, TensorMut};
@@ -91,7 +91,7 @@ impl CalibrationFeed for CalibrationPictures {
     }
 
     /// Returns the next batch; the last one is filled up with the first pictures.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+    fn next(&mut self) -> Result<Option<Vec<u8>>, CalibrationError> {
         if self.next >= self.files.len() {
             return Ok(None);
         }
@@ -99,7 +99,7 @@ impl CalibrationFeed for CalibrationPictures {
         let mut bytes = vec![0; one * self.batch];
         for (index, slot) in bytes.chunks_exact_mut(one).enumerate() {
             let path = self.files[(self.next + index) % self.files.len()].clone();
-            self.fill(&path, slot)?;
+            self.fill(&path, slot).map_err(CalibrationError::Picture)?;
         }
         self.next += self.batch;
         Ok(Some(bytes))

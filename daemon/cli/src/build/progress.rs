@@ -85,7 +85,7 @@ fn leave() -> ! {
 /// Returns the error with its exit status.
 fn failure(error: &BuildError) -> ExitError {
     let exit = match error {
-        BuildError::Calibration { .. } => Exit::Input,
+        BuildError::Calibration(_) => Exit::Input,
         BuildError::Write { .. } => Exit::Output,
         BuildError::Cancelled | BuildError::NoDevice { .. } | BuildError::Cuda(_) => Exit::Failure,
         BuildError::Unavailable { .. } | BuildError::Shape { .. } => Exit::Usage,

@@ -1,18 +1,19 @@
-//! An `IInt8Calibrator`: pictures in, and the ranges that TensorRT found kept in a file.
+//! An `IInt8Calibrator`: supplies pictures, and stores the ranges that TensorRT finds in a file.
 //!
-//! For TensorRT 8 and 10; later ones take ranges from the network alone.
+//! For TensorRT 8 and 10; later versions take the ranges only from the model.
 
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::calibration::{Algorithm, Batches};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::calibration::{Algorithm, Batches, CalibrationError};
 use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::builder_api::tensorrt::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 use visiond_engine::tensorrt::Layout;
 
-/// The object that a builder's configuration gets. Its owner keeps it until the build is done.
+/// The object for a builder's configuration. Its owner keeps it until the build is done.
 #[repr(C)]
 pub(super) struct Calibrator {
     vtable: *const *const c_void,
@@ -26,10 +27,10 @@ unsafe impl Sync for Calibrator {}
 struct State {
     batches: Box<dyn Batches>,
     cache_file: Option<std::path::PathBuf>,
-    /// What the file held; TensorRT reads it where it lies.
+    /// The content of the file; TensorRT reads it in place.
     cache: Vec<u8>,
-    /// Why it ended early.
-    failure: Option<String>,
+    /// Why calibration ended early.
+    failure: Option<CalibrationError>,
 }
 
 impl Calibrator {
@@ -51,25 +52,25 @@ impl Calibrator {
         Box::new(Self { vtable, algorithm, state: Mutex::new(state) })
     }
 
-    /// The object, to hand to the library.
+    /// Returns the pointer to pass to the library.
     pub(super) fn as_ptr(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Why it ended before its last batch, if it did.
-    pub(super) fn failure(&self) -> Option<String> {
-        self.lock().failure.clone()
+    /// Returns why calibration ended before its last batch, if it did.
+    pub(super) fn take_failure(&self) -> Option<CalibrationError> {
+        self.lock().failure.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn next(&self, inputs: &[String]) -> Option<Vec<*mut c_void>> {
         let mut state = self.lock();
-        // A panic must not go through TensorRT's code.
+        // A panic must not unwind through TensorRT's code.
         let next = catch_unwind(AssertUnwindSafe(|| state.batches.next(inputs)));
-        match next.unwrap_or_else(|_| Err("a fault in visiond, told above".to_owned())) {
+        match next.unwrap_or(Err(CalibrationError::Panicked)) {
             Ok(next) => next,
             Err(reason) => {
                 state.failure.get_or_insert(reason);
@@ -82,7 +83,7 @@ impl Calibrator {
 /// TensorRT 8: the interface's methods, then its destructors.
 static PLAIN: VTable<7> = vtable![batch_size, batch, read_cache, write_cache, algorithm, no_destructor, no_destructor];
 
-/// `IInt8LegacyCalibrator` adds its own behind them.
+/// `IInt8LegacyCalibrator` appends its own methods.
 static PLAIN_LEGACY: VTable<11> = vtable![
     batch_size,
     batch,
@@ -126,12 +127,12 @@ static VERSIONED_LEGACY: VTable<13> = vtable![
     write_histogram
 ];
 
-/// The calibrator behind a callback's `this`.
+/// Returns the calibrator behind a callback's `this`.
 ///
 /// # Safety
-/// `this` is what `Calibrator::as_ptr` gave, of one that lives.
+/// `this` is what `Calibrator::as_ptr` returned, for a living calibrator.
 unsafe fn calibrator<'a>(this: *const c_void) -> &'a Calibrator {
-    // SAFETY: the caller's promise; calibrators are shared, and changed behind their lock alone.
+    // SAFETY: the caller's promise; calibrators are shared, and changed only under their lock.
     unsafe { &*this.cast::<Calibrator>() }
 }
 
@@ -158,7 +159,7 @@ unsafe extern "C" fn batch(
     count: i32,
 ) -> bool {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: TensorRT hands over `count` names that end in zero.
+    // SAFETY: TensorRT passes `count` NUL-terminated names.
     let names: Vec<String> = (0..count).map(|index| unsafe { text(*names.add(index)) }).collect();
     // SAFETY: as in `interface_info`.
     match unsafe { calibrator(this) }.next(&names) {
@@ -173,20 +174,20 @@ unsafe extern "C" fn batch(
     }
 }
 
-/// The cache's bytes, which stay where they are until this is called again.
+/// Returns the cache's bytes, which stay in place until the next call.
 unsafe extern "C" fn read_cache(this: *mut c_void, length: *mut usize) -> *const c_void {
     // SAFETY: as in `interface_info`.
     let mut state = unsafe { calibrator(this) }.lock();
     state.cache = match state.cache_file.as_deref().map(std::fs::read) {
         Some(Ok(bytes)) => bytes,
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-            log::warn!("the calibration cache cannot be read and is made anew: {error}");
+            log::warn!("cannot read the calibration cache, calibrating again: {error}");
             Vec::new()
         }
         _ => Vec::new(),
     };
     let start = if state.cache.is_empty() { std::ptr::null() } else { state.cache.as_ptr().cast() };
-    // SAFETY: TensorRT hands over a place for the length.
+    // SAFETY: TensorRT passes a valid place for the length.
     unsafe { *length = state.cache.len() };
     start
 }
@@ -197,13 +198,13 @@ unsafe extern "C" fn write_cache(this: *mut c_void, start: *const c_void, length
     if start.is_null() || state.failure.is_some() {
         return;
     }
-    // SAFETY: TensorRT hands over so many bytes, which live during the call.
+    // SAFETY: TensorRT passes that many bytes, which are alive during the call.
     let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
     if let Some(path) = &state.cache_file {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let stored = folder.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| write_atomically(path, bytes));
         if let Err(error) = stored {
-            log::warn!("the calibration cache {} cannot be written: {error}", path.display());
+            log::warn!("cannot write the calibration cache {}: {error}", path.display());
         }
     }
 }
@@ -218,7 +219,7 @@ unsafe extern "C" fn algorithm(this: *mut c_void) -> i32 {
     }
 }
 
-/// The part of the numbers that a range has room for.
+/// Returns the fraction of the numbers that a range must cover.
 unsafe extern "C" fn quantile(this: *const c_void) -> f64 {
     // SAFETY: as in `interface_info`.
     match unsafe { calibrator(this) }.algorithm {
@@ -227,14 +228,14 @@ unsafe extern "C" fn quantile(this: *const c_void) -> f64 {
     }
 }
 
-/// The quantile alone decides.
+/// Unused: only the quantile decides.
 unsafe extern "C" fn regression_cutoff(_this: *const c_void) -> f64 {
     1.0
 }
 
-/// Histograms are not kept: the cache of ranges is.
+/// Histograms are not stored; the cache of ranges is.
 unsafe extern "C" fn read_histogram(_this: *mut c_void, length: *mut usize) -> *const c_void {
-    // SAFETY: TensorRT hands over a place for the length.
+    // SAFETY: TensorRT passes a valid place for the length.
     unsafe { *length = 0 };
     std::ptr::null()
 }

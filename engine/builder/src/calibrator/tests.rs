@@ -1,4 +1,4 @@
-//! The calibrator as TensorRT calls it: through its table of virtuals, slot by slot.
+//! The calibrator as TensorRT calls it: through its virtual method table, slot by slot.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,9 +14,9 @@ impl Batches for Three {
         4
     }
 
-    fn next(&mut self, inputs: &[String]) -> Result<Option<Vec<*mut c_void>>, String> {
+    fn next(&mut self, inputs: &[String]) -> Result<Option<Vec<*mut c_void>>, CalibrationError> {
         if self.fails && self.left == 1 {
-            return Err("a picture is broken".to_owned());
+            return Err(CalibrationError::Picture("a picture is broken".to_owned()));
         }
         self.left = match self.left.checked_sub(1) {
             Some(left) => left,
@@ -106,7 +106,7 @@ fn batches_are_handed_out_until_there_are_none_in_both_layouts() {
             assert_eq!((caller.batch_size(), caller.algorithm()), (4, number));
             assert!((0..3).all(|_| caller.batch() == Some(0xdead_0000_usize as *mut c_void)));
             assert_eq!(caller.batch(), None);
-            assert!(caller.read_cache().is_empty() && calibrator.failure().is_none());
+            assert!(caller.read_cache().is_empty() && calibrator.take_failure().is_none());
             if number == 0 {
                 assert_eq!(caller.quantile(), 0.995);
             }
@@ -150,6 +150,6 @@ fn a_broken_picture_ends_the_calibration_and_keeps_nothing() {
     assert!(caller.batch().is_some());
     assert_eq!(caller.batch(), None);
     caller.write_cache(b"half of it");
-    assert_eq!(calibrator.failure().unwrap(), "a picture is broken");
+    assert_eq!(calibrator.take_failure().unwrap().to_string(), "a picture is broken");
     assert!(!path.exists());
 }

@@ -1,4 +1,4 @@
-//! Which nodes compute in half precision.
+//! Decides which nodes compute in half precision.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,17 +11,17 @@ use super::rule::{LayerPrecision, Rule};
 use super::tensor::floats;
 use visiond_engine::builder_api::onnx::element;
 
-/// Weights of a convolution that is part of decoding, as the one that weighs the bins of a distance: fewer than any other has.
+/// A convolution with fewer weights is part of decoding, such as the one that weighs the bins of a distance.
 const FEW_WEIGHTS: usize = 64;
 
-/// The least scale that FP16 keeps with its full precision.
+/// The smallest scale that FP16 represents with full precision.
 const LEAST_SCALE: f32 = 6.103_515_6e-5;
 
-/// What was chosen.
+/// The result of the choice.
 pub(super) struct LayerChoice {
     /// For each node, whether it computes in half precision.
     pub(super) half: Vec<bool>,
-    /// Nodes of FP32 numbers that could and do not.
+    /// How many nodes could compute in half precision and stay in FP32.
     pub(super) kept: usize,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn choose(
     Ok(LayerChoice { half, kept })
 }
 
-/// Whether the node has numbers of FP32 that may become half precision.
+/// Whether the node has FP32 numbers that may become half precision.
 fn is_candidate(node: &Node<'_>, elements: &HashMap<String, i64>) -> bool {
     let element = |name: &String| elements.get(name).copied();
     let used = || node.inputs.iter().filter(|name| !name.is_empty());
@@ -64,7 +64,7 @@ fn is_candidate(node: &Node<'_>, elements: &HashMap<String, i64>) -> bool {
         && used().chain(&node.outputs).any(|name| element(name) == Some(element::FLOAT))
 }
 
-/// Values that follow from integers and constants alone, and so are sizes, indices, or the same in every run.
+/// Returns values that follow only from integers and constants: sizes, indices, or the same in every run.
 fn fixed_values<'g>(graph: &'g Graph<'_>, elements: &HashMap<String, i64>) -> HashSet<&'g str> {
     let mut fixed: HashSet<&str> = graph.weights.iter().map(|weights| weights.name.as_str()).collect();
     let is_float = |name: &str| {
@@ -73,7 +73,7 @@ fn fixed_values<'g>(graph: &'g Graph<'_>, elements: &HashMap<String, i64>) -> Ha
     };
     for node in &graph.nodes {
         let all = node.inputs.iter().all(|name| name.is_empty() || fixed.contains(name.as_str()) || !is_float(name));
-        // Quantised numbers are integers and no sizes.
+        // Quantised numbers are integers but not sizes.
         if all && node.captures.is_empty() && node.subgraphs().next().is_none() && node.op != "DequantizeLinear" {
             fixed.extend(node.outputs.iter().map(String::as_str));
         }
@@ -81,8 +81,8 @@ fn fixed_values<'g>(graph: &'g Graph<'_>, elements: &HashMap<String, i64>) -> Ha
     fixed
 }
 
-/// For each node, whether no heavy one comes behind it: the last convolutions and matrix products, and all that follows from
-/// them. None in a network that would have no other heavy ones.
+/// For each node, whether no heavy node follows it: the last convolutions and matrix products, and everything after them. All
+/// false if the model would have no other heavy nodes.
 fn tail(graph: &Graph<'_>) -> Vec<bool> {
     let sizes: HashMap<&str, usize> =
         graph.weights.iter().map(|weights| (weights.name.as_str(), weights.message.len())).collect();
@@ -107,7 +107,7 @@ fn tail(graph: &Graph<'_>) -> Vec<bool> {
     tail
 }
 
-/// Scales of quantised layers that are too fine for FP16.
+/// Returns the scales of quantised layers that are too small for FP16.
 fn fine_scales<'g>(graph: &'g Graph<'_>, directory: &Path) -> Result<HashSet<&'g str>, PrecisionError> {
     let quantises = |node: &&Node<'_>| matches!(node.op.as_str(), "QuantizeLinear" | "DequantizeLinear");
     let scales: HashSet<&str> =

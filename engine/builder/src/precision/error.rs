@@ -5,43 +5,43 @@ use std::path::PathBuf;
 
 use visiond_engine::builder_api::onnx::WireError;
 
-/// A network cannot be rewritten.
+/// Why a model cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrecisionError {
-    /// The file is broken.
+    /// The file is damaged.
     #[error("the model's fields make no sense: copy or export it again")]
     Malformed,
-    /// Weights in another file cannot be read.
-    #[error("the weights in {path} cannot be read ({error}): copy the file into the model's directory again")]
+    /// External weights cannot be read.
+    #[error("cannot read the weights in {path}: {error}; copy the file into the model's directory again")]
     External {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error from the operating system.
         error: io::Error,
     },
-    /// A rule means no layer.
-    #[error("no layer is called `{layers}`: near are {near}")]
+    /// A rule matches no layer.
+    #[error("no layer is called `{layers}`; similar names: {near}")]
     NoSuchLayer {
         /// As in the rule.
         layers: String,
-        /// Names that are like it.
+        /// Similar names.
         near: String,
     },
     /// An input cannot become half precision.
-    #[error("the input `{name}` is used inside of a loop or branch and must stay FP32: build without half inputs")]
+    #[error("the input `{name}` is used inside a loop or branch and must stay FP32: build without half inputs")]
     HalfInput {
         /// The input.
         name: String,
     },
-    /// A rule wants the other half precision.
-    #[error("`{layers}` cannot be {asked} in a network of {whole}: one half precision serves the whole network")]
+    /// A rule asks for the other half-precision type.
+    #[error("`{layers}` cannot be {asked} in a {whole} model: use one half-precision type for the whole model")]
     OtherHalf {
         /// As in the rule.
         layers: String,
-        /// Wanted by the rule.
+        /// The type that the rule asks for.
         asked: &'static str,
-        /// Of the network.
+        /// The type of the model.
         whole: &'static str,
     },
 }

@@ -1,6 +1,6 @@
-//! A model taken apart as far as its types of numbers need it, and put together again.
+//! Takes a model apart as far as its element types require, and puts it together again.
 //!
-//! What is not touched is copied as it stands: attributes, weights, shapes, subgraphs.
+//! Everything else is copied unchanged: attributes, weights, shapes, subgraphs.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,12 +9,12 @@ use super::error::PrecisionError;
 use super::tensor::header;
 use visiond_engine::builder_api::onnx::{Value, WireError, fields, number, write_bytes, write_number};
 
-/// Graphs inside nodes inside graphs: what has more is no model but an attack.
+/// Limits graphs inside nodes inside graphs: only a malicious file has more.
 const MAX_DEPTH: usize = 32;
 
 /// A model around its main graph.
 pub(super) struct Model<'a> {
-    /// Everything but the graph and the format's version, in order.
+    /// Everything except the graph and the format's version, in order.
     rest: Vec<&'a [u8]>,
     ir_version: u64,
     pub(super) graph: Graph<'a>,
@@ -23,16 +23,16 @@ pub(super) struct Model<'a> {
 /// The main graph.
 pub(super) struct Graph<'a> {
     pub(super) nodes: Vec<Node<'a>>,
-    /// Weights: a `TensorProto` each.
+    /// The weights: a `TensorProto` each.
     pub(super) weights: Vec<Weights<'a>>,
-    /// Inputs that are not weights, outputs, and what is known of values in between: a `ValueInfoProto` each.
+    /// Inputs that are not weights, outputs, and declared intermediate values: a `ValueInfoProto` each.
     pub(super) inputs: Vec<Declared<'a>>,
     pub(super) outputs: Vec<Declared<'a>>,
     pub(super) values: Vec<Declared<'a>>,
     rest: Vec<&'a [u8]>,
 }
 
-/// One weight.
+/// A weight.
 pub(super) struct Weights<'a> {
     pub(super) name: String,
     pub(super) element: i64,
@@ -42,12 +42,12 @@ pub(super) struct Weights<'a> {
 /// A declared value.
 pub(super) struct Declared<'a> {
     pub(super) name: String,
-    /// 0 where it is not a tensor or not told.
+    /// The element type; 0 if it is not a tensor or not declared.
     pub(super) element: i64,
     pub(super) message: Cow<'a, [u8]>,
 }
 
-/// One operation.
+/// An operation.
 #[derive(Clone, Default)]
 pub(super) struct Node<'a> {
     pub(super) name: String,
@@ -63,7 +63,7 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// A node that converts `input` to `output`.
+    /// Makes a node that casts `input` to `output`.
     pub(super) fn cast(input: &str, output: &str, to: i64) -> Self {
         let mut node = Self {
             name: format!("cast {output}"),
@@ -76,17 +76,17 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// Whether it is of the standard operators.
+    /// Whether it is a standard operator.
     pub(super) fn is_standard(&self) -> bool {
         self.domain.is_empty() || self.domain == "ai.onnx"
     }
 
-    /// Its name, or that of its first output where it has none.
+    /// Returns its name, or that of its first output if it has none.
     pub(super) fn label(&self) -> &str {
         if self.name.is_empty() { self.outputs.first().map_or("", String::as_str) } else { &self.name }
     }
 
-    /// The attribute's message.
+    /// Returns an attribute's message.
     pub(super) fn attribute(&self, name: &str) -> Option<&[u8]> {
         self.attributes.iter().map(|message| &**message).find(|message| {
             let mut fields = fields(message).map_while(Result::ok);
@@ -94,13 +94,13 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// An integer attribute.
+    /// Returns an integer attribute.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         let mut fields = fields(self.attribute(name)?).map_while(Result::ok);
         fields.find(|field| field.number == number::ATTRIBUTE_INT).map(|field| field.number_value())
     }
 
-    /// The tensor in an attribute.
+    /// Returns the tensor in an attribute.
     pub(super) fn tensor(&self, name: &str) -> Option<&[u8]> {
         part(self.attribute(name)?, number::ATTRIBUTE_TENSOR)
     }
@@ -119,7 +119,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The graphs inside it.
+    /// Returns the graphs inside the node.
     pub(super) fn subgraphs(&self) -> impl Iterator<Item = &[u8]> {
         self.attributes.iter().flat_map(|attribute| subgraphs_of(attribute))
     }
@@ -143,7 +143,7 @@ impl<'a> Node<'a> {
             captured(graph, 0, &mut captures)?;
         }
         node.captures = captures.into_iter().collect();
-        // In a fixed order, so that the same model gives the same bytes.
+        // Sorted, so that the same model gives the same bytes.
         node.captures.sort_unstable();
         Ok(node)
     }
@@ -169,7 +169,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The first field `wanted` of a message.
+/// Returns the first field `wanted` of a message.
 fn part(message: &[u8], wanted: u64) -> Option<&[u8]> {
     fields(message).map_while(Result::ok).find(|field| field.number == wanted).map(|field| field.bytes())
 }
@@ -179,7 +179,7 @@ fn subgraphs_of(attribute: &[u8]) -> impl Iterator<Item = &[u8]> {
     fields(attribute).map_while(Result::ok).filter(move |field| is_graph(field.number)).map(|field| field.bytes())
 }
 
-/// Adds the names that a subgraph uses and does not define, as far as one pass can tell: a name too many costs a Cast.
+/// Adds the names that a subgraph uses and does not define, as far as one pass can see: an extra name only costs a Cast.
 fn captured(graph: &[u8], depth: usize, names: &mut HashSet<String>) -> Result<(), PrecisionError> {
     if depth > MAX_DEPTH {
         return Err(PrecisionError::Malformed);
@@ -204,7 +204,7 @@ fn captured(graph: &[u8], depth: usize, names: &mut HashSet<String>) -> Result<(
                 }
             }
             number::GRAPH_INPUT => drop(defined.insert(declared(field.bytes())?.name)),
-            // A branch may hand out a value of the graph around it as it is.
+            // A branch may return a value of the surrounding graph directly.
             number::GRAPH_OUTPUT => drop(used.insert(declared(field.bytes())?.name)),
             number::GRAPH_INITIALIZER => drop(defined.insert(header(field.bytes())?.name)),
             _ => {}
@@ -215,7 +215,7 @@ fn captured(graph: &[u8], depth: usize, names: &mut HashSet<String>) -> Result<(
     Ok(())
 }
 
-/// Name and element type of a `ValueInfoProto`.
+/// Reads the name and element type of a `ValueInfoProto`.
 pub(super) fn declared(message: &[u8]) -> Result<Declared<'_>, WireError> {
     let (mut name, mut element) = (String::new(), 0);
     for field in fields(message) {
@@ -273,7 +273,7 @@ impl Declared<'_> {
 }
 
 impl<'a> Model<'a> {
-    /// Takes `bytes` apart.
+    /// Parses `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, PrecisionError> {
         let (mut rest, mut ir_version, mut graph) = (Vec::new(), 0, None);
         for field in fields(bytes) {
@@ -287,9 +287,9 @@ impl<'a> Model<'a> {
         Ok(Self { rest, ir_version, graph: graph.ok_or(PrecisionError::Malformed)? })
     }
 
-    /// The model as a file.
+    /// Returns the model as a file.
     pub(super) fn write(&self) -> Vec<u8> {
-        /// The first version in which weights need not be inputs too.
+        /// The first format version in which weights need not be inputs too.
         const FREE_WEIGHTS: u64 = 4;
         let mut out = Vec::new();
         write_number(&mut out, number::MODEL_IR_VERSION, self.ir_version.max(FREE_WEIGHTS));
@@ -347,7 +347,7 @@ impl<'a> Graph<'a> {
         message
     }
 
-    /// Drops nodes whose results nobody uses, and weights and notes of values that are gone.
+    /// Removes nodes whose results are unused, and unused weights and declarations.
     pub(super) fn sweep(&mut self) {
         let mut used: HashSet<String> = self.outputs.iter().map(|output| output.name.clone()).collect();
         let mut kept = vec![false; self.nodes.len()];

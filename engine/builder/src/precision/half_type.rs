@@ -12,7 +12,7 @@ pub enum Half {
 }
 
 impl Half {
-    /// The greatest finite number.
+    /// Returns the greatest finite number.
     pub(super) const fn most(self) -> f32 {
         match self {
             Self::F16 => 65_504.0,
@@ -20,7 +20,7 @@ impl Half {
         }
     }
 
-    /// The number of ONNX's element type.
+    /// Returns the number of ONNX's element type.
     pub(super) const fn element(self) -> i64 {
         match self {
             Self::F16 => element::FLOAT16,
@@ -28,7 +28,7 @@ impl Half {
         }
     }
 
-    /// As in options and names.
+    /// Returns the name used in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F16 => "fp16",

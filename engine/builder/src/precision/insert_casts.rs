@@ -1,6 +1,6 @@
-//! Puts Casts where the type changes, and weights into half precision where half-precision nodes use them.
+//! Inserts Casts where the type changes, and converts the weights that half-precision nodes use.
 //!
-//! A value keeps its name in FP32; in half precision it goes by another. Each exists only where a node asks for it.
+//! A value keeps its name in FP32 and has another name in half precision. Each exists only if a node needs it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::operators::input_follows;
 use super::tensor::{self, Losses, floats, header};
 use visiond_engine::builder_api::onnx::element;
 
-/// What weaving cost.
+/// What the conversion changed.
 #[derive(Default)]
 pub(super) struct CastReport {
     pub(super) losses: Losses,
@@ -20,7 +20,7 @@ pub(super) struct CastReport {
     pub(super) clamped_in: Option<String>,
 }
 
-/// Declares inputs and outputs of FP32 as half precision, and casts them at once.
+/// Declares FP32 inputs and outputs as half precision, and casts them right away.
 pub(super) fn half_io(graph: &mut Graph<'_>, half: Half) -> Result<(), PrecisionError> {
     let is_full = |declared: &&mut Declared<'_>| declared.element == element::FLOAT;
     let mut inside = HashMap::new();
@@ -31,7 +31,7 @@ pub(super) fn half_io(graph: &mut Graph<'_>, half: Half) -> Result<(), Precision
         inside.insert(input.name.clone(), full);
         input.set_element(half.element())?;
     }
-    // Graphs inside nodes know values by their names outside.
+    // Graphs inside nodes know values by their outer names.
     let captured: HashSet<&String> = graph.nodes.iter().flat_map(|node| &node.captures).collect();
     if let Some(name) = inside.keys().find(|name| captured.contains(name)) {
         return Err(PrecisionError::HalfInput { name: name.clone() });
@@ -64,35 +64,35 @@ pub(super) fn half_io(graph: &mut Graph<'_>, half: Half) -> Result<(), Precision
     Ok(())
 }
 
-/// Where a constant's numbers are.
+/// Where the numbers of a constant are.
 enum Constant {
-    /// In a weight, by its index.
+    /// In the weight with this index.
     Weight(usize),
     /// In the attribute of the node with this index among those already written.
     Node(usize),
 }
 
-/// A constant's shape and its numbers.
+/// The shape and numbers of a constant.
 type Numbers = (Vec<u64>, Vec<f32>);
 
-/// The graph while it is written anew.
+/// The graph while it is rewritten.
 struct Inserter<'g, 'a> {
     graph: &'g mut Graph<'a>,
     half: Half,
     directory: &'g Path,
     written: Vec<Node<'a>>,
-    /// Values of which FP32 (or their own other type) exists.
+    /// Values that exist in FP32 (or in their own other type).
     full: HashSet<String>,
-    /// Half-precision names of values of FP32.
+    /// The half-precision names of FP32 values.
     halves: HashMap<String, String>,
     constants: HashMap<String, Constant>,
-    /// What a Cast to FP32 was made of.
+    /// The input of each Cast to FP32.
     cast_from: HashMap<String, String>,
     taken: HashSet<String>,
     report: CastReport,
 }
 
-/// Rewrites the graph's nodes, of which those marked in `chosen` compute in half precision.
+/// Rewrites the graph's nodes; those marked in `chosen` compute in half precision.
 pub(super) fn insert_casts(
     graph: &mut Graph<'_>,
     elements: &HashMap<String, i64>,
@@ -139,7 +139,7 @@ impl<'a> Inserter<'_, 'a> {
         }
     }
 
-    /// The half-precision name of a value of FP32.
+    /// Returns the half-precision name of an FP32 value.
     fn need_half(&mut self, name: &str, elements: &HashMap<String, i64>) -> Result<String, PrecisionError> {
         if let Some(half) = self.halves.get(name) {
             return Ok(half.clone());
@@ -170,7 +170,7 @@ impl<'a> Inserter<'_, 'a> {
         Ok(fresh)
     }
 
-    /// Shape and numbers of a constant of floating point.
+    /// Returns shape and numbers of a floating-point constant.
     fn numbers(&self, name: &str) -> Result<Option<Numbers>, PrecisionError> {
         let message = match self.constants.get(name) {
             Some(Constant::Weight(index)) => Some(&*self.graph.weights[*index].message),
@@ -189,7 +189,7 @@ impl<'a> Inserter<'_, 'a> {
         fresh
     }
 
-    /// Writes a node as it is.
+    /// Writes a node unchanged.
     fn full_node(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) {
         let is_cast = node.is_standard() && node.op == "Cast";
         for input in &mut node.inputs {
@@ -241,7 +241,7 @@ impl<'a> Inserter<'_, 'a> {
                 self.full.insert(output.clone());
             }
         }
-        // The type that results are given in where an operator can choose.
+        // The output type, for operators that can choose it.
         if node.op == "DequantizeLinear" && node.int("output_dtype") == Some(element::FLOAT) {
             node.set_int("output_dtype", self.half.element());
         }
@@ -249,7 +249,7 @@ impl<'a> Inserter<'_, 'a> {
         Ok(())
     }
 
-    /// A Cast to FP32 that is to give half precision instead: nothing, where that is there already.
+    /// Converts a Cast to FP32 into one to half precision, or removes it if the value already exists.
     fn half_cast(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
         let (Some(input), Some(output)) = (node.inputs.first().cloned(), node.outputs.first().cloned()) else {
             return Err(PrecisionError::Malformed);

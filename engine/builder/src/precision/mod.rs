@@ -1,8 +1,8 @@
-//! A network in half precision: an `.onnx` file whose layers compute in FP16 or BF16.
+//! A model in half precision: an `.onnx` file whose layers compute in FP16 or BF16.
 //!
-//! TensorRT 11 and TensorRT for RTX take every layer's type from the network and have no switch for it, so the network says
+//! TensorRT 11 and TensorRT for RTX take every layer's type from the model and have no switch for it, so the model says
 //! it: weights become half precision, Casts stand where the type changes, inputs and outputs stay FP32 unless asked for.
-//! The older ones get the same network, so that one way is tested for all.
+//! The older ones get the same model, so that one way is tested for all.
 //!
 //! What stays in FP32:
 //! - operators that do not exist in half precision, and whole graphs inside `If`, `Loop` and `Scan`;

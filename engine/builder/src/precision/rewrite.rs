@@ -10,35 +10,35 @@ use super::half_type::Half;
 use super::rule::{LayerPrecision, Rule};
 use super::{insert_casts, types};
 
-/// How to rewrite a network.
+/// How to rewrite a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrecisionOptions {
-    /// The type of what is not kept in FP32.
+    /// The type of layers that do not stay in FP32.
     pub half: Half,
-    /// Layers that differ; of several that mean one layer, the last holds.
+    /// Rules for layers that differ; the last one that matches wins.
     pub rules: Vec<Rule>,
-    /// Whether inputs and outputs of FP32 become half precision too.
+    /// Whether FP32 inputs and outputs become half precision too.
     pub half_io: bool,
 }
 
-/// A network in half precision, and what became of it.
+/// A model in half precision, and what the conversion changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewritten {
-    /// The file's bytes.
+    /// The bytes of the file.
     pub bytes: Vec<u8>,
     /// Layers that compute in half precision.
     pub half_layers: usize,
-    /// Layers that could, and stay in FP32.
+    /// Layers that could, but stay in FP32.
     pub full_layers: usize,
-    /// Finite weights beyond the range, which became its end; and a tensor that has some.
+    /// Finite weights beyond the range, which were clamped.
     pub clamped: usize,
     /// A tensor with clamped weights.
     pub clamped_in: Option<String>,
-    /// Weights so small that they became zero.
+    /// Weights that were too small and became zero.
     pub vanished: usize,
 }
 
-/// Whether a convolution of the model gets its numbers from 8-bit integers. A model that cannot be read has none.
+/// Whether a convolution of the model has quantised inputs. False for a model that cannot be read.
 pub(crate) fn quantises_convolutions(bytes: &[u8]) -> bool {
     let Ok(model) = Model::read(bytes) else { return false };
     let nodes = &model.graph.nodes;
@@ -48,7 +48,7 @@ pub(crate) fn quantises_convolutions(bytes: &[u8]) -> bool {
     nodes.iter().filter(convolves).any(|node| node.inputs.iter().take(2).any(|input| floats_again.contains(input)))
 }
 
-/// The model `bytes` in half precision; `directory` is where its files with weights lie.
+/// Converts the model `bytes` to half precision; `directory` contains its external weights.
 pub fn rewrite(bytes: &[u8], directory: &Path, options: &PrecisionOptions) -> Result<Rewritten, PrecisionError> {
     let mut model = Model::read(bytes)?;
     for rule in &options.rules {

@@ -1,4 +1,4 @@
-//! `--precision LAYER=fp32`: which layers a user means.
+//! `--precision LAYER=fp32`: which layers the user means.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use super::error::PrecisionError;
 use super::graph::Node;
 use super::half_type::Half;
 
-/// Layers by name or by operator, and what they compute in.
+/// A precision for layers, by name or operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// `Conv_12`, `/model.22/*`, `type:Softmax`.
+    /// A pattern: `Conv_12`, `/model.22/*`, `type:Softmax`.
     pub layers: String,
-    /// What they compute in.
+    /// The type that they compute in.
     pub precision: LayerPrecision,
 }
 
-/// What a layer computes in.
+/// The type that a layer computes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerPrecision {
     /// FP32.
     Full,
-    /// The half precision of the whole network; named, it must be that.
+    /// The half-precision type of the whole model; if it is named, it must be that.
     Half(Option<Half>),
 }
 
-/// A rule that cannot be read.
+/// Why a text is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is not LAYER=fp32 or LAYER=half: name a layer (`/model.22/dfl/conv=fp32`), several (`/model.22/*=fp32`) or an \
@@ -35,7 +35,7 @@ pub struct RuleError {
     text: String,
 }
 
-/// As it is read.
+/// Writes the rule as it is read.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let precision = match self.precision {
@@ -68,16 +68,16 @@ impl FromStr for Rule {
 }
 
 impl Rule {
-    /// Whether it means this node.
+    /// Whether the rule matches this node.
     pub(super) fn matches(&self, node: &Node<'_>) -> bool {
         match self.layers.strip_prefix("type:") {
             Some(operator) => matches_glob(operator, &node.op),
-            // An unnamed node goes by what it gives; TensorRT itself names layers so.
+            // An unnamed node is matched by its outputs, as TensorRT itself names layers.
             None => matches_glob(&self.layers, node.label()) || node.outputs.contains(&self.layers),
         }
     }
 
-    /// The error of a rule that means no node.
+    /// Returns the error for a rule that matches no node.
     pub(super) fn unknown(&self, nodes: &[Node<'_>]) -> PrecisionError {
         const SHOWN: usize = 3;
         let (word, prefix) = match self.layers.strip_prefix("type:") {
@@ -96,11 +96,11 @@ impl Rule {
     }
 }
 
-/// `*` stands for any text, `?` for any character.
+/// Matches `*` with any text and `?` with any character.
 fn matches_glob(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the text behind the last star did not fit.
+    // Where to continue if the text after the last star does not match.
     let mut star = None;
     while t < text.len() {
         if p < pattern.len() && pattern[p] == '*' {

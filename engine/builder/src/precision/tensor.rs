@@ -1,4 +1,4 @@
-//! A `TensorProto` of floating point: its numbers out, and a half-precision one in.
+//! Reads the numbers of a floating-point `TensorProto`, and writes one in half precision.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use super::error::PrecisionError;
 use super::half_type::Half;
 use visiond_engine::builder_api::onnx::{Value, WireError, element, fields, number, packed, write_bytes, write_number};
 
-/// What a tensor's message says of it, without its numbers.
+/// The fields of a tensor's message without its numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) name: String,
@@ -18,7 +18,7 @@ pub(super) struct Header {
     pub(super) dims: Vec<u64>,
 }
 
-/// Reads what the tensor is.
+/// Reads the header of a tensor.
 pub(super) fn header(message: &[u8]) -> Result<Header, WireError> {
     let mut header = Header::default();
     for field in fields(message) {
@@ -38,9 +38,9 @@ pub(super) fn header(message: &[u8]) -> Result<Header, WireError> {
     Ok(header)
 }
 
-/// The numbers of a tensor of f32, f16 or bf16, in row-major order; `None` for another type.
+/// Returns the numbers of an f32, f16 or bf16 tensor in row-major order; `None` for another type.
 ///
-/// `directory` is where files with weights lie.
+/// `directory` contains the external weights.
 pub(super) fn floats(message: &[u8], directory: &Path) -> Result<Option<Vec<f32>>, PrecisionError> {
     let header = header(message)?;
     let external = external(message)?;
@@ -57,7 +57,7 @@ pub(super) fn floats(message: &[u8], directory: &Path) -> Result<Option<Vec<f32>
             (number::TENSOR_FLOAT_DATA, Value::Fixed(data)) => {
                 numbers.extend(data.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)));
             }
-            // f16 and bf16 without raw data keep their bits in 32-bit integers.
+            // f16 and bf16 without raw data store their bits in 32-bit integers.
             (number::TENSOR_INT32_DATA, Value::Bytes(data)) => {
                 for bits in packed(data) {
                     numbers.extend(from_bits(header.element, bits? as u16));
@@ -94,16 +94,16 @@ fn from_bits(element: i64, bits: u16) -> Option<f32> {
     }
 }
 
-/// What became of numbers on their way to half precision.
+/// What the conversion to half precision changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Losses {
-    /// Finite numbers beyond the range, which became its end.
+    /// Finite numbers beyond the range, which were clamped.
     pub(super) clamped: usize,
     /// Numbers that became zero.
     pub(super) vanished: usize,
 }
 
-/// A `TensorProto` called `name` with `numbers` in half precision.
+/// Makes a `TensorProto` called `name` with `numbers` in half precision.
 pub(super) fn write(name: &str, dims: &[u64], numbers: &[f32], half: Half) -> (Vec<u8>, Losses) {
     let mut losses = Losses::default();
     let mut raw = Vec::with_capacity(numbers.len() * 2);

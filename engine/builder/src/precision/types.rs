@@ -1,4 +1,4 @@
-//! What type of numbers an operator gives.
+//! Infers the element types of values.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::graph::{Graph, Node, declared};
 use super::tensor::header;
 use visiond_engine::builder_api::onnx::{element, fields, number};
 
-/// The element type of each value as far as it follows; a value that is missing is of unknown type.
+/// Returns the element type of each value, as far as it can be inferred.
 pub(super) fn elements(graph: &Graph<'_>) -> Result<HashMap<String, i64>, PrecisionError> {
     let mut elements: HashMap<String, i64> = HashMap::new();
     for declared in graph.values.iter().chain(&graph.inputs).chain(&graph.outputs) {
@@ -26,7 +26,7 @@ pub(super) fn elements(graph: &Graph<'_>) -> Result<HashMap<String, i64>, Precis
     Ok(elements)
 }
 
-/// The element type of an output, 0 where it does not follow.
+/// Returns the element type of an output; 0 if unknown.
 fn output_element(node: &Node<'_>, index: usize, elements: &HashMap<String, i64>) -> Result<i64, PrecisionError> {
     let input = |index: usize| node.inputs.get(index).and_then(|name| elements.get(name)).copied().unwrap_or(0);
     let attribute = |name, otherwise| node.int(name).unwrap_or(otherwise);
@@ -97,9 +97,9 @@ fn constant(node: &Node<'_>) -> Result<i64, PrecisionError> {
     })
 }
 
-/// What the graph inside `If`, `Loop` or `Scan` declares of its outputs.
+/// Returns the element type that the graph inside `If`, `Loop` or `Scan` declares for an output.
 fn of_subgraph(node: &Node<'_>, index: usize) -> Result<i64, PrecisionError> {
-    // A loop's body gives its condition first.
+    // The first output of a loop's body is its condition.
     let index = if node.op == "Loop" { index + 1 } else { index };
     for graph in node.subgraphs() {
         let mut outputs = fields(graph).map_while(Result::ok).filter(|field| field.number == number::GRAPH_OUTPUT);

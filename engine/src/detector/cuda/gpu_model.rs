@@ -12,28 +12,28 @@ use crate::detector::model_inputs::{self, ModelInputs};
 use crate::engine::Engine;
 use crate::tensorrt::{Layout, Scratch, TrtContext, TrtEngine};
 
-/// The network: a context for each number of frames that its shapes tell apart, and one buffer for each tensor.
+/// A model on the GPU: an execution context for each batch size that changes its shapes, and a buffer for each tensor.
 pub(super) struct GpuModel {
-    /// By the number of frames, from 1 on; one where the number does not change its shapes, or cannot be told apart. They
-    /// go before the buffers, which they know.
+    /// By batch size, from 1 on; a single one if the batch size does not change the shapes or the version allows no more.
+    /// Fields drop in order: contexts before the buffers whose addresses they have.
     contexts: Vec<Option<TrtContext>>,
-    /// Frames that a sole context has shapes for.
+    /// The batch size that a single context has shapes for.
     chosen: usize,
     program: Arc<TrtEngine>,
     scratch: Scratch,
-    /// In the engine's order; the picture's are `pictures`.
+    /// The extra inputs in the engine's order; the picture is in `pictures`.
     extra_inputs: Vec<Option<DeviceBuffer>>,
-    /// One a flight.
+    /// One per run in flight.
     pictures: Vec<DeviceBuffer>,
     outputs: Vec<Output>,
-    /// By flight: where each output is, and its type, as the filter takes them.
+    /// The address and type of each output for the filter, by run in flight.
     addresses: Vec<Vec<(DeviceAddress, DType)>>,
     declared: Vec<TensorInfo>,
-    /// Names, shapes for the whole batch, and whether the first dimension follows the number of frames.
+    /// Names, shapes for the whole batch, and whether the first dimension is the batch size.
     shapes: Vec<(String, Vec<usize>, bool)>,
     picture: usize,
     batch: usize,
-    /// Bytes of one frame's picture where the batch is fixed and larger than 1: slots without a frame are emptied.
+    /// The bytes of one picture if the batch is fixed and larger than 1: unused slots are cleared.
     fixed_picture_bytes: Option<usize>,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct GpuModel {
 pub(super) struct Output {
     pub(super) name: String,
     pub(super) dtype: DType,
-    /// Of one frame.
+    /// For one frame.
     pub(super) shape: Vec<usize>,
-    /// Of one frame.
+    /// For one frame.
     pub(super) len_bytes: usize,
-    /// One a flight.
+    /// One per run in flight.
     buffers: Vec<DeviceBuffer>,
 }
 
@@ -56,7 +56,7 @@ impl Output {
 }
 
 impl GpuModel {
-    /// Makes the context of the whole batch, allocates every tensor, and fills the inputs besides the picture.
+    /// Makes the context for the whole batch, allocates every tensor, and fills the extra inputs.
     pub(super) fn new(
         engine: &Engine,
         program: &Arc<TrtEngine>,
@@ -87,17 +87,17 @@ impl GpuModel {
             {
                 model_inputs::fill(&mut tensor, extra, (inputs.spec.width, inputs.spec.height));
             }
-            // SAFETY: the buffer is as long as `host`, which stays until the stream was waited for.
+            // SAFETY: the buffer is as long as `host`, which lives until the stream was waited for.
             unsafe { stream.copy_to_device(&host, buffer.address()) }?;
             stream.synchronize()?;
             extra_inputs.push(Some(buffer));
         }
         let open = inputs.batch > 1 && !inputs.open_batch.is_empty();
-        // TensorRT 8 lets one context use a profile.
+        // With TensorRT 8, only one context may use a profile.
         let contexts = if open && program.library().version().layout() != Some(Layout::V8) { inputs.batch } else { 1 };
         let fixed_picture_bytes =
             (inputs.batch > 1 && !open).then(|| bytes_of(&inputs.spec.shape(), inputs.spec.dtype));
-        let mut network = Self {
+        let mut model = Self {
             contexts: (0..contexts).map(|_| None).collect(),
             chosen: inputs.batch,
             program: Arc::clone(program),
@@ -112,8 +112,8 @@ impl GpuModel {
             batch: inputs.batch,
             fixed_picture_bytes,
         };
-        let mut context = network.program.context(network.scratch.clone())?;
-        network.shape(&mut context, inputs.batch, stream)?;
+        let mut context = model.program.context(model.scratch.clone())?;
+        model.shape(&mut context, inputs.batch, stream)?;
         for info in engine.outputs() {
             let whole = context.output_shape(&info.name)?;
             let (mut shape, frames) = (whole.clone(), if inputs.has_batch_dim { inputs.batch } else { 1 });
@@ -127,28 +127,28 @@ impl GpuModel {
             let len_bytes = bytes_of(&shape, info.dtype);
             let (name, dtype) = (info.name.clone(), info.dtype);
             let mut buffers = Vec::with_capacity(max_in_flight);
-            for addresses in &mut network.addresses {
+            for addresses in &mut model.addresses {
                 let buffer = DeviceBuffer::new(device, len_bytes * frames)?;
                 addresses.push((buffer.address(), dtype));
                 buffers.push(buffer);
             }
-            network.outputs.push(Output { name, dtype, shape, len_bytes, buffers });
+            model.outputs.push(Output { name, dtype, shape, len_bytes, buffers });
         }
-        network.keep(context, inputs.batch);
-        Ok(network)
+        model.keep(context, inputs.batch);
+        Ok(model)
     }
 
-    /// Frames of one run at most.
+    /// Returns the maximum number of frames in a run.
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
 
-    /// The outputs, as declared.
+    /// Returns the outputs as the model declares them.
     pub(super) fn outputs(&self) -> &[TensorInfo] {
         &self.declared
     }
 
-    /// What the outputs are of one frame.
+    /// Returns the outputs for one frame.
     pub(super) fn of_one_frame(&self) -> Vec<TensorInfo> {
         let one = |output: &Output| TensorInfo {
             name: output.name.clone(),
@@ -158,25 +158,25 @@ impl GpuModel {
         self.outputs.iter().map(one).collect()
     }
 
-    /// The outputs in the GPU's memory.
+    /// Returns the outputs in the GPU's memory.
     pub(super) fn tensors(&self) -> &[Output] {
         &self.outputs
     }
 
-    /// Where each output of a flight is, and its type.
+    /// Returns the address and type of each output of a run.
     pub(super) fn addresses(&self, run: usize) -> &[(DeviceAddress, DType)] {
         &self.addresses[run]
     }
 
-    /// Where a flight's picture goes.
+    /// Returns the address of a run's picture.
     pub(super) fn picture(&self, run: usize) -> DeviceAddress {
         self.pictures[run].address()
     }
 
-    /// Queues the emptying of the slots behind the first `frames`, where the batch is fixed.
+    /// Queues clearing the slots from `frames` on, if the batch is fixed.
     ///
     /// # Safety
-    /// No run of the flight is under way; `self` outlives the work, and in a recording every launch.
+    /// The run with this index is not in flight; `self` outlives the work, and every launch of a recording.
     pub(super) unsafe fn clear_from(&self, run: usize, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(each) = self.fixed_picture_bytes else { return Ok(()) };
         let empty = self.picture(run).offset(each * frames);
@@ -184,12 +184,12 @@ impl GpuModel {
         unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }
     }
 
-    /// Whether a context keeps its shapes for good, so that its runs can be recorded.
+    /// Whether a context keeps its shapes, so that its runs can be recorded.
     pub(super) fn keeps_shapes(&self) -> bool {
         self.contexts.len() > 1 || !self.follows_frames()
     }
 
-    /// Sees to it that a context has the shapes for so many frames.
+    /// Makes sure that a context has the shapes for this batch size.
     pub(super) fn choose(&mut self, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
         let context_index = self.context_index(frames);
         match self.contexts[context_index].take() {
@@ -211,10 +211,10 @@ impl GpuModel {
         self.batch > 1 && self.shapes.iter().any(|(_, _, open)| *open)
     }
 
-    /// Queues the network over the first `frames` slots of a flight's picture.
+    /// Queues inference over the first `frames` slots of a run's picture.
     ///
     /// # Safety
-    /// The slots are written by then; `self` outlives the run, and in a recording every launch; `stream` is the same always.
+    /// The slots are written by then; `self` outlives the run, and every launch of a recording; `stream` is always the same.
     pub(super) unsafe fn enqueue(
         &mut self,
         run: usize,
@@ -236,7 +236,7 @@ impl GpuModel {
         (frames - 1).min(self.contexts.len() - 1)
     }
 
-    /// Gives a context the shapes and addresses of its inputs for so many frames, within a profile that allows them.
+    /// Sets the shapes and addresses of a context's inputs for a batch size, and a profile that allows them.
     fn shape(&self, context: &mut TrtContext, frames: usize, stream: &CudaStream) -> Result<(), DetectorError> {
         let of = |shape: &[usize], open: bool| {
             let mut shape = shape.to_vec();
@@ -246,18 +246,11 @@ impl GpuModel {
             shape
         };
         let shapes: Vec<_> = self.shapes.iter().map(|(name, shape, open)| (name, of(shape, *open))).collect();
-        let allows = |profile: &usize| {
-            shapes.iter().all(|(name, shape)| {
-                let limits = self.program.tensor(name).and_then(|tensor| tensor.limits.get(*profile));
-                limits.is_none_or(|limits| {
-                    let mut sides = shape.iter().zip(limits.min.iter().zip(&limits.max));
-                    sides.all(|(size, (min, max))| (min..=max).contains(&size))
-                })
-            })
-        };
-        // Where none allows them, TensorRT says so below.
-        let profiles = self.program.profiles();
-        if let Some(profile) = (0..profiles).find(allows).filter(|_| profiles > 1) {
+        let wanted: Vec<_> = shapes.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+        // If no profile allows them, TensorRT reports it below.
+        if self.program.profiles() > 1
+            && let Some(profile) = self.program.profile_for(&wanted)
+        {
             context.set_profile(profile, stream)?;
         }
         for ((name, shape), buffer) in shapes.iter().zip(&self.extra_inputs) {
@@ -269,7 +262,7 @@ impl GpuModel {
         Ok(context.infer_shapes()?)
     }
 
-    /// Keeps a context that has the shapes for so many frames.
+    /// Stores a context that has the shapes for a batch size.
     fn keep(&mut self, context: TrtContext, frames: usize) {
         self.chosen = frames;
         let context_index = self.context_index(frames);

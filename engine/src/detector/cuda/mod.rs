@@ -1,17 +1,17 @@
-//! The way on the GPU: preprocess, network and candidate filter, without the host in between.
+//! Runs on the GPU: preprocess, inference and candidate filter, without the host in between.
 //!
-//! A run that finds the GPU free is one CUDA graph on one stream. While another run is under way, preprocess and filter go on
-//! streams of their own, so that they run beside the other's network and the frames are free sooner; only the network waits
-//! its turn. The same way go frames that must be lent to a stream, which a graph cannot do. Networks run one after the other:
-//! contexts and scratch memory exist once, and so do inputs that no flight changes; the picture, the outputs, the frames'
-//! descriptions, the candidates and the events exist once a flight.
+//! If the GPU is free, a run is one CUDA graph on one stream. If another run is in flight, preprocess and filter use streams of
+//! their own, so that they overlap the other run's inference and the frames are free sooner; only inference waits its turn. The
+//! same happens with frames that must be attached to a stream, which a graph cannot do. Inference runs one after the other:
+//! contexts, scratch memory and inputs that do not change exist once. The picture, the outputs, the frames' descriptions, the
+//! candidates and the events exist once per run in flight.
 //!
-//! The first run of each flight, number of frames and kind is queued call by call; behind it the same calls are recorded as
-//! the graph that every later run launches. Where CUDA or TensorRT refuses the recording, runs go on call by call. The very
-//! first run records nothing, so that its result is there sooner. Networks with an open batch have an execution context for
-//! each number of frames: changing the shapes of a context would spoil the graphs that were recorded with it.
+//! The first run of each index, batch size and kind is queued call by call; then the same calls are recorded as the graph that
+//! every later run launches. If CUDA or TensorRT refuses the recording, runs continue call by call. The very first run records
+//! nothing, so that its result is there sooner. A model with an open batch has an execution context per batch size: changing
+//! the shapes of a context would invalidate the graphs that were recorded with it.
 //!
-//! Nothing is allocated once every flight has run every number of frames that occurs and the frames' sizes are known.
+//! Nothing is allocated after every index has run every batch size and frame size that occurs.
 
 mod gpu_model;
 mod readback;

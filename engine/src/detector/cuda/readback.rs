@@ -1,4 +1,4 @@
-//! How a flight's results come to the CPU: candidates from the filter, or the outputs whole.
+//! Brings a run's results to the CPU: the filter's candidates, or whole outputs.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::detector::error::DetectorError;
 use crate::detector::runner::slot_error;
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
 
-/// What of a run the CPU reads, in memory that both see.
+/// What the CPU reads after a run, in memory that CPU and GPU share.
 pub(super) enum Readback {
     /// A few kilobytes of candidates.
     Candidates(CudaFilter),
-    /// Every output, for heads that have no filter because their outputs are small, or for shapes that it cannot read.
+    /// Every output, for heads without a filter (their outputs are small) or shapes that the filter cannot read.
     Outputs(Vec<UnifiedBuffer>),
 }
 
 impl Readback {
-    /// A filter where there is a spec for one, else copies.
+    /// Makes a filter if there is a spec for one, otherwise buffers for copies.
     pub(super) fn new(
         filter: Option<&FilterSpec>,
         model: &GpuModel,
@@ -36,11 +36,11 @@ impl Readback {
         Ok(Self::Outputs(copies.collect::<Result<_, _>>()?))
     }
 
-    /// Queues what brings the results of so many frames of a flight to the CPU.
+    /// Queues the filter, or the copies, for the first `frames` frames of a run.
     ///
     /// # Safety
-    /// What is queued before has written the outputs of `frames` frames. `self` and the network outlive the run, and in a
-    /// recording every launch; the results are not read before the run is done.
+    /// The work queued before has written the outputs of `frames` frames. `self` and the model outlive the run, and every
+    /// launch of a recording; the results are not read before the run is done.
     pub(super) unsafe fn enqueue(
         &mut self,
         model: &GpuModel,
@@ -64,7 +64,7 @@ impl Readback {
         Ok(())
     }
 
-    /// Decodes one slot of a run that is done.
+    /// Decodes a slot of a run that is done.
     pub(super) fn decode(
         &self,
         slot: usize,

@@ -1,4 +1,4 @@
-//! What belongs to one flight, and what is queued for a run of it.
+//! The buffers and events of one run in flight, and the work that is queued for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,40 +12,40 @@ use super::readback::Readback;
 use crate::detector::error::DetectorError;
 use crate::detector::run::RunTimings;
 
-/// A run that is not over when a nap is.
+/// A run longer than this outlasts a short sleep.
 const LONG_RUN_US: u64 = 200;
-/// How long the mark behind the preprocess of a shorter run is looked at before the first nap, and the first nap at most.
+/// How long to poll the event after the preprocess of a short run before sleeping, and the longest first sleep.
 const SPIN: Duration = Duration::from_micros(25);
 
-/// What belongs to one flight.
+/// The buffers, events and graphs of one run in flight.
 pub(super) struct RunState {
-    /// By the number of frames, from 1 on.
+    /// By batch size, from 1 on.
     pub(super) graphs: Vec<Graphs>,
     pub(super) preprocessor: CudaPreprocessor,
     pub(super) readback: Readback,
-    /// Before the preprocess, and behind it.
+    /// Before and after the preprocess.
     pub(super) preprocess_start: Event,
     pub(super) preprocess_end: Event,
-    /// Before the network and behind it, where they are apart from the rest.
-    pub(super) network_start: Event,
-    pub(super) network_end: Event,
-    /// Behind it all.
+    /// Before and after inference, if preprocess and filter overlap another run.
+    pub(super) inference_start: Event,
+    pub(super) inference_end: Event,
+    /// At the end of the run.
     pub(super) end: Event,
-    /// Whether preprocess and filter of the run were beside another run's network.
+    /// Whether preprocess and filter of the run overlapped another run's inference.
     pub(super) overlapped: bool,
     pub(super) launch_us: u64,
-    /// Frames of the run under way, or of the last.
+    /// The batch size of the run in flight, or of the last run.
     pub(super) frames: usize,
     /// Whether that run is finished.
     pub(super) done: bool,
 }
 
-/// What was recorded for one number of frames.
+/// The graphs recorded for one batch size.
 #[derive(Default)]
 pub(super) struct Graphs {
-    /// Preprocess, network, filter.
+    /// Preprocess, inference and filter.
     whole: Option<Graph>,
-    /// Network.
+    /// Inference only.
     model: Option<Graph>,
 }
 
@@ -56,7 +56,7 @@ impl Graphs {
 }
 
 impl RunState {
-    /// Allocates all that it will need but the graphs.
+    /// Allocates everything except the graphs.
     pub(super) fn new(
         spec: &PreprocessSpec,
         device: &Arc<Device>,
@@ -69,8 +69,8 @@ impl RunState {
             readback,
             preprocess_start: Event::silent(device)?,
             preprocess_end: Event::silent(device)?,
-            network_start: Event::silent(device)?,
-            network_end: Event::silent(device)?,
+            inference_start: Event::silent(device)?,
+            inference_end: Event::silent(device)?,
             end: Event::new(device)?,
             overlapped: false,
             launch_us: 0,
@@ -81,9 +81,9 @@ impl RunState {
 
     /// Waits until the frames were read.
     ///
-    /// Waiting for an event asleep costs several times the CPU time of a nap, most of it inside the driver. A nap takes some
-    /// 60 us however short it was meant, which does not matter to frames that come every few milliseconds, nor to a run that
-    /// goes on for longer; of a shorter one the mark is looked at for a moment first.
+    /// Blocking on an event costs several times the CPU time of a short sleep, most of it inside the driver. A sleep takes
+    /// about 60 us, however short it was meant to be. That does not matter if frames come every few milliseconds or the run
+    /// takes longer anyway; for a shorter run, this polls the event for a moment first.
     pub(super) fn wait_for_preprocess(&self, last: &RunTimings) -> Result<(), CudaError> {
         if last.infer_us >= LONG_RUN_US {
             std::thread::sleep(Duration::from_micros(last.preprocess_us).min(SPIN));
@@ -99,14 +99,14 @@ impl RunState {
     }
 }
 
-/// How an event marks a place in a stream: at once, or in a recording for those outside.
+/// How an event is recorded: directly, or inside a graph for waiters outside it.
 pub(super) type Mark = fn(&Event, &CudaStream) -> Result<(), CudaError>;
 
-/// Queues the preprocess into the picture of a place, and the mark behind it.
+/// Queues the preprocess into the picture of a run, and the event after it.
 ///
 /// # Safety
-/// The place's preprocessor has prepared at least `count` frames, which stay until the mark is reached; its last run is done;
-/// place and network outlive the run, and in a recording every launch of it.
+/// The preprocessor has prepared at least `count` frames, which stay valid until the event; the last run with this index is
+/// done; run state and model outlive the run, and every launch of a recording.
 pub(super) unsafe fn enqueue_preprocess(
     run: &mut RunState,
     model: &GpuModel,
@@ -123,10 +123,10 @@ pub(super) unsafe fn enqueue_preprocess(
     Ok(mark(&run.preprocess_end, stream)?)
 }
 
-/// Queues a run: preprocess, network, filter or copies, and the marks; of a run apart, the network.
+/// Queues a run: preprocess, inference, filter or copies, and the events. For an overlapped run, queues inference only.
 ///
 /// # Safety
-/// As for [`load`]; a preprocess apart is done by then. The stream is the one of all networks.
+/// As for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for inference.
 pub(super) unsafe fn enqueue_run(
     run: &mut RunState,
     model: &mut GpuModel,
@@ -136,8 +136,8 @@ pub(super) unsafe fn enqueue_run(
     mark: Mark,
 ) -> Result<(), DetectorError> {
     if run.overlapped {
-        mark(&run.network_start, stream)?;
-        // SAFETY: the network owns its tensors, and its outputs are for `count` frames; the rest is the caller's promise.
+        mark(&run.inference_start, stream)?;
+        // SAFETY: the model owns its tensors, and its outputs are for `count` frames; the rest is the caller's promise.
         return unsafe { model.enqueue(index, count, stream) };
     }
     mark(&run.preprocess_start, stream)?;
@@ -149,10 +149,10 @@ pub(super) unsafe fn enqueue_run(
     }
 }
 
-/// Queues filter or copies of a place's outputs, and the mark at the end.
+/// Queues the filter or the copies of a run's outputs, and the event at the end.
 ///
 /// # Safety
-/// As for [`load`]; the outputs are written by then.
+/// As for [`enqueue_preprocess`]; the outputs are written by then.
 pub(super) unsafe fn enqueue_readback(
     run: &mut RunState,
     model: &GpuModel,

@@ -1,4 +1,4 @@
-//! Runs on the GPU.
+//! Runs a model on the GPU.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,37 +24,38 @@ use crate::engine::Engine;
 use crate::heads::{Decoded, Head, HeadError};
 use crate::tensorrt::TrtEngine;
 
-/// Runs that may be under way at once: while the GPU works on one, the host reads the other.
+/// How many runs may be in flight: while the GPU works on one, the host reads the other.
 pub(crate) const MAX_IN_FLIGHT: usize = 2;
 
-/// A network on the GPU and everything that feeds and reads it there.
+/// A model on the GPU, with everything that feeds and reads it there.
 pub(crate) struct CudaRunner {
-    // Graphs go before the contexts and buffers that they were recorded with; `drop` has waited for the streams by then.
-    /// The first flight's from the start on, the others' when they are needed.
+    // Fields drop in order: graphs before the contexts and buffers that they were recorded with. `drop` has waited for the
+    // streams by then.
+    /// The first is made at the start, the others when they are needed.
     runs: Vec<RunState>,
     model: GpuModel,
-    /// Of the networks.
+    /// For inference.
     stream: CudaStream,
-    /// Of a preprocess beside another run's network.
+    /// For a preprocess that overlaps another run's inference.
     preprocess_stream: CudaStream,
-    /// Of a filter beside another run's network.
+    /// For a filter that overlaps another run's inference.
     readback_stream: CudaStream,
     spec: PreprocessSpec,
-    /// How candidates are found; `None` where the outputs are copied whole.
+    /// How the filter finds candidates; `None` if the outputs are copied whole.
     filter: Option<FilterSpec>,
-    /// Places of the runs under way, the oldest first.
+    /// The indices of the runs in flight, oldest first.
     in_flight: VecDeque<usize>,
-    /// Whether a run was finished.
+    /// Whether a run has finished.
     warm: bool,
-    /// What the last run took.
+    /// The durations of the last run.
     last: RunTimings,
-    /// Whether recording works.
+    /// Whether recording graphs works.
     recording: bool,
     counts: RunCounts,
 }
 
 impl CudaRunner {
-    /// Makes all that a first run needs. `head` says how to read the outputs.
+    /// Allocates everything for the first run. `head` makes the head for the outputs.
     pub(crate) fn new(
         engine: &Engine,
         program: &Arc<TrtEngine>,
@@ -71,7 +72,7 @@ impl CudaRunner {
         let input_size = (inputs.spec.width, inputs.spec.height);
         let filter = head.filter(&outputs, input_size, score_threshold);
         if filter.is_none() {
-            log::debug!("the outputs are copied whole: no candidate filter for this head and these shapes");
+            log::debug!("copying whole outputs: no candidate filter for this head and these shapes");
         }
         let readback = Readback::new(filter.as_ref(), &model, device, inputs.batch)?;
         let mut runs = Vec::with_capacity(MAX_IN_FLIGHT);
@@ -93,7 +94,7 @@ impl CudaRunner {
         Ok((runner, head))
     }
 
-    /// A place without a run under way; made if there are fewer than flights.
+    /// Returns the index of a run that is not in flight; makes its state if necessary.
     fn free_run(&mut self) -> Result<usize, DetectorError> {
         if let Some(free) = (0..self.runs.len()).find(|index| !self.in_flight.contains(index)) {
             return Ok(free);
@@ -107,21 +108,22 @@ impl CudaRunner {
         Ok(self.runs.len() - 1)
     }
 
-    /// Queues a run whose frames the place's preprocessor has prepared.
+    /// Queues a run whose frames the preprocessor has prepared.
     fn launch(&mut self, index: usize, frames: &[FrameView<'_>]) -> Result<(), DetectorError> {
         let (run, stream, count) = (&mut self.runs[index], &self.stream, frames.len());
-        // Frames are not lent to a stream within a graph. Apart, they are back as soon as they were read.
+        // Frames cannot be attached to a stream within a graph. In an overlapped run they are released as soon as they were
+        // read.
         let lent = frames.iter().any(FrameView::needs_attaching);
         let overlapped = !self.in_flight.is_empty() || lent;
         run.overlapped = overlapped;
         if overlapped {
             run.preprocess_start.record(&self.preprocess_stream)?;
             for frame in frames {
-                // SAFETY: `begin` holds the frames until the stream has come past their `detach`.
+                // SAFETY: `begin` keeps the frames until the stream has passed their `detach`.
                 unsafe { frame.attach(&self.preprocess_stream) }?;
             }
-            // SAFETY: the place's last run is done, so the picture is free; this run's frames were prepared, and stay until
-            // `begin` has waited for the mark; `drop` waits for the streams before anything goes.
+            // SAFETY: the last run with this index is done, so the picture is free; this run's frames were prepared and stay
+            // valid until `begin` has waited for the event; `drop` waits for the streams before anything is dropped.
             unsafe { enqueue_preprocess(run, &self.model, index, count, &self.preprocess_stream, Event::record) }?;
             if lent {
                 frames.iter().try_for_each(|frame| frame.detach(&self.preprocess_stream))?;
@@ -131,8 +133,8 @@ impl CudaRunner {
         }
         let recorded = match run.graphs[count - 1].of(overlapped) {
             Some(graph) => {
-                // SAFETY: the graph was recorded by `record` with what this place, the network and the stream own, and
-                // `drop` waits for the streams before any of it goes; for the frames, as above.
+                // SAFETY: `record` recorded the graph with what this run state, the model and the stream own, and `drop` waits
+                // for the streams before any of it is dropped; for the frames, as above.
                 unsafe { graph.launch(stream) }?;
                 self.counts.graph_runs += 1;
                 true
@@ -146,9 +148,9 @@ impl CudaRunner {
             }
         };
         if overlapped {
-            run.network_end.record(stream)?;
-            self.readback_stream.wait(&run.network_end)?;
-            // SAFETY: as above; the stream waits for the outputs, which are this place's own.
+            run.inference_end.record(stream)?;
+            self.readback_stream.wait(&run.inference_end)?;
+            // SAFETY: as above; the stream waits for the outputs, which belong to this run.
             unsafe { enqueue_readback(run, &self.model, index, count, &self.readback_stream, Event::record) }?;
         }
         if !recorded && self.recording && self.warm && self.model.keeps_shapes() {
@@ -157,8 +159,8 @@ impl CudaRunner {
         Ok(())
     }
 
-    /// Takes back the frames of a run that failed: nothing that was queued reads them, or writes to the place, behind this. What
-    /// fails here as well is logged; the first error is the one to return.
+    /// Releases the frames of a failed run: after this, nothing that was queued reads them or writes to the run's buffers.
+    /// Further failures are logged; the caller returns the first error.
     fn take_back(&self, frames: &[FrameView<'_>]) {
         let detached = frames.iter().map(|frame| frame.detach(&self.preprocess_stream));
         let ended = [&self.preprocess_stream, &self.stream, &self.readback_stream].map(CudaStream::synchronize);
@@ -167,10 +169,10 @@ impl CudaRunner {
         }
     }
 
-    /// Records the graph of a place, a number of frames and a kind, just after the same was queued call by call.
+    /// Records the graph for a run, batch size and kind, after the same calls were queued one by one.
     fn record(&mut self, index: usize, count: usize) -> Result<(), DetectorError> {
         let (run, model) = (&mut self.runs[index], &mut self.model);
-        // SAFETY: this only records; `launch` answers for each launch.
+        // SAFETY: this only records; `launch` has the safety argument for each launch.
         let record =
             |stream: &CudaStream| unsafe { enqueue_run(run, model, index, count, stream, Event::record_external) };
         let recorded = self.stream.capture(record);
@@ -180,7 +182,7 @@ impl CudaRunner {
             Ok((graph, ())) => *run.graphs[count - 1].of(overlapped) = Some(graph),
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => {
-                log::warn!("this network is not run as one CUDA graph, which costs the CPU some time: {error}");
+                log::warn!("cannot run this model as one CUDA graph, which costs some CPU time: {error}");
                 self.recording = false;
             }
         }
@@ -202,7 +204,7 @@ impl Runner for CudaRunner {
         let index = self.free_run()?;
         let run = &mut self.runs[index];
         (run.frames, run.done) = (frames.len(), false);
-        // The place's last run is done, so its descriptions and staged frames are free.
+        // The last run with this index is done, so its descriptions and staged frames are free.
         run.preprocessor.prepare(frames)?;
         let preprocess_end = self.launch(index, frames).and_then(|()| {
             let run = &mut self.runs[index];
@@ -227,15 +229,15 @@ impl Runner for CudaRunner {
         run.end.wait()?;
         self.warm = true;
         run.done = true;
-        // A run apart has its filter beside another's network, which says nothing of what it takes.
-        let network_us = match run.overlapped {
-            true => run.network_end.elapsed_us(&run.network_start)?,
+        // The filter of an overlapped run runs beside another run's inference, so its duration does not count.
+        let inference_us = match run.overlapped {
+            true => run.inference_end.elapsed_us(&run.inference_start)?,
             false => run.end.elapsed_us(&run.preprocess_end)?,
         };
         self.last = RunTimings {
             launch_us: run.launch_us,
             preprocess_us: run.preprocess_end.elapsed_us(&run.preprocess_start)? as u64,
-            infer_us: network_us as u64,
+            infer_us: inference_us as u64,
         };
         Ok(self.last)
     }
@@ -258,7 +260,7 @@ impl Runner for CudaRunner {
         run.readback.decode(slot, &self.model, input_size, score_threshold, head, decoded)?;
         if decoded.lost > 0 && self.counts.lost_candidates == 0 {
             log::warn!(
-                "a frame had {} candidates more than the GPU's filter has room for; any of them may be missing: raise \
+                "a frame had {} candidates more than fit into the GPU's filter; any of them may be missing: raise \
                  score_threshold (told once, then counted as lost candidates)",
                 decoded.lost
             );

@@ -1,7 +1,7 @@
-//! Where ONNX Runtime's library is, and whether it serves.
+//! Finds ONNX Runtime's library and checks that it is usable.
 //!
-//! The library is opened and asked for its version here, with the system's words for what is wrong, before `ort` opens it:
-//! `ort` panics where no library answers.
+//! The library is opened and asked for its version here, with the system's message if that fails, before `ort` opens it: `ort`
+//! panics if the library is missing.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -11,33 +11,35 @@ use libloading::Library;
 use crate::backend::EngineError;
 use crate::dynamic_library::{file_of, loader_error, search_directories};
 
-/// The oldest library that serves is 1.17: the C API is asked for in this version, and newer libraries keep it.
+/// The oldest usable minor version (1.17): this asks for that version of the C API, and newer libraries keep it.
 pub const MINIMUM_MINOR_VERSION: u32 = ort::MINOR_VERSION;
 
-/// Names that the library goes by, in the order tried.
+/// The names of the library, in search order.
 const NAMES: [&str; 2] = ["libonnxruntime.so.1", "libonnxruntime.so"];
 
 /// Directories searched after the loader's own and the architecture's.
 const DIRECTORIES: [&str; 3] = ["/usr/lib", "/usr/local/lib", "/opt/onnxruntime/lib"];
 
-/// The variable that names the library, as in everything else that uses `ort`.
+/// The environment variable that names the library, as in every program that uses `ort`.
 const VARIABLE: &str = "ORT_DYLIB_PATH";
 
-/// A library that serves.
+/// A usable library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundLibrary {
-    /// The file, links resolved where possible.
+    /// The file, with links resolved if possible.
     pub path: PathBuf,
-    /// Its version: "1.31.1".
+    /// Its version, such as "1.31.1".
     pub version: String,
 }
 
-/// Finds ONNX Runtime's library: `library`, else what `ORT_DYLIB_PATH` names, else the first that serves in the loader's path,
-/// the system's directories, beside the executable, in `lib` beside the executable's directory, and in the user's cache
-/// (`$XDG_CACHE_HOME/visiond/lib`).
+/// Finds ONNX Runtime's library.
 ///
-/// A library that is named and does not serve is an error; of those that are only found, the first that serves is taken, and
-/// if none does the error tells about the first.
+/// The order is: `library`, the file that `ORT_DYLIB_PATH` names, and then the first usable one in the loader's path, the
+/// system's directories, the executable's directory, `lib` beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
+///
+/// # Errors
+/// A library that is named must be usable. Among those that are only found, unusable ones are skipped; if all are unusable, the
+/// error describes the first.
 pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
     if let Some(library) = library {
         return check(library);
@@ -47,7 +49,7 @@ pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
     }
     let mut unusable = None;
     for name in NAMES {
-        // No error here: without the file the loader says the same as with a file that it cannot read.
+        // Ignore errors here: the loader reports a missing file and an unreadable one in the same words.
         if let Ok(found) = check(Path::new(name)) {
             return Ok(found);
         }
@@ -65,7 +67,7 @@ pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
     Err(unusable.unwrap_or(EngineError::LibraryNotFound { searched }))
 }
 
-/// The library's files in `directory`: the plain names, then those with a full version, the highest first.
+/// Returns the library's files in `directory`: the plain names first, then those with a full version, newest first.
 fn candidates(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = NAMES.iter().map(|name| directory.join(name)).filter(|path| path.exists()).collect();
     let version = |path: &Path| -> Option<Vec<u32>> {
@@ -88,12 +90,11 @@ struct ApiBase {
 
 type GetApiBase = unsafe extern "C" fn() -> *const ApiBase;
 
-/// Opens `path` and asks it for its version. A library that serves stays open: `ort` opens it again, and it must not be
-/// closed in between or ever after.
+/// Opens `path` and asks it for its version. A usable library stays open: `ort` opens it again, and it must never be closed.
 fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     let unusable = |reason: String| EngineError::LibraryUnusable { path: path.to_owned(), reason };
-    // SAFETY: opening a library runs its initialisers. The path is one that the user named or a place where only the system's
-    // owner or the user can put a library; that it is what its name says is all that can be known before.
+    // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can put
+    // a library there. Nothing more can be known before it is opened.
     let library = unsafe { Library::new(path) }.map_err(|error| unusable(loader_error(&error)))?;
     // SAFETY: `OrtGetApiBase` has had this signature in every release of ONNX Runtime (onnxruntime_c_api.h).
     let get_api_base = unsafe { library.get::<GetApiBase>(b"OrtGetApiBase\0") }
@@ -101,15 +102,15 @@ fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     let get_api_base: GetApiBase = *get_api_base;
     // SAFETY: the function takes nothing and returns a pointer to a static structure, or null.
     let base = unsafe { get_api_base().as_ref() };
-    let base = base.ok_or_else(|| unusable("it answers no question about its version".to_owned()))?;
+    let base = base.ok_or_else(|| unusable("it does not report its version".to_owned()))?;
     // SAFETY: `base` is the library's static `OrtApiBase`, whose two entries are the same in every release; the string is
-    // static and ends in zero.
+    // static and NUL-terminated.
     let version = unsafe { CStr::from_ptr((base.get_version_string)()) }.to_string_lossy().into_owned();
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     // SAFETY: as above; a version that the library does not have gives null.
     let has_api = !unsafe { (base.get_api)(MINIMUM_MINOR_VERSION) }.is_null();
     if minor.is_none_or(|minor| minor < MINIMUM_MINOR_VERSION) || !has_api {
-        return Err(unusable(format!("it is version {version}, and 1.{MINIMUM_MINOR_VERSION} or later is needed")));
+        return Err(unusable(format!("it is version {version}; 1.{MINIMUM_MINOR_VERSION} or later is required")));
     }
     let opened = file_of(get_api_base as *const c_void).unwrap_or_else(|| path.to_owned());
     std::mem::forget(library);

@@ -1,8 +1,8 @@
-//! ONNX Runtime, through its library: the faster of the two backends, where it is installed.
+//! ONNX Runtime: the faster of the two CPU backends, if its library is installed.
 //!
-//! [`find`] looks for the library and checks it before `ort` sees it; `ort` opens it, builds the environment and the
-//! session, and owns both. Tensors and runs go through the C API (`values`), because a run there needs no exclusive session
-//! and its inputs and outputs need no type parameter.
+//! [`find`] finds the library and checks it before `ort` opens it. `ort` builds and owns the environment and the session.
+//! Tensors and runs use the C API directly (`values`), because a run there does not need exclusive access to the session, and
+//! its inputs and outputs need no type parameter.
 
 mod library;
 pub(super) mod program;

@@ -15,7 +15,7 @@ use crate::onnx::model::OnnxModel;
 use crate::onnx::panic_guard::guarded;
 use crate::onnx::schema;
 
-/// A session that ONNX Runtime has made ready, and what its contexts share.
+/// A session of ONNX Runtime, and what its contexts share.
 pub(in crate::onnx) struct OnnxRuntimeProgram {
     shared: Arc<Shared>,
 }
@@ -33,7 +33,7 @@ impl Program for OnnxRuntimeProgram {
     }
 }
 
-/// Makes `model` ready.
+/// Loads `model`.
 pub(in crate::onnx) fn load(
     runtime: &Runtime,
     model: OnnxModel<'_>,
@@ -56,10 +56,10 @@ fn build(runtime: &Runtime, model: &OnnxModel<'_>, options: &EngineOptions) -> o
         .with_log_level(log_level())?
         .with_intra_threads(options.thread_count())?
         .with_inter_threads(1)?
-        // A lane waits between frames; threads that spin there would burn a core each.
+        // A lane waits between frames; spinning threads would burn a core each.
         .with_intra_op_spinning(false)?
         .with_inter_op_spinning(false)?
-        // The model comes from memory, its weights in other files from beside the file that it was read from.
+        // The model is loaded from memory; its external weights are beside the file that it was read from.
         .with_config_entry(
             "session.model_external_initializers_file_folder_path",
             model.directory().to_string_lossy(),
@@ -67,7 +67,7 @@ fn build(runtime: &Runtime, model: &OnnxModel<'_>, options: &EngineOptions) -> o
     builder.commit_from_memory(&model.bytes)
 }
 
-/// How much ONNX Runtime should say, so that it does not format what nobody reads.
+/// Returns the log level for ONNX Runtime, so that it does not format messages that are dropped.
 fn log_level() -> LogLevel {
     match log::max_level() {
         log::LevelFilter::Trace => LogLevel::Verbose,
@@ -88,7 +88,8 @@ fn load_error(model: &OnnxModel<'_>, text: &str) -> EngineError {
     }
 }
 
-/// The operator that ONNX Runtime's message names as unknown, and the node where it says it: the status carries neither.
+/// Returns the operator that ONNX Runtime's message calls unknown, and the node if the message names it: the status has
+/// neither.
 fn unknown_operator(text: &str) -> Option<(&str, Option<&str>)> {
     let word_after = |phrase: &str| {
         let rest = text.split_once(phrase)?.1;
@@ -111,7 +112,7 @@ fn unknown_operator(text: &str) -> Option<(&str, Option<&str>)> {
 
 struct OnnxRuntimeContext {
     outputs: Vec<Output>,
-    /// What the outputs point into. Declared before `shared`, so that values go before the session that made them.
+    /// The values that the outputs point into. Fields drop in order: values before the session that made them.
     values: Vec<Value<'static>>,
     shared: Arc<Shared>,
 }
@@ -124,7 +125,7 @@ struct Output {
     len_bytes: usize,
 }
 
-// SAFETY: `data` points into a value of `OnnxRuntimeContext::values`, which is owned beside it and goes wherever it goes.
+// SAFETY: `data` points into a value of `OnnxRuntimeContext::values`, which is owned beside it and moves with it.
 unsafe impl Send for Output {}
 
 impl OnnxRuntimeContext {
@@ -147,7 +148,7 @@ impl OnnxRuntimeContext {
     }
 }
 
-/// The input as a value that borrows its bytes.
+/// Wraps an input as a value that borrows its bytes.
 fn borrowed<'a>(memory: &CpuMemory, input: &'a InputTensor) -> ort::Result<Value<'a>> {
     let mut dims = [0_i64; 16];
     let dims = dims.get_mut(..input.shape().len());
@@ -166,7 +167,7 @@ impl Context for OnnxRuntimeContext {
     fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         self.outputs.clear();
         let Self { shared, values, .. } = self;
-        guarded(Backend::OnnxRuntime, "ran the network", || {
+        guarded(Backend::OnnxRuntime, "ran the model", || {
             let value = |input| borrowed(&shared.memory, input);
             let inputs = inputs.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(|error| run_error(&error))?;
             values::run(&shared.session, &shared.input_names, &inputs, &shared.output_names, values)
@@ -181,8 +182,9 @@ impl Context for OnnxRuntimeContext {
         let bytes: &[u8] = if output.len_bytes == 0 {
             &[]
         } else {
-            // SAFETY: `data` is the address that the library gave for this value's elements, initialised by the run, `len_bytes`
-            // their number times their size; the value lives in `self.values` until the next run, which needs `&mut self`.
+            // SAFETY: `data` is the address that the library returned for this value's elements, which the run initialised;
+            // `len_bytes` is their number times their size. The value stays in `self.values` until the next run, which needs
+            // `&mut self`.
             unsafe { std::slice::from_raw_parts(output.data, output.len_bytes) }
         };
         TensorRef::new(output.dtype, &output.shape, bytes)

@@ -1,16 +1,17 @@
-//! The library, opened, with its environment.
+//! The loaded library and its environment.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
+use parking_lot::Mutex;
 
 use super::library::{FoundLibrary, find};
 use crate::backend::{Backend, EngineError};
 use crate::onnx::panic_guard::guarded;
 
-/// The library, opened, with its environment. One a process, for as long as it lives: ONNX Runtime cannot be closed safely.
+/// The loaded library and its environment. One per process, for its whole life: ONNX Runtime cannot be closed safely.
 pub(in crate::onnx) struct Runtime {
     library: FoundLibrary,
     pub(super) environment: Environment,
@@ -19,9 +20,9 @@ pub(in crate::onnx) struct Runtime {
 static RUNTIME: Mutex<Option<&'static Runtime>> = Mutex::new(None);
 
 impl Runtime {
-    /// The library at `asked`, or the one found; opened on the first call.
+    /// Returns the library at `asked`, or the one found; the first call opens it.
     pub(in crate::onnx) fn get(asked: Option<&Path>) -> Result<&'static Self, EngineError> {
-        let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runtime = RUNTIME.lock();
         if let Some(runtime) = *runtime {
             let Some(asked) = asked else { return Ok(runtime) };
             let found = find(Some(asked))?;
@@ -52,8 +53,8 @@ impl Runtime {
     }
 }
 
-/// ONNX Runtime's log into ours, one step quieter: its warnings speak to whoever exports a model, not to whoever runs it, and
-/// its errors come back as errors too.
+/// Forwards ONNX Runtime's log to ours, one level lower: its warnings are for the person who exports a model, not the one who
+/// runs it, and its errors are also returned as errors.
 fn forward_log(level: LogLevel, category: &str, _id: &str, _location: &str, message: &str) {
     let level = match level {
         LogLevel::Verbose => log::Level::Trace,
@@ -63,14 +64,14 @@ fn forward_log(level: LogLevel, category: &str, _id: &str, _location: &str, mess
     log::log!(target: "onnxruntime", level, "{category}: {message}");
 }
 
-/// Keeps ONNX Runtime from writing about its use into the user's home directory and sending it.
+/// Keeps ONNX Runtime from writing usage data into the user's home directory and sending it.
 ///
-/// Microsoft's builds for Linux do so from the moment that their environment is made, before the switch that their API has
-/// for it can be reached; they look for this variable first. Call it as the first thing in `main`.
+/// Microsoft's builds for Linux do so as soon as their environment is made, before their API's own switch can be reached; they
+/// check this variable first. Call this as the first thing in `main`.
 ///
 /// # Safety
-/// No other thread may run: the process's environment is changed.
+/// No other thread may run, because this changes the process's environment.
 pub unsafe fn silence_telemetry() {
-    // SAFETY: the caller has no other thread, so that nobody reads the environment meanwhile.
+    // SAFETY: the caller has no other thread, so nothing reads the environment at the same time.
     unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") }
 }

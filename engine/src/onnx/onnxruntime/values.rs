@@ -1,4 +1,4 @@
-//! ONNX Runtime's C API, as far as tensors and runs need it: each call checked and nothing added.
+//! ONNX Runtime's C API, as far as tensors and runs need it: checks each call and adds nothing.
 
 use std::ffi::{CString, c_char, c_void};
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use ort::session::Session;
 use ort::{AsPointer, Error, Result, sys};
 use visiond_kernels::tensor::DType;
 
-/// The memory that our tensors are in, as ONNX Runtime describes it.
+/// The memory of our tensors, as ONNX Runtime describes it.
 pub(super) struct CpuMemory(MemoryInfo<'static>);
 
 impl CpuMemory {
@@ -18,30 +18,30 @@ impl CpuMemory {
     }
 }
 
-/// A value of ONNX Runtime's, released when dropped; `'a` is the memory that it borrows.
+/// A value of ONNX Runtime, released when dropped; `'a` is the memory that it borrows.
 pub(super) struct Value<'a> {
     value: NonNull<sys::OrtValue>,
     memory: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: an `OrtValue` is plain data behind a reference count that is atomic; nothing in it is tied to a thread.
+// SAFETY: an `OrtValue` is plain data behind an atomic reference count; nothing in it is tied to a thread.
 unsafe impl Send for Value<'_> {}
 
 impl Drop for Value<'_> {
     fn drop(&mut self) {
-        // SAFETY: `value` is owned by this and released once, here.
+        // SAFETY: this owns `value` and releases it once, here.
         unsafe { (ort::api().ReleaseValue)(self.value.as_ptr()) }
     }
 }
 
-/// Checks a call's status; takes it over.
+/// Checks the status of a call and releases it.
 fn checked(status: sys::OrtStatusPtr) -> Result<()> {
-    // SAFETY: every status here comes straight from a call of the C API and goes nowhere else.
+    // SAFETY: every status here comes straight from a call of the C API and is used nowhere else.
     unsafe { Error::result_from_status(status) }
 }
 
 impl<'a> Value<'a> {
-    /// A tensor over `bytes`, which ONNX Runtime only reads: it is for inputs alone.
+    /// Wraps `bytes` as an input tensor, which ONNX Runtime only reads.
     pub(super) fn input(memory: &CpuMemory, dtype: DType, shape: &[i64], bytes: &'a [u8]) -> Result<Self> {
         let mut value = ptr::null_mut();
         // SAFETY: `memory` describes CPU memory; `bytes` are borrowed for `'a`, as long as the value lives; the library checks
@@ -62,13 +62,14 @@ impl<'a> Value<'a> {
     }
 
     fn owned(value: *mut sys::OrtValue) -> Result<Self> {
-        let value = NonNull::new(value).ok_or_else(|| Error::new("it made no value"))?;
+        let value = NonNull::new(value).ok_or_else(|| Error::new("it returned no value"))?;
         Ok(Self { value, memory: PhantomData })
     }
 
-    /// Element type (a `TensorProto.DataType`), shape and bytes of a tensor; `None` for anything else.
+    /// Returns element type (a `TensorProto.DataType`), address and length of a tensor and fills `shape`; `None` for anything
+    /// else.
     ///
-    /// `dtype` tells which element types the caller can take; the bytes of others are empty.
+    /// `dtype` returns the element types that the caller can take; the bytes of others are empty.
     pub(super) fn tensor(
         &self,
         shape: &mut Vec<usize>,
@@ -93,9 +94,9 @@ impl<'a> Value<'a> {
         // SAFETY: `value` is a tensor; `info` is written and released below.
         checked(unsafe { (ort::api().GetTensorTypeAndShape)(self.value.as_ptr(), &mut info) })?;
         let mut read = || {
-            // The type is read as a number, because a newer library may have types that the enum lacks.
+            // Read the type as a number, because a newer library may have types that the enum lacks.
             let (mut element, mut rank) = (0_i32, 0);
-            // SAFETY: `info` is alive; the enum is `repr(i32)`, so that an i32 takes what is written.
+            // SAFETY: `info` is alive; the enum is `repr(i32)`, so an i32 holds what is written.
             checked(unsafe { (ort::api().GetTensorElementType)(info, (&raw mut element).cast()) })?;
             // SAFETY: `info` is alive, `rank` is written.
             checked(unsafe { (ort::api().GetDimensionsCount)(info, &mut rank) })?;
@@ -114,7 +115,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Runs `session` over `inputs`; the values it makes for `output_names` go to `outputs`, which is emptied first.
+/// Runs `session` over `inputs`; clears `outputs` and fills it with the values for `output_names`.
 pub(super) fn run(
     session: &Session,
     input_names: &[CString],
@@ -128,10 +129,10 @@ pub(super) fn run(
     let (input_names, output_names) = (pointers(input_names), pointers(output_names));
     let inputs: Vec<_> = inputs.iter().map(|value| value.value.as_ptr().cast_const()).collect();
     let mut made = vec![ptr::null_mut(); output_names.len()];
-    // SAFETY: the session is alive, and its inner pointer is what `Run` takes. ONNX Runtime documents `Run` as callable from
-    // several threads at once on one session; that `ort` asks for `&mut` is for execution providers that break this, and only
-    // the CPU's is ever used here. Names and values are alive, as many as told, and `made` has room for every output; its null
-    // entries ask the library to allocate. Null run options are the defaults.
+    // SAFETY: the session is alive, and its inner pointer is what `Run` takes. ONNX Runtime documents that several threads may
+    // call `Run` on one session at the same time; `ort` asks for `&mut` because of execution providers that break this, and
+    // only the CPU's is used here. Names and values are alive and as many as the counts say; `made` has room for every output,
+    // and its null entries ask the library to allocate. Null run options are the defaults.
     let status = unsafe {
         (ort::api().Run)(
             session.inner().ptr().cast_mut(),
@@ -161,7 +162,7 @@ fn element_type(dtype: DType) -> sys::ONNXTensorElementDataType {
         DType::I64 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
         DType::Bool => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,
         DType::F32 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
-        // `DType` may grow; the library refuses a tensor of no type with a sentence.
+        // `DType` may grow; the library refuses a tensor of undefined type with an error.
         _ => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED,
     }
 }

@@ -1,4 +1,4 @@
-//! Where the methods are that build engines.
+//! The slots of the methods that build engines.
 
 use std::ffi::{c_char, c_void};
 
@@ -99,7 +99,7 @@ methods! {
 }
 
 methods! {
-    /// `nvonnxparser::IParserError`; the parser's own, never deleted by us.
+    /// `nvonnxparser::IParserError`; the parser owns it.
     ParserError of object, deleted by [7, 11, 11, 11] {
         CODE "IParserError::code" fn() -> i32 = [0, 0, 0, 0];
         TEXT "IParserError::desc" fn() -> Name = [1, 1, 1, 1];

@@ -1,9 +1,9 @@
-//! TensorRT's C++ interface as it lies in memory: objects, their methods' places, and which version has which.
+//! TensorRT's C++ interface in memory: objects, the slots of their methods, and which version has which.
 //!
-//! A public object is `[vptr][implementation]`, and its methods are virtuals of the implementation; those of the ONNX parser
-//! are virtuals of the object itself. A method's place is the same for a whole major version and another in the next, so
-//! that there is a column for each layout and, where a method came later, the minor version it came with. A method that the
-//! loaded version lacks is `None` before anything is called.
+//! A public object is `[vptr][implementation]`, and its methods are virtual methods of the implementation; those of the ONNX
+//! parser are virtual methods of the object itself. A method keeps its slot within a major version and moves in the next, so
+//! each table has a column per layout and, for a method that was added later, the minor version that added it. Looking up a
+//! method that the loaded version lacks gives `None` before anything is called.
 
 pub mod builder;
 pub mod runtime;
@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use super::error::TensorRtError;
 use super::version::{Layout, Version};
 
-/// A version together with its layout: what a method's place is looked up with.
+/// A version and its layout: the key to look up a method's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abi {
     /// The version of the loaded library.
@@ -24,37 +24,37 @@ pub struct Abi {
     pub layout: Layout,
 }
 
-/// Where a method is in one layout.
+/// The slot of a method in one layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// Nowhere.
+    /// The layout does not have the method.
     Absent,
-    /// At this entry, in every minor version.
+    /// At this slot in every minor version.
     At(u16),
-    /// At this entry, from this minor version on.
+    /// At this slot from this minor version on.
     Since(u32, u16),
 }
 
 /// A method of class `C` whose function has the type `F`.
 pub struct Method<C, F> {
     name: &'static str,
-    /// For 8, 10, 11 and RTX.
+    /// The slots for 8, 10, 11 and RTX.
     slots: [Slot; 4],
     marker: PhantomData<fn(C) -> F>,
 }
 
 impl<C: Class, F: Copy> Method<C, F> {
-    /// A method and its places for 8, 10, 11 and RTX.
+    /// Declares a method and its slots for 8, 10, 11 and RTX.
     ///
     /// # Safety
-    /// `F` is the type of an `unsafe extern "C"` function whose first parameter is `*mut Implementation` and which has the
-    /// method's signature in every layout where `slots` has it.
+    /// `F` is the type of an `unsafe extern "C"` function whose first parameter is `*mut Implementation`, and has the method's
+    /// signature in every layout for which `slots` has a slot.
     pub const unsafe fn new(name: &'static str, slots: [Slot; 4]) -> Self {
         const { assert!(size_of::<F>() == size_of::<*const c_void>(), "a method's type is a function pointer") };
         Self { name, slots, marker: PhantomData }
     }
 
-    /// Its entry in the table of virtuals, where the version has it.
+    /// Returns its slot in the virtual method table, if the version has it.
     pub fn slot(&self, abi: Abi) -> Option<usize> {
         match self.slots[abi.layout as usize] {
             Slot::Absent => None,
@@ -69,26 +69,27 @@ impl<C: Class, F: Copy> Method<C, F> {
     }
 }
 
-/// A class of TensorRT's.
+/// A class of TensorRT.
 ///
 /// # Safety
-/// `VIRTUALS` tells where the class's virtuals are, and `delete_slot` the deleting destructor in the object's own table.
+/// `VIRTUALS` says where the class's virtual methods are, and `delete_slot` returns the slot of the deleting destructor in the
+/// object's own table.
 pub unsafe trait Class {
     /// Where the virtual methods are.
     const VIRTUALS: Virtuals;
 
-    /// The deleting destructor's entry.
+    /// Returns the slot of the deleting destructor.
     fn delete_slot(_: Layout) -> usize {
         1
     }
 }
 
-/// Where a class's virtuals are.
+/// Where a class's virtual methods are.
 #[derive(PartialEq, Eq)]
 pub enum Virtuals {
-    /// Of the implementation that the object points to.
+    /// In the table of the implementation that the object points to.
     OfImplementation,
-    /// Of the object itself.
+    /// In the object's own table.
     OfObject,
 }
 
@@ -99,19 +100,19 @@ pub struct RawObject {
     implementation: *mut Implementation,
 }
 
-/// What a public object points to, and the `this` of its methods.
+/// What a public object points to; the `this` of its methods.
 #[repr(C)]
 pub struct Implementation {
     vtable: *const *const c_void,
 }
 
-/// A method found in a living object: call `(bound.function)(bound.this, ...)`.
+/// A method of a living object: call `(bound.function)(bound.this, ...)`.
 pub struct Bound<F> {
     pub function: F,
     pub this: *mut Implementation,
 }
 
-/// An object that lives and that somebody else owns.
+/// A living object that something else owns.
 pub struct Object<C> {
     raw: NonNull<RawObject>,
     abi: Abi,
@@ -126,11 +127,11 @@ impl<C> Clone for Object<C> {
 
 impl<C> Copy for Object<C> {}
 
-/// Pointers below this are none: without CUDA, TensorRT 10 and 11 return the offset of a base class instead of null.
+/// Pointers below this are invalid: without CUDA, TensorRT 10 and 11 return the offset of a base class instead of null.
 const LOWEST_POINTER: usize = 0x1000;
 
 impl<C: Class> Object<C> {
-    /// The object at `raw`; `None` where there is none.
+    /// Wraps the object at `raw`; `None` if there is none.
     ///
     /// # Safety
     /// `raw` is what a function of a library of this `abi` returned for a `C`: null, a number below 0x1000, or an object that
@@ -140,7 +141,7 @@ impl<C: Class> Object<C> {
         Some(Self { raw, abi, marker: PhantomData })
     }
 
-    /// The pointer, to hand to the library.
+    /// Returns the pointer to pass to the library.
     pub fn as_ptr(self) -> *mut RawObject {
         self.raw.as_ptr()
     }
@@ -150,40 +151,40 @@ impl<C: Class> Object<C> {
         self.abi
     }
 
-    /// `method` of this object, or an error where the loaded version lacks it.
+    /// Returns `method` of this object, or an error if the loaded version lacks it.
     pub fn method<F: Copy>(self, method: &Method<C, F>) -> Result<Bound<F>, TensorRtError> {
         let missing = || TensorRtError::Missing { what: method.name, version: self.abi.version };
         let slot = method.slot(self.abi).ok_or_else(missing)?;
         let this = match C::VIRTUALS {
             Virtuals::OfObject => self.raw.as_ptr().cast::<Implementation>(),
-            // SAFETY: the object lives (`from_raw`), and one of such a class has both fields.
+            // SAFETY: the object is alive (`from_raw`), and one of such a class has both fields.
             Virtuals::OfImplementation => unsafe { (*self.raw.as_ptr()).implementation },
         };
-        // SAFETY: `this` begins with the pointer to its virtuals, which has `slot` entries at least: the place is that of this
-        // layout, and later minor versions only append. The entry is a function of type `F` (`Method::new`), whose size is
+        // SAFETY: `this` begins with the pointer to its virtual methods, which has at least `slot` entries: the slot is that of
+        // this layout, and later minor versions only append. The entry is a function of type `F` (`Method::new`), whose size is
         // that of a pointer.
         let function = unsafe { std::mem::transmute_copy(&*(*this).vtable.add(slot)) };
         Ok(Bound { function, this })
     }
 }
 
-/// An object that is ours: deleted when dropped.
+/// An object that we own: deleted when dropped.
 pub struct Owned<C: Class>(Object<C>);
 
 // SAFETY: TensorRT's objects are not bound to the thread that made them.
 unsafe impl<C: Class> Send for Owned<C> {}
 
 impl<C: Class> Owned<C> {
-    /// The object at `raw`, which is ours from now on; `None` where there is none.
+    /// Takes ownership of the object at `raw`; `None` if there is none.
     ///
     /// # Safety
-    /// As [`Object::from_raw`], and nobody else deletes it; what it needs to live outlives the result.
+    /// As [`Object::from_raw`], and nothing else deletes it; what it needs outlives the result.
     pub unsafe fn from_raw(raw: *mut RawObject, abi: Abi) -> Option<Self> {
         // SAFETY: as this function's own.
         unsafe { Object::from_raw(raw, abi) }.map(Self)
     }
 
-    /// The object, to call.
+    /// Returns the object to call.
     pub fn get(&self) -> Object<C> {
         self.0
     }
@@ -192,8 +193,8 @@ impl<C: Class> Owned<C> {
 impl<C: Class> Drop for Owned<C> {
     fn drop(&mut self) {
         let raw = self.0.as_ptr();
-        // SAFETY: the object lives and is ours; its own table has the deleting destructor at this entry (`Class`), which takes
-        // the object alone. Nothing uses it afterwards.
+        // SAFETY: the object is alive and we own it; its own table has the deleting destructor at this slot (`Class`), which
+        // takes only the object. Nothing uses it afterwards.
         unsafe {
             let entry = *(*raw).vtable.add(C::delete_slot(self.0.abi.layout));
             let delete: unsafe extern "C" fn(*mut RawObject) = std::mem::transmute(entry);
@@ -202,7 +203,7 @@ impl<C: Class> Drop for Owned<C> {
     }
 }
 
-/// Dimensions before TensorRT 10.
+/// Dimensions up to TensorRT 8.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dims32 {
@@ -222,19 +223,19 @@ pub struct Dims64 {
     pub sizes: [i64; 8],
 }
 
-/// Dimensions of either kind; -1 is one that is chosen at run time. `None` for a tensor that TensorRT does not know.
+/// Returns the sizes; -1 is chosen at run time. `None` for a tensor that TensorRT does not know.
 pub fn sizes_of_32(dims: Dims32) -> Option<Vec<i64>> {
     let count = usize::try_from(dims.count).ok()?;
     Some(dims.sizes.get(..count)?.iter().map(|&size| i64::from(size)).collect())
 }
 
-/// As [`sizes_of_32`].
+/// Does the same as [`sizes_of_32`].
 pub fn sizes_of_64(dims: Dims64) -> Option<Vec<i64>> {
     let count = usize::try_from(dims.count).ok()?;
     Some(dims.sizes.get(..count)?.to_vec())
 }
 
-/// The dimensions of a shape, where TensorRT can hold it: at most 8, each below 2^31.
+/// Returns a shape as `Dims32`, if TensorRT can hold it: at most 8 dimensions, each below 2^31.
 pub fn dims_32(sizes: &[i64]) -> Option<Dims32> {
     let mut dims = Dims32 { count: i32::try_from(sizes.len()).ok()?, ..Dims32::default() };
     for (to, &size) in dims.sizes.get_mut(..sizes.len())?.iter_mut().zip(sizes) {
@@ -243,15 +244,15 @@ pub fn dims_32(sizes: &[i64]) -> Option<Dims32> {
     Some(dims)
 }
 
-/// As [`dims_32`], without the limit on a size.
+/// Returns a shape as `Dims64`: at most 8 dimensions.
 pub fn dims_64(sizes: &[i64]) -> Option<Dims64> {
     let mut dims = Dims64 { count: i32::try_from(sizes.len()).ok()?, ..Dims64::default() };
     dims.sizes.get_mut(..sizes.len())?.copy_from_slice(sizes);
     Some(dims)
 }
 
-/// Declares a class and its methods: `NAME "Class::method" fn(arguments) -> result = [8, 10, 11, RTX];`, where a place is a
-/// number, `-` for none, or `(minor: number)` for a method that came with a minor version.
+/// Declares a class and its methods: `NAME "Class::method" fn(arguments) -> result = [8, 10, 11, RTX];`. A slot is a number,
+/// `-` for none, or `(minor: number)` for a method that a minor version added.
 macro_rules! methods {
     (
         $(#[$doc:meta])*
@@ -262,7 +263,7 @@ macro_rules! methods {
         $crate::tensorrt::abi::methods!(@class $class $($rest)*);
     };
     (@class $class:ident of object, deleted by [$($delete:expr),*] { $($body:tt)* }) => {
-        // SAFETY: the class has no implementation behind it; the entries are those of the vtable dumps.
+        // SAFETY: the class has no implementation behind it; the slots are those of the vtable dumps.
         unsafe impl $crate::tensorrt::abi::Class for $class {
             const VIRTUALS: $crate::tensorrt::abi::Virtuals = $crate::tensorrt::abi::Virtuals::OfObject;
             fn delete_slot(layout: $crate::tensorrt::version::Layout) -> usize {
@@ -272,14 +273,14 @@ macro_rules! methods {
         $crate::tensorrt::abi::methods!(@methods $class { $($body)* });
     };
     (@class $class:ident { $($body:tt)* }) => {
-        // SAFETY: the class is one with an implementation behind it, deleted by the second entry of its own table.
+        // SAFETY: the class has an implementation behind it, and the second entry of its own table deletes it.
         unsafe impl $crate::tensorrt::abi::Class for $class {
             const VIRTUALS: $crate::tensorrt::abi::Virtuals = $crate::tensorrt::abi::Virtuals::OfImplementation;
         }
         $crate::tensorrt::abi::methods!(@methods $class { $($body)* });
     };
     (@methods $class:ident { $($name:ident $text:literal fn($($argument:ty),*) $(-> $result:ty)? = [$($slot:tt),*];)* }) => {
-        #[allow(dead_code, reason = "methods that nobody calls yet are proved too")]
+        #[allow(dead_code, reason = "methods that are not called yet are tested too")]
         impl $class {
             $(
                 #[doc = concat!("The method `", $text, "`.")]
@@ -287,17 +288,17 @@ macro_rules! methods {
                     $class,
                     unsafe extern "C" fn(*mut $crate::tensorrt::abi::Implementation $(, $argument)*) $(-> $result)?
                 > =
-                    // SAFETY: places and signatures are those of the vtable dumps of every version that the column stands for.
+                    // SAFETY: slots and signatures are those of the vtable dumps of every version that the column stands for.
                     unsafe { $crate::tensorrt::abi::Method::new($text, [$($crate::tensorrt::abi::methods!(@slot $slot)),*]) };
             )*
 
-            /// Every method's name and place.
+            /// Returns every method's name and slot.
             #[cfg(test)]
             pub fn slots(abi: $crate::tensorrt::abi::Abi) -> Vec<(&'static str, Option<usize>)> {
                 vec![$(($text, Self::$name.slot(abi))),*]
             }
 
-            /// Calls every method that the version has with zeros, and `check` behind each with its name.
+            /// Calls every method that the version has with zeros, and then `check` with its name.
             ///
             /// # Safety
             /// The object takes zeros for every argument.
@@ -319,9 +320,9 @@ macro_rules! methods {
 }
 pub(crate) use methods;
 
-/// Calls a method of an object: `call!(object, Class::METHOD(arguments))`. Gives `Err` where the loaded version lacks it.
+/// Calls a method of an object: `call!(object, Class::METHOD(arguments))`. Returns `Err` if the loaded version lacks it.
 ///
-/// Unsafe: the arguments must be what the method wants.
+/// Unsafe: the arguments must be what the method expects.
 #[macro_export]
 macro_rules! tensorrt_call {
     ($object:expr, $class:ident :: $method:ident ($($argument:expr),* $(,)?)) => {

@@ -1,4 +1,4 @@
-//! Where the methods are that load and run engines.
+//! The slots of the methods that load and run engines.
 
 use std::ffi::{c_char, c_void};
 
@@ -105,18 +105,18 @@ methods! {
     }
 }
 
-/// The bytes of an `IHostMemory`, which is deleted; `None` where there is none.
+/// Copies the bytes of an `IHostMemory` and deletes it; `None` if there is none.
 ///
 /// # Safety
-/// `raw` is what a method of a library of this `abi` gave as an `IHostMemory`, and ours; what it needs lives.
+/// `raw` is what a method of a library of this `abi` returned as an `IHostMemory`, and we own it; what it needs is alive.
 pub unsafe fn host_bytes(raw: *mut RawObject, abi: Abi) -> Result<Option<Vec<u8>>, TensorRtError> {
     // SAFETY: the caller's promise.
     let Some(memory) = (unsafe { Owned::<HostMemory>::from_raw(raw, abi) }) else { return Ok(None) };
-    // SAFETY: the memory lives; the methods take nothing.
+    // SAFETY: the memory is alive; the methods take no arguments.
     let (start, len) = unsafe { (call!(memory.get(), HostMemory::DATA())?, call!(memory.get(), HostMemory::SIZE())?) };
     if start.is_null() {
         return Ok(None);
     }
-    // SAFETY: so many bytes are there as long as the memory lives.
+    // SAFETY: the memory holds `len` bytes as long as it lives.
     Ok(Some(unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec()))
 }

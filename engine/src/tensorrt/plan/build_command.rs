@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::tensorrt::sidecar::Sidecar;
 
-/// The command that builds the engine at `path` anew: from the model and with the options of its sidecar, where it has one.
+/// Returns the command that rebuilds the engine at `path`, with the model and the options of its sidecar if it has one.
 pub fn rebuild_command(path: &Path) -> String {
     let sidecar = Sidecar::of(path).ok().flatten();
     let by_name = || match path.extension() {
-        // An engine by an ONNX model's name: where the model is, nobody knows.
+        // An engine that is named like an ONNX model: where its model is, is unknown.
         Some(extension) if extension == "onnx" => PathBuf::from("MODEL.onnx"),
         _ => path.with_extension("onnx"),
     };
@@ -18,12 +18,12 @@ pub fn rebuild_command(path: &Path) -> String {
     format!("visiond build {} -o {}{options}", onnx.display(), engine.display())
 }
 
-/// The command that builds an engine of the model at `onnx`.
+/// Returns the command that builds an engine from the model at `onnx`.
 pub fn build_command(onnx: &Path) -> String {
     format!("visiond build {} -o {}", onnx.display(), onnx.with_extension("engine").display())
 }
 
-/// Whether a file's name is one that engines have.
+/// Whether a file is named like an engine.
 pub fn has_plan_name(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     ["engine", "plan", "trt"].iter().any(|known| extension.eq_ignore_ascii_case(known))

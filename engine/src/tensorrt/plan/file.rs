@@ -1,4 +1,4 @@
-//! An engine's file: its bytes, and what they say without TensorRT and without a GPU.
+//! Reads an engine file without TensorRT and without a GPU.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -6,40 +6,24 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
 
-use sha2::{Digest, Sha256};
-
 use super::build_command::{has_plan_name, rebuild_command};
 use super::error::PlanError;
 use super::header::{HEADER_BYTES, MOST_METADATA, Plan, PlanHeader, is_plan};
-use crate::backend::{EngineError, ModelFile};
+use crate::backend::{EngineError, ModelFile, open_model_file};
 
-/// The bytes of an engine's file.
+/// The bytes of an engine file.
 pub(crate) enum PlanBytes {
-    /// Mapped: TensorRT reads them where they lie in the page cache.
+    /// Mapped: TensorRT reads them in the page cache.
     Mapped(Mapping),
-    /// Read into memory of our own, which nobody can change between the hash and the use.
+    /// Read into our own memory, so that they cannot change between the hash and the use.
     Read(Vec<u8>),
 }
 
 impl PlanBytes {
-    /// The file at `path`, mapped, or read where its bytes are to be compared with a hash.
+    /// Maps the file at `path`, or reads it if its bytes are to be compared with a hash.
     pub(crate) fn open(path: &Path, read: bool) -> Result<Self, EngineError> {
         let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
-        let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => EngineError::Missing { path: path.to_owned() },
-            _ => unreadable(error),
-        })?;
-        if metadata.is_dir() {
-            return Err(EngineError::Directory { path: path.to_owned() });
-        }
-        if !metadata.is_file() {
-            return Err(unreadable(std::io::Error::new(
-                ErrorKind::InvalidInput,
-                "it is a device or a pipe, not a file",
-            )));
-        }
-        let mut file = File::open(path).map_err(unreadable)?;
-        let len = usize::try_from(metadata.len()).map_err(|_| unreadable(ErrorKind::FileTooLarge.into()))?;
+        let (mut file, len) = open_model_file(path)?;
         if len == 0 {
             return Err(if has_plan_name(path) {
                 PlanError::Empty { path: path.to_owned(), command: rebuild_command(path) }.into()
@@ -63,11 +47,9 @@ impl PlanBytes {
         }
     }
 
-    /// Path, size and SHA-256.
+    /// Returns path, size and SHA-256.
     pub(crate) fn model_file(&self, path: &Path) -> ModelFile {
-        let bytes = self.as_slice();
-        let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        ModelFile { path: path.to_owned(), size_bytes: bytes.len() as u64, sha256 }
+        ModelFile::new(path, self.as_slice())
     }
 }
 
@@ -77,7 +59,7 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is read alone, from any thread.
+// SAFETY: any thread may read the mapping; nothing writes to it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -97,9 +79,9 @@ impl Mapping {
     }
 
     fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping is `len` readable bytes and lives as long as `self`. Engines are replaced by renaming
-        // (`visiond build` does), which leaves a mapped file as it is; whoever writes into an engine's file while it is being
-        // loaded breaks the load, as with a program's file.
+        // SAFETY: the mapping is `len` readable bytes and lives as long as `self`. Engines are replaced by renaming (`visiond
+        // build` does), which leaves a mapped file unchanged; writing into an engine file while it is being loaded breaks the
+        // load, as with a program's file.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -111,17 +93,17 @@ impl Drop for Mapping {
     }
 }
 
-/// An engine's file.
+/// An engine file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFile {
-    /// Path, size and SHA-256.
+    /// Its path, size and SHA-256.
     pub file: ModelFile,
-    /// Its header, and the notes around the engine.
+    /// Its header, and the metadata around the engine.
     pub plan: Plan,
 }
 
 impl PlanFile {
-    /// Reads the file at `path`; `None` where its content is no engine's, and its name neither.
+    /// Reads the file at `path`; `None` if neither its content nor its name is an engine's.
     pub fn read(path: &Path) -> Result<Option<Self>, EngineError> {
         let bytes = match PlanBytes::open(path, false) {
             Err(EngineError::Empty { .. }) if !has_plan_name(path) => return Ok(None),
@@ -140,13 +122,13 @@ impl PlanFile {
 }
 
 impl PlanHeader {
-    /// Reads the header of the file at `path`; `None` where it is no engine.
+    /// Reads the header of the file at `path`; `None` if it is not an engine.
     pub fn read(path: &Path) -> Result<Option<Self>, EngineError> {
         Ok(Plan::parse(PlanBytes::open(path, false)?.as_slice()).map(|plan| plan.header))
     }
 }
 
-/// Whether the file at `path` is an engine; false where it cannot be read.
+/// Whether the file at `path` is an engine; false if it cannot be read.
 pub fn is_plan_file(path: &Path) -> bool {
     let Ok(mut file) = File::open(path) else { return false };
     // A pipe may wait for a writer for ever.
@@ -170,7 +152,7 @@ pub fn is_plan_file(path: &Path) -> bool {
     is_plan(&bytes)
 }
 
-/// Refuses what the file's length alone tells to be cut off.
+/// Refuses a file that is shorter than its header says.
 pub(crate) fn check_length(path: &Path, bytes: &[u8]) -> Result<(), PlanError> {
     let truncated = |expected: String| PlanError::Truncated {
         path: path.to_owned(),
@@ -179,7 +161,7 @@ pub(crate) fn check_length(path: &Path, bytes: &[u8]) -> Result<(), PlanError> {
         command: rebuild_command(path),
     };
     match Plan::parse(bytes) {
-        None => Err(truncated(format!("a header of {HEADER_BYTES}"))),
+        None => Err(truncated(format!("at least {HEADER_BYTES}"))),
         Some(Plan { header: PlanHeader::Rtx { size_bytes, .. }, offset, .. }) => {
             let expected = size_bytes.saturating_add(offset as u64);
             if (bytes.len() as u64) < expected { Err(truncated(expected.to_string())) } else { Ok(()) }
@@ -211,6 +193,6 @@ mod tests {
         let engine = folder.path().join("net.engine");
         std::fs::write(&engine, &bytes[..20]).unwrap();
         let error = PlanFile::read(&engine).unwrap_err().to_string();
-        assert!(error.contains("is cut off") && error.contains("visiond build"), "{error}");
+        assert!(error.contains("is truncated") && error.contains("visiond build"), "{error}");
     }
 }

@@ -64,7 +64,7 @@ fn an_engine_that_is_cut_off_is_seen_without_tensorrt() {
     let error = check_length(path, &vtrt(5000, 0)).unwrap_err().to_string();
     assert_eq!(
         error,
-        "model.engine is cut off: it holds 64 bytes of 5000; copy it again, or build it with `visiond build model.onnx -o \
+        "model.engine is truncated: 64 of 5000 bytes; copy it again, or build it with `visiond build model.onnx -o \
          model.engine`"
     );
     assert!(check_length(path, &vtrt(64, 0)).is_ok());

@@ -299,7 +299,7 @@ fn flow(library: &'static Library, mock: &Mock) {
     assert_eq!(logger::take_errors(), ["mock   logs"]);
 
     let error = engine::deserialize(library, &runtime, &recorder, b"garbage").err().unwrap().to_string();
-    assert_eq!(error, format!("{} could not load the engine: mock   reports", library.version()));
+    assert_eq!(error, format!("{} cannot load the engine: mock   reports", library.version()));
     let loaded = engine::deserialize(library, &runtime, &recorder, b"plan").unwrap();
     mock.check_last("VRuntime::deserializeCudaEngine");
     let reported = recorder.take();
@@ -339,7 +339,7 @@ fn flow(library: &'static Library, mock: &Mock) {
     }
     // A builder that is none: what TensorRT 10 and 11 give where CUDA does not work.
     let error = library.create_builder().err().unwrap().to_string();
-    assert!(error.contains("found no CUDA GPU that works"), "{error}");
+    assert!(error.contains("found no working CUDA GPU"), "{error}");
     let deleted = mock.number("mock_deleted");
     drop::<Owned<Engine>>(loaded);
     drop::<Owned<Runtime>>(runtime);
@@ -374,7 +374,7 @@ fn an_engine_with_nvidias_plugins_is_loaded_wherever_tensorrt_was_opened_from() 
     let library = Library::get(Some(&path)).unwrap();
     let error = engine_with_plugin(library).unwrap_err();
     assert!(
-        error.starts_with("the plugin EfficientNMS_TRT (version 1) is missing; TensorRT's plugins are not there"),
+        error.starts_with("the plugin EfficientNMS_TRT (version 1) is missing; TensorRT's plugins are not installed"),
         "{error}"
     );
     assert!(error.contains("v10.3.0/libnvinfer.so.10, which was opened before"), "{error}");
@@ -390,7 +390,7 @@ fn without_nvidias_plugins_the_missing_one_is_named_with_the_package_that_has_it
         assert_eq!(
             engine_with_plugin(library).unwrap_err(),
             format!(
-                "the plugin EfficientNMS_TRT (version 1) is missing; TensorRT's plugins are not there (libnvinfer_plugin.so.{major}: \
+                "the plugin EfficientNMS_TRT (version 1) is missing; TensorRT's plugins are not installed (libnvinfer_plugin.so.{major}: \
                  cannot open shared object file: No such file or directory): install them (`sudo apt install \
                  libnvinfer-plugin{major}`)"
             )
@@ -409,14 +409,14 @@ fn libraries_of_other_versions_are_refused_with_what_to_do() {
     };
     assert_eq!(
         refused(8201),
-        "LIBRARY is TensorRT 8.2.1, which visiond does not run: it needs 8.5 or newer, which comes with JetPack 5.1 (JetPack 4 \
+        "LIBRARY is TensorRT 8.2.1, which visiond does not support: install 8.5 or newer, which comes with JetPack 5.1 (JetPack 4 \
          has no newer one)"
     );
     assert_eq!(
         refused(10_400),
-        "LIBRARY is TensorRT for RTX 1.4.0, which visiond does not run: install TensorRT for RTX 1.5 or newer"
+        "LIBRARY is TensorRT for RTX 1.4.0, which visiond does not support: install TensorRT for RTX 1.5 or newer"
     );
-    assert_eq!(refused(9100), "LIBRARY is TensorRT 9.1.0, which visiond does not run: install TensorRT 10 or 11");
+    assert_eq!(refused(9100), "LIBRARY is TensorRT 9.1.0, which visiond does not support: install TensorRT 10 or 11");
     assert!(refused(120_000).contains("or a newer visiond"));
 }
 

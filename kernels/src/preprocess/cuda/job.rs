@@ -1,4 +1,4 @@
-//! What the kernel is told: the structs of kernels/cuda/preprocess_job.cuh, field by field.
+//! The kernel's arguments: the structs of kernels/cuda/preprocess_job.cuh, field by field.
 
 use crate::cuda::DeviceAddress;
 use crate::frame::{BayerOrder, FrameView, PixelFormat};
@@ -9,7 +9,7 @@ use crate::preprocess::store::Normalisation;
 use crate::preprocess::yuv::ToRgb;
 use crate::tensor::DType;
 
-/// Adjacent pixels that a thread makes: `PIXELS` of the kernel.
+/// The adjacent pixels that a thread computes: `PIXELS` of the kernel.
 pub(super) const PIXELS: u32 = 4;
 
 const SOURCE_WORDS: u32 = 0;
@@ -21,7 +21,7 @@ const COLOR_YUV: u32 = 0;
 const COLOR_RGB: u32 = 1;
 const COLOR_GREY: u32 = 2;
 
-/// One component of a pixel: where the first pixel's stands, and how far on the others do.
+/// One component of a pixel: the address of the first pixel's, and the distances to the others.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Component {
@@ -41,7 +41,7 @@ pub(super) struct Axis {
     pub(super) taps: u32,
 }
 
-/// One frame of a batch.
+/// The description of one frame of a batch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame {
@@ -61,7 +61,7 @@ pub(super) struct Frame {
     sample_bytes: u32,
 }
 
-/// What a launch is told beside its frames.
+/// The arguments of a launch other than its frames.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job {
@@ -88,14 +88,14 @@ pub(super) struct Job {
 const _: () = assert!(size_of::<Component>() == 24 && size_of::<Axis>() == 16);
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
 
-/// Bytes of a frame's description.
+/// The size of a frame's description.
 pub(super) const FRAME_BYTES: usize = 192;
 
-/// Where the GPU sees a frame's planes.
+/// The address and pitch of a frame's planes on the GPU.
 pub(super) type Planes = [(DeviceAddress, usize); 3];
 
 impl Frame {
-    /// `planes` has the address and the pitch of each plane that the format has.
+    /// Describes a frame; `planes` has the address and the pitch of each plane of the format.
     pub(super) fn new(
         sampling: Sampling,
         frame: &FrameView<'_>,
@@ -134,11 +134,11 @@ impl Frame {
         described.read_from(format, planes)
     }
 
-    /// How this format's pixels are read.
+    /// Sets how this format's pixels are read.
     fn read_from(mut self, format: PixelFormat, planes: &Planes) -> Self {
         let component = |plane: usize, offset: u32, step_bytes: u32, shifts: (u32, u32)| {
             let (address, pitch_bytes) = planes[plane];
-            // Pitches are checked to fit.
+            // Pitches were checked to fit.
             Component {
                 address: address.0 + u64::from(offset),
                 pitch_bytes: pitch_bytes as u32,
@@ -223,13 +223,13 @@ impl Frame {
     }
 }
 
-/// `__byte_perm`'s selector of the three components of one word; the fourth byte becomes 0.
+/// Returns `__byte_perm`'s selector for the three components of one word; the fourth byte becomes 0.
 fn selector(words: Words) -> u32 {
     0x4000 | (words.third / 8) << 8 | (words.second / 8) << 4 | (words.first / 8)
 }
 
 impl Job {
-    /// A launch of `spec`'s kernel; [`Job::at`] says where.
+    /// Makes the arguments for a spec; [`Job::at`] adds the addresses.
     pub(super) fn new(spec: &PreprocessSpec) -> Self {
         let Normalisation { gain, bias, pad } = Normalisation::new(spec);
         Self {
@@ -258,13 +258,13 @@ impl Job {
         }
     }
 
-    /// The same, from the frames described at `frames` into the tensor at `out`.
+    /// Returns the arguments for the frames described at `frames` and the tensor at `out`.
     pub(super) fn at(&self, out: DeviceAddress, frames: DeviceAddress) -> Self {
         let aligned = self.width.is_multiple_of(PIXELS) && out.0.is_multiple_of(16);
         Self { out: out.0, frames: frames.0, aligned: u32::from(aligned), ..*self }
     }
 
-    /// Threads for a frame.
+    /// Returns the number of threads for a frame.
     pub(super) fn threads(&self) -> u32 {
         self.groups * self.height
     }

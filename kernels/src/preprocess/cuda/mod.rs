@@ -1,6 +1,6 @@
-//! The preprocess on the GPU: one launch for a batch of frames of whatever sizes and formats.
+//! Preprocessing on the GPU: one launch for a batch of frames of any size and format.
 //!
-//! It computes what the CPU reference does (see the [module above](super)), with OpenCV's sampling bit for bit. The kernel is
+//! It computes the same as the CPU reference (see the [module above](super)), with OpenCV's sampling bit for bit. The kernel is
 //! kernels/cuda/preprocess.cu.
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! The preprocessor of one GPU.
+//! The preprocessor for one GPU.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::job::{FRAME_BYTES, Frame, Job, Planes};
 use super::tables::{self, Shape};
@@ -15,29 +17,29 @@ use crate::preprocess::spec::{PreprocessSpec, Sampling};
 /// The compiled kernel, as PTX.
 const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
 
-/// Threads of a block; the kernel declares as many.
+/// Threads per block, as declared by the kernel.
 pub(super) const BLOCK_THREADS: u32 = 128;
 
-/// Frame sizes whose tables are kept, at least.
+/// The minimum number of frame sizes whose tables are kept.
 const KEPT_SIZES: usize = 8;
 
-/// Rows that are staged begin at multiples of this, so that the kernel may read words.
+/// Staged rows begin at multiples of this, so that the kernel may read words.
 pub(super) const STAGED_ALIGNMENT: usize = 64;
 
-/// Turns batches of frames into one network's input on a GPU.
+/// Turns batches of frames into one model's input on a GPU.
 ///
-/// [`prepare`](Self::prepare) is the host's part of a run and [`enqueue`](Self::enqueue) the GPU's, which may be captured
-/// in a graph once and launched again after every `prepare`. Memory is allocated when it is made, and when frames that
-/// must be staged are larger than any before; tables are made on the first frame of a size.
+/// [`prepare`](Self::prepare) is the host's part of a run and [`enqueue`](Self::enqueue) the GPU's, which may be captured in a
+/// graph once and launched again after every `prepare`. Memory is allocated in `new`, and when frames that must be staged are
+/// larger than any before; tables are made for the first frame of a size.
 pub struct CudaPreprocessor {
     spec: PreprocessSpec,
     kernel: Arc<Kernel>,
     job: Job,
     max_batch: usize,
     pinned: Memory,
-    /// Descriptions of the batch's frames, written by the host.
+    /// The descriptions of the batch's frames, written by the host.
     described: UnifiedBuffer,
-    /// Their copy in the GPU's memory: every warp reads its frame's, and pinned memory is not cached on all GPUs.
+    /// Their copy in the GPU's memory: every warp reads its frame's, and some GPUs do not cache pinned memory.
     descriptions: DeviceBuffer,
     mappings: Vec<Mapping>,
     sizes: TableCache,
@@ -66,14 +68,14 @@ impl CudaPreprocessor {
         })
     }
 
-    /// What it was made for.
+    /// Returns the spec.
     pub fn spec(&self) -> &PreprocessSpec {
         &self.spec
     }
 
-    /// Describes the frames of the next run to the kernel. Frames that the GPU does not see are copied to where it does.
+    /// Describes the frames of the next run to the kernel. Copies frames that the GPU cannot access to where it can.
     ///
-    /// The run before must be done: its descriptions, and its staged frames, are overwritten.
+    /// The previous run must be done: its descriptions and staged frames are overwritten.
     pub fn prepare(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
         if frames.len() > self.max_batch {
             return Err(PreprocessError::Batch { frames: frames.len(), max_batch: self.max_batch });
@@ -105,26 +107,26 @@ impl CudaPreprocessor {
         Ok(())
     }
 
-    /// The way from the tensor's pixels back to those of the frame in `slot` of the last [`prepare`](Self::prepare), which
+    /// Returns the mapping from the tensor's pixels back to the frame in `slot` of the last [`prepare`](Self::prepare), which
     /// had more frames than that.
     pub fn mapping(&self, slot: usize) -> Mapping {
         self.mappings[slot]
     }
 
-    /// Bytes of frames that had to be copied so far, because the GPU did not see them.
+    /// Returns the bytes of frames that were copied so far because the GPU could not access them.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
 
-    /// Queues the run of `frames` frames into the tensor at `out`, frame after frame; returns without waiting.
+    /// Queues the run of `frames` frames into the tensor at `out`, one after the other; returns without waiting.
     ///
-    /// A launch that fetches 192 bytes a frame, and the one that does the work. Reads of each frame the rows and columns
-    /// that are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB.
+    /// A launch that reads 192 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
+    /// are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB.
     ///
     /// # Safety
-    /// `out` has room for that many tensors. `self`, `out` and the memory of the frames last prepared stay as they are
-    /// until the run is done, and in a captured graph for every launch of it; [`prepare`](Self::prepare) had at least
-    /// `frames` frames before every run.
+    /// `out` has room for that many tensors. `self`, `out` and the memory of the frames last prepared do not change until the
+    /// run is done, and for every launch of a captured graph; [`prepare`](Self::prepare) had at least `frames` frames before
+    /// every run.
     pub unsafe fn enqueue(&mut self, out: DeviceAddress, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         if frames == 0 {
             return Ok(());
@@ -134,14 +136,14 @@ impl CudaPreprocessor {
         let mut job = self.job.at(out, self.descriptions.address());
         let blocks = job.threads().div_ceil(BLOCK_THREADS);
         let mut arguments = [(&raw mut job).cast::<c_void>()];
-        // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which live in `self`, and the
-        // frames; it writes `frames` tensors from `out` on. All of that stays (the caller's promise).
+        // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which are in `self`, and the
+        // frames; it writes `frames` tensors from `out` on. All of that stays valid (the caller's promise).
         unsafe {
             self.kernel.function.launch([blocks, frames as u32, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments)
         }
     }
 
-    /// Queues the fetching of the descriptions.
+    /// Queues copying the descriptions.
     fn describe(&mut self, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         // `pinned` is mapped memory, and every block of that has an address.
         let mut from = self.described.device_address().unwrap_or_default();
@@ -150,12 +152,12 @@ impl CudaPreprocessor {
         let mut arguments =
             [(&raw mut from).cast::<c_void>(), (&raw mut to).cast::<c_void>(), (&raw mut words).cast::<c_void>()];
         let blocks = words.div_ceil(BLOCK_THREADS);
-        // SAFETY: the kernel takes two addresses and a count of words; both blocks have room for `max_batch` descriptions,
-        // and stay until the run is done (the promise to `enqueue`).
+        // SAFETY: the kernel takes two addresses and a count of words; both blocks have room for `max_batch` descriptions, and
+        // stay valid until the run is done (the promise to `enqueue`).
         unsafe { self.kernel.describe.launch([blocks, 1, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments) }
     }
 
-    /// Makes the staging buffer as large as these frames need it.
+    /// Makes the staging buffer large enough for these frames.
     fn make_room(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
         let needed: usize = frames.iter().filter(|frame| planes_of(frame).is_none()).map(staged_size).sum();
         if needed > self.staging.len() {
@@ -165,7 +167,7 @@ impl CudaPreprocessor {
     }
 }
 
-/// Where the GPU sees a frame's planes; none when it does not see all of them, or rows are 4 GiB apart.
+/// Returns the addresses of a frame's planes on the GPU; `None` if it cannot access all of them, or rows are 4 GiB apart.
 fn planes_of(frame: &FrameView<'_>) -> Option<Planes> {
     let mut planes = Planes::default();
     for (plane, seen) in frame.planes().iter().zip(&mut planes) {
@@ -186,7 +188,7 @@ pub(super) fn staged_size(frame: &FrameView<'_>) -> usize {
     planes.map(|plane| staged_pitch(frame, plane) * frame.format().plane_rows(plane, frame.height())).sum()
 }
 
-/// Copies a frame behind the first `used` bytes of `staging`; returns its planes there and how many bytes were copied.
+/// Copies a frame to `staging` after the first `used` bytes; returns its planes there and how many bytes were copied.
 pub(super) fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &mut usize) -> (Planes, usize) {
     let first = staging.device_address().unwrap_or_default();
     let (mut planes, mut copied) = (Planes::default(), 0);
@@ -213,7 +215,7 @@ struct Kernel {
 impl Kernel {
     fn of(device: &Arc<Device>) -> Result<Arc<Self>, PreprocessError> {
         static LOADED: Mutex<Vec<Weak<Kernel>>> = Mutex::new(Vec::new());
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = LOADED.lock();
         loaded.retain(|kernel| kernel.strong_count() > 0);
         let of_device = |kernel: &Arc<Self>| Arc::ptr_eq(kernel.module.device(), device);
         if let Some(kernel) = loaded.iter().filter_map(Weak::upgrade).find(of_device) {
@@ -239,7 +241,7 @@ struct TableCache {
 
 struct CachedTables {
     shape: Shape,
-    /// The run that used it last.
+    /// The last run that used it.
     used: u64,
 }
 
@@ -259,12 +261,12 @@ impl TableCache {
         })
     }
 
-    /// A new run begins; what the one before used may be replaced.
+    /// Begins a run; tables of earlier runs may be replaced.
     fn begin(&mut self) {
         self.run += 1;
     }
 
-    /// The tables of a frame size, made when they are not there. Allocates, and waits for the GPU's copy, only then.
+    /// Returns the tables of a frame size. Makes them, allocates, and waits for the copy to the GPU only if they are missing.
     fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<(Shape, DeviceAddress), CudaError> {
         let found = self.kept.iter().position(|kept| kept.shape.mapping.source() == source);
         let slot = match found {
@@ -280,13 +282,13 @@ impl TableCache {
             Sampling::Opencv => tables::make::<u16>(spec, source),
             Sampling::Exact => tables::make::<f32>(spec, source),
         };
-        // There are at least as many slots as frames in a run, so that the oldest is not of this run.
+        // There are at least as many slots as frames in a run, so the oldest does not belong to this run.
         let oldest = (0..self.kept.len()).min_by_key(|&slot| self.kept[slot].used).unwrap_or(0);
         let slot = if self.kept.len() < self.capacity { self.kept.len() } else { oldest };
         let address = self.memory.address().offset(slot * self.each_bytes);
-        // SAFETY: the slot is `each_bytes` long, as are the tables; no run is under way, and this waits for the copy.
+        // SAFETY: the slot is `each_bytes` long, as are the tables; no run is in flight, and this waits for the copy.
         let copied = unsafe { self.upload.copy_to_device(&bytes, address) };
-        // A slot half overwritten is nobody's any more.
+        // A slot that is half overwritten is invalid.
         copied.and_then(|()| self.upload.synchronize()).inspect_err(|_| self.kept.clear())?;
         let kept = CachedTables { shape, used: self.run };
         if slot == self.kept.len() {

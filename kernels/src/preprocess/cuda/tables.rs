@@ -1,7 +1,7 @@
-//! Which source pixels make which pixel of the tensor, as tables that the kernel reads.
+//! The tables that the kernel reads: which source pixels contribute to each pixel of the tensor.
 //!
 //! They are the CPU reference's own ([`super::super::plan`]), so that both sample alike to the last bit, and no GPU has to
-//! compute positions in double precision, at which small ones are slow. A few KB for each frame size.
+//! compute positions in double precision, which is slow on small ones. A few KB for each frame size.
 
 use super::job::{Axis, PIXELS};
 use crate::letterbox::Mapping;
@@ -9,11 +9,11 @@ use crate::preprocess::number::Number;
 use crate::preprocess::plan::{self, PreprocessPlan};
 use crate::preprocess::spec::PreprocessSpec;
 
-/// A number as the tables hold it.
+/// A number as the tables store it.
 pub(super) trait Entry: Number {
-    /// Words of one position: 1, or 2 where the weight has its own.
+    /// Words per position: 1, or 2 if the weight has its own.
     const WORDS: usize;
-    /// Position and weight, and the weight's own word where there is one.
+    /// Returns position and weight, and the weight's own word if there is one.
     fn words(position: u32, weight: Self) -> [u32; 2];
 }
 
@@ -38,12 +38,12 @@ impl Entry for f32 {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) mapping: Mapping,
-    /// Taps of a column: 1 where upper ones have no weight anywhere.
+    /// The taps of a column: 1 if the upper ones have no weight anywhere.
     column_taps: u32,
 }
 
 impl Shape {
-    /// Columns and rows of tables that begin at `address`.
+    /// Returns the columns and rows of tables that begin at `address`.
     pub(super) fn axes<N: Entry>(&self, spec: &PreprocessSpec, address: u64) -> [Axis; 2] {
         let [columns, rows] = strides(spec);
         let rows_at = address + (columns * 2 * N::WORDS * 4) as u64;
@@ -54,18 +54,18 @@ impl Shape {
     }
 }
 
-/// Entries of the columns and of the rows, filled up to whole groups.
+/// Returns the entries of the columns and of the rows, rounded up to whole groups.
 fn strides(spec: &PreprocessSpec) -> [usize; 2] {
     [spec.width, spec.height].map(|side| side.next_multiple_of(PIXELS) as usize)
 }
 
-/// Bytes of one frame size's tables.
+/// Returns the bytes of one frame size's tables.
 pub(super) fn size_bytes<N: Entry>(spec: &PreprocessSpec) -> usize {
     strides(spec).into_iter().sum::<usize>() * 2 * N::WORDS * 4
 }
 
-/// The tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights where
-/// these stand apart. An entry a column or row of the tensor; those beside the picture repeat its nearest.
+/// Makes the tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights if
+/// these are separate. One entry per column or row of the tensor; entries outside the picture repeat the nearest.
 pub(super) fn make<N: Entry>(spec: &PreprocessSpec, source: (u32, u32)) -> (Shape, Vec<u8>) {
     let plan = PreprocessPlan::<N>::new(spec, source);
     let [x, y, width, height] = plan.mapping.placed().map(|pixels| pixels as usize);
