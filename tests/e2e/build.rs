@@ -134,7 +134,7 @@ fn a_broken_network_is_told_by_its_node() {
     std::fs::write(&broken, &bytes[..bytes.len() / 2]).unwrap();
     let output = bench.build(&broken, &["-o", "net.engine"]);
     assert_eq!(output.status.code(), Some(4));
-    assert!(stderr(&output).contains("is cut off"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is truncated"), "{}", stderr(&output));
     assert_eq!(bench.files(), ["broken.onnx"]);
 }
 
