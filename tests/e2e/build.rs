@@ -95,7 +95,7 @@ fn what_cannot_be_had_is_one_sentence_and_leaves_nothing() {
     for (args, exit, expected) in [
         (&["--fp16", "--precision", "conv_1=fp32"][..], 4, "no layer is called `conv_1`; similar names: `conv_1"),
         (&["--fp16", "--precision", "type:Softmx=fp32"], 4, "similar names: `type:"),
-        (&["--precision", "type:Conv=fp32"], 2, "add --fp16 or --bf16"),
+        (&["--precision", "type:Conv=fp32"], 2, "requires --fp16 or --bf16"),
         (&["--int8"], 2, "the model contains no ranges"),
         (&["--sm", "87"], 2, "not for 8.7"),
         (&["--dla", "0", "--fp16"], 2, "does not support a DLA"),

@@ -85,7 +85,7 @@ fn a_network_that_gives_no_numbers_is_refused_and_what_runs_goes_on() {
         let (output, outcome) = reload(&daemon, &CONFIG.replace("tiny.onnx", &format!("{name}.onnx")));
         assert_eq!((output.status.code(), outcome["applied"].as_bool()), (Some(4), Some(false)), "{outcome}");
         let why = outcome["error"].as_str().unwrap();
-        let told = "model tiny: on a frame of camera bars 64 of the 96 numbers of its output output are infinite or no numbers";
+        let told = "model tiny: on a frame of camera bars 64 of the 96 numbers of output output are infinite or NaN";
         assert!(why.starts_with(told), "{why}");
         assert_eq!(outcome["exit_status"], 4);
         assert_eq!(model_of_newest(&mut daemon), running);

@@ -131,7 +131,7 @@ fn what_goes_wrong_has_its_status_and_a_sentence() {
         (&["--camera", "/dev/no-video"][..], 5, "is missing: plug the camera in"),
         (&["--camera", "video0"], 2, "write /dev/video0"),
         (&["--camera", "/dev/video0", "--format", "mpeg"], 2, "mpeg"),
-        (&["--camera", "/dev/video0", "--control", "gain"], 2, "write NAME=VALUE"),
+        (&["--camera", "/dev/video0", "--control", "gain"], 2, "expected NAME=VALUE"),
         (&["--config", &config, "--camera", "gate"], 2, "has no camera gate: name one of door"),
         (&["--config", &config, "--fps", "5"], 2, "is not a V4L2 camera"),
         // Some of the ten may be lost on a busy machine.
@@ -152,5 +152,5 @@ fn what_goes_wrong_has_its_status_and_a_sentence() {
 fn probe_of_a_camera_that_is_away_says_so() {
     let output = run(["probe", "--camera", "1234:5678"]);
     assert_eq!(output.status.code(), Some(5));
-    assert!(stderr(&output).contains("1234:5678 is not there"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("1234:5678 is missing"), "{}", stderr(&output));
 }

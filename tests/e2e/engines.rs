@@ -55,7 +55,7 @@ fn assert_says(said: &str, words: &[&str]) {
 
 #[test]
 fn garbage_is_said_to_be_no_engine() {
-    assert_says(&refusal_of(&[0xa7; 10_000]), &["no TensorRT engine", "visiond build"]);
+    assert_says(&refusal_of(&[0xa7; 10_000]), &["is not a TensorRT engine", "visiond build"]);
     assert_says(&refusal_of(b"version https://git-lfs.github.com/spec/v1\n"), &["visiond build"]);
 }
 

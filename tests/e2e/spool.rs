@@ -123,7 +123,7 @@ fn a_durable_sink_says_what_it_needs() {
     assert_eq!(check(&text).0, Some(0), "{}", check(&text).1);
     let (status, said) = check(&format!("{text}\n[[sink]]\ntype = \"stdout\"\ndurable = true\n"));
     assert_ne!(status, Some(0));
-    assert!(said.contains("`durable` is for sinks that talk to a broker, not for \"stdout\": leave it out"), "{said}");
+    assert!(said.contains("`durable` requires a sink for a broker, not \"stdout\": remove it"), "{said}");
     let (status, said) = check(&text.replace("durable = true", "durable = true\nspool_sync = \"1 ms\""));
     assert_ne!(status, Some(0));
     assert!(said.contains("spool_sync"), "{said}");

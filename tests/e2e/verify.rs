@@ -158,7 +158,7 @@ fn pictures_that_show_nothing_prove_nothing() {
     fs::write(folder.path().join("grey.ppm"), b"P6 2 2 255\n\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80").unwrap();
     let output = verify(&model(), &model(), &["--images", &images]);
     assert_eq!(output.status.code(), Some(INPUT));
-    assert!(stderr(&output).contains("neither network sees anything"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("neither model detects anything"), "{}", stderr(&output));
     // A picture that cannot be read is told, the others are compared.
     fs::write(folder.path().join("broken.png"), b"\x89PNG\r\n\x1a\nrubbish").unwrap();
     let output = verify(&model(), &model(), &["--images", &images, "--images", &media()]);

@@ -47,9 +47,9 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Noise::new(1).fill(&mut garbage);
     let case = |name, bytes, said| Case { name, bytes, said, readable: true };
     let cases = [
-        case("garbage", garbage, &["no TensorRT engine", "visiond build"]),
-        case("truncated", engine[..engine.len() / 2].to_vec(), &["cut off", "bytes of", "copy it again"]),
-        case("cut within its header", engine[..20].to_vec(), &["cut off", "copy it again"]),
+        case("garbage", garbage, &["not a TensorRT engine", "visiond build"]),
+        case("truncated", engine[..engine.len() / 2].to_vec(), &["truncated", "bytes", "copy it again"]),
+        case("cut within its header", engine[..20].to_vec(), &["truncated", "copy it again"]),
         // The header's bytes 24 to 27 are the version that built it.
         case("other version", patched(24, &[1, 5, 0, 0]), &["1.5", "1.6", "visiond build"]),
         // Bytes 32 to 39 are the mask of GPUs; bit 0 is SM 7.5.
@@ -59,7 +59,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         case(
             "text",
             b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
-            &["no TensorRT engine", "visiond build"],
+            &["not a TensorRT engine", "visiond build"],
         ),
         Case { readable: false, ..case("one that the user may not read", engine.clone(), &["ermission denied"]) },
     ];

@@ -266,7 +266,7 @@ class LivePage(unittest.TestCase):
         page = self.open(daemon)
         wait("the outage", lambda: "plant" in self.text(page, "#state"))
         self.assertIn("0 of 1", self.text(page, "#glance").replace("\n", " "))
-        self.assertIn("is the broker running", self.text(page, "#sinks .reason"))
+        self.assertIn("check that the broker runs", self.text(page, "#sinks .reason"))
         self.accessible(page)
         self.picture(page, "outage", full_page=True)
 

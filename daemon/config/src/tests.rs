@@ -236,7 +236,7 @@ path = "b"
             "20:8 two cameras have the name \"door\": give each its own name",
             "24:16 `camera.source.width` requires `container = \"raw\"`: Y4M carries it, so remove this key",
             "28:1 raw frames need `width` and `height`, because they carry no header",
-            "42:11 invalid `camera.source.pitches`: nv12 has 2 planes, 1 were given",
+            "42:11 invalid `camera.source.pitches`: nv12 has 2 planes, not 1",
             "46:12 no camera has the name \"dor\": did you mean \"door\"?",
             "49:8 another sink uses the path a already: give each sink its own",
             "50:13 \"block\" would delay camera \"door\", whose source cannot wait: use \"drop_oldest\" or \
