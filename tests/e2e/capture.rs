@@ -132,11 +132,11 @@ fn what_goes_wrong_has_its_status_and_a_sentence() {
         (&["--camera", "video0"], 2, "write /dev/video0"),
         (&["--camera", "/dev/video0", "--format", "mpeg"], 2, "mpeg"),
         (&["--camera", "/dev/video0", "--control", "gain"], 2, "expected NAME=VALUE"),
-        (&["--config", &config, "--camera", "gate"], 2, "has no camera gate: name one of door"),
+        (&["--config", &config, "--camera", "gate"], 2, "has no camera gate; name one with --camera: door"),
         (&["--config", &config, "--fps", "5"], 2, "is not a V4L2 camera"),
         // Some of the ten may be lost on a busy machine.
         (&["--config", &config, "-n", "11", "-o", &out], 5, " ended after "),
-        (&["--config", &config, "-o", "/proc/pictures"], 6, "/proc/pictures cannot be made"),
+        (&["--config", &config, "-o", "/proc/pictures"], 6, "cannot create /proc/pictures"),
         (&["--config", "no-such.toml"], 3, "no-such.toml"),
         (&[], 2, "--camera"),
     ] {

@@ -142,9 +142,8 @@ fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
             daemon.wait_until("messages", |_| sequences(&reader).len() >= before + 10);
             let before = online();
             broker.end(libc::SIGTERM);
-            daemon.wait_until("the loss to be logged", |daemon| {
-                daemon.log().matches("connection lost").count() == round
-            });
+            daemon
+                .wait_until("the loss to be logged", |daemon| daemon.log().matches("connection lost").count() == round);
             broker.resume();
             daemon.wait_until("it to be online again", |_| online() > before);
         }

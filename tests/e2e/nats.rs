@@ -150,9 +150,7 @@ fn a_server_that_is_killed_and_started_again_has_every_message_once_and_in_order
         let before = stored(server.port).len();
         daemon.wait_until("messages", |_| stored(server.port).len() >= before + 20);
         server.kill();
-        daemon.wait_until("the loss to be logged", |daemon| {
-            daemon.log().matches("connection lost").count() == round
-        });
+        daemon.wait_until("the loss to be logged", |daemon| daemon.log().matches("connection lost").count() == round);
         server.resume();
     }
     let before = stored(server.port).len();
