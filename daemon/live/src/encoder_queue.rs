@@ -127,7 +127,7 @@ impl<V> EncoderQueue<V> {
                 None => self.arrived(rank).wait(&mut state),
                 Some(idle) => {
                     let timed_out = self.arrived(rank).wait_for(&mut state, idle).timed_out();
-                    if timed_out && (state.turn != rank || state.waiting.is_empty()) {
+                    if timed_out && (!turn || state.waiting.is_empty()) {
                         return Job::FreeMemory;
                     }
                 }

@@ -230,7 +230,7 @@ mod tests {
         let record = |target| Record::builder().args(args).level(Level::Warn).target(target).build();
         let now = "2026-01-31T12:00:00.123456Z".parse().unwrap();
         assert_eq!(
-            stderr_line(Level::Warn, &message(&record("visiond::pipeline")), &now),
+            stderr_line(Level::Warn, &message(&record("visiond_pipeline::camera")), &now),
             "2026-01-31T12:00:00.123Z WARN  camera door: lost\\u{1b}[2J\\nagain\n"
         );
         assert_eq!(message(&record("rten::load")), "rten::load: camera door: lost\\u{1b}[2J\\nagain");

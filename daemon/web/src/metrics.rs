@@ -50,7 +50,7 @@ fn daemon(page: &mut Page, seen: &StatusReport) {
     page.gauge("visiond_build_info", "The daemon's version and what it was built for.").add(&labels, 1.0);
     page.gauge("visiond_ready", "Whether a frame went through every network that can start.")
         .add(&[], flag(seen.ready));
-    let mut reloads = page.counter("visiond_reloads_total", "ReloadHandle of the configuration, by outcome.");
+    let mut reloads = page.counter("visiond_reloads_total", "Reloads of the configuration, by outcome.");
     reloads.add(&[("outcome", "applied")], seen.reloads.applied as f64);
     reloads.add(&[("outcome", "refused")], seen.reloads.refused as f64);
     let applied = seen.reloads.last.as_ref().is_none_or(|last| last.applied);

@@ -175,7 +175,7 @@ mod tests {
         let record = Record::builder()
             .args(format_args!(""))
             .level(Level::Warn)
-            .target("visiond::pipeline::camera")
+            .target("visiond_pipeline::camera")
             .file(Some("camera.rs"))
             .line(Some(12))
             .key_values(&pairs)
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(
             text,
             "MESSAGE\n\u{a}\0\0\0\0\0\0\0it is\ngone\nPRIORITY=4\nSYSLOG_IDENTIFIER=visiond\n\
-             TARGET=visiond::pipeline::camera\nCODE_FILE=camera.rs\nCODE_LINE=12\nMODEL=m\nFRAME=7\nCAMERA=door\n"
+             TARGET=visiond_pipeline::camera\nCODE_FILE=camera.rs\nCODE_LINE=12\nMODEL=m\nFRAME=7\nCAMERA=door\n"
         );
     }
 

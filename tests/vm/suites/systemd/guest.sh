@@ -108,7 +108,7 @@ check_not "others do not" as stranger test -r /etc/visiond/visiond.toml -o -r $s
 journalctl --sync 2>/dev/null || sleep 1
 check "a line about a camera has its fields" eval 'journal ".CAMERA == \"door\" and .MESSAGE_ID == \"81cc4fe4614943dba0b8531c4fc81c22\" and
   .PRIORITY == \"6\" and .SYSLOG_IDENTIFIER == \"visiond\" and (.CODE_FILE | endswith(\"camera.rs\")) and (.CODE_LINE | tonumber) > 0 and
-  (.TARGET | startswith(\"visiond::\")) and ._TRANSPORT == \"journal\"" | grep -q .'
+  (.TARGET | startswith(\"visiond_pipeline::\")) and ._TRANSPORT == \"journal\"" | grep -q .'
 check "a camera that was away is a warning with its number" \
   eval 'journal ".CAMERA == \"door\" and .MESSAGE_ID == \"c081cd992ee44c2fa53f1afd157b5a6a\" and .PRIORITY == \"4\"" | grep -q .'
 
