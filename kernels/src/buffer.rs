@@ -2,7 +2,7 @@
 //!
 //! A [`UnifiedBuffer`] owns one page-aligned block, and its [`MemoryKind`] says who can access it; a [`Memory`] allocates
 //! buffers. Everything above uses slices and device addresses, so another kind of memory is one variant here and changes
-//! nothing elsewhere. [`RegisteredPages`](crate::cuda::RegisteredPages) makes foreign memory, such as a capture driver's,
+//! nothing elsewhere. [`RegisteredPages`] makes foreign memory, such as a capture driver's,
 //! visible to the GPU.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};

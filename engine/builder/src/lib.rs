@@ -1,6 +1,6 @@
 //! Builds engines from `.onnx` files with TensorRT's own builder and ONNX parser.
 //!
-//! [`build`] first refuses what is not possible, then writes the shapes and the precision into the `.onnx`
+//! [`build()`] first refuses what is not possible, then writes the shapes and the precision into the `.onnx`
 //! (`visiond_engine::onnx`); TensorRT parses and builds it. TensorRT for RTX needs no GPU for that.
 //!
 //! Typing: TensorRT 10 and later build strongly typed models, which say in which type every layer computes. So half precision

@@ -1,6 +1,6 @@
 //! Turns raw outputs into candidates: one file per family of models.
 //!
-//! [`build`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It refuses a card that does not
+//! [`build()`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It refuses a card that does not
 //! fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again, reads one
 //! frame's outputs and returns [`Decoded`]: boxes in pixels of the model's input, before NMS. Decoding never panics, whatever
 //! the numbers are: it skips what is not finite.
