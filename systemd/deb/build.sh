@@ -108,8 +108,6 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   put usr/share/fish/vendor_completions.d "$texts/visiond.fish"
 
   doc=$tree/usr/share/doc/visiond
-  put usr/share/doc/visiond docs/*.md
-  put usr/share/doc/visiond/pictures docs/pictures/*
   cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"
   changelog "$version" | gzip -9n >"$doc/changelog.gz"
   put usr/share/doc/visiond/examples config/visiond.toml
@@ -117,6 +115,7 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   for file in config/examples/*.toml; do
     sed 's|"\.\./models/|"/usr/share/visiond/models/|' "$file" >"$doc/examples/${file##*/}"
   done
+  put_documents "$doc"
 
   mkdir "$tree/DEBIAN"
   echo /etc/visiond/visiond.toml >"$tree/DEBIAN/conffiles"
@@ -132,6 +131,24 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   rm -rf "$tree" "${deb%/*}"/visiond_*_"$arch".deb
   mv "$deb.new" "$deb"
   echo "$deb"
+}
+
+# The documents for those who run visiond. Links lead to where the package has the files; links to the sources become plain text.
+put_documents() { # DOC
+  local file target
+  for file in docs/*.md; do
+    case ${file##*/} in design.md | tour.md) continue ;; esac
+    sed -zE -e 's#\]\(\.\./config/visiond\.toml#](examples/visiond.toml#g' -e 's#\]\(\.\./config/examples#](examples#g' \
+      -e 's#\]\(\.\./config/models#](../../visiond/models#g' -e 's#\]\((prometheus|grafana)/#](../../visiond/\1/#g' \
+      -e 's#\]\(([a-z.-]*schema\.json|openapi\.json)#](../../visiond/schema/\1#g' \
+      -e 's#\[([^][]*)\]\((\.\./[A-Z]|\.\./tests/|contributing/|design\.md|tour\.md)[^()]*\)#\1#g' "$file" >"$1/${file##*/}"
+  done
+  put usr/share/doc/visiond/pictures docs/pictures/*.jpg
+  for file in "$1"/*.md; do
+    while read -r target; do
+      [[ $target = *:* || -e $1/$target ]] || die "${file##*/} links to $target, which the package lacks: mend the link, or put_documents in systemd/deb/build.sh"
+    done < <(grep -oE '\]\([^()# ]+' "$file" | cut -c3-)
+  done
 }
 
 changelog() { # VERSION
