@@ -1,10 +1,10 @@
-# Sourced by ./package and by tests: from sources to a package.
+# Builds the Debian package from the sources. Sourced by ./package and by tests.
 # shellcheck shell=bash
 
-# What is packed is for everybody to read.
+# All users may read the packaged files.
 umask 022
 
-# The oldest glibc that the binary runs with: JetPack 5's.
+# The oldest glibc that the binary supports: JetPack 5's.
 glibc=2.31
 
 say() { printf '%s\n' "$*" >&2; }
@@ -17,12 +17,12 @@ triple() { # ARCH: Rust's name for it
   esac
 }
 
-# Side by side: each ends with minutes on one core, and has a folder of its own because cargo locks it.
+# In parallel, because each build ends with minutes on one core; in separate folders, because cargo locks its folder.
 build_binaries() { # ARCH...
   local arch build cross failed=no
   building=()
   cross=$(tests/setup --package)
-  # With job control each build is a process group, which ends with us.
+  # With job control each build is a process group, which the trap ends.
   set -m
   trap 'for build in "${building[@]}"; do kill -- "-$build" 2>/dev/null || true; done' EXIT
   for arch; do
@@ -46,14 +46,14 @@ build_binary() { # ARCH: target/package/ARCH/visiond, by the tools in $cross
   install -D -m 755 "$folder/$target/release/visiond" "target/package/$arch/visiond"
 }
 
-# Sees to the target's standard library; where rustup cannot, `rust` names Debian's compiler, which has it.
+# Makes sure that Rust's standard library for the target is there. If rustup cannot add it, `rust` names Debian's compiler.
 rust_for() { # TRIPLE
   rust=()
   [ ! -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ] || return 0
   if command -v rustup >/dev/null && rustup target add "$1" >&2; then return 0; fi
-  say "rustup could not add $1: taking Debian's compiler instead"
+  say "rustup cannot add $1: using Debian's compiler instead"
   local folder
-  folder=$(systemd/deb/rust-from-debian) || die "Rust's standard library for $1 could not be had."
+  folder=$(systemd/deb/rust-from-debian) || die "cannot install Rust's standard library for $1: rustup and Debian's rustc-web both failed; check the network"
   rust=("RUSTC=$folder/usr/bin/rustc" "LD_LIBRARY_PATH=$folder/usr/lib/x86_64-linux-gnu")
 }
 
@@ -61,12 +61,12 @@ rust_for() { # TRIPLE
 check_binary() { # FILE
   local newest
   newest=$(readelf --version-info --wide "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n1)
-  [ -n "$newest" ] || die "$1 names no version of glibc: is it the right file?"
+  [ -n "$newest" ] || die "$1 does not require any version of glibc: is it the right file?"
   [ "$(printf '%s\n' "$newest" "GLIBC_$glibc" | sort -V | tail -n1)" = "GLIBC_$glibc" ] ||
-    die "$1 needs $newest, newer than the GLIBC_$glibc it is built for."
+    die "$1 requires $newest, but the package supports GLIBC_$glibc and newer"
 }
 
-# What is the same for both architectures and only the program can tell: manual pages, completions.
+# Prints the manual pages and shell completions, which are the same for both architectures.
 print_texts() { # PROGRAM FOLDER
   rm -rf "$2"
   mkdir -p "$2/man"
@@ -81,13 +81,13 @@ version_of_sources() {
   cargo metadata --no-deps --offline --format-version 1 | grep -o '"name":"visiond","version":"[^"]*"' | cut -d'"' -f8
 }
 
-build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.deb, whose path is printed
+build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_ARCH.deb and prints its path
   local arch=$1 binary=$2 texts=$3 version=$4 deb=$5/visiond_$4_$1.deb tree doc file
-  # The same sources give the same package.
+  # The same sources produce the same package.
   [ -n "${SOURCE_DATE_EPOCH-}" ] || SOURCE_DATE_EPOCH=$(git -c safe.directory='*' log -1 --format=%ct 2>/dev/null || date +%s)
   export SOURCE_DATE_EPOCH
   tree=$(mktemp -d)
-  # mktemp's folder is for its owner alone, and it becomes the package's root.
+  # mktemp's folder is private, and it becomes the package's root.
   chmod 755 "$tree"
   put() { install -D -m 644 -t "$tree/$1" "${@:2}"; } # FOLDER FILE...
   install -D -m 755 "$binary" "$tree/usr/bin/visiond"
@@ -111,7 +111,7 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   cargo run --quiet --locked --package visiond-licences -- "$(triple "$arch")" >"$doc/copyright"
   changelog "$version" | gzip -9n >"$doc/changelog.gz"
   put usr/share/doc/visiond/examples config/visiond.toml
-  # In the sources they stand beside the models.
+  # The examples name the models by a path inside the sources.
   for file in config/examples/*.toml; do
     sed 's|"\.\./models/|"/usr/share/visiond/models/|' "$file" >"$doc/examples/${file##*/}"
   done
@@ -127,13 +127,13 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: FOLDER/visiond_VERSION_ARCH.de
   find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
   mkdir -p "${deb%/*}"
   dpkg-deb --root-owner-group -Zxz --build "$tree" "$deb.new" >/dev/null
-  # Of another version, which would be taken for this one's.
+  # Remove packages of other versions, so that `visiond_*` names one file.
   rm -rf "$tree" "${deb%/*}"/visiond_*_"$arch".deb
   mv "$deb.new" "$deb"
   echo "$deb"
 }
 
-# The documents for those who run visiond. Links lead to where the package has the files; links to the sources become plain text.
+# Installs the documents for users of visiond. Links to packaged files follow them; links to the sources become plain text.
 put_documents() { # DOC
   local file target
   for file in docs/*.md; do
@@ -152,6 +152,6 @@ put_documents() { # DOC
 }
 
 changelog() { # VERSION
-  printf 'visiond (%s) stable; urgency=medium\n\n  * Built from its sources; what is new is in their history.\n\n' "$1"
+  printf 'visiond (%s) stable; urgency=medium\n\n  * Built from the sources; see their history for the changes.\n\n' "$1"
   printf ' -- %s  %s\n' "$(sed -n 's/^Maintainer: //p' systemd/deb/control)" "$(date -R --date="@$SOURCE_DATE_EPOCH")"
 }
