@@ -8,8 +8,7 @@ use std::time::Instant;
 use half::f16;
 use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::spec::{
-    Activation, Background, BlazefaceSpec, DetrSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, SsdSpec,
-    YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxesSpec, HeatmapSpec, HeatmapStyle, Keypoints, NanodetSpec, YoloxSpec,
 };
 use visiond_engine::heads::{self, Decoded, Head, HeadInput, HeadSpec, NamedOutput};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceAddress, DeviceBuffer, Event};
@@ -359,7 +358,13 @@ fn yolov8() -> Case {
 fn cases() -> Vec<Case> {
     let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0 };
     let logits = NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid: true, cell_centre: false };
-    let ssd = |activation| HeadSpec::Ssd(SsdSpec { activation, background: Background::First, ..SsdSpec::default() });
+    let ssd = |activation| {
+        HeadSpec::Ssd(BoxesSpec {
+            activation: Some(activation),
+            background: Some(Background::First),
+            ..BoxesSpec::default()
+        })
+    };
     let pair = |n, width| vec![("scores", vec![1, n, width]), ("boxes", vec![1, n, 4])];
     let map = |style| {
         let (heat, size, offset, landmarks) = (None, None, None, None);
@@ -394,7 +399,7 @@ fn cases() -> Vec<Case> {
         case("yolov5", HeadSpec::Yolov5 { masks: 0 }, vec![("o", vec![1, 25_200, 85])], 640, 80, (0.0, 1.0), 0.95),
         case("yolox", yolox, vec![("o", vec![1, 8400, 85])], 640, 80, (0.0, 1.0), 0.95),
         case("every class, sigmoid", ssd(Activation::Sigmoid), pair(3000, 21), 320, 20, (-8.0, 6.0), 0.995),
-        case("detr", HeadSpec::Detr(DetrSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),
+        case("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, (-8.0, 3.0), 0.95),
         case("blazeface", HeadSpec::Blazeface(BlazefaceSpec::default()), faces, 128, 1, (-4.0, 4.0), 0.9),
         of_512(case("peaks", map(HeatmapStyle::CenterNet), maps(20), 0, 20, (-8.0, 3.0), 0.948)),
         of_512(case("faces", map(HeatmapStyle::CenterFace), maps(1), 0, 1, (-8.0, 3.0), 0.9)),

@@ -2,8 +2,8 @@
 
 use super::sections::Section;
 use crate::heads::spec::{
-    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
-    Keypoints, NanodetSpec, SsdSpec, YoloxSpec,
+    Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
+    Keypoints, NanodetSpec, YoloxSpec,
 };
 
 /// A limit that no model comes near.
@@ -22,10 +22,8 @@ fn keypoints(head: &mut Section<'_>) -> Option<Keypoints> {
     match shape[..] {
         [count, each @ 2..=3] => Some(Keypoints { count: count as usize, scored: each == 3 }),
         _ => {
-            head.wrong_at(
-                "keypoints",
-                "`keypoints` is a number of points and 2 (x, y) or 3 (x, y, score), as in [17, 3]",
-            );
+            let message = "`keypoints` is a number of points and 2 (x, y) or 3 (x, y, score), as in [17, 3]";
+            head.wrong_at("keypoints", message);
             None
         }
     }
@@ -43,19 +41,31 @@ fn name(head: &mut Section<'_>, key: &'static str) -> Option<String> {
     head.text(key).map(str::to_owned)
 }
 
+/// Reads what the families of boxes and scores have in common.
+fn boxes(head: &mut Section<'_>) -> BoxesSpec {
+    BoxesSpec {
+        boxes: name(head, "boxes"),
+        scores: name(head, "scores"),
+        labels: name(head, "labels"),
+        count: None,
+        activation: head.choice("activation", &ACTIVATIONS),
+        format: head.choice("format", &FORMATS),
+        unit: head.choice("unit", &UNITS),
+        background: head.choice("background", &BACKGROUNDS),
+        multi_label: None,
+    }
+}
+
 /// Reads the head; `None` if the family is missing or unknown, which is reported.
 pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
-    let families: Vec<(&str, Family)> = Family::ALL.iter().map(|&f| (f.name(), f)).collect();
     if head.value("family").is_none() {
-        let names: Vec<&str> = families.iter().map(|(name, _)| *name).collect();
-        head.wrong_at(
-            "family",
-            format!("the card has no head: write `family = \"...\"` under [head], one of {}", names.join(", ")),
-        );
+        let names = Family::ALL.map(|(name, _)| name).join(", ");
+        let message = format!("the card has no head: write `family = \"...\"` under [head], one of {names}");
+        head.wrong_at("family", message);
         return None;
     }
     // Without a family, it is unknown which other keys are valid.
-    let family = head.choice("family", &families)?;
+    let family = head.choice("family", &Family::ALL)?;
     head.title = format!("the [head] of family `{}`", family.name());
     let spec = match family {
         Family::Yolov5 => HeadSpec::Yolov5 { masks: head.whole("masks", 0, MANY).unwrap_or(0) as usize },
@@ -77,26 +87,8 @@ pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
             sigmoid: head.flag("sigmoid").unwrap_or(false),
             cell_centre: head.flag("cell_centre").unwrap_or(true),
         }),
-        Family::Ssd => HeadSpec::Ssd(SsdSpec {
-            boxes: name(&mut head, "boxes"),
-            scores: name(&mut head, "scores"),
-            labels: name(&mut head, "labels"),
-            count: name(&mut head, "count"),
-            format: head.choice("format", &FORMATS).unwrap_or_default(),
-            unit: head.choice("unit", &UNITS),
-            background: head.choice("background", &BACKGROUNDS).unwrap_or_default(),
-            activation: head.choice("activation", &ACTIVATIONS).unwrap_or_default(),
-        }),
-        Family::Detr => HeadSpec::Detr(DetrSpec {
-            boxes: name(&mut head, "boxes"),
-            scores: name(&mut head, "scores"),
-            labels: name(&mut head, "labels"),
-            activation: head.choice("activation", &ACTIVATIONS),
-            format: head.choice("format", &FORMATS),
-            unit: head.choice("unit", &UNITS),
-            background: head.choice("background", &BACKGROUNDS),
-            multi_label: head.flag("multi_label"),
-        }),
+        Family::Ssd => HeadSpec::Ssd(BoxesSpec { count: name(&mut head, "count"), ..boxes(&mut head) }),
+        Family::Detr => HeadSpec::Detr(BoxesSpec { multi_label: head.flag("multi_label"), ..boxes(&mut head) }),
         Family::Heatmap => {
             let styles = [("centernet", HeatmapStyle::CenterNet), ("centerface", HeatmapStyle::CenterFace)];
             let style = head.choice("style", &styles).unwrap_or(HeatmapStyle::CenterNet);

@@ -13,8 +13,7 @@ use super::model_card::{Card, ExtraInput, InputCard};
 use super::sections::{self, Section, Source, number_in};
 use super::{head, presets};
 use crate::backend::TensorInfo;
-use crate::heads::spec::FamilyDefaults;
-use crate::heads::{Family, HeadSpec, guess_heads};
+use crate::heads::{HeadSpec, guess_heads};
 
 /// The sides that a model's input may have, in pixels.
 const SIDES: (u32, u32) = (1, 16_384);
@@ -103,39 +102,32 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
     let mut top = Section::new(&source, "the card", Some(document.get_ref()));
     let name = top.text("name").map(str::to_owned);
     let head = head::read(top.section("head"));
+    let found_head = head.is_some();
     // Report problems elsewhere even if the head is unknown; its defaults do not matter then.
-    let defaults = head.as_ref().map_or(Family::Yolov8, HeadSpec::family).defaults();
-    let (input, scaled) = read_input(top.section("input"), &defaults);
-    let extra_inputs = read_extra_inputs(&source, top.section("extra_inputs"));
+    let mut card = Card::with_head(head.unwrap_or(HeadSpec::Yolov5 { masks: 0 }));
+    let stem = || origin.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    card.name = name.or_else(stem).unwrap_or_else(|| "model".to_owned());
+    card.origin = origin.display().to_string();
+    let scaled = read_input(top.section("input"), &mut card.input);
+    card.extra_inputs = read_extra_inputs(&source, top.section("extra_inputs"));
     let mut detect = top.section("detect");
-    let threshold =
-        |section: &mut Section<'_>, key, default| section.number(key, 0.0, 1.0).map_or(default, |n| n as f32);
-    let score_threshold = threshold(&mut detect, "score_threshold", defaults.score_threshold);
-    let iou_threshold = threshold(&mut detect, "iou_threshold", defaults.iou_threshold);
-    let most = detect.whole("max_detections", 1, 100_000);
-    let class_agnostic = detect.flag("class_agnostic").unwrap_or(false);
+    for (key, threshold) in [("score_threshold", &mut card.score_threshold), ("iou_threshold", &mut card.iou_threshold)]
+    {
+        set(threshold, detect.number(key, 0.0, 1.0).map(|n| n as f32));
+    }
+    set(&mut card.max_detections, detect.whole("max_detections", 1, 100_000).map(|n| n as usize));
+    set(&mut card.class_agnostic, detect.flag("class_agnostic"));
     detect.finish();
-    let classes = read_classes(&source, top.section("classes"));
+    card.classes = read_classes(&source, top.section("classes"));
     top.finish();
     let problems = source.into_problems();
-    match head {
-        Some(head) if problems.is_empty() => {
-            let stem = || origin.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            let card = Card {
-                name: name.or_else(stem).unwrap_or_else(|| "model".to_owned()),
-                origin: origin.display().to_string(),
-                input,
-                extra_inputs,
-                head,
-                classes,
-                score_threshold,
-                iou_threshold,
-                max_detections: most.map_or(defaults.max_detections, |n| n as usize),
-                class_agnostic,
-            };
-            Ok((card, scaled))
-        }
-        _ => Err(CardError::Invalid(problems)),
+    if found_head && problems.is_empty() { Ok((card, scaled)) } else { Err(CardError::Invalid(problems)) }
+}
+
+/// Replaces a default by what the card says.
+fn set<T>(default: &mut T, read: Option<T>) {
+    if let Some(read) = read {
+        *default = read;
     }
 }
 
@@ -147,47 +139,47 @@ fn fraction(text: &str) -> Option<f64> {
 }
 
 /// Reads three numbers, or one for all channels.
-fn channels(section: &mut Section<'_>, key: &'static str, default: [f32; 3]) -> [f32; 3] {
+fn channels(section: &mut Section<'_>, key: &'static str) -> Option<[f32; 3]> {
     const WANTED: &str = "a list of three numbers, or one number for all channels";
-    let Some(value) = section.value(key) else { return default };
+    let value = section.value(key)?;
     if let Some(number) = number_in(value.get_ref()) {
-        return [number as f32; 3];
+        return Some([number as f32; 3]);
     }
     let numbers = section.list(key, WANTED, |_, element| number_in(element.get_ref()).map(|n| n as f32));
-    let is_list = value.get_ref().is_array();
     match numbers.as_deref() {
-        Some(&[one]) => [one; 3],
-        Some(&[a, b, c]) => [a, b, c],
-        _ if is_list => {
-            section.wrong_at(key, format!("`{key}` is not {WANTED}"));
-            default
+        Some(&[one]) => Some([one; 3]),
+        Some(&[a, b, c]) => Some([a, b, c]),
+        _ => {
+            if value.get_ref().is_array() {
+                section.wrong_at(key, format!("`{key}` is not {WANTED}"));
+            }
+            None
         }
-        _ => default,
     }
 }
 
-fn read_input(mut section: Section<'_>, defaults: &FamilyDefaults) -> (InputCard, bool) {
-    let name = section.text("name").map(str::to_owned);
-    let size = read_size(&mut section);
+/// Reads `[input]` over its defaults, and returns whether it sets `scale`.
+fn read_input(mut section: Section<'_>, input: &mut InputCard) -> bool {
+    input.name = section.text("name").map(str::to_owned);
+    input.size = read_size(&mut section);
     let fits = [
         ("letterbox", Fit::Letterbox),
         ("letterbox-top-left", Fit::LetterboxTopLeft),
         ("stretch", Fit::Stretch),
         ("crop", Fit::Crop { fraction: 1.0 }),
     ];
-    let mut fit = section.choice("fit", &fits).unwrap_or(defaults.fit);
-    let part = section.number("crop_fraction", 0.01, 1.0);
-    match (&mut fit, part) {
+    set(&mut input.fit, section.choice("fit", &fits));
+    match (&mut input.fit, section.number("crop_fraction", 0.01, 1.0)) {
         (Fit::Crop { fraction }, Some(part)) => *fraction = part,
         (_, Some(_)) => section.wrong_at("crop_fraction", "`crop_fraction` applies to `fit = \"crop\"` only"),
         (_, None) => {}
     }
-    let pad = section.number("pad", 0.0, 255.0).map_or(defaults.pad, |n| n as f32);
+    set(&mut input.pad, section.number("pad", 0.0, 255.0).map(|n| n as f32));
     let orders = [("rgb", ChannelOrder::Rgb), ("bgr", ChannelOrder::Bgr), ("grey", ChannelOrder::Grey)];
-    let order = section.choice("order", &orders).unwrap_or(defaults.order);
-    let layout = section.choice("layout", &[("nchw", TensorLayout::Nchw), ("nhwc", TensorLayout::Nhwc)]);
+    set(&mut input.order, section.choice("order", &orders));
+    input.layout = section.choice("layout", &[("nchw", TensorLayout::Nchw), ("nhwc", TensorLayout::Nhwc)]);
     let samplings = [("opencv", Sampling::Opencv), ("exact", Sampling::Exact)];
-    let sampling = section.choice("sampling", &samplings).unwrap_or_default();
+    set(&mut input.sampling, section.choice("sampling", &samplings));
     let scale = match section.value("scale").and_then(|value| value.get_ref().as_str()) {
         Some(text) => {
             let value = fraction(text);
@@ -198,15 +190,14 @@ fn read_input(mut section: Section<'_>, defaults: &FamilyDefaults) -> (InputCard
         }
         None => section.number("scale", -ANY, ANY),
     };
-    let mean = channels(&mut section, "mean", defaults.mean);
-    let std = channels(&mut section, "std", defaults.std);
-    if std.contains(&0.0) {
+    set(&mut input.scale, scale.map(|n| n as f32));
+    set(&mut input.mean, channels(&mut section, "mean"));
+    set(&mut input.std, channels(&mut section, "std"));
+    if input.std.contains(&0.0) {
         section.wrong_at("std", "`std` divides, so it cannot be 0");
     }
     section.finish();
-    let scaled = scale.is_some();
-    let scale = scale.map_or(defaults.scale, |n| n as f32);
-    (InputCard { name, size, fit, sampling, pad, order, layout, scale, mean, std }, scaled)
+    scale.is_some()
 }
 
 fn read_size(section: &mut Section<'_>) -> Option<(u32, u32)> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
-use crate::heads::HeadSpec;
+use crate::heads::{Family, HeadSpec};
 
 /// A model card: what a model's file does not say about itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,93 @@ pub struct Card {
     pub max_detections: usize,
     /// Whether NMS also compares boxes of different classes.
     pub class_agnostic: bool,
+}
+
+impl Card {
+    /// Makes a card of a head alone, with its family's defaults.
+    pub(crate) fn with_head(head: HeadSpec) -> Self {
+        let input = InputCard {
+            name: None,
+            size: None,
+            fit: Fit::Letterbox,
+            sampling: Sampling::default(),
+            pad: 114.0,
+            order: ChannelOrder::Rgb,
+            layout: None,
+            scale: 1.0 / 255.0,
+            mean: [0.0; 3],
+            std: [1.0; 3],
+        };
+        let family = head.family();
+        let yolo = Self {
+            name: String::new(),
+            origin: String::new(),
+            input: input.clone(),
+            extra_inputs: BTreeMap::new(),
+            head,
+            classes: Vec::new(),
+            score_threshold: 0.25,
+            iou_threshold: 0.45,
+            max_detections: 300,
+            class_agnostic: false,
+        };
+        match family {
+            Family::Yolov5 => yolo,
+            Family::Yolov8 | Family::YoloNms => Self { iou_threshold: 0.7, ..yolo },
+            Family::Yolox => Self {
+                input: InputCard { fit: Fit::LetterboxTopLeft, order: ChannelOrder::Bgr, scale: 1.0, ..input },
+                score_threshold: 0.3,
+                ..yolo
+            },
+            Family::Nanodet => Self {
+                input: InputCard {
+                    pad: 0.0,
+                    order: ChannelOrder::Bgr,
+                    scale: 1.0,
+                    mean: [103.53, 116.28, 123.675],
+                    std: [57.375, 57.12, 58.395],
+                    ..input
+                },
+                score_threshold: 0.4,
+                iou_threshold: 0.6,
+                max_detections: 100,
+                ..yolo
+            },
+            Family::Ssd => Self {
+                input: InputCard { fit: Fit::Stretch, ..input },
+                score_threshold: 0.5,
+                iou_threshold: 0.5,
+                max_detections: 200,
+                ..yolo
+            },
+            Family::Detr => Self { input: InputCard { fit: Fit::Stretch, ..input }, score_threshold: 0.5, ..yolo },
+            Family::Heatmap => Self {
+                input: InputCard { fit: Fit::Stretch, scale: 1.0, ..input },
+                score_threshold: 0.4,
+                iou_threshold: 0.3,
+                max_detections: 100,
+                ..yolo
+            },
+            Family::Blazeface => Self {
+                input: InputCard { pad: 0.0, scale: 1.0 / 127.5, mean: [1.0; 3], ..input },
+                score_threshold: 0.5,
+                iou_threshold: 0.3,
+                max_detections: 100,
+                ..yolo
+            },
+            Family::Classifier => Self {
+                input: InputCard {
+                    fit: Fit::Crop { fraction: 0.875 },
+                    mean: [0.485, 0.456, 0.406],
+                    std: [0.229, 0.224, 0.225],
+                    ..input
+                },
+                score_threshold: 0.1,
+                max_detections: 5,
+                ..yolo
+            },
+        }
+    }
 }
 
 /// How a frame becomes the model's input.

@@ -189,7 +189,7 @@ fn the_manual_has_every_key_and_its_examples_are_cards() {
     let mut cards = vec!["0 = 0\n[head]\nfamily = \"yolov8\"\n".to_owned()];
     cards
         .extend(["input", "detect", "classes"].map(|table| format!("[head]\nfamily = \"yolov8\"\n[{table}]\n0 = 0\n")));
-    cards.extend(Family::ALL.iter().map(|family| format!("[head]\nfamily = \"{}\"\n0 = 0\n", family.name())));
+    cards.extend(Family::ALL.map(|(family, _)| format!("[head]\nfamily = \"{family}\"\n0 = 0\n")));
     let mut count = 0;
     for text in cards {
         let told = errors(&text);

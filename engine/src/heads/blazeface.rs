@@ -18,15 +18,12 @@
 
 use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
 
-use super::classes::classes_text;
 use super::decoded::{Decoded, InputKeypoint};
-use super::decoder::Decoder;
-use super::gpu_filter;
-use super::head::HeadInput;
-use super::roles::Roles;
+use super::gpu_filter::{best_of, rows_of, score_code, table};
+use super::head::{Decoder, HeadInput};
+use super::outputs::{ModelOutputs, OutputShape, Roles, classes_text, may_agree, may_be};
 use super::rows::{logit_floor, sigmoid};
-use super::shapes::{Outputs, Shape, may_agree, may_be};
-use super::spec::{Activation, BlazefaceSpec, Family};
+use super::spec::{Activation, BlazefaceSpec};
 
 pub(super) struct Blazeface {
     pub(super) class_count: usize,
@@ -54,7 +51,7 @@ struct Part {
     grids: Vec<Grid>,
 }
 
-pub(super) struct OutputLayout {
+pub(super) struct BlazefaceLayout {
     parts: Vec<Part>,
     /// Anchors per cell and layer.
     anchors: usize,
@@ -91,34 +88,32 @@ fn total(grids: &[Grid], anchors: usize) -> usize {
 }
 
 /// Finds two outputs for each of `groups`; `None` if any is missing.
-fn find(outputs: &impl Outputs, groups: &[&[Grid]], anchors: usize) -> Option<OutputLayout> {
+fn find(outputs: ModelOutputs<'_>, groups: &[&[Grid]], anchors: usize) -> Option<BlazefaceLayout> {
     let mut roles = Roles::new(outputs);
     let mut parts = Vec::with_capacity(groups.len());
     let mut box_width = None;
     for grids in groups {
         let rows = total(grids, anchors);
-        let one_score = |shape: Shape| shape.last::<2>().is_some_and(|[n, width]| may_be(n, rows) && may_be(width, 1));
-        let alike = |shape: Shape| {
-            shape.last::<2>().is_some_and(|[n, width]| {
-                may_be(n, rows) && may_agree(width, box_width) && width.is_none_or(|w| w >= 4 && w % 2 == 0)
-            })
-        };
+        let table = |shape: OutputShape| shape.last::<2>().filter(|[n, _]| may_be(*n, rows));
+        let one_score = |shape| table(shape).is_some_and(|[_, width]| may_be(width, 1));
+        let fits = |width: Option<usize>| may_agree(width, box_width) && width.is_none_or(|w| w >= 4 && w % 2 == 0);
+        let alike = |shape| table(shape).is_some_and(|[_, width]| fits(width));
         let scores = roles.find("scores", None, &["score", "class", "conf"], one_score).ok()??;
         let boxes = roles.find("boxes", None, &["box", "reg", "loc"], alike).ok()??;
-        box_width = box_width.or(outputs.shape(boxes).last::<2>().and_then(|[_, width]| width));
+        box_width = box_width.or(outputs.rows_and_columns(boxes)[1]);
         parts.push(Part { scores, boxes, grids: grids.to_vec() });
     }
-    Some(OutputLayout { parts, anchors, width: box_width.unwrap_or(4) })
+    Some(BlazefaceLayout { parts, anchors, width: box_width.unwrap_or(4) })
 }
 
 impl Decoder for Blazeface {
-    type OutputLayout = OutputLayout;
+    type Layout = BlazefaceLayout;
 
-    const FAMILY: Family = Family::Blazeface;
-    const READS: &'static str =
-        "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], for all grids or for each";
+    fn reads(&self) -> &'static str {
+        "scores [1, anchors, 1] and boxes [1, anchors, 4 + 2 a keypoint], for all grids or for each"
+    }
 
-    fn layout(&self, outputs: &impl Outputs, input_size: (u32, u32)) -> Result<OutputLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<BlazefaceLayout, String> {
         if self.class_count > 1 {
             return Err(format!("the card names {} instead of one", classes_text(self.class_count)));
         }
@@ -139,7 +134,7 @@ impl Decoder for Blazeface {
         ))
     }
 
-    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+    fn decode(&mut self, layout: &BlazefaceLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let floor = logit_floor(input.score_threshold);
         let (input_w, input_h) = (input.input_size.0 as f32, input.input_size.1 as f32);
         let mut first_row = 0;
@@ -178,16 +173,15 @@ impl Decoder for Blazeface {
 
     fn filter(
         &self,
-        layout: &OutputLayout,
-        outputs: &impl Outputs,
-        input_size: (u32, u32),
-        score_threshold: f32,
+        layout: &BlazefaceLayout,
+        outputs: ModelOutputs<'_>,
+        _input_size: (u32, u32),
     ) -> Option<FilterSpec> {
         let mut tables = Vec::new();
         let mut first_row = 0;
         for part in &layout.parts {
-            let (mut scores, ..) = gpu_filter::rows_of(outputs, part.scores)?;
-            let (mut boxes, ..) = gpu_filter::rows_of(outputs, part.boxes)?;
+            let (mut scores, ..) = rows_of(outputs, part.scores)?;
+            let (mut boxes, ..) = rows_of(outputs, part.boxes)?;
             for grid in &part.grids {
                 let rows = grid.rows(layout.anchors);
                 let cells = filter::Grid {
@@ -197,16 +191,16 @@ impl Decoder for Blazeface {
                     ..filter::Grid::default()
                 };
                 let points = Some(boxes.from_column(4));
-                tables.push(Table { first_row, grid: cells, points, ..gpu_filter::table(rows, scores, boxes) });
+                tables.push(Table { first_row, grid: cells, points, ..table(rows, scores, boxes) });
                 first_row += rows;
                 (scores, boxes) = (scores.from_row(rows), boxes.from_row(rows));
             }
         }
         let count = layout.width.saturating_sub(4) / 2;
         Some(FilterSpec {
-            scores: gpu_filter::score_code(Activation::Sigmoid, score_threshold),
+            scores: score_code(Activation::Sigmoid),
             points: (count > 0).then_some(Points { count, code: PointCode::Anchor }),
-            ..gpu_filter::best_of(tables, 0..1, BoxCode::Anchor, input_size, score_threshold)
+            ..best_of(tables, 0..1, BoxCode::Anchor)
         })
     }
 }

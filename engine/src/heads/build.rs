@@ -1,9 +1,15 @@
 //! The head that a card asks for.
 
-use super::decoder::{Checked, Decoder};
-use super::head::{Head, HeadError};
+use super::blazeface::Blazeface;
+use super::boxes_and_scores::BoxesAndScores;
+use super::classifier::Classifier;
+use super::head::{Head, HeadError, checked};
+use super::heatmap::Heatmap;
+use super::nanodet::Nanodet;
 use super::spec::{HeadSpec, Keypoints};
-use super::{blazeface, classifier, detr, heatmap, nanodet, ssd, yolo_nms, yolov5, yolov8, yolox};
+use super::yolo_nms::YoloNms;
+use super::yolov5::Yolov5;
+use super::yolov8::Yolov8;
 use crate::backend::TensorInfo;
 
 /// Makes the head that the card asks for and checks it against the outputs that the model declares.
@@ -13,37 +19,30 @@ use crate::backend::TensorInfo;
 pub fn build(
     spec: &HeadSpec,
     outputs: &[TensorInfo],
-    input_size: (u32, u32),
+    size: (u32, u32),
     class_count: usize,
 ) -> Result<Box<dyn Head>, HeadError> {
-    fn checked<D: Decoder + 'static>(
-        decoder: D,
-        outputs: &[TensorInfo],
-        input_size: (u32, u32),
-    ) -> Result<Box<dyn Head>, HeadError> {
-        let mut head = Checked { decoder, needs_nms: true };
-        head.needs_nms = D::needs_nms(&head.layout(&outputs, input_size)?);
-        Ok(Box::new(head))
-    }
+    let family = spec.family().name();
     let some_points = |keypoints: Option<Keypoints>| keypoints.filter(|k| k.count > 0);
-    match spec {
-        &HeadSpec::Yolov5 { masks } => checked(yolov5::Yolov5 { class_count, masks }, outputs, input_size),
-        &HeadSpec::Yolov8 { keypoints, masks } => {
-            checked(yolov8::Yolov8 { class_count, keypoints: some_points(keypoints), masks }, outputs, input_size)
+    match spec.clone() {
+        HeadSpec::Yolov5 { masks } => checked(Yolov5 { class_count, masks, strides: None }, family, outputs, size),
+        HeadSpec::Yolov8 { keypoints, masks } => {
+            checked(Yolov8 { class_count, keypoints: some_points(keypoints), masks }, family, outputs, size)
         }
-        &HeadSpec::YoloNms { keypoints, unit } => {
-            checked(yolo_nms::YoloNms { keypoints: some_points(keypoints), unit }, outputs, input_size)
+        HeadSpec::YoloNms { keypoints, unit } => {
+            checked(YoloNms { keypoints: some_points(keypoints), unit }, family, outputs, size)
         }
-        HeadSpec::Yolox(spec) => checked(yolox::Yolox { class_count, spec: spec.clone() }, outputs, input_size),
-        HeadSpec::Nanodet(spec) => checked(nanodet::Nanodet { class_count, spec: spec.clone() }, outputs, input_size),
-        HeadSpec::Ssd(spec) => checked(ssd::Ssd::new(class_count, spec.clone()), outputs, input_size),
-        HeadSpec::Detr(spec) => checked(detr::Detr::new(class_count, spec.clone()), outputs, input_size),
-        HeadSpec::Heatmap(spec) => checked(heatmap::Heatmap { class_count, spec: spec.clone() }, outputs, input_size),
-        HeadSpec::Blazeface(spec) => {
-            checked(blazeface::Blazeface { class_count, spec: spec.clone() }, outputs, input_size)
+        HeadSpec::Yolox(spec) => {
+            let strides = (!spec.decoded).then_some(spec.strides);
+            checked(Yolov5 { class_count, masks: 0, strides }, family, outputs, size)
         }
-        &HeadSpec::Classifier { activation, background } => {
-            checked(classifier::Classifier::new(class_count, activation, background), outputs, input_size)
+        HeadSpec::Nanodet(spec) => checked(Nanodet { class_count, spec }, family, outputs, size),
+        HeadSpec::Ssd(spec) => checked(BoxesAndScores::new(class_count, spec, false), family, outputs, size),
+        HeadSpec::Detr(spec) => checked(BoxesAndScores::new(class_count, spec, true), family, outputs, size),
+        HeadSpec::Heatmap(spec) => checked(Heatmap { class_count, spec }, family, outputs, size),
+        HeadSpec::Blazeface(spec) => checked(Blazeface { class_count, spec }, family, outputs, size),
+        HeadSpec::Classifier { activation, background } => {
+            checked(Classifier { class_count, activation, background, scores: Vec::new() }, family, outputs, size)
         }
     }
 }

@@ -8,27 +8,19 @@
 
 use visiond_kernels::filter::FilterSpec;
 
-use super::classes::{class_columns, classes_with_background};
 use super::decoded::Decoded;
-use super::decoder::Decoder;
 use super::end_to_end::class_of;
-use super::head::HeadInput;
+use super::head::{Decoder, HeadInput};
+use super::outputs::{ModelOutputs, class_columns, classes_with_background};
 use super::rows::{sigmoid, softmax};
-use super::shapes::Outputs;
-use super::spec::{Activation, Background, Family};
+use super::spec::{Activation, Background};
 
 pub(super) struct Classifier {
-    class_count: usize,
-    activation: Option<Activation>,
-    background: Background,
+    pub(super) class_count: usize,
+    pub(super) activation: Option<Activation>,
+    pub(super) background: Background,
     /// The scores; the memory is reused.
-    scores: Vec<f32>,
-}
-
-impl Classifier {
-    pub(super) fn new(class_count: usize, activation: Option<Activation>, background: Background) -> Self {
-        Self { class_count, activation, background, scores: Vec::new() }
-    }
+    pub(super) scores: Vec<f32>,
 }
 
 /// Whether the numbers are probabilities already.
@@ -39,23 +31,17 @@ fn are_probabilities(values: &[f32]) -> bool {
 
 impl Decoder for Classifier {
     /// The index of the output.
-    type OutputLayout = usize;
+    type Layout = usize;
 
-    const FAMILY: Family = Family::Classifier;
-    const READS: &'static str = "one output [1, classes]";
+    fn reads(&self) -> &'static str {
+        "one output [1, classes]"
+    }
 
-    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<usize, String> {
-        let mut first_problem = None;
-        for index in 0..outputs.count() {
-            let Some(width) = outputs.shape(index).vector() else { continue };
-            match classes_with_background(width, self.background, self.class_count) {
-                Ok(_) => return Ok(index),
-                Err(problem) => {
-                    first_problem.get_or_insert_with(|| format!("`{}` {problem}", outputs.name(index)));
-                }
-            }
-        }
-        Err(first_problem.unwrap_or_else(|| "no output is one row of classes".to_owned()))
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<usize, String> {
+        outputs.first("no output is one row of classes", |index| {
+            let width = outputs.shape(index).vector()?;
+            Some(classes_with_background(width, self.background, self.class_count).map(|_| index))
+        })
     }
 
     fn decode(&mut self, layout: &usize, input: &HeadInput<'_>, out: &mut Decoded) {
@@ -63,15 +49,10 @@ impl Decoder for Classifier {
         let activation = self
             .activation
             .unwrap_or_else(|| if are_probabilities(&values) { Activation::None } else { Activation::Softmax });
+        self.scores.clear();
         match activation {
-            Activation::None => {
-                self.scores.clear();
-                self.scores.extend_from_slice(&values);
-            }
-            Activation::Sigmoid => {
-                self.scores.clear();
-                self.scores.extend(values.iter().map(|&x| sigmoid(x)));
-            }
+            Activation::None => self.scores.extend_from_slice(&values),
+            Activation::Sigmoid => self.scores.extend(values.iter().map(|&x| sigmoid(x))),
             Activation::Softmax => softmax(&values, &mut self.scores),
         }
         out.boxless = true;
@@ -87,11 +68,11 @@ impl Decoder for Classifier {
     }
 
     /// Not worth it: a row of classes is smaller than a list of candidates.
-    fn filter(&self, _: &usize, _: &impl Outputs, _: (u32, u32), _: f32) -> Option<FilterSpec> {
+    fn filter(&self, _: &usize, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }
 
-    fn needs_nms(_plan: &usize) -> bool {
+    fn needs_nms(&self, _layout: &usize) -> bool {
         false
     }
 }

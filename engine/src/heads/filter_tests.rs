@@ -15,13 +15,13 @@ use crate::backend::Dim;
 use crate::backend::TensorInfo;
 
 /// A model's outputs, made up.
-struct Network {
+struct MadeUpModel {
     infos: Vec<TensorInfo>,
     shapes: Vec<Vec<usize>>,
     bytes: Vec<Vec<u8>>,
 }
 
-impl Network {
+impl MadeUpModel {
     fn new(infos: Vec<TensorInfo>, mut value: impl FnMut() -> f32) -> Self {
         let shapes = shapes_of(&infos);
         let fill = |(info, shape): (&TensorInfo, &Vec<usize>)| {
@@ -103,13 +103,18 @@ fn half(infos: Vec<TensorInfo>) -> Vec<TensorInfo> {
 }
 
 #[test]
-fn networks_of_real_size_give_the_same_candidates_in_f32_and_f16() {
+fn models_of_real_size_give_the_same_candidates_in_f32_and_f16() {
     let nanodet =
         |sigmoid| HeadSpec::Nanodet(NanodetSpec { strides: vec![8, 16, 32], reg_max: 10, sigmoid, cell_centre: true });
     let pose = HeadSpec::Yolov8 { keypoints: Some(Keypoints { count: 17, scored: true }), masks: 0 };
     let raw = HeadSpec::Yolox(YoloxSpec { decoded: false, strides: vec![8, 16, 32] });
-    let softmax =
-        |activation| HeadSpec::Ssd(SsdSpec { activation, background: Background::First, ..SsdSpec::default() });
+    let softmax = |activation| {
+        HeadSpec::Ssd(BoxesSpec {
+            activation: Some(activation),
+            background: Some(Background::First),
+            ..BoxesSpec::default()
+        })
+    };
     let pair = |n, width| vec![tensor("scores", &[1, n, width]), tensor("boxes", &[1, n, 4])];
     let peaks = HeadSpec::Heatmap(HeatmapSpec {
         style: HeatmapStyle::CenterNet,
@@ -131,16 +136,16 @@ fn networks_of_real_size_give_the_same_candidates_in_f32_and_f16() {
         ("yolox", raw, vec![tensor("o", &[1, 2100, 85])], 320, 80, 0.0..1.0, 0.9),
         ("softmax", softmax(Activation::Softmax), pair(3000, 21), 320, 20, -8.0..8.0, 0.5),
         ("every class", softmax(Activation::Sigmoid), pair(3000, 21), 320, 20, -8.0..6.0, 0.995),
-        ("detr", HeadSpec::Detr(DetrSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
+        ("detr", HeadSpec::Detr(BoxesSpec::default()), pair(300, 91), 640, 91, -8.0..3.0, 0.9),
         ("peaks", peaks, maps, 192, 20, -8.0..3.0, 0.7),
     ];
     for (name, spec, infos, side, classes, range, threshold) in cases {
         for infos in [infos.clone(), half(infos)] {
             let size = (side, if name == "peaks" { 160 } else { side });
-            let network = Network::new(infos, noise(7, range.clone()));
-            let mut head = build(&spec, &network.infos, size, classes).unwrap_or_else(|error| panic!("{error}"));
-            let wanted = network.decode(head.as_mut(), size, threshold);
-            let found = network.filter(head.as_mut(), size, threshold, false).unwrap();
+            let model = MadeUpModel::new(infos, noise(7, range.clone()));
+            let mut head = build(&spec, &model.infos, size, classes).unwrap_or_else(|error| panic!("{error}"));
+            let wanted = model.decode(head.as_mut(), size, threshold);
+            let found = model.filter(head.as_mut(), size, threshold, false).unwrap();
             let count = wanted.candidates.len();
             assert!((10..CAPACITY).contains(&count), "{name} has {count} candidates");
             assert_same(&found, &wanted, name);
@@ -151,11 +156,11 @@ fn networks_of_real_size_give_the_same_candidates_in_f32_and_f16() {
 #[test]
 fn what_there_is_no_room_for_is_counted_and_the_rest_is_sound() {
     let infos = vec![tensor("o", &[1, 84, 8400])];
-    let network = Network::new(infos, noise(1, 0.0..1.0));
-    let mut head = build(&V8, &network.infos, (640, 640), 80).unwrap_or_else(|error| panic!("{error}"));
-    let all = network.decode(head.as_mut(), (640, 640), 0.1).candidates;
+    let model = MadeUpModel::new(infos, noise(1, 0.0..1.0));
+    let mut head = build(&V8, &model.infos, (640, 640), 80).unwrap_or_else(|error| panic!("{error}"));
+    let all = model.decode(head.as_mut(), (640, 640), 0.1).candidates;
     for last_first in [false, true] {
-        let found = network.filter(head.as_mut(), (640, 640), 0.1, last_first).unwrap();
+        let found = model.filter(head.as_mut(), (640, 640), 0.1, last_first).unwrap();
         assert_eq!((found.candidates.len(), found.lost), (CAPACITY, all.len() - CAPACITY));
         assert!(found.candidates.windows(2).all(|pair| pair[0].row < pair[1].row));
         assert!(found.candidates.iter().all(|candidate| all[candidate.row as usize] == *candidate));
@@ -199,10 +204,10 @@ proptest! {
             info.dtype = DType::F16;
         }
         let mut left = values.iter().cycle();
-        let network = Network::new(infos, || *left.next().unwrap());
-        if let Ok(mut head) = build(&spec, &network.infos, size, classes) {
-            let wanted = network.decode(head.as_mut(), size, score_threshold);
-            if let Some(found) = network.filter(head.as_mut(), size, score_threshold, last_first) {
+        let model = MadeUpModel::new(infos, || *left.next().unwrap());
+        if let Ok(mut head) = build(&spec, &model.infos, size, classes) {
+            let wanted = model.decode(head.as_mut(), size, score_threshold);
+            if let Some(found) = model.filter(head.as_mut(), size, score_threshold, last_first) {
                 assert_same(&found, &wanted, spec.family().name());
             }
         }

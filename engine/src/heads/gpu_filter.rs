@@ -8,26 +8,20 @@ use visiond_kernels::filter::{
     BoxCode, Choice, Corners, FilterSpec, Filtered, Grid, LabelCode, PointCode, Points, Record, ScoreCode, Table,
     Values,
 };
-
-use super::decoded::{Decoded, InputKeypoint};
-use super::roles::EndToEndOutputs;
-use super::rows::logit_floor;
-use super::shapes::{Outputs, Shape};
-use super::spec::{Activation, Background, BoxFormat, BoxUnit, Keypoints};
 use visiond_kernels::nms::Candidate;
 
+use super::decoded::{Decoded, InputKeypoint};
+use super::outputs::{ModelOutputs, OutputShape};
+use super::spec::{Activation, BoxFormat, BoxUnit, Keypoints};
+
 /// Returns the last dimensions of an output, if all are known.
-pub(super) fn known<const N: usize>(shape: Shape) -> Option<[usize; N]> {
+pub(super) fn known<const N: usize>(shape: OutputShape) -> Option<[usize; N]> {
     let dims = shape.last::<N>()?;
-    let mut known = [0; N];
-    for (known, dim) in known.iter_mut().zip(dims) {
-        *known = dim?;
-    }
-    Some(known)
+    dims.iter().all(Option::is_some).then(|| dims.map(Option::unwrap_or_default))
 }
 
 /// Returns an output's rows and columns as the filter reads them, and how many there are.
-pub(super) fn rows_of(outputs: &impl Outputs, output: usize) -> Option<(Values, usize, usize)> {
+pub(super) fn rows_of(outputs: ModelOutputs<'_>, output: usize) -> Option<(Values, usize, usize)> {
     let [rows, width] = known(outputs.shape(output))?;
     Some((Values::rows(output, rows, width), rows, width))
 }
@@ -48,11 +42,11 @@ pub(super) fn table(rows: usize, scores: Values, boxes: Values) -> Table {
     }
 }
 
-/// Returns how scores are computed, for a threshold.
-pub(super) fn score_code(activation: Activation, score_threshold: f32) -> ScoreCode {
+/// Returns how scores are computed; `Checked` sets the floor for the threshold.
+pub(super) fn score_code(activation: Activation) -> ScoreCode {
     match activation {
         Activation::None => ScoreCode::Plain,
-        Activation::Sigmoid => ScoreCode::Sigmoid { floor: logit_floor(score_threshold) },
+        Activation::Sigmoid => ScoreCode::Sigmoid { floor: f32::NEG_INFINITY },
         Activation::Softmax => ScoreCode::Softmax,
     }
 }
@@ -82,17 +76,12 @@ pub(super) fn plain_points(keypoints: Keypoints, unit: BoxUnit, input_size: (u32
     Points { count: keypoints.count, code }
 }
 
-/// Makes a spec for boxes with the best class of each and plain scores; the families change what differs.
-pub(super) fn best_of(
-    tables: Vec<Table>,
-    classes: Range<usize>,
-    boxes: BoxCode,
-    input_size: (u32, u32),
-    score_threshold: f32,
-) -> FilterSpec {
+/// Makes a spec for boxes with the best class of each and plain scores; the families change what differs, and `Checked` sets
+/// size and threshold.
+pub(super) fn best_of(tables: Vec<Table>, classes: Range<usize>, boxes: BoxCode) -> FilterSpec {
     FilterSpec {
-        input_size,
-        score_threshold,
+        input_size: (0, 0),
+        score_threshold: 0.0,
         tables,
         score_columns: classes.end,
         classes,
@@ -103,38 +92,6 @@ pub(super) fn best_of(
         points: None,
         keep_best: None,
     }
-}
-
-/// Describes the class numbers of an end-to-end model.
-pub(super) fn label_code(background: Background, class_count: usize) -> LabelCode {
-    match background {
-        Background::None => LabelCode::Plain,
-        Background::First => LabelCode::FromOne,
-        Background::Last => match u32::try_from(class_count) {
-            Ok(0) | Err(_) => LabelCode::Plain,
-            Ok(count) => LabelCode::Below(count),
-        },
-    }
-}
-
-/// Describes `decode` of end_to_end.rs, except for what boxes and labels mean.
-pub(super) fn end_to_end_table(outputs: &impl Outputs, found: &EndToEndOutputs) -> Option<Table> {
-    let column = |output: usize| {
-        let [rows] = known(outputs.shape(output))?;
-        Some((Values::rows(output, rows, 1), rows))
-    };
-    let (boxes, box_rows, _) = rows_of(outputs, found.boxes)?;
-    let (scores, score_rows) = column(found.scores)?;
-    let (labels, label_rows) = column(found.labels)?;
-    let valid_rows = match found.count {
-        Some(output) => {
-            outputs.shape(output).vector()??;
-            Some(Values::rows(output, 1, 1))
-        }
-        None => None,
-    };
-    let rows = box_rows.min(score_rows).min(label_rows);
-    Some(Table { labels: Some(labels), valid_rows, ..table(rows, scores, boxes) })
 }
 
 impl Decoded {

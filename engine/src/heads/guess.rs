@@ -1,16 +1,14 @@
 //! Guesses which heads fit a model, from the shapes of its outputs: for `inspect`, and for the error about a missing card.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use visiond_kernels::tensor::DType;
 
 use super::build::build;
-use super::roles::{EndToEndNames, find_end_to_end};
-use super::shapes::Outputs;
+use super::end_to_end::EndToEndOutputs;
+use super::outputs::{ModelOutputs, two_dimensions};
 use super::spec::{
-    Background, BlazefaceSpec, BoxUnit, DetrSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle, NanodetSpec, SsdSpec,
-    YoloxSpec,
+    Background, BlazefaceSpec, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle, NanodetSpec, YoloxSpec,
 };
 use crate::backend::{TensorInfo, picture_size};
 
@@ -92,7 +90,7 @@ fn propose_from_table(a: usize, b: usize, size: Option<(u32, u32)>, several: boo
     }
     if !several && a <= 1000 && b > 5 {
         let reason = format!("{a} queries of a box and {} scores", b - 4);
-        add(rank_of(b - 4, 2, 5), HeadSpec::Detr(DetrSpec::default()), "", Some(b - 4), reason);
+        add(rank_of(b - 4, 2, 5), HeadSpec::Detr(BoxesSpec::default()), "", Some(b - 4), reason);
     }
     if size.is_none() && a > b && b > 5 {
         let reason = format!("rows of box, objectness and {} scores", b - 5);
@@ -112,7 +110,7 @@ fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals
     let mut add = |rank, spec, options: &str, classes: Option<usize>, reason: &str| {
         proposals.push(HeadProposal { rank, spec, options: options.to_owned(), classes, reason: reason.to_owned() });
     };
-    if let Ok(Some(found)) = find_end_to_end(&outputs, &EndToEndNames::default()) {
+    if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
         let reason = "final boxes, scores and classes";
         let counted = found.count.is_some();
         let deployed = inputs.iter().any(|i| i.name.contains("target_size"));
@@ -120,24 +118,24 @@ fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals
             add(1, HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels }, "", None, reason);
         }
         if deployed {
-            add(1, HeadSpec::Detr(DetrSpec::default()), "", None, reason);
+            add(1, HeadSpec::Detr(BoxesSpec::default()), "", None, reason);
         }
         let integers = outputs[found.labels].dtype == DType::I64;
-        add(if counted || deployed { 3 } else { 1 }, HeadSpec::Ssd(SsdSpec::default()), "", None, reason);
+        add(if counted || deployed { 3 } else { 1 }, HeadSpec::Ssd(BoxesSpec::default()), "", None, reason);
         if !deployed && integers {
-            add(2, HeadSpec::Detr(DetrSpec::default()), "", None, reason);
+            add(2, HeadSpec::Detr(BoxesSpec::default()), "", None, reason);
         }
         return;
     }
-    let tables: Vec<[Option<usize>; 2]> =
-        (0..outputs.len()).filter_map(|i| Outputs::shape(&outputs, i).last::<2>()).collect();
+    let shapes = || (0..outputs.len()).map(|index| ModelOutputs::Declared(outputs).shape(index));
+    let tables: Vec<[Option<usize>; 2]> = shapes().filter_map(|shape| shape.last()).collect();
     let boxes = tables.iter().find(|[_, width]| *width == Some(4));
     let scores = tables.iter().find(|[rows, width]| *width != Some(4) && boxes.is_some_and(|b| b[0] == *rows));
     if let (Some([rows, _]), Some([_, classes])) = (boxes, scores) {
         let few = rows.is_some_and(|rows| rows <= 1000);
         let reason = "boxes, and scores for each of them";
-        add(if few { 1 } else { 3 }, HeadSpec::Detr(DetrSpec::default()), "", *classes, reason);
-        let spec = SsdSpec { background: Background::First, ..SsdSpec::default() };
+        add(if few { 1 } else { 3 }, HeadSpec::Detr(BoxesSpec::default()), "", *classes, reason);
+        let spec = BoxesSpec { background: Some(Background::First), ..BoxesSpec::default() };
         let real = classes.map(|n| n.saturating_sub(1));
         add(if few { 2 } else { 1 }, HeadSpec::Ssd(spec), "background = \"first\"\n", real, reason);
     }
@@ -150,52 +148,32 @@ fn propose_from_several(outputs: &[TensorInfo], inputs: &[TensorInfo], proposals
             add(1, HeadSpec::Blazeface(spec), &format!("strides = {strides:?}\n"), Some(1), reason);
         }
     }
-    let heat = |style, sigmoid| HeatmapSpec {
-        style,
-        stride: 4,
-        sigmoid,
-        heat: None,
-        size: None,
-        offset: None,
-        landmarks: None,
-    };
-    let planes: Vec<Option<usize>> =
-        (0..outputs.len()).filter_map(|i| Outputs::shape(&outputs, i).last::<3>()).map(|[c, ..]| c).collect();
+    let heat = |style, sigmoid| HeadSpec::Heatmap(HeatmapSpec { style, stride: 4, sigmoid, ..HeatmapSpec::default() });
+    let planes: Vec<Option<usize>> = shapes().filter_map(|shape| shape.last::<3>()).map(|[c, ..]| c).collect();
     if planes.len() >= 3 && planes.contains(&Some(2)) {
         if planes.contains(&Some(1)) && planes.contains(&Some(10)) {
             let reason = "a heat map, sizes, offsets and ten planes of landmarks";
-            add(
-                1,
-                HeadSpec::Heatmap(heat(HeatmapStyle::CenterFace, false)),
-                "style = \"centerface\"\n",
-                Some(1),
-                reason,
-            );
+            add(1, heat(HeatmapStyle::CenterFace, false), "style = \"centerface\"\n", Some(1), reason);
         }
         let classes = planes.iter().copied().find(|c| *c != Some(2)).flatten();
         let reason = "a heat map, sizes and offsets";
-        add(3, HeadSpec::Heatmap(heat(HeatmapStyle::CenterNet, true)), "style = \"centernet\"\n", classes, reason);
+        add(3, heat(HeatmapStyle::CenterNet, true), "style = \"centernet\"\n", classes, reason);
     }
 }
 
 /// Returns a card to start from.
 fn card_text(family: Family, options: &str, classes: Option<usize>, size: Option<(u32, u32)>) -> String {
-    let mut text = String::new();
-    if size.is_none() {
-        text.push_str("[input]\nsize = [640, 640]  # width, height: the model leaves them open\n\n");
-    }
-    // Writing into a String cannot fail.
-    let _ = write!(text, "[head]\nfamily = \"{}\"\n{options}\n[classes]\n", family.name());
-    text.push_str(&match classes {
-        Some(80) => "preset = \"coco80\"  # or names = [...], or file = \"names.txt\"\n".to_owned(),
-        Some(91) => "preset = \"coco91\"  # or names = [...], or file = \"names.txt\"\n".to_owned(),
-        Some(1) => "names = [\"object\"]  # the name of its one class\n".to_owned(),
-        Some(count) => {
-            format!("file = \"names.txt\"  # the names of its {count} classes, one a line; or names = [...]\n")
-        }
-        None => "file = \"names.txt\"  # the names of its classes, one a line; or names = [...]\n".to_owned(),
-    });
-    text
+    let size = match size {
+        None => "[input]\nsize = [640, 640]  # width, height: the model leaves them open\n\n",
+        Some(_) => "",
+    };
+    let classes = match classes {
+        Some(n @ (80 | 91)) => format!("preset = \"coco{n}\"  # or names = [...], or file = \"names.txt\""),
+        Some(1) => "names = [\"object\"]  # the name of its one class".to_owned(),
+        Some(n) => format!("file = \"names.txt\"  # the names of its {n} classes, one a line; or names = [...]"),
+        None => "file = \"names.txt\"  # the names of its classes, one a line; or names = [...]".to_owned(),
+    };
+    format!("{size}[head]\nfamily = \"{}\"\n{options}\n[classes]\n{classes}\n", family.name())
 }
 
 /// Returns the heads that fit a model's outputs, the likeliest first.
@@ -218,19 +196,17 @@ pub fn guess_heads(
         });
     }
     let mut proposals = Vec::new();
-    for index in 0..outputs.len() {
-        // A single row is a classifier's output, not a table.
-        if let Some([Some(a @ 2..), Some(b)]) = Outputs::shape(&outputs, index).last::<2>() {
-            propose_from_table(a, b, size, outputs.len() > 1, &mut proposals);
-            break;
-        }
+    // A single row is a classifier's output, not a table.
+    let is_table = |output| two_dimensions(output).and_then(|[a, b]| a.filter(|a| *a > 1).zip(b));
+    if let Some((a, b)) = outputs.iter().find_map(is_table) {
+        propose_from_table(a, b, size, outputs.len() > 1, &mut proposals);
     }
     if outputs.len() > 1 {
         propose_from_several(outputs, inputs, &mut proposals);
     }
     if proposals.is_empty()
-        && let [output] = outputs
-        && let Some(Some(classes @ 2..)) = Outputs::shape(&std::slice::from_ref(output), 0).vector()
+        && outputs.len() == 1
+        && let Some(Some(classes @ 2..)) = ModelOutputs::Declared(outputs).shape(0).vector()
     {
         proposals.push(HeadProposal {
             rank: 1,

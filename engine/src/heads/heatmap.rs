@@ -17,23 +17,19 @@
 
 use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
 
-use super::classes::classes_text;
 use super::decoded::{Decoded, InputKeypoint};
-use super::decoder::Decoder;
-use super::gpu_filter;
-use super::head::HeadInput;
-use super::roles::Roles;
+use super::gpu_filter::{best_of, known, score_code, table};
+use super::head::{Decoder, HeadInput};
+use super::outputs::{ModelOutputs, OutputShape, Roles, classes_text, may_agree, may_be};
 use super::rows::{logit_floor, sigmoid};
-use super::shapes::{Outputs, Shape, may_agree, may_be};
-use super::spec::{Activation, Family, HeatmapSpec, HeatmapStyle};
+use super::spec::{Activation, HeatmapSpec, HeatmapStyle};
 
 pub(super) struct Heatmap {
     pub(super) class_count: usize,
     pub(super) spec: HeatmapSpec,
 }
 
-pub(super) struct OutputLayout {
-    style: HeatmapStyle,
+pub(super) struct HeatmapLayout {
     heat: usize,
     size: usize,
     offset: Option<usize>,
@@ -55,83 +51,23 @@ fn is_peak(plane: &[f32], width: usize, height: usize, x: usize, y: usize) -> bo
 }
 
 impl Heatmap {
-    fn centre_face(&self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
-        let heat = input.outputs[layout.heat].tensor.to_f32();
-        let size = input.outputs[layout.size].tensor.to_f32();
-        let offset = layout.offset.map(|index| input.outputs[index].tensor.to_f32());
-        let landmarks = layout.landmarks.map(|index| input.outputs[index].tensor.to_f32());
-        let cells = layout.width * layout.height;
-        let stride = self.spec.stride as f32;
-        let (input_w, input_h) = (input.input_size.0 as f32, input.input_size.1 as f32);
-        let threshold = if self.spec.sigmoid { logit_floor(input.score_threshold) } else { input.score_threshold };
-        for cell in 0..cells {
-            let raw = heat[cell];
-            if raw.is_nan() || raw < threshold {
-                continue;
-            }
-            let score = if self.spec.sigmoid { sigmoid(raw) } else { raw };
-            if score < input.score_threshold {
-                continue;
-            }
-            let (h, w) = (size[cell].exp() * stride, size[cells + cell].exp() * stride);
-            let (dy, dx) = offset.as_ref().map_or((0.0, 0.0), |o| (o[cell], o[cells + cell]));
-            let (column, line) = ((cell % layout.width) as f32, (cell / layout.width) as f32);
-            let x1 = ((column + dx + 0.5) * stride - w / 2.0).max(0.0).min(input_w);
-            let y1 = ((line + dy + 0.5) * stride - h / 2.0).max(0.0).min(input_h);
-            let added = out.push(cell, 0, score, [x1, y1, (x1 + w).min(input_w), (y1 + h).min(input_h)]);
-            if let (true, Some(points)) = (added, &landmarks) {
-                out.push_keypoints(
-                    cell,
-                    (0..FACE_POINTS).map(|k| InputKeypoint {
-                        x: points[(2 * k + 1) * cells + cell] * w + x1,
-                        y: points[2 * k * cells + cell] * h + y1,
-                        score: None,
-                    }),
-                );
-            }
-        }
-    }
-
-    fn centre_net(&self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
-        let heat = input.outputs[layout.heat].tensor.to_f32();
-        let size = input.outputs[layout.size].tensor.to_f32();
-        let offset = layout.offset.map(|index| input.outputs[index].tensor.to_f32());
-        let cells = layout.width * layout.height;
-        let stride = self.spec.stride as f32;
-        let threshold = if self.spec.sigmoid { logit_floor(input.score_threshold) } else { input.score_threshold };
-        for (class, plane) in heat.chunks_exact(cells.max(1)).take(layout.classes).enumerate() {
-            for (cell, &raw) in plane.iter().enumerate() {
-                if raw.is_nan() || raw < threshold {
-                    continue;
-                }
-                let (column, line) = (cell % layout.width, cell / layout.width);
-                let score = if self.spec.sigmoid { sigmoid(raw) } else { raw };
-                if score < input.score_threshold || !is_peak(plane, layout.width, layout.height, column, line) {
-                    continue;
-                }
-                let (dx, dy) = offset.as_ref().map_or((0.5, 0.5), |o| (o[cell], o[cells + cell]));
-                let (x, y) = ((column as f32 + dx) * stride, (line as f32 + dy) * stride);
-                let (w, h) = (size[cell] * stride, size[cells + cell] * stride);
-                let corners = [x - w / 2.0, y - h / 2.0, x + w / 2.0, y + h / 2.0];
-                out.push(class * cells + cell, class as u32, score, corners);
-            }
-        }
+    fn is_face(&self) -> bool {
+        self.spec.style == HeatmapStyle::CenterFace
     }
 }
 
 impl Decoder for Heatmap {
-    type OutputLayout = OutputLayout;
+    type Layout = HeatmapLayout;
 
-    const FAMILY: Family = Family::Heatmap;
-    const READS: &'static str = "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]";
+    fn reads(&self) -> &'static str {
+        "a heat map [1, classes, h, w], sizes [1, 2, h, w], offsets [1, 2, h, w], and of CenterFace landmarks [1, 10, h, w]"
+    }
 
-    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
-        let style = self.spec.style;
-        let face = style == HeatmapStyle::CenterFace;
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<HeatmapLayout, String> {
+        let face = self.is_face();
         let mut roles = Roles::new(outputs);
-        let planes = |shape: Shape, wanted: usize| shape.last::<3>().is_some_and(|[c, ..]| may_be(c, wanted));
         let named = if face { 1 } else { self.class_count };
-        let is_heat = |shape: Shape| shape.last::<3>().is_some_and(|[c, ..]| named == 0 || may_be(c, named));
+        let is_heat = |shape: OutputShape| shape.last::<3>().is_some_and(|[c, ..]| named == 0 || may_be(c, named));
         let heat = roles.find("heat map", self.spec.heat.as_deref(), &["heat", "hm"], is_heat)?.ok_or_else(|| {
             if named == 0 {
                 "no output is [1, classes, h, w]".to_owned()
@@ -140,9 +76,9 @@ impl Decoder for Heatmap {
             }
         })?;
         let [classes, height, width] = outputs.shape(heat).last::<3>().unwrap_or([None; 3]);
-        let alike = |shape: Shape, wanted: usize| {
-            planes(shape, wanted)
-                && shape.last::<3>().is_some_and(|[_, h, w]| may_agree(h, height) && may_agree(w, width))
+        let alike = |shape: OutputShape, wanted: usize| {
+            let fits = |[c, h, w]: [_; 3]| may_be(c, wanted) && may_agree(h, height) && may_agree(w, width);
+            shape.last::<3>().is_some_and(fits)
         };
         let size = roles
             .find("sizes", self.spec.size.as_deref(), &["wh", "size", "scale"], |s| alike(s, 2))?
@@ -156,8 +92,7 @@ impl Decoder for Heatmap {
         } else {
             None
         };
-        Ok(OutputLayout {
-            style,
+        Ok(HeatmapLayout {
             heat,
             size,
             offset,
@@ -168,43 +103,76 @@ impl Decoder for Heatmap {
         })
     }
 
-    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
-        match layout.style {
-            HeatmapStyle::CenterFace => self.centre_face(layout, input, out),
-            HeatmapStyle::CenterNet => self.centre_net(layout, input, out),
+    fn decode(&mut self, layout: &HeatmapLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let read = |index: usize| input.outputs[index].tensor.to_f32();
+        let (heat, size) = (read(layout.heat), read(layout.size));
+        let (offset, landmarks) = (layout.offset.map(read), layout.landmarks.map(read));
+        let cells = layout.width * layout.height;
+        let stride = self.spec.stride as f32;
+        let (input_w, input_h) = (input.input_size.0 as f32, input.input_size.1 as f32);
+        let threshold = if self.spec.sigmoid { logit_floor(input.score_threshold) } else { input.score_threshold };
+        let rows = heat.chunks_exact(cells.max(1)).take(layout.classes).enumerate();
+        for (class, plane) in rows {
+            for (cell, &raw) in plane.iter().enumerate() {
+                if raw.is_nan() || raw < threshold {
+                    continue;
+                }
+                let (column, line) = (cell % layout.width, cell / layout.width);
+                let score = if self.spec.sigmoid { sigmoid(raw) } else { raw };
+                let stands = || self.is_face() || is_peak(plane, layout.width, layout.height, column, line);
+                if score < input.score_threshold || !stands() {
+                    continue;
+                }
+                let pair = |planes: &[f32]| (planes[cell], planes[cells + cell]);
+                let (column, line, row) = (column as f32, line as f32, class * cells + cell);
+                if !self.is_face() {
+                    let (dx, dy) = offset.as_deref().map_or((0.5, 0.5), pair);
+                    let (x, y) = ((column + dx) * stride, (line + dy) * stride);
+                    let (w, h) = (size[cell] * stride, size[cells + cell] * stride);
+                    out.push(row, class as u32, score, [x - w / 2.0, y - h / 2.0, x + w / 2.0, y + h / 2.0]);
+                    continue;
+                }
+                let (h, w) = (size[cell].exp() * stride, size[cells + cell].exp() * stride);
+                let (dy, dx) = offset.as_deref().map_or((0.0, 0.0), pair);
+                let x1 = ((column + dx + 0.5) * stride - w / 2.0).max(0.0).min(input_w);
+                let y1 = ((line + dy + 0.5) * stride - h / 2.0).max(0.0).min(input_h);
+                let added = out.push(row, 0, score, [x1, y1, (x1 + w).min(input_w), (y1 + h).min(input_h)]);
+                if let (true, Some(points)) = (added, &landmarks) {
+                    let point = |k: usize| InputKeypoint {
+                        x: points[(2 * k + 1) * cells + cell] * w + x1,
+                        y: points[2 * k * cells + cell] * h + y1,
+                        score: None,
+                    };
+                    out.push_keypoints(row, (0..FACE_POINTS).map(point));
+                }
+            }
         }
     }
 
-    fn filter(
-        &self,
-        layout: &OutputLayout,
-        outputs: &impl Outputs,
-        input_size: (u32, u32),
-        score_threshold: f32,
-    ) -> Option<FilterSpec> {
-        let [classes, lines, columns] = gpu_filter::known(outputs.shape(layout.heat))?;
+    fn filter(&self, layout: &HeatmapLayout, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Option<FilterSpec> {
+        let [classes, lines, columns] = known(outputs.shape(layout.heat))?;
         let cells = lines.checked_mul(columns)?;
         let planes = |output: usize, planes: usize| Values::planes(output, planes, cells);
-        let face = layout.style == HeatmapStyle::CenterFace;
+        let face = self.is_face();
         let table = Table {
             offsets: layout.offset.map(|output| planes(output, 2)),
             points: layout.landmarks.map(|output| planes(output, 2 * FACE_POINTS)),
             grid: Grid { columns, lines, stride: self.spec.stride as f32, ..Grid::default() },
-            ..gpu_filter::table(cells, planes(layout.heat, classes), planes(layout.size, 2))
+            ..table(cells, planes(layout.heat, classes), planes(layout.size, 2))
         };
         let activation = if self.spec.sigmoid { Activation::Sigmoid } else { Activation::None };
         let boxes = if face { BoxCode::Face } else { BoxCode::Peak };
         let classes = if face { 0..1 } else { 0..classes };
         let every = Choice::Every { peaks: true, row_step: cells };
         Some(FilterSpec {
-            scores: gpu_filter::score_code(activation, score_threshold),
+            scores: score_code(activation),
             choice: if face { Choice::BestRaw } else { every },
             points: layout.landmarks.map(|_| Points { count: FACE_POINTS, code: PointCode::Face }),
-            ..gpu_filter::best_of(vec![table], classes, boxes, input_size, score_threshold)
+            ..best_of(vec![table], classes, boxes)
         })
     }
 
-    fn needs_nms(layout: &OutputLayout) -> bool {
-        layout.style == HeatmapStyle::CenterFace
+    fn needs_nms(&self, _layout: &HeatmapLayout) -> bool {
+        self.is_face()
     }
 }

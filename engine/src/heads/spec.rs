@@ -1,8 +1,5 @@
 //! What a card says about a head: its family and its options.
 
-use visiond_kernels::letterbox::Fit;
-use visiond_kernels::preprocess::ChannelOrder;
-
 /// A family of models whose outputs are decoded in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Family {
@@ -113,59 +110,41 @@ pub struct NanodetSpec {
     pub cell_centre: bool,
 }
 
-/// Options of [`Family::Ssd`].
+/// Options of [`Family::Ssd`] and [`Family::Detr`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SsdSpec {
-    /// The output with the boxes; found by shape and name if not given.
-    pub boxes: Option<String>,
-    /// The output with the scores.
-    pub scores: Option<String>,
-    /// The output with the classes, for end-to-end models.
-    pub labels: Option<String>,
-    /// The output with the number of valid rows.
-    pub count: Option<String>,
-    /// The four numbers of a box.
-    pub format: BoxFormat,
-    /// Their unit; `None` is pixels if there are labels, otherwise fractions of the input.
-    pub unit: Option<BoxUnit>,
-    /// Where the background class is.
-    pub background: Background,
-    /// How raw numbers become scores.
-    pub activation: Activation,
-}
-
-/// Options of [`Family::Detr`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DetrSpec {
+pub struct BoxesSpec {
     /// The output with the boxes; found by name or shape if not given.
     pub boxes: Option<String>,
-    /// The output with the logits or scores.
+    /// The output with the scores or logits.
     pub scores: Option<String>,
     /// The output with the classes, for end-to-end models.
     pub labels: Option<String>,
-    /// How raw numbers become scores; `None` is the sigmoid, or nothing for end-to-end models.
+    /// The output with the number of valid rows; `Ssd` only.
+    pub count: Option<String>,
+    /// How raw numbers become scores; `None` is the sigmoid for the logits of `Detr`, otherwise nothing.
     pub activation: Option<Activation>,
-    /// The four numbers of a box; `None` is corners for end-to-end models, otherwise centre and size.
+    /// The four numbers of a box; `None` is centre and size for `Detr` unless it is end to end, otherwise corners.
     pub format: Option<BoxFormat>,
     /// Their unit; `None` is pixels for end-to-end models, otherwise fractions of the input.
     pub unit: Option<BoxUnit>,
-    /// Where the background class is; `None` is last with softmax, otherwise there is none.
+    /// Where the background class is; `None` is last for `Detr` with softmax, otherwise there is none.
     pub background: Option<Background>,
-    /// Whether one query may have several classes; `None` is yes with sigmoid, otherwise no.
+    /// Whether one box may have several classes; `None` is no for softmax and single outputs of `Detr`, otherwise yes.
     pub multi_label: Option<bool>,
 }
 
 /// The kind of heat map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeatmapStyle {
     /// Peaks of 3x3, sizes in cells.
+    #[default]
     CenterNet,
     /// Every cell, sizes as exp(x) times the stride, five landmarks, NMS afterwards.
     CenterFace,
 }
 
 /// Options of [`Family::Heatmap`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeatmapSpec {
     /// The kind of heat map.
     pub style: HeatmapStyle,
@@ -217,9 +196,9 @@ pub enum HeadSpec {
     /// See [`Family::Nanodet`].
     Nanodet(NanodetSpec),
     /// See [`Family::Ssd`].
-    Ssd(SsdSpec),
+    Ssd(BoxesSpec),
     /// See [`Family::Detr`].
-    Detr(DetrSpec),
+    Detr(BoxesSpec),
     /// See [`Family::Heatmap`].
     Heatmap(HeatmapSpec),
     /// See [`Family::Blazeface`].
@@ -233,128 +212,24 @@ pub enum HeadSpec {
     },
 }
 
-/// The defaults of a family's cards.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FamilyDefaults {
-    /// How the frame is fitted into the input.
-    pub fit: Fit,
-    /// The padding value, 0 to 255.
-    pub pad: f32,
-    /// The channel order.
-    pub order: ChannelOrder,
-    /// The factor for a pixel.
-    pub scale: f32,
-    /// Subtracted after `scale`.
-    pub mean: [f32; 3],
-    /// The divisor after `mean`.
-    pub std: [f32; 3],
-    /// The minimum score.
-    pub score_threshold: f32,
-    /// IoU above which NMS removes the lower-scoring box.
-    pub iou_threshold: f32,
-    /// The maximum number of detections.
-    pub max_detections: usize,
-}
-
 impl Family {
-    /// Every family.
-    pub const ALL: [Self; 10] = [
-        Self::Yolov5,
-        Self::Yolov8,
-        Self::YoloNms,
-        Self::Yolox,
-        Self::Nanodet,
-        Self::Ssd,
-        Self::Detr,
-        Self::Heatmap,
-        Self::Blazeface,
-        Self::Classifier,
+    /// Every family with its name in cards, in the order of the variants.
+    pub const ALL: [(&'static str, Self); 10] = [
+        ("yolov5", Self::Yolov5),
+        ("yolov8", Self::Yolov8),
+        ("yolo-nms", Self::YoloNms),
+        ("yolox", Self::Yolox),
+        ("nanodet", Self::Nanodet),
+        ("ssd", Self::Ssd),
+        ("detr", Self::Detr),
+        ("heatmap", Self::Heatmap),
+        ("blazeface", Self::Blazeface),
+        ("classifier", Self::Classifier),
     ];
 
     /// Returns the name used in cards.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Yolov5 => "yolov5",
-            Self::Yolov8 => "yolov8",
-            Self::YoloNms => "yolo-nms",
-            Self::Yolox => "yolox",
-            Self::Nanodet => "nanodet",
-            Self::Ssd => "ssd",
-            Self::Detr => "detr",
-            Self::Heatmap => "heatmap",
-            Self::Blazeface => "blazeface",
-            Self::Classifier => "classifier",
-        }
-    }
-
-    /// Returns the defaults of the family's cards.
-    pub const fn defaults(self) -> FamilyDefaults {
-        let yolo = FamilyDefaults {
-            fit: Fit::Letterbox,
-            pad: 114.0,
-            order: ChannelOrder::Rgb,
-            scale: 1.0 / 255.0,
-            mean: [0.0; 3],
-            std: [1.0; 3],
-            score_threshold: 0.25,
-            iou_threshold: 0.45,
-            max_detections: 300,
-        };
-        match self {
-            Self::Yolov5 => yolo,
-            Self::Yolov8 | Self::YoloNms => FamilyDefaults { iou_threshold: 0.7, ..yolo },
-            Self::Yolox => FamilyDefaults {
-                fit: Fit::LetterboxTopLeft,
-                order: ChannelOrder::Bgr,
-                scale: 1.0,
-                score_threshold: 0.3,
-                ..yolo
-            },
-            Self::Nanodet => FamilyDefaults {
-                pad: 0.0,
-                order: ChannelOrder::Bgr,
-                scale: 1.0,
-                mean: [103.53, 116.28, 123.675],
-                std: [57.375, 57.12, 58.395],
-                score_threshold: 0.4,
-                iou_threshold: 0.6,
-                max_detections: 100,
-                ..yolo
-            },
-            Self::Ssd => FamilyDefaults {
-                fit: Fit::Stretch,
-                score_threshold: 0.5,
-                iou_threshold: 0.5,
-                max_detections: 200,
-                ..yolo
-            },
-            Self::Detr => FamilyDefaults { fit: Fit::Stretch, score_threshold: 0.5, ..yolo },
-            Self::Heatmap => FamilyDefaults {
-                fit: Fit::Stretch,
-                scale: 1.0,
-                score_threshold: 0.4,
-                iou_threshold: 0.3,
-                max_detections: 100,
-                ..yolo
-            },
-            Self::Blazeface => FamilyDefaults {
-                pad: 0.0,
-                scale: 1.0 / 127.5,
-                mean: [1.0; 3],
-                score_threshold: 0.5,
-                iou_threshold: 0.3,
-                max_detections: 100,
-                ..yolo
-            },
-            Self::Classifier => FamilyDefaults {
-                fit: Fit::Crop { fraction: 0.875 },
-                mean: [0.485, 0.456, 0.406],
-                std: [0.229, 0.224, 0.225],
-                score_threshold: 0.1,
-                max_detections: 5,
-                ..yolo
-            },
-        }
+        Self::ALL[self as usize].0
     }
 }
 

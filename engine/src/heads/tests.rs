@@ -52,17 +52,17 @@ fn a_card_of_another_family_is_told_what_was_found_and_what_is_read() {
 fn too_few_names_are_told_with_both_counts() {
     let told = refused(&V8, &[tensor("output0", &[1, 84, 8400])], (640, 640), 3);
     assert!(told.contains("has columns of 84 numbers instead of 7: the card's 3 classes and 4 others"), "{told}");
-    let spec = HeadSpec::Detr(DetrSpec::default());
+    let spec = HeadSpec::Detr(BoxesSpec::default());
     let told = refused(&spec, &[tensor("dets", &[1, 300, 4]), tensor("labels", &[1, 300, 4])], (560, 560), 3);
     assert!(told.contains("set background = \"first\" or \"last\""), "{told}");
 }
 
 #[test]
 fn an_output_that_the_card_names_must_be_there() {
-    let spec = HeadSpec::Ssd(SsdSpec { boxes: Some("bbox".to_owned()), ..SsdSpec::default() });
+    let spec = HeadSpec::Ssd(BoxesSpec { boxes: Some("bbox".to_owned()), ..BoxesSpec::default() });
     let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
     assert!(told.contains("no output is called `bbox`, which the card names as boxes"), "{told}");
-    let spec = HeadSpec::Ssd(SsdSpec { boxes: Some("scores".to_owned()), ..SsdSpec::default() });
+    let spec = HeadSpec::Ssd(BoxesSpec { boxes: Some("scores".to_owned()), ..BoxesSpec::default() });
     let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
     assert!(told.contains("`scores`, which the card names as boxes, has another shape"), "{told}");
 }
@@ -181,10 +181,14 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
             HeadSpec::Nanodet(NanodetSpec { strides, reg_max, sigmoid, cell_centre: true })
         }),
         (background(), activation()).prop_map(|(background, activation)| {
-            HeadSpec::Ssd(SsdSpec { background, activation, ..SsdSpec::default() })
+            HeadSpec::Ssd(BoxesSpec {
+                background: Some(background),
+                activation: Some(activation),
+                ..BoxesSpec::default()
+            })
         }),
         (prop::option::of(background()), prop::option::of(activation())).prop_map(|(background, activation)| {
-            HeadSpec::Detr(DetrSpec { background, activation, ..DetrSpec::default() })
+            HeadSpec::Detr(BoxesSpec { background, activation, ..BoxesSpec::default() })
         }),
         (any::<bool>(), 0..9_u32, any::<bool>()).prop_map(|(face, stride, sigmoid)| {
             let style = if face { HeatmapStyle::CenterFace } else { HeatmapStyle::CenterNet };
@@ -261,7 +265,7 @@ pub(super) fn right_outputs(
             .map(|&stride| cells(&[stride], true))
             .flat_map(|n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, 4 * (spec.reg_max + 1)])])
             .collect(),
-        HeadSpec::Ssd(spec) if variant == 0 => scored(classes + besides(spec.background)),
+        HeadSpec::Ssd(spec) if variant == 0 => scored(classes + besides(spec.background.unwrap_or_default())),
         HeadSpec::Ssd(_) => chosen(),
         HeadSpec::Detr(spec) => match variant {
             0 => {

@@ -15,21 +15,19 @@
 use visiond_kernels::filter::{FilterSpec, Table};
 
 use super::decoded::{Decoded, InputKeypoint};
-use super::decoder::Decoder;
-use super::end_to_end::{self, OutputEncoding};
-use super::gpu_filter;
-use super::head::HeadInput;
-use super::roles::{EndToEndNames, EndToEndOutputs, find_end_to_end};
+use super::end_to_end::{EndToEndOutputs, OutputEncoding};
+use super::gpu_filter::{best_of, plain_box, plain_points, rows_of, scale_of, table};
+use super::head::{Decoder, HeadInput};
+use super::outputs::ModelOutputs;
 use super::rows::{class_number, corners, four};
-use super::shapes::Outputs;
-use super::spec::{Background, BoxFormat, BoxUnit, Family, Keypoints};
+use super::spec::{Background, BoxFormat, BoxUnit, BoxesSpec, Keypoints};
 
 pub(super) struct YoloNms {
     pub(super) keypoints: Option<Keypoints>,
     pub(super) unit: BoxUnit,
 }
 
-pub(super) enum OutputLayout {
+pub(super) enum YoloNmsLayout {
     Rows {
         output: usize,
         width: usize,
@@ -41,44 +39,40 @@ pub(super) enum OutputLayout {
     EndToEnd(EndToEndOutputs),
 }
 
+impl YoloNms {
+    fn encoding(&self) -> OutputEncoding {
+        OutputEncoding { format: BoxFormat::Xyxy, unit: self.unit, background: Background::None, class_count: 0 }
+    }
+}
+
 impl Decoder for YoloNms {
-    type OutputLayout = OutputLayout;
+    type Layout = YoloNmsLayout;
 
-    const FAMILY: Family = Family::YoloNms;
-    const READS: &'static str = "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]";
+    fn reads(&self) -> &'static str {
+        "one output [1, N, 6 + 2 or 3 a keypoint] or [N, 7], or four: count [1, 1], boxes [1, N, 4], scores [1, N] and classes [1, N]"
+    }
 
-    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
-        if let Some(found) = find_end_to_end(outputs, &EndToEndNames::default())? {
-            return Ok(OutputLayout::EndToEnd(found));
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<YoloNmsLayout, String> {
+        if let Some(found) = EndToEndOutputs::find(outputs, &BoxesSpec::default())? {
+            return Ok(YoloNmsLayout::EndToEnd(found));
         }
         let wanted = 6 + self.keypoints.map_or(0, |k| k.values());
         outputs.table(|output, [_, width]| match width {
-            Some(7) if self.keypoints.is_none() => Ok(OutputLayout::BatchRows { output }),
+            Some(7) if self.keypoints.is_none() => Ok(YoloNmsLayout::BatchRows { output }),
             Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
-            width => Ok(OutputLayout::Rows { output, width: width.unwrap_or(0) }),
+            width => Ok(YoloNmsLayout::Rows { output, width: width.unwrap_or(0) }),
         })
     }
 
-    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+    fn decode(&mut self, layout: &YoloNmsLayout, input: &HeadInput<'_>, out: &mut Decoded) {
         let (output, width, box_at, score_at, class_at) = match layout {
-            OutputLayout::EndToEnd(found) => {
-                let encoding = OutputEncoding {
-                    format: BoxFormat::Xyxy,
-                    unit: self.unit,
-                    background: Background::None,
-                    class_count: 0,
-                };
-                return end_to_end::decode(found, encoding, input, out);
-            }
-            &OutputLayout::Rows { output, width } => (output, width.max(6), 0, 4, 5),
-            &OutputLayout::BatchRows { output } => (output, 7, 1, 6, 5),
+            YoloNmsLayout::EndToEnd(found) => return found.decode(self.encoding(), input, out),
+            &YoloNmsLayout::Rows { output, width } => (output, width.max(6), 0, 4, 5),
+            &YoloNmsLayout::BatchRows { output } => (output, 7, 1, 6, 5),
         };
         let values = input.outputs[output].tensor.to_f32();
         let (unit, size) = (self.unit, input.input_size);
-        let (kx, ky) = match unit {
-            BoxUnit::Pixels => (1.0, 1.0),
-            BoxUnit::Normalized => (size.0 as f32, size.1 as f32),
-        };
+        let [kx, ky] = scale_of(unit, size);
         for (index, row) in values.chunks_exact(width).enumerate() {
             let score = row[score_at];
             if score.is_nan() || score < input.score_threshold {
@@ -96,31 +90,24 @@ impl Decoder for YoloNms {
         }
     }
 
-    fn filter(
-        &self,
-        layout: &OutputLayout,
-        outputs: &impl Outputs,
-        input_size: (u32, u32),
-        score_threshold: f32,
-    ) -> Option<FilterSpec> {
-        let boxes = gpu_filter::plain_box(BoxFormat::Xyxy, self.unit, input_size);
-        let best = |table: Table| gpu_filter::best_of(vec![table], 0..1, boxes, input_size, score_threshold);
+    fn filter(&self, layout: &YoloNmsLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
         let (output, box_at, score_at, class_at) = match layout {
-            OutputLayout::EndToEnd(found) => return Some(best(gpu_filter::end_to_end_table(outputs, found)?)),
-            &OutputLayout::Rows { output, .. } => (output, 0, 4, 5),
-            &OutputLayout::BatchRows { output } => (output, 1, 6, 5),
+            YoloNmsLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
+            &YoloNmsLayout::Rows { output, .. } => (output, 0, 4, 5),
+            &YoloNmsLayout::BatchRows { output } => (output, 1, 6, 5),
         };
-        let (values, rows, _) = gpu_filter::rows_of(outputs, output)?;
+        let (values, rows, _) = rows_of(outputs, output)?;
         let labels = Some(values.from_column(class_at));
         let points = self.keypoints.map(|_| values.from_column(6));
         let scores = values.from_column(score_at);
+        let table = Table { labels, points, ..table(rows, scores, values.from_column(box_at)) };
         Some(FilterSpec {
-            points: self.keypoints.map(|k| gpu_filter::plain_points(k, self.unit, input_size)),
-            ..best(Table { labels, points, ..gpu_filter::table(rows, scores, values.from_column(box_at)) })
+            points: self.keypoints.map(|k| plain_points(k, self.unit, input_size)),
+            ..best_of(vec![table], 0..1, plain_box(BoxFormat::Xyxy, self.unit, input_size))
         })
     }
 
-    fn needs_nms(_plan: &OutputLayout) -> bool {
+    fn needs_nms(&self, _layout: &YoloNmsLayout) -> bool {
         false
     }
 }

@@ -11,14 +11,12 @@
 
 use visiond_kernels::filter::{FilterSpec, Table, Values};
 
-use super::classes::classes_in;
 use super::decoded::{Decoded, InputKeypoint};
-use super::decoder::Decoder;
-use super::gpu_filter;
-use super::head::HeadInput;
+use super::gpu_filter::{best_of, known, plain_box, plain_points, table};
+use super::head::{Decoder, HeadInput};
+use super::outputs::{ModelOutputs, classes_in, may_be};
 use super::rows::{best_class, corners};
-use super::shapes::{Outputs, may_be};
-use super::spec::{BoxFormat, BoxUnit, Family, Keypoints};
+use super::spec::{BoxFormat, BoxUnit, Keypoints};
 
 pub(super) struct Yolov8 {
     pub(super) class_count: usize,
@@ -26,7 +24,7 @@ pub(super) struct Yolov8 {
     pub(super) masks: usize,
 }
 
-pub(super) struct OutputLayout {
+pub(super) struct Yolov8Layout {
     output: usize,
     /// The number of candidates.
     rows: usize,
@@ -47,7 +45,7 @@ impl Yolov8 {
 
     fn add(
         &self,
-        layout: &OutputLayout,
+        layout: &Yolov8Layout,
         values: &[f32],
         row: usize,
         (class, score): (u32, f32),
@@ -74,12 +72,13 @@ impl Yolov8 {
 }
 
 impl Decoder for Yolov8 {
-    type OutputLayout = OutputLayout;
+    type Layout = Yolov8Layout;
 
-    const FAMILY: Family = Family::Yolov8;
-    const READS: &'static str = "one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...]";
+    fn reads(&self) -> &'static str {
+        "one output [1, 4 + classes + 2 or 3 a keypoint, N] or its transpose, [1, N, 4 + ...]"
+    }
 
-    fn layout(&self, outputs: &impl Outputs, _input_size: (u32, u32)) -> Result<OutputLayout, String> {
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<Yolov8Layout, String> {
         let besides = self.besides_classes();
         let wanted = besides + self.class_count;
         outputs.table(|output, [a, b]| {
@@ -93,7 +92,7 @@ impl Decoder for Yolov8 {
             let (width, rows) = if planes { (a, b) } else { (b, a) };
             let what = if planes { "columns" } else { "rows" };
             let classes = classes_in(width, besides, self.class_count, what)?;
-            Ok(OutputLayout {
+            Ok(Yolov8Layout {
                 output,
                 rows: rows.unwrap_or(0),
                 width: width.unwrap_or(0),
@@ -103,7 +102,7 @@ impl Decoder for Yolov8 {
         })
     }
 
-    fn decode(&mut self, layout: &OutputLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+    fn decode(&mut self, layout: &Yolov8Layout, input: &HeadInput<'_>, out: &mut Decoded) {
         let values = input.outputs[layout.output].tensor.to_f32();
         if !layout.planes {
             for (row, numbers) in values.chunks_exact(layout.width.max(1)).enumerate() {
@@ -136,25 +135,19 @@ impl Decoder for Yolov8 {
         }
     }
 
-    fn filter(
-        &self,
-        layout: &OutputLayout,
-        outputs: &impl Outputs,
-        input_size: (u32, u32),
-        score_threshold: f32,
-    ) -> Option<FilterSpec> {
-        let [a, b] = gpu_filter::known(outputs.shape(layout.output))?;
+    fn filter(&self, layout: &Yolov8Layout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
+        let [a, b] = known(outputs.shape(layout.output))?;
         let (values, rows) = if layout.planes {
             (Values::planes(layout.output, a, b), b)
         } else {
             (Values::rows(layout.output, a, b), a)
         };
         let points = self.keypoints.map(|_| values.from_column(4 + layout.classes));
-        let table = Table { points, ..gpu_filter::table(rows, values.from_column(4), values) };
-        let boxes = gpu_filter::plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
+        let table = Table { points, ..table(rows, values.from_column(4), values) };
+        let boxes = plain_box(BoxFormat::Cxcywh, BoxUnit::Pixels, input_size);
         Some(FilterSpec {
-            points: self.keypoints.map(|k| gpu_filter::plain_points(k, BoxUnit::Pixels, input_size)),
-            ..gpu_filter::best_of(vec![table], 0..layout.classes, boxes, input_size, score_threshold)
+            points: self.keypoints.map(|k| plain_points(k, BoxUnit::Pixels, input_size)),
+            ..best_of(vec![table], 0..layout.classes, boxes)
         })
     }
 }

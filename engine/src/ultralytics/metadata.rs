@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use visiond_kernels::letterbox::Fit;
-use visiond_kernels::preprocess::{ChannelOrder, Sampling};
+use visiond_kernels::preprocess::ChannelOrder;
 
 use super::python::{self, Value};
 use crate::backend::{TensorInfo, picture_size};
 use crate::card::{Card, InputCard};
-use crate::heads::spec::{BoxUnit, DetrSpec, HeadSpec, Keypoints};
+use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
 use crate::heads::{Family, two_dimensions};
 
 /// Why an export's metadata cannot be used.
@@ -156,7 +156,7 @@ fn boxes_head(
     let extra = points.map_or(0, |k| k.values());
     let segment = task == "segment";
     let described = metadata.get("description").map_or("", String::as_str).to_ascii_lowercase();
-    let (a, b) = outputs.iter().find_map(two_dimensions).ok_or_else(refused)?;
+    let [a, b] = outputs.iter().find_map(two_dimensions).ok_or_else(refused)?;
     let few = a.is_none_or(|rows| rows <= 1000);
     let suppressed = HeadSpec::YoloNms { keypoints: points, unit: BoxUnit::Pixels };
     let rows_of_choice = b.is_some_and(|b| b == 6 + extra || (segment && b > 6));
@@ -164,7 +164,7 @@ fn boxes_head(
         return Ok(suppressed);
     }
     if described.contains("rt-detr") || described.contains("rtdetr") {
-        return Ok(HeadSpec::Detr(DetrSpec::default()));
+        return Ok(HeadSpec::Detr(BoxesSpec::default()));
     }
     let v8_width = 4 + classes + extra;
     match (a, b) {
@@ -181,7 +181,7 @@ fn boxes_head(
             Ok(HeadSpec::Yolov5 { masks: YOLOV5_MASKS })
         }
         (_, Some(b)) if few && segment && b > 6 => Ok(suppressed),
-        (_, Some(b)) if few && points.is_none() && b == 4 + classes => Ok(HeadSpec::Detr(DetrSpec::default())),
+        (_, Some(b)) if few && points.is_none() && b == 4 + classes => Ok(HeadSpec::Detr(BoxesSpec::default())),
         (None, None) => Ok(HeadSpec::Yolov8 { keypoints: points, masks: 0 }),
         _ => Err(refused()),
     }
@@ -210,7 +210,6 @@ fn make(
         "classify" => HeadSpec::Classifier { activation: None, background: Default::default() },
         other => return Err(UltralyticsError::Task { task: other.to_owned() }),
     };
-    let defaults = head.family().defaults();
     let fit = match head.family() {
         // Ultralytics' classifiers resize the shorter side to the input and crop the centre.
         Family::Classifier => Fit::Crop { fraction: 1.0 },
@@ -221,27 +220,19 @@ fn make(
     let size = if picture_size(inputs).is_some() { None } else { image_size(metadata)? };
     let description = metadata.get("description").map_or("", |d| d.trim());
     let name = description.strip_prefix("Ultralytics ").unwrap_or(description).split(" model").next().unwrap_or("");
+    let card = Card::with_head(head);
     Ok(Card {
         name: if name.is_empty() { "ultralytics".to_owned() } else { name.to_owned() },
         origin: "its Ultralytics metadata".to_owned(),
         input: InputCard {
-            name: None,
             size,
             fit,
-            sampling: Sampling::default(),
-            pad: 114.0,
             order: if grey { ChannelOrder::Grey } else { ChannelOrder::Rgb },
-            layout: None,
-            scale: 1.0 / 255.0,
             mean: [0.0; 3],
             std: [1.0; 3],
+            ..card.input
         },
-        extra_inputs: BTreeMap::new(),
-        head,
         classes,
-        score_threshold: defaults.score_threshold,
-        iou_threshold: defaults.iou_threshold,
-        max_detections: defaults.max_detections,
-        class_agnostic: false,
+        ..card
     })
 }

@@ -9,7 +9,7 @@ use visiond_kernels::preprocess::ChannelOrder;
 use super::*;
 use crate::backend::{Dim, TensorInfo};
 use crate::card::Card;
-use crate::heads::spec::{BoxUnit, DetrSpec, HeadSpec, Keypoints};
+use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
 use visiond_kernels::tensor::DType;
 
 fn tensor(name: &str, shape: &[i32]) -> TensorInfo {
@@ -83,7 +83,7 @@ fn each_task_and_shape_finds_its_head() {
     assert_eq!(head_of(&[all], &[&[1, 25_200, 85]]), v5);
     assert_eq!(head_of(&[one], &[&[1, 25_200, 6]]), v5);
     assert_eq!(head_of(&[all], &[&[1, 25_200, 117], &[1, 32, 160, 160]]), HeadSpec::Yolov5 { masks: 32 });
-    let detr = HeadSpec::Detr(DetrSpec::default());
+    let detr = HeadSpec::Detr(BoxesSpec::default());
     assert_eq!(head_of(&[all, detect, ("description", "Ultralytics rtdetr-l model")], &[&[1, 300, 84]]), detr);
     assert_eq!(head_of(&[two, detect, ("description", "Ultralytics RT-DETR-l model")], &[&[1, 300, 6]]), detr);
 

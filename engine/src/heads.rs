@@ -1,4 +1,4 @@
-//! Turns raw outputs into candidates: one file per family of models.
+//! Turns raw outputs into candidates: one file per family of models, or per families that are read alike.
 //!
 //! [`build()`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It refuses a card that does not
 //! fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again, reads one
@@ -9,27 +9,22 @@
 //! `card/head.rs`.
 
 mod blazeface;
+mod boxes_and_scores;
 mod build;
-mod classes;
 mod classifier;
 mod decoded;
-mod decoder;
-mod detr;
 mod end_to_end;
 mod gpu_filter;
 mod guess;
 mod head;
 mod heatmap;
 mod nanodet;
-mod roles;
+mod outputs;
 mod rows;
-mod shapes;
 pub mod spec;
-mod ssd;
 mod yolo_nms;
 mod yolov5;
 mod yolov8;
-mod yolox;
 
 #[cfg(test)]
 mod filter_tests;
@@ -39,6 +34,7 @@ mod tests;
 pub use build::build;
 pub use decoded::{Decoded, InputKeypoint};
 pub use guess::{HeadGuess, guess_heads};
-pub use head::{Head, HeadError, HeadInput, NamedOutput};
-pub(crate) use shapes::two_dimensions;
+pub use head::{Head, HeadError, HeadInput};
+pub use outputs::NamedOutput;
+pub(crate) use outputs::two_dimensions;
 pub use spec::{Family, HeadSpec};

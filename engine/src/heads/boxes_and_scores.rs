@@ -1,0 +1,216 @@
+//! Boxes and scores for each of them: SSD, UltraFace, torchvision's detectors and TensorFlow's detection API (family `ssd`), and
+//! the queries of DETR, RT-DETR, D-FINE and RF-DETR (family `detr`).
+//!
+//! Reads one of, N being the number of boxes or queries:
+//! - boxes `[1, N, 4]` and scores `[1, N, classes (+ 1)]`. The card has the four numbers of a box, their unit, the activation and
+//!   the background class.
+//!   - `ssd`: decoded boxes before NMS (UltraFace, SSD exports without their last layer). As in SSD, a box is a candidate for
+//!     every class whose score passes. Boxes are corners as fractions of the input unless the card says otherwise.
+//!   - `detr`: DETR and RT-DETR of Hugging Face (`pred_boxes`, `logits`), RF-DETR (`dets`, `labels`). Boxes are centre and size as
+//!     fractions of the input. With `activation = "sigmoid"` (the default: RT-DETR, D-FINE, RF-DETR) a query stands for every
+//!     class that passes, and the best N of all pairs stay, as in the official post-processors; with `"softmax"` (DETR) the last
+//!     class is the background and a query stands for its best other class.
+//! - labels `[1, N]`, boxes `[1, N, 4]`, scores `[1, N]`, with or without the batch dimension, after the model's own NMS or without
+//!   need of one. Boxes are corners in pixels unless the card says otherwise.
+//!   - `ssd`: torchvision; with a count `[1]`: TensorFlow's `detection_boxes`, `detection_classes`, `detection_scores`,
+//!     `num_detections`. With `background = "first"`, labels count from 1.
+//!   - `detr`: RT-DETR and D-FINE as exported for deployment. Boxes are in pixels of what was fed as `orig_target_sizes`: give
+//!     that as `"input-size"` under `[extra_inputs]`.
+//! - `detr`, one output `[1, N, 4 + classes]`: RT-DETR of Ultralytics: centre and size as fractions of the input, scores after
+//!   the sigmoid; a query stands for its best class.
+//!
+//! Outputs are found by the card's names, else by their own (boxes, labels or classes, scores, num), else by shape. Only boxes and
+//! scores of `ssd` need NMS.
+//!
+//! Sources: torchvision `models/detection/ssd.py` and `transform.py`; tensorflow/models `object_detection/exporter_lib_v2.py`;
+//! Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB `vision/ssd/predictor.py`; `post_process_object_detection` of transformers
+//! (DetrImageProcessor, RTDetrImageProcessor); `rtdetr_postprocessor.py` of lyuwenyu/RT-DETR and Peterande/D-FINE; `PostProcess`
+//! of roboflow/rf-detr; ultralytics `models/rtdetr/predict.py`.
+
+use visiond_kernels::filter::{Choice, FilterSpec};
+
+use super::decoded::Decoded;
+use super::end_to_end::{EndToEndOutputs, OutputEncoding, class_of};
+use super::gpu_filter::{best_of, plain_box, rows_of, score_code, table};
+use super::head::{Decoder, HeadInput};
+use super::outputs::{
+    ModelOutputs, OutputShape, Roles, class_columns, classes_in, classes_with_background, four_columns, may_agree,
+};
+use super::rows::{best_class, corners, four, logit_floor, max_of, sigmoid, softmax};
+use super::spec::{Activation, Background, BoxFormat, BoxUnit, BoxesSpec};
+
+pub(super) struct BoxesAndScores {
+    class_count: usize,
+    spec: BoxesSpec,
+    /// Whether the family is `detr`.
+    queries: bool,
+    /// The scores of one row; the memory is reused.
+    scores: Vec<f32>,
+}
+
+pub(super) enum BoxesLayout {
+    EndToEnd(EndToEndOutputs),
+    Rows(Rows),
+}
+
+pub(super) struct Rows {
+    boxes: usize,
+    scores: usize,
+    /// Numbers in a row of `scores`.
+    width: usize,
+    /// Whether a row holds a box and then its scores, in one output.
+    joint: bool,
+}
+
+impl BoxesAndScores {
+    pub(super) fn new(class_count: usize, spec: BoxesSpec, queries: bool) -> Self {
+        Self { class_count, spec, queries, scores: Vec::new() }
+    }
+
+    fn encoding(&self) -> OutputEncoding {
+        OutputEncoding {
+            format: self.spec.format.unwrap_or_default(),
+            unit: self.spec.unit.unwrap_or(BoxUnit::Pixels),
+            background: self.spec.background.unwrap_or_default(),
+            class_count: self.class_count,
+        }
+    }
+
+    fn box_code(&self) -> (BoxFormat, BoxUnit) {
+        let format = if self.queries { BoxFormat::Cxcywh } else { BoxFormat::Xyxy };
+        (self.spec.format.unwrap_or(format), self.spec.unit.unwrap_or(BoxUnit::Normalized))
+    }
+
+    /// Returns how a row's numbers become scores, and whether a row stands for every class that passes.
+    fn score_rules(&self, joint: bool) -> (Activation, Background, bool) {
+        let logits = self.queries && !joint;
+        let activation = self.spec.activation.unwrap_or(if logits { Activation::Sigmoid } else { Activation::None });
+        let softmax = logits && activation == Activation::Softmax;
+        let background = self.spec.background.unwrap_or(if softmax { Background::Last } else { Background::None });
+        let multi_label = self.spec.multi_label.unwrap_or(!joint && !softmax);
+        (activation, if joint { Background::None } else { background }, multi_label)
+    }
+}
+
+impl Decoder for BoxesAndScores {
+    type Layout = BoxesLayout;
+
+    fn reads(&self) -> &'static str {
+        if self.queries {
+            "boxes [1, Q, 4] and logits [1, Q, classes], or labels [1, Q], boxes [1, Q, 4] and scores [1, Q], or one output \
+             [1, Q, 4 + classes]"
+        } else {
+            "boxes [1, N, 4] and scores [1, N, classes], or boxes [N, 4], labels [N] and scores [N]"
+        }
+    }
+
+    fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<BoxesLayout, String> {
+        if self.queries && outputs.count() == 1 {
+            return outputs.table(|output, [_, width]| {
+                classes_in(width, 4, self.class_count, "rows")?;
+                let width = width.unwrap_or(0);
+                Ok(BoxesLayout::Rows(Rows { boxes: output, scores: output, width, joint: true }))
+            });
+        }
+        if let Some(found) = EndToEndOutputs::find(outputs, &self.spec)? {
+            return Ok(BoxesLayout::EndToEnd(found));
+        }
+        let (box_hint, score_hints, scores_text): (_, &[&str], _) = if self.queries {
+            ("dets", &["logit", "score", "label", "class", "cls"], "logits")
+        } else {
+            ("loc", &["score", "conf", "prob", "class", "cls"], "scores")
+        };
+        let mut roles = Roles::new(outputs);
+        let boxes = roles
+            .find("boxes", self.spec.boxes.as_deref(), &["box", box_hint], four_columns)?
+            .ok_or(if self.queries { "no output is [1, Q, 4]" } else { "no output is [1, N, 4]" })?;
+        let [rows, _] = outputs.rows_and_columns(boxes);
+        let table = |shape: OutputShape| shape.last::<2>().is_some_and(|[n, _]| may_agree(n, rows));
+        let scores = roles
+            .find("scores", self.spec.scores.as_deref(), score_hints, table)?
+            .ok_or_else(|| format!("no output has {scores_text} for each row of `{}`", outputs.name(boxes)))?;
+        let [_, width] = outputs.rows_and_columns(scores);
+        let (_, background, _) = self.score_rules(false);
+        classes_with_background(width, background, self.class_count)
+            .map_err(|problem| format!("`{}` {problem}", outputs.name(scores)))?;
+        Ok(BoxesLayout::Rows(Rows { boxes, scores, width: width.unwrap_or(0), joint: false }))
+    }
+
+    fn decode(&mut self, layout: &BoxesLayout, input: &HeadInput<'_>, out: &mut Decoded) {
+        let &Rows { boxes, scores, width, joint } = match layout {
+            BoxesLayout::EndToEnd(found) => return found.decode(self.encoding(), input, out),
+            BoxesLayout::Rows(rows) => rows,
+        };
+        let values = input.outputs[scores].tensor.to_f32();
+        let separate = (!joint).then(|| input.outputs[boxes].tensor.to_f32());
+        let boxes = separate.as_deref().unwrap_or(&values);
+        let (step, box_step, first_score) = if joint { (width.max(4), width, 4) } else { (width.max(1), 4, 0) };
+        let (format, unit) = self.box_code();
+        let (activation, background, multi_label) = self.score_rules(joint);
+        let threshold = input.score_threshold;
+        let floor = logit_floor(threshold);
+        for (row, numbers) in values.chunks_exact(step).enumerate() {
+            let raw = &numbers[first_score..];
+            let classes = class_columns(background, raw.len());
+            let best = max_of(&raw[classes.clone()]);
+            let scored: &[f32] = match activation {
+                Activation::None if best >= threshold => raw,
+                Activation::Sigmoid if best >= floor => {
+                    self.scores.clear();
+                    self.scores.extend(raw.iter().map(|&x| sigmoid(x)));
+                    &self.scores
+                }
+                // A softmax is at most exp(x - maximum): most rows are background and end here.
+                Activation::Softmax if (best - max_of(raw)).exp() >= threshold => {
+                    softmax(raw, &mut self.scores);
+                    &self.scores
+                }
+                _ => continue,
+            };
+            let Some(numbers) = four(boxes, row * box_step) else { continue };
+            let corners = corners(numbers, format, unit, input.input_size);
+            let mut add = |column: usize, score: f32| {
+                if let Some(class) = class_of(column as u32, background, 0) {
+                    out.push(row, class, score, corners);
+                }
+            };
+            let first = classes.start;
+            if multi_label {
+                classes.filter(|&column| scored[column] >= threshold).for_each(|column| add(column, scored[column]));
+            } else if let Some((class, score)) = best_class(&scored[classes], threshold) {
+                add(first + class as usize, score);
+            }
+        }
+        let count = values.len() / step;
+        if self.queries && out.candidates.len() > count {
+            out.candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+            out.candidates.truncate(count);
+        }
+    }
+
+    fn filter(&self, layout: &BoxesLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
+        let &Rows { boxes, scores, joint, .. } = match layout {
+            BoxesLayout::EndToEnd(found) => return found.filter(self.encoding(), outputs, input_size),
+            BoxesLayout::Rows(rows) => rows,
+        };
+        let (scores, rows, width) = rows_of(outputs, scores)?;
+        let (boxes, ..) = rows_of(outputs, boxes)?;
+        let first_score = if joint { 4 } else { 0 };
+        let score_columns = width.checked_sub(first_score)?;
+        let (activation, background, multi_label) = self.score_rules(joint);
+        let (format, unit) = self.box_code();
+        let table = table(rows, scores.from_column(first_score), boxes);
+        let classes = class_columns(background, score_columns);
+        Some(FilterSpec {
+            score_columns,
+            scores: score_code(activation),
+            choice: if multi_label { Choice::Every { peaks: false, row_step: 0 } } else { Choice::BestScore },
+            keep_best: self.queries.then_some(rows),
+            ..best_of(vec![table], classes, plain_box(format, unit, input_size))
+        })
+    }
+
+    fn needs_nms(&self, layout: &BoxesLayout) -> bool {
+        !self.queries && matches!(layout, BoxesLayout::Rows(_))
+    }
+}
