@@ -132,9 +132,9 @@ fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError
     }
     let (path, command) = (path.to_owned(), plan::rebuild_command(path));
     Err(match onnx::file::OnnxFile::read(&path) {
-        Ok(_) => PlanError::Onnx { path, command }.into(),
-        Err(EngineError::NotOnnx { .. }) => PlanError::NotAPlan { path, command }.into(),
-        Err(EngineError::Empty { .. }) => PlanError::Empty { path, command }.into(),
+        Ok(_) => PlanError::Onnx(path, command).into(),
+        Err(EngineError::NotOnnx { .. }) => PlanError::NotAPlan(path, command).into(),
+        Err(EngineError::Empty { .. }) => PlanError::Empty(path, command).into(),
         Err(other) => other,
     })
 }

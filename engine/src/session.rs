@@ -95,7 +95,7 @@ impl Session {
     pub fn run(&mut self) -> Result<(), EngineError> {
         if let Some(open) = self.tensors.iter().position(|tensor| !tensor.is_chosen()) {
             let info = &self.inputs[open];
-            return Err(EngineError::ShapeOpen { name: info.name.clone(), declared: info.shape.clone() });
+            return Err(EngineError::ShapeOpen(info.clone()));
         }
         self.context.run(&self.tensors)
     }

@@ -52,7 +52,7 @@ fn what_is_not_a_model_is_told_for_what_it_is() {
     for (bytes, says) in cases {
         std::fs::write(&path, bytes).unwrap();
         let error = refused(&path);
-        assert!(matches!(&error, EngineError::NotOnnx { found, .. } if found.contains(says)), "{error}");
+        assert!(matches!(&error, EngineError::NotOnnx(_, found) if found.contains(says)), "{error}");
     }
 }
 

@@ -82,9 +82,9 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return Ok(Exit::Success);
     }
     let file = OnnxFile::read(&args.model).map_err(|error| match error {
-        EngineError::NotOnnx { path, .. } if plan::has_plan_name(&path) => {
+        EngineError::NotOnnx(path, _) if plan::has_plan_name(&path) => {
             let command = plan::rebuild_command(&path);
-            ExitError::new(Exit::Model, PlanError::NotAPlan { path, command })
+            ExitError::new(Exit::Model, PlanError::NotAPlan(path, command))
         }
         error => ExitError::new(Exit::Model, error),
     })?;

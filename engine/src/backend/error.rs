@@ -1,7 +1,6 @@
 //! Errors of loading and running a model, with what to do about each.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,62 +9,33 @@ use visiond_kernels::cuda::CudaError;
 use visiond_kernels::tensor::DType;
 
 use super::kind::Backend;
-use super::tensor_info::{Dim, TensorInfo, dims_text};
+use super::tensor_info::{TensorInfo, dims_text};
 
 /// Why a model cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// No file exists at the path.
-    #[error("no model at {path}: check the name, or download the model again")]
-    Missing {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("no model at {0}: check the name, or download the model again")]
+    Missing(PathBuf),
     /// The path is a directory.
-    #[error("{path} is a directory: name the .onnx or .engine file in it")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-    },
+    #[error("{0} is a directory: name the .onnx or .engine file in it")]
+    Directory(PathBuf),
     /// The file cannot be read.
-    #[error("cannot read the model {path}: {error}{}", may_not_read(.path, .error))]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The error from the operating system.
-        error: io::Error,
-    },
+    #[error("cannot read the model {0}: {1}{remedy}", remedy = may_not_read(.0, .1))]
+    Unreadable(PathBuf, io::Error),
     /// The file is empty.
-    #[error("{path} is empty: the copy was cut off, copy or download it again")]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not an ONNX model.
-    #[error("{path} is not an ONNX model: it is {found}")]
-    NotOnnx {
-        /// The file.
-        path: PathBuf,
-        /// What it looks like, and what to do.
-        found: String,
-    },
-    /// The file is truncated.
-    #[error("{path} is truncated: its {size_bytes} bytes end in the middle of the model; copy or download it again")]
-    Truncated {
-        /// The file.
-        path: PathBuf,
-        /// The size of the file.
-        size_bytes: u64,
-    },
-    /// The file is ONNX, but damaged.
-    #[error("{path} is a broken ONNX model: {reason}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error("{0} is empty: the copy was cut off, copy or download it again")]
+    Empty(PathBuf),
+    /// The file is not an ONNX model: what it looks like, and what to do.
+    #[error("{0} is not an ONNX model: it is {1}")]
+    NotOnnx(PathBuf, String),
+    /// The file, of this size in bytes, is truncated.
+    #[error("{0} is truncated: its {1} bytes end in the middle of the model; copy or download it again")]
+    Truncated(PathBuf, u64),
+    /// The file is ONNX, but damaged: what is wrong.
+    #[error("{0} is a broken ONNX model: {1}")]
+    Malformed(PathBuf, String),
     /// The file that holds the weights is missing or too short.
     #[error("cannot read {file}, which holds the weights of {path}: {error}: copy it into the same directory")]
     ExternalData {
@@ -79,15 +49,14 @@ pub enum EngineError {
     /// An input or output has a type that visiond cannot feed or read.
     #[error(
         "{path}: {direction} `{name}` is {found}, which cannot be {verb}: export the model with tensors of f32, f16, u8, i8, \
-         i32, i64 or bool there"
+         i32, i64 or bool there",
+        verb = if *.direction == "input" { "fed" } else { "read" }
     )]
     ValueType {
         /// The model.
         path: PathBuf,
         /// "input" or "output".
         direction: &'static str,
-        /// "fed" or "read".
-        verb: &'static str,
         /// The name of the input or output.
         name: String,
         /// The type that it has.
@@ -109,16 +78,9 @@ pub enum EngineError {
         /// The backend.
         backend: Backend,
     },
-    /// The backend refuses the model for another reason.
-    #[error("{backend} cannot load {path}: {reason}")]
-    Load {
-        /// The model.
-        path: PathBuf,
-        /// The backend.
-        backend: Backend,
-        /// The backend's own message.
-        reason: String,
-    },
+    /// The backend refuses the model for another reason, in its own words.
+    #[error("{0} cannot load {1}: {2}")]
+    Load(Backend, PathBuf, String),
     /// A shape was given for an input that the model does not have.
     #[error("{path} has no input `{name}` to set a shape for: its inputs are {inputs}")]
     NoSuchInput {
@@ -130,12 +92,10 @@ pub enum EngineError {
         inputs: String,
     },
     /// The shape does not fit the input.
-    #[error("input `{name}` is {declared} in the model and cannot be {asked}: {reason}", declared = dims_text(.declared))]
+    #[error("input `{}` is {} in the model and cannot be {asked}: {reason}", .input.name, dims_text(&.input.shape))]
     Shape {
-        /// The name of the input.
-        name: String,
-        /// The shape that the model declares.
-        declared: Option<Vec<Dim>>,
+        /// The input as the model declares it.
+        input: TensorInfo,
         /// The shape that was asked for, as text.
         asked: String,
         /// Why it does not fit, and what to do.
@@ -143,23 +103,13 @@ pub enum EngineError {
     },
     /// The shape of an input was never set.
     #[error(
-        "input `{name}` has no shape yet: the model leaves {declared} open, set the input's size in the model card or `input_shapes`",
-        declared = dims_text(.declared)
+        "input `{}` has no shape yet: the model leaves {} open, set the input's size in the model card or `input_shapes`",
+        .0.name, dims_text(&.0.shape)
     )]
-    ShapeOpen {
-        /// The name of the input.
-        name: String,
-        /// The shape that the model declares.
-        declared: Option<Vec<Dim>>,
-    },
-    /// A run failed.
-    #[error("{backend} cannot run the model: {reason}")]
-    Run {
-        /// The backend.
-        backend: Backend,
-        /// The backend's own message.
-        reason: String,
-    },
+    ShapeOpen(TensorInfo),
+    /// A run failed, in the backend's own words.
+    #[error("{0} cannot run the model: {1}")]
+    Run(Backend, String),
     /// A run produced an output that is not a tensor of a supported type.
     #[error("output `{name}` is {found}, which visiond cannot read: export the model with a plain tensor there")]
     OutputNotTensor {
@@ -176,34 +126,19 @@ pub enum EngineError {
         /// The number of outputs.
         outputs: usize,
     },
-    /// The backend panicked.
-    #[error("{backend} crashed while it {doing}: {message}; this is a bug in {backend}: try another backend")]
-    Panicked {
-        /// The backend.
-        backend: Backend,
-        /// What it was doing.
-        doing: &'static str,
-        /// The panic's message.
-        message: String,
-    },
-    /// ONNX Runtime was asked for and is not installed.
+    /// The backend panicked: what it was doing, and the panic's message.
+    #[error("{0} crashed while it {1}: {2}; this is a bug in {0}: try another backend")]
+    Panicked(Backend, &'static str, String),
+    /// ONNX Runtime was asked for and is in none of these directories.
     #[error(
-        "ONNX Runtime's library is not installed: searched for {names} in the loader's path and in {}; install it, or name the \
-         file in ORT_DYLIB_PATH or the configuration, or use the rten backend",
-        list(.searched), names = "libonnxruntime.so.1 and libonnxruntime.so"
+        "ONNX Runtime's library is not installed: searched for libonnxruntime.so.1 and libonnxruntime.so in the loader's path and \
+         in {}; install it, or name the file in ORT_DYLIB_PATH or the configuration, or use the rten backend",
+        .0.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
-    LibraryNotFound {
-        /// The directories that were searched.
-        searched: Vec<PathBuf>,
-    },
-    /// A file is not a usable ONNX Runtime library.
-    #[error("cannot use {path} as ONNX Runtime's library: {reason}")]
-    LibraryUnusable {
-        /// The library.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
+    LibraryNotFound(Vec<PathBuf>),
+    /// A file is not a usable ONNX Runtime library, and why.
+    #[error("cannot use {0} as ONNX Runtime's library: {1}")]
+    LibraryUnusable(PathBuf, String),
     /// Another library is already loaded.
     #[error("cannot open {asked}: this process already runs {loaded}; restart visiond with the one you want")]
     LibraryLoaded {
@@ -254,8 +189,7 @@ impl EngineError {
     /// Returns the error for a shape that does not fit the input `info`.
     pub(crate) fn shape(info: &TensorInfo, asked: &[usize], reason: impl Into<String>) -> Self {
         Self::Shape {
-            name: info.name.clone(),
-            declared: info.shape.clone(),
+            input: info.clone(),
             asked: visiond_kernels::tensor::ShapeText(asked).to_string(),
             reason: reason.into(),
         }
@@ -263,7 +197,7 @@ impl EngineError {
 
     /// Returns the error for a tensor of a type that the backend does not take.
     pub(crate) fn dtype(backend: Backend, name: &str, dtype: DType) -> Self {
-        Self::Run { backend, reason: format!("it does not take `{name}`, a tensor of {dtype}") }
+        Self::Run(backend, format!("it does not take `{name}`, a tensor of {dtype}"))
     }
 }
 
@@ -288,9 +222,4 @@ fn may_not_read(path: &Path, error: &io::Error) -> String {
         }
         _ => String::new(),
     }
-}
-
-/// Joins paths with commas.
-fn list(paths: &[PathBuf]) -> impl fmt::Display {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -29,13 +29,13 @@ impl ModelFile {
 
 /// Opens a model's file and returns its size in bytes. Refuses devices and pipes: they may have no end, or wait for a writer.
 pub(crate) fn open_model_file(path: &Path) -> Result<(File, usize), EngineError> {
-    let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
+    let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => EngineError::Missing { path: path.to_owned() },
+        ErrorKind::NotFound | ErrorKind::NotADirectory => EngineError::Missing(path.to_owned()),
         _ => unreadable(error),
     })?;
     if metadata.is_dir() {
-        return Err(EngineError::Directory { path: path.to_owned() });
+        return Err(EngineError::Directory(path.to_owned()));
     }
     if !metadata.is_file() {
         return Err(unreadable(Error::new(ErrorKind::InvalidInput, "it is a device or a pipe, not a file")));

@@ -51,28 +51,15 @@ impl fmt::Display for CardProblem {
     }
 }
 
-fn all(problems: &[CardProblem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
 /// Why there is no usable card.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// The card's file cannot be read.
-    #[error("cannot read the model card {path}: {error}")]
-    Read {
-        /// The card.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        error: std::io::Error,
-    },
-    /// The card has errors.
-    #[error("{}", all(.0))]
-    Invalid(
-        /// All errors in the order of the file.
-        Vec<CardProblem>,
-    ),
+    #[error("cannot read the model card {0}: {1}")]
+    Read(PathBuf, #[source] std::io::Error),
+    /// The card has errors: all of them, in the order of the file.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Invalid(Vec<CardProblem>),
     /// The model's own metadata cannot be used.
     #[error("{model} has no model card ({beside} does not exist), and {error}")]
     Metadata {

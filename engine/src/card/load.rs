@@ -61,7 +61,7 @@ impl Card {
 }
 
 fn text_of(path: &Path) -> Result<String, CardError> {
-    std::fs::read_to_string(path).map_err(|error| CardError::Read { path: path.to_owned(), error })
+    std::fs::read_to_string(path).map_err(|error| CardError::Read(path.to_owned(), error))
 }
 
 fn without_card(

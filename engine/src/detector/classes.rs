@@ -13,7 +13,7 @@ pub(super) fn wanted(asked: &[String], names: &[String]) -> Result<Option<Vec<u3
         }
         match name.parse::<u32>() {
             Ok(number) if number as usize >= names.len() => Ok(number),
-            _ => Err(DetectorError::UnknownClass { name: name.clone(), hint: class_hint(name, names) }),
+            _ => Err(DetectorError::UnknownClass(name.clone(), class_hint(name, names))),
         }
     };
     asked.iter().map(class).collect::<Result<_, _>>().map(Some)

@@ -58,83 +58,15 @@ pub enum DetectorError {
     /// The run was not begun, or is finished already.
     #[error("the run is not in flight")]
     NotInFlight,
-    /// The card names an input that the model does not have.
-    #[error("the card ({card}) names the input `{name}`, but the model has {inputs}")]
-    NoSuchInput {
-        /// Where the card comes from.
-        card: String,
-        /// The name in the card.
-        name: String,
-        /// The model's inputs.
-        inputs: String,
-    },
-    /// No input looks like a picture, or more than one does.
-    #[error("cannot tell which input takes the picture: the model has {inputs}; set `input.name` in the card ({card})")]
-    NoPictureInput {
-        /// Where the card comes from.
-        card: String,
-        /// The model's inputs.
-        inputs: String,
-    },
-    /// The shape of the input does not fit a picture.
-    #[error(
-        "input `{input}` does not take a picture as the card ({card}) has it: it needs {wanted}; correct `input` in the card, or \
-         use another model"
-    )]
-    NotAPicture {
-        /// Where the card comes from.
-        card: String,
-        /// The input, with type and shape.
-        input: String,
-        /// The shape that would fit.
-        wanted: String,
-    },
-    /// Neither the card nor the model gives the input's size.
-    #[error("input `{input}` has no fixed size: set `input.size = [width, height]` in the card ({card})")]
-    SizeUnknown {
-        /// Where the card comes from.
-        card: String,
-        /// The input, with type and shape.
-        input: String,
-    },
-    /// The card does not say how to fill an extra input.
-    #[error(
-        "the model also needs the input `{input}`: set what to fill it with under `extra_inputs` in the card ({card})"
-    )]
-    ExtraInputMissing {
-        /// Where the card comes from.
-        card: String,
-        /// The input, with type and shape.
-        input: String,
-    },
-    /// The numbers in the card do not fill the input.
-    #[error("the card ({card}) gives {found} numbers for the input `{input}`, which takes {expected}")]
-    ExtraInputCount {
-        /// Where the card comes from.
-        card: String,
-        /// The input, with type and shape.
-        input: String,
-        /// The number of values that it takes, as text.
-        expected: String,
-        /// The number of values given.
-        found: usize,
-    },
-    /// The model does not have a wanted class.
-    #[error("the model has no class `{name}`{hint}")]
-    UnknownClass {
-        /// The name that was asked for.
-        name: String,
-        /// The nearest names, or how many classes there are; starts with its punctuation.
-        hint: String,
-    },
-    /// The slot is beyond the batch or had no frame.
-    #[error("slot {slot} holds no result: {why}")]
-    Slot {
-        /// The slot that was asked for.
-        slot: usize,
-        /// Why it holds no result.
-        why: String,
-    },
+    /// The card does not fit the model's inputs.
+    #[error("{0}")]
+    Card(String),
+    /// The model does not have a wanted class; the hint starts with its punctuation.
+    #[error("the model has no class `{0}`{1}")]
+    UnknownClass(String, String),
+    /// The slot is beyond the batch or had no frame, and why.
+    #[error("slot {0} holds no result: {1}")]
+    Slot(usize, &'static str),
     /// The first dimension of an output is not the batch, so a batch cannot be split.
     #[error(
         "output `{name}` is {shape} after a run of {frames} frames, so its rows cannot be assigned to frames: run one \

@@ -12,7 +12,7 @@ use visiond_kernels::tensor::{ShapeText, TensorRef};
 use super::error::DetectorError;
 use super::model_inputs::{self, ModelInputs};
 use super::run::{RunCounts, RunId, RunTimings};
-use super::runner::{Runner, micros, slot_error};
+use super::runner::{Runner, micros};
 use crate::backend::TensorInfo;
 use crate::card::Card;
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
@@ -66,7 +66,7 @@ impl HostRunner {
         self.mappings[slot] = None;
         let tensor = self.session.input_mut(self.inputs.picture);
         let tensor = if self.inputs.has_batch_dim { tensor.slot(slot) } else { Some(tensor) };
-        let mut tensor = tensor.ok_or_else(|| slot_error(slot, "the model's input has no such slot"))?;
+        let mut tensor = tensor.ok_or_else(|| DetectorError::Slot(slot, "the model's input has no such slot"))?;
         let mapping = self.preprocessor.run(frame, &mut tensor);
         self.mappings[slot] = Some(mapping.map_err(|error| DetectorError::Frame { slot, error })?);
         Ok(())
@@ -168,7 +168,7 @@ impl Runner for HostRunner {
             let each = whole.bytes().len() / frames;
             let bytes = &whole.bytes()[slot * each..(slot + 1) * each];
             let tensor = TensorRef::new(whole.dtype(), shape, bytes)
-                .map_err(|_| slot_error(slot, "the backend's output is not of its shape"))?;
+                .map_err(|_| DetectorError::Slot(slot, "the backend's output is not of its shape"))?;
             outputs.push(NamedOutput { name: &info.name, tensor });
         }
         let input_size = (self.inputs.spec.width, self.inputs.spec.height);

@@ -25,7 +25,7 @@ use visiond_kernels::tensor::TensorRef;
 use self::cuda::CudaRunner;
 use self::host::HostRunner;
 use self::model_inputs::ModelInputs;
-use self::runner::{Runner, RunnerAndHead, slot_error};
+use self::runner::{Runner, RunnerAndHead};
 use crate::backend::{Dim, TensorInfo};
 use crate::card::Card;
 use crate::engine::Engine;
@@ -162,7 +162,7 @@ impl Detector {
     pub fn detections(&mut self, run: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), DetectorError> {
         out.clear();
         let mapping = self.runner.mapping(run, slot);
-        let mapping = mapping.ok_or_else(|| slot_error(slot, "the last run had no frame there"))?;
+        let mapping = mapping.ok_or_else(|| DetectorError::Slot(slot, "the last run had no frame there"))?;
         self.runner.decode(run, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
         let Self { decoded, nms, options, wanted, .. } = self;
         if let Some(wanted) = wanted {

@@ -47,8 +47,11 @@ pub(super) fn plan(
     let declared_size = declared(axes.width).zip(declared(axes.height));
     let card_size = card.input.size.map(|(width, height)| (width as usize, height as usize));
     let size = if keep_size(&info.name) { declared_size.or(card_size) } else { card_size.or(declared_size) };
-    let (width, height) =
-        size.ok_or_else(|| DetectorError::SizeUnknown { card: card.origin.clone(), input: info.to_string() })?;
+    let (width, height) = size.ok_or_else(|| {
+        let card = &card.origin;
+        let text = format!("input `{info}` has no fixed size: set `input.size = [width, height]` in the card ({card})");
+        DetectorError::Card(text)
+    })?;
 
     let resized =
         declared(axes.width).is_some_and(|d| d != width) || declared(axes.height).is_some_and(|d| d != height);
@@ -84,10 +87,12 @@ pub(super) fn plan(
         open_batch.push(picture);
     }
     for (index, extra) in inputs.iter().enumerate().filter(|(index, _)| *index != picture) {
-        let fill = card
-            .extra_inputs
-            .get(&extra.name)
-            .ok_or_else(|| DetectorError::ExtraInputMissing { card: card.origin.clone(), input: extra.to_string() })?;
+        let fill = card.extra_inputs.get(&extra.name).ok_or_else(|| {
+            DetectorError::Card(format!(
+                "the model also needs the input `{extra}`: set what to fill it with under `extra_inputs` in the card ({})",
+                card.origin
+            ))
+        })?;
         shapes.insert(extra.name.clone(), extra_shape(extra, fill, batch, card)?);
         if extra.shape.as_ref().and_then(|dims| dims.first()).is_some_and(|dim| dim.fixed().is_none()) {
             open_batch.push(index);
@@ -101,7 +106,9 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
     let named = card.input.name.iter().chain(card.extra_inputs.keys());
     for name in named {
         if !inputs.iter().any(|info| info.name == *name) {
-            return Err(DetectorError::NoSuchInput { card: card.origin.clone(), name: name.clone(), inputs: listed() });
+            let (card, inputs) = (&card.origin, listed());
+            let text = format!("the card ({card}) names the input `{name}`, but the model has {inputs}");
+            return Err(DetectorError::Card(text));
         }
     }
     if let Some(index) = card.input.name.as_ref().and_then(|name| inputs.iter().position(|info| info.name == *name)) {
@@ -109,13 +116,17 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
     }
     let rank = |info: &TensorInfo| info.shape.as_ref().map_or(4, Vec::len);
     let free = || inputs.iter().enumerate().filter(|(_, info)| !card.extra_inputs.contains_key(&info.name));
-    let only = |wanted: &[usize]| {
-        let mut fitting = free().filter(|(_, info)| wanted.contains(&rank(info)));
+    let only = |wanted: usize| {
+        let mut fitting = free().filter(|(_, info)| rank(info) == wanted);
         fitting.next().filter(|_| fitting.next().is_none()).map(|(index, _)| index)
     };
-    only(&[4])
-        .or_else(|| only(&[3]))
-        .ok_or_else(|| DetectorError::NoPictureInput { card: card.origin.clone(), inputs: listed() })
+    only(4).or_else(|| only(3)).ok_or_else(|| {
+        DetectorError::Card(format!(
+            "cannot tell which input takes the picture: the model has {}; set `input.name` in the card ({})",
+            listed(),
+            card.origin
+        ))
+    })
 }
 
 /// Returns the layout: the card's, or else the one that the position of 3 or 1 channels in the declared shape suggests.
@@ -150,8 +161,13 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, A
         TensorLayout::Nchw => format!("[batch, {channels}, height, width]"),
         TensorLayout::Nhwc => format!("[batch, height, width, {channels}]"),
     };
-    let wrong =
-        |wanted: String| DetectorError::NotAPicture { card: card.origin.clone(), input: info.to_string(), wanted };
+    let wrong = |wanted: String| {
+        DetectorError::Card(format!(
+            "input `{info}` does not take a picture as the card ({}) has it: it needs {wanted}; correct `input` in the card, or use \
+             another model",
+            card.origin
+        ))
+    };
     if !matches!(info.dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8) {
         return Err(wrong(format!("f32, f16, u8 or i8 in the shape {order}")));
     }
@@ -178,11 +194,10 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
         ExtraInput::Values(values) => values.len(),
         ExtraInput::InputSize | ExtraInput::InputSizeHw => 2,
     };
-    let count_error = || DetectorError::ExtraInputCount {
-        card: card.origin.clone(),
-        input: info.to_string(),
-        expected: dims_text(&info.shape),
-        found: given,
+    let count_error = || {
+        let (card, expected) = (&card.origin, dims_text(&info.shape));
+        let text = format!("the card ({card}) gives {given} numbers for the input `{info}`, which takes {expected}");
+        DetectorError::Card(text)
     };
     let Some(dims) = &info.shape else {
         return Ok(if given == 1 { Vec::new() } else { vec![batch, given] });

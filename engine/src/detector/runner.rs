@@ -58,7 +58,3 @@ pub(super) type RunnerAndHead<W> = (W, Box<dyn Head>);
 pub(super) fn micros(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
-
-pub(super) fn slot_error(slot: usize, why: &str) -> DetectorError {
-    DetectorError::Slot { slot, why: why.to_owned() }
-}

@@ -68,14 +68,14 @@ pub(super) fn read_with_bytes(path: &Path) -> Result<(OnnxFile, Vec<u8>), Engine
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
-    let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
+    let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
     let (mut file, len) = open_model_file(path)?;
     let mut bytes = Vec::new();
     // One byte more than expected, so that reading to the end does not allocate again.
     bytes.try_reserve_exact(len + 1).map_err(|error| unreadable(error.into()))?;
     file.read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.is_empty() {
-        return Err(EngineError::Empty { path: path.to_owned() });
+        return Err(EngineError::Empty(path.to_owned()));
     }
     Ok(bytes)
 }
@@ -83,12 +83,10 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, EngineError> {
 pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineError> {
     let path = file.path.clone();
     if let Some(found) = foreign_format(bytes) {
-        return Err(EngineError::NotOnnx { path, found: found.to_owned() });
+        return Err(EngineError::NotOnnx(path, found.to_owned()));
     }
-    let not_onnx = || EngineError::NotOnnx {
-        path: path.clone(),
-        found: "in an unknown format: export the model to ONNX".to_owned(),
-    };
+    let unknown = "in an unknown format: export the model to ONNX";
+    let not_onnx = || EngineError::NotOnnx(path.clone(), unknown.to_owned());
     // The first field shows whether this is a model at all; what does not parse after it is a damaged model.
     let first = fields(bytes).next().and_then(Result::ok).ok_or_else(not_onnx)?;
     if first.number > number::MODEL_LAST || (first.number == number::MODEL_IR_VERSION && first.number_value() == 0) {
@@ -112,7 +110,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
         match error {
             // Every writer puts the format's version first.
             _ if first.number != number::MODEL_IR_VERSION => not_onnx(),
-            ParseError::Wire(WireError::Truncated) => EngineError::Truncated { path: path.clone(), size_bytes },
+            ParseError::Wire(WireError::Truncated) => EngineError::Truncated(path.clone(), size_bytes),
             ParseError::Wire(WireError::Malformed) => {
                 malformed(&path, "its fields make no sense; copy or export it again")
             }
@@ -124,7 +122,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
     }
     if !found_graph || model.opsets.is_empty() {
         // Writers put the operator sets after the graph: one without the other is a file that was truncated between them.
-        return Err(EngineError::Truncated { path, size_bytes: model.file.size_bytes });
+        return Err(EngineError::Truncated(path, model.file.size_bytes));
     }
     if model.outputs.is_empty() && !model.foreign.iter().any(|value| value.is_output) {
         return Err(malformed(&path, "it has no output; export it again"));
@@ -133,7 +131,7 @@ pub(super) fn parse(file: ModelFile, bytes: &[u8]) -> Result<OnnxFile, EngineErr
 }
 
 fn malformed(path: &Path, reason: &str) -> EngineError {
-    EngineError::Malformed { path: path.to_owned(), reason: reason.to_owned() }
+    EngineError::Malformed(path.to_owned(), reason.to_owned())
 }
 
 /// Why parsing stopped.

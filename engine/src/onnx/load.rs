@@ -38,11 +38,10 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
 fn choose(path: &Path, options: &EngineOptions) -> Result<Option<&'static Runtime>, EngineError> {
     match options.backend {
         Some(Backend::Rten) => Ok(None),
-        Some(backend @ Backend::TensorRt) => Err(EngineError::Load {
-            path: path.to_owned(),
-            backend,
-            reason: format!("it is an ONNX model: build an engine with `{}`", build_command(path)),
-        }),
+        Some(backend @ Backend::TensorRt) => {
+            let reason = format!("it is an ONNX model: build an engine with `{}`", build_command(path));
+            Err(EngineError::Load(backend, path.to_owned(), reason))
+        }
         Some(Backend::OnnxRuntime) => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
         // A library that the user named must work; one that was only found need not.
         None if options.onnxruntime_library.is_some() => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
@@ -67,9 +66,9 @@ pub fn read_usable(path: &Path) -> Result<(OnnxFile, Vec<u8>), EngineError> {
 
 fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let Some(value) = read.foreign.first() else { return Ok(()) };
-    let (direction, verb) = if value.is_output { ("output", "read") } else { ("input", "fed") };
+    let direction = if value.is_output { "output" } else { "input" };
     let (name, found) = (value.name.clone(), value.found.clone());
-    Err(EngineError::ValueType { path: path.to_owned(), direction, verb, name, found })
+    Err(EngineError::ValueType { path: path.to_owned(), direction, name, found })
 }
 
 /// Refuses a model whose weight files are missing or outside its directory. Without this check a backend would report a missing
@@ -79,7 +78,7 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     for name in &read.external_files {
         let outside = || {
             let reason = format!("it reads weights from `{}`, outside its own directory", name.display());
-            EngineError::Malformed { path: path.to_owned(), reason }
+            EngineError::Malformed(path.to_owned(), reason)
         };
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if name.as_os_str().is_empty() || !name.components().all(inside) {
@@ -129,10 +128,8 @@ pub fn reshaped(
         }
     }
     // Parsing the file has already visited all of this, so an error here is a contradiction.
-    let broken = |_| EngineError::Malformed {
-        path: path.to_owned(),
-        reason: "its inputs cannot be rewritten; export it at the size you need".to_owned(),
-    };
+    let reason = "its inputs cannot be rewritten; export it at the size you need";
+    let broken = |_| EngineError::Malformed(path.to_owned(), reason.to_owned());
     let bytes = reshape::with_input_shapes(&bytes, shapes, &params, sizes_changed).map_err(broken)?;
     let declared = parse(read.file.clone(), &bytes)?;
     (read.inputs, read.outputs) = (declared.inputs, declared.outputs);

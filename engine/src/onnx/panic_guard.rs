@@ -16,7 +16,7 @@ pub(super) fn guarded<T>(
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
     catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(EngineError::Panicked { backend, doing, message: panic_text(&*panic) }))
+        .unwrap_or_else(|panic| Err(EngineError::Panicked(backend, doing, panic_text(&*panic))))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

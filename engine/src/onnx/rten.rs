@@ -49,9 +49,9 @@ pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<Rten
     let names = |infos: &[TensorInfo]| infos.iter().map(|info| info.name.clone()).collect::<Vec<_>>();
     let ids = |infos: &[TensorInfo]| {
         let id = |info: &TensorInfo| {
-            let reason = || format!("`{}` is not in its graph", info.name);
-            let load = || EngineError::Load { path: path.to_owned(), backend: Backend::Rten, reason: reason() };
-            graph.find_node(&info.name).ok_or_else(load)
+            let missing = || format!("`{}` is not in its graph", info.name);
+            let found = graph.find_node(&info.name);
+            found.ok_or_else(|| EngineError::Load(Backend::Rten, path.to_owned(), missing()))
         };
         infos.iter().map(id).collect::<Result<Vec<_>, _>>()
     };
@@ -69,7 +69,7 @@ fn load_error(path: &Path, error: &rten::LoadError) -> EngineError {
             let node = error.node().filter(|node| !node.is_empty()).map(str::to_owned);
             EngineError::UnknownOperator { path, operator: operator.to_owned(), node, backend: Backend::Rten }
         }
-        None => EngineError::Load { path, backend: Backend::Rten, reason: text },
+        None => EngineError::Load(Backend::Rten, path, text),
     }
 }
 
@@ -116,7 +116,7 @@ impl Context for RtenContext {
         let options = RunOptions::default().with_thread_pool(Some(shared.threads.clone()));
         self.outputs = guarded(Backend::Rten, "ran the model", || {
             let run = shared.graph.run(values, &shared.output_ids, Some(options));
-            run.map_err(|error| EngineError::Run { backend: Backend::Rten, reason: error.to_string() })
+            run.map_err(|error| EngineError::Run(Backend::Rten, error.to_string()))
         })?;
         for (value, name) in self.outputs.iter_mut().zip(&shared.output_names) {
             make_readable(value, name)?;

@@ -77,7 +77,7 @@ impl EngineBenchmark {
         }
         for tensor in inputs() {
             if tensor.on_host {
-                return Err(TensorRtError::OnHost { name: tensor.name.clone() }.into());
+                return Err(TensorRtError::OnHost(tensor.name.clone()).into());
             }
             context.set_input_shape(&tensor.name, &shape_of(tensor))?;
         }

@@ -84,7 +84,7 @@ impl TrtContext {
     }
 
     fn tensor(&self, name: &str) -> Result<(&TrtTensor, &CString), TensorRtError> {
-        let unknown = || TensorRtError::UnknownTensor { name: name.to_owned() };
+        let unknown = || TensorRtError::UnknownTensor(name.to_owned());
         Ok((self.engine.tensor(name).ok_or_else(unknown)?, self.engine.c_name(name)?))
     }
 
@@ -144,8 +144,8 @@ impl TrtContext {
         let sizes = sizes.ok_or_else(|| self.refused(format!("return the shape of `{name}`")))?;
         let shape: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
         Ok(shape.ok_or_else(|| match tensor.direction {
-            Direction::Input => TensorRtError::ShapeOpen { name: name.to_owned() },
-            Direction::Output => TensorRtError::DependsOnData { name: name.to_owned() },
+            Direction::Input => TensorRtError::ShapeOpen(name.to_owned()),
+            Direction::Output => TensorRtError::DependsOnData(name.to_owned()),
         })?)
     }
 
@@ -157,7 +157,7 @@ impl TrtContext {
     /// Sets the address of a tensor on the GPU. [`TrtContext::enqueue`] reads or writes it there.
     pub fn set_address(&mut self, name: &str, address: DeviceAddress) -> Result<(), EngineError> {
         if self.tensor(name)?.0.on_host {
-            return Err(TensorRtError::OnHost { name: name.to_owned() }.into());
+            return Err(TensorRtError::OnHost(name.to_owned()).into());
         }
         self.set_any_address(name, address.0 as *mut c_void)
     }

@@ -110,8 +110,7 @@ impl TrtEngine {
         for index in 0..count {
             // SAFETY: as above; the index is below the count.
             let name = unsafe { text(call!(engine, EngineClass::IO_TENSOR_NAME(index))?) };
-            let c_name =
-                CString::new(name.as_str()).map_err(|_| TensorRtError::UnknownTensor { name: name.clone() })?;
+            let c_name = CString::new(name.as_str()).map_err(|_| TensorRtError::UnknownTensor(name.clone()))?;
             let tensor = self.tensor_of(name, &c_name)?;
             self.tensors.push(tensor);
             self.names.push(c_name);
@@ -135,7 +134,7 @@ impl TrtEngine {
         let direction = match mode {
             1 => Direction::Input,
             2 => Direction::Output,
-            _ => return Err(TensorRtError::UnknownTensor { name }),
+            _ => return Err(TensorRtError::UnknownTensor(name)),
         };
         let dtype = match dtype {
             0 => DType::F32,
@@ -151,7 +150,7 @@ impl TrtEngine {
         if format != 0 {
             return Err(TensorRtError::Format { name, found: format_text });
         }
-        let shape = self.engine_shape(c_name)?.ok_or_else(|| TensorRtError::UnknownTensor { name: name.clone() })?;
+        let shape = self.engine_shape(c_name)?.ok_or_else(|| TensorRtError::UnknownTensor(name.clone()))?;
         let shape: Vec<Option<usize>> = shape.into_iter().map(|size| usize::try_from(size).ok()).collect();
         let mut limits = Vec::new();
         if direction == Direction::Input {
@@ -263,7 +262,7 @@ impl TrtEngine {
     /// Returns the name of a tensor as a C string.
     pub(super) fn c_name(&self, name: &str) -> Result<&CString, TensorRtError> {
         let index = self.tensors.iter().position(|tensor| tensor.name == name);
-        let index = index.ok_or_else(|| TensorRtError::UnknownTensor { name: name.to_owned() })?;
+        let index = index.ok_or_else(|| TensorRtError::UnknownTensor(name.to_owned()))?;
         Ok(&self.names[index])
     }
 

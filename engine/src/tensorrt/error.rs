@@ -1,6 +1,5 @@
 //! Errors of TensorRT, with what to do about each.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use super::error_recorder::Reported;
@@ -11,26 +10,16 @@ use crate::backend::EngineError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorRtError {
-    /// No library was found.
+    /// No library of these names was found, only libraries of unsupported versions in the system's directories.
     #[error(
-        "TensorRT is not installed: the loader finds none of {names}{seen}; install it (on a Jetson: `sudo apt install \
-         tensorrt`), or name the library in VISIOND_TENSORRT_LIBRARY or the configuration",
-        seen = also(.seen)
+        "TensorRT is not installed: the loader finds none of {0}{seen}; install it (on a Jetson: `sudo apt install tensorrt`), or name \
+         the library in VISIOND_TENSORRT_LIBRARY or the configuration",
+        seen = also(.1)
     )]
-    NotInstalled {
-        /// The names that were searched for.
-        names: String,
-        /// Libraries of unsupported versions in the system's directories.
-        seen: Vec<PathBuf>,
-    },
-    /// A file cannot be opened, or is another library.
-    #[error("cannot use {path} as TensorRT's library: {reason}")]
-    Unusable {
-        /// The library.
-        path: PathBuf,
-        /// The loader's own message, or what the file is.
-        reason: String,
-    },
+    NotInstalled(String, Vec<PathBuf>),
+    /// A file cannot be opened (the loader's own message), or is another library.
+    #[error("cannot use {0} as TensorRT's library: {1}")]
+    Unusable(PathBuf, String),
     /// The layout of this version's objects is unknown.
     #[error("{path} is {version}, which visiond does not support: {remedy}")]
     Unsupported {
@@ -41,14 +30,9 @@ pub enum TensorRtError {
         /// What to do.
         remedy: &'static str,
     },
-    /// The loaded version lacks a method.
-    #[error("{version} has no `{what}`: install a newer version", what = method(.what))]
-    Missing {
-        /// The class and method.
-        what: &'static str,
-        /// The version.
-        version: Version,
-    },
+    /// The loaded version lacks a method, named with its class.
+    #[error("{0} has no `{method}`: install a newer version", method = method(.1))]
+    Missing(Version, &'static str),
     /// The library returned no object.
     #[error("{version} cannot start its {what}: {reason}")]
     NotStarted {
@@ -88,32 +72,20 @@ pub enum TensorRtError {
         found: String,
     },
     /// The engine has no tensor of this name.
-    #[error("the engine has no input or output `{name}`")]
-    UnknownTensor {
-        /// The name.
-        name: String,
-    },
+    #[error("the engine has no input or output `{0}`")]
+    UnknownTensor(String),
     /// The shape of an input was not set.
-    #[error("the engine's input `{name}` has no shape yet: set the input's size in the model card or `input_shapes`")]
-    ShapeOpen {
-        /// The input.
-        name: String,
-    },
+    #[error("the engine's input `{0}` has no shape yet: set the input's size in the model card or `input_shapes`")]
+    ShapeOpen(String),
     /// The shape of an output is known only after the run.
     #[error(
-        "the engine's output `{name}` has one element per object found, which visiond does not support: export the model \
+        "the engine's output `{0}` has one element per object found, which visiond does not support: export the model \
          without its own suppression (Ultralytics: nms=False), or with a fixed number of boxes"
     )]
-    DependsOnData {
-        /// The output.
-        name: String,
-    },
+    DependsOnData(String),
     /// A tensor in host memory cannot have an address on the GPU.
-    #[error("the engine's tensor `{name}` holds numbers for shapes, which are in host memory: run it in a session")]
-    OnHost {
-        /// The tensor.
-        name: String,
-    },
+    #[error("the engine's tensor `{0}` holds numbers for shapes, which are in host memory: run it in a session")]
+    OnHost(String),
     /// TensorRT refused a call.
     #[error("{version} cannot {doing}: {}", sentence(.reported))]
     Refused {
@@ -134,20 +106,15 @@ impl From<TensorRtError> for EngineError {
 
 /// Returns `IRuntime::setMaxThreads` for `VRuntime::setMaxThreads`: the name in NVIDIA's documentation.
 fn method(name: &str) -> String {
-    match name.strip_prefix('V') {
-        Some(rest) => format!("I{rest}"),
-        None => name.to_owned(),
-    }
+    name.strip_prefix('V').map_or_else(|| name.to_owned(), |rest| format!("I{rest}"))
 }
 
-fn also(seen: &[PathBuf]) -> impl fmt::Display {
-    match seen {
-        [] => String::new(),
-        _ => {
-            let seen: Vec<_> = seen.iter().map(|path| path.display().to_string()).collect();
-            format!(" (found {}, a version that visiond does not support)", seen.join(", "))
-        }
+fn also(seen: &[PathBuf]) -> String {
+    if seen.is_empty() {
+        return String::new();
     }
+    let seen: Vec<_> = seen.iter().map(|path| path.display().to_string()).collect();
+    format!(" (found {}, a version that visiond does not support)", seen.join(", "))
 }
 
 /// Joins the reported errors, first one first: later ones mostly follow from it.

@@ -13,67 +13,14 @@ use super::version::Layout;
 /// How many errors are kept until they are read; further ones only set the overflow flag.
 const MOST_ERRORS: usize = 32;
 
-/// TensorRT's kinds of errors, in its order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "the names are TensorRT's own and say all there is")]
-pub enum ErrorCode {
-    Success,
-    Unspecified,
-    Internal,
-    InvalidArgument,
-    InvalidConfig,
-    FailedAllocation,
-    FailedInitialization,
-    FailedExecution,
-    FailedComputation,
-    InvalidState,
-    UnsupportedState,
-    /// A code that a later version added.
-    Other(i32),
-}
-
-impl ErrorCode {
-    fn from_number(code: i32) -> Self {
-        match code {
-            0 => Self::Success,
-            1 => Self::Unspecified,
-            2 => Self::Internal,
-            3 => Self::InvalidArgument,
-            4 => Self::InvalidConfig,
-            5 => Self::FailedAllocation,
-            6 => Self::FailedInitialization,
-            7 => Self::FailedExecution,
-            8 => Self::FailedComputation,
-            9 => Self::InvalidState,
-            10 => Self::UnsupportedState,
-            other => Self::Other(other),
-        }
-    }
-
-    fn number(self) -> i32 {
-        match self {
-            Self::Success => 0,
-            Self::Unspecified => 1,
-            Self::Internal => 2,
-            Self::InvalidArgument => 3,
-            Self::InvalidConfig => 4,
-            Self::FailedAllocation => 5,
-            Self::FailedInitialization => 6,
-            Self::FailedExecution => 7,
-            Self::FailedComputation => 8,
-            Self::InvalidState => 9,
-            Self::UnsupportedState => 10,
-            Self::Other(other) => other,
-        }
-    }
-}
+/// `ErrorCode::kINVALID_ARGUMENT`.
+const INVALID_ARGUMENT: i32 = 3;
 
 /// One error that TensorRT reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reported {
-    /// Its kind.
-    pub code: ErrorCode,
+    /// Its `ErrorCode`; `None` if only the logger received it.
+    pub code: Option<i32>,
     /// TensorRT's message, without control characters.
     pub text: String,
 }
@@ -127,11 +74,10 @@ impl ErrorRecorder {
     /// Returns and clears the errors reported on any thread, and those that this thread's logger received instead.
     pub fn take(&self) -> Vec<Reported> {
         let errors = std::mem::take(&mut *self.kept()).errors;
-        let recorded = errors.into_iter().map(|(code, text)| Reported {
-            code: ErrorCode::from_number(code),
-            text: text.to_string_lossy().into_owned(),
-        });
-        let logged = logger::take_errors().into_iter().map(|text| Reported { code: ErrorCode::Unspecified, text });
+        let recorded = errors
+            .into_iter()
+            .map(|(code, text)| Reported { code: Some(code), text: text.to_string_lossy().into_owned() });
+        let logged = logger::take_errors().into_iter().map(|text| Reported { code: None, text });
         recorded.chain(logged).collect()
     }
 
@@ -189,7 +135,7 @@ unsafe extern "C" fn code(this: *const c_void, index: i32) -> i32 {
     // SAFETY: as in `count`.
     let kept = unsafe { recorder(this) }.kept();
     let found = usize::try_from(index).ok().and_then(|index| kept.errors.get(index));
-    found.map_or(ErrorCode::InvalidArgument.number(), |(code, _)| *code)
+    found.map_or(INVALID_ARGUMENT, |(code, _)| *code)
 }
 
 /// The text stays valid until the errors are cleared or taken, as the interface requires.
@@ -250,9 +196,9 @@ mod tests {
             assert_eq!((code(this, 2), text(description(this, -1))), (3, String::new()));
         }
         let taken = recorder.take();
-        assert_eq!(taken[0].code, ErrorCode::FailedInitialization);
+        assert_eq!(taken[0].code, Some(6));
         assert_eq!(taken[0].to_string(), "Error Code 6: no  such driver");
-        assert_eq!(taken[1].code, ErrorCode::Other(99));
+        assert_eq!(taken[1].code, Some(99));
         assert!(recorder.take().is_empty());
     }
 

@@ -89,19 +89,18 @@ impl Library {
                 match Self::open(&candidate) {
                     Ok(library) => return Ok(library),
                     // The loader's message for a name that it does not find.
-                    Err(TensorRtError::Unusable { reason, .. })
-                        if reason.starts_with(&format!("{name}: cannot open")) => {}
+                    Err(TensorRtError::Unusable(_, reason)) if reason.starts_with(&format!("{name}: cannot open")) => {}
                     Err(error) => drop(unusable.get_or_insert(error)),
                 }
             }
         }
-        let not_installed = || TensorRtError::NotInstalled { names: NAMES.join(", "), seen: others(&searched) };
+        let not_installed = || TensorRtError::NotInstalled(NAMES.join(", "), others(&searched));
         Err(unusable.unwrap_or_else(not_installed))
     }
 
     /// Opens the library at `path`, or returns it if it is open already.
     fn open(path: &Path) -> Result<&'static Self, TensorRtError> {
-        let unusable = |reason: String| TensorRtError::Unusable { path: path.to_owned(), reason };
+        let unusable = |reason: String| TensorRtError::Unusable(path.to_owned(), reason);
         // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can
         // put a library there. Nothing more can be known before it is opened.
         let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
@@ -214,9 +213,7 @@ impl Library {
         network: *mut RawObject,
     ) -> Result<Owned<builder::Parser>, TensorRtError> {
         let parser = self.parser.get_or_init(|| self.open_parser());
-        let parser = parser
-            .as_ref()
-            .map_err(|(path, reason)| TensorRtError::Unusable { path: path.clone(), reason: reason.clone() })?;
+        let parser = parser.as_ref().map_err(|(path, reason)| TensorRtError::Unusable(path.clone(), reason.clone()))?;
         logger::take_errors();
         // SAFETY: the signature is that of every release; the model is the caller's promise; logger and number as in `create`.
         let raw = unsafe { (parser.create)(network, self.logger().as_ptr(), parser.number) };

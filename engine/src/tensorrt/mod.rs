@@ -28,7 +28,7 @@ pub use benchmark::{EngineBenchmark, Launch, RunTime};
 pub use context::TrtContext;
 pub use engine::{Scratch, SharedScratch, TrtEngine};
 pub use error::TensorRtError;
-pub use error_recorder::{ErrorCode, Reported};
+pub use error_recorder::Reported;
 pub use layers::{LayerFacts, layers};
 pub use library::Library;
 pub use plan::PlanFile;

@@ -25,7 +25,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     let file = bytes.model_file(path);
     let Some(Plan { header, offset, mut metadata }) = Plan::parse(bytes.as_slice()) else {
         let command = rebuild_command(path);
-        return Err(PlanError::NotAPlan { path: path.to_owned(), command }.into());
+        return Err(PlanError::NotAPlan(path.to_owned(), command).into());
     };
     options.check_sha256(&file)?;
     let (library, device) = library_and_gpu(path, &header, options)?;
@@ -120,7 +120,7 @@ fn explained(
     let Some(TensorRtError::Refused { reported, .. }) = inner.downcast_ref() else { return error };
     let (built, installed) = (header.to_string(), library.version());
     if let Some(plugin) = library.missing_plugin(reported.iter().map(|reported| reported.text.as_str())) {
-        return PlanError::Plugin { path: path.to_owned(), installed, plugin }.into();
+        return PlanError::Plugin(installed, path.to_owned(), plugin).into();
     }
     let (path, command) = (path.to_owned(), rebuild_command(path));
     // The first report explains it; later ones say that the call failed.
@@ -317,6 +317,6 @@ impl Context for TensorRtContext {
         let tensor = self.context.engine().tensor(&bound.name);
         let dtype = tensor.map_or(visiond_kernels::tensor::DType::F32, |tensor| tensor.dtype);
         TensorRef::new(dtype, &bound.shape, &bound.host[..bound.len_bytes])
-            .map_err(|error| EngineError::Run { backend: Backend::TensorRt, reason: error.to_string() })
+            .map_err(|error| EngineError::Run(Backend::TensorRt, error.to_string()))
     }
 }

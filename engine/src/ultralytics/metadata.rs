@@ -26,24 +26,16 @@ pub enum UltralyticsError {
     },
     /// The task is oriented boxes, or unknown.
     #[error(
-        "its Ultralytics task is `{task}`, which visiond does not support: \
+        "its Ultralytics task is `{0}`, which visiond does not support: \
          it reads detect, pose, classify, and the boxes of segment"
     )]
-    Task {
-        /// The task.
-        task: String,
-    },
-    /// The outputs do not fit the task.
+    Task(String),
+    /// The outputs do not fit the task and the number of classes.
     #[error(
-        "its Ultralytics metadata says task `{task}` and {classes} classes, but its outputs do not fit: \
+        "its Ultralytics metadata says task `{0}` and {1} classes, but its outputs do not fit: \
          write a model card (`visiond inspect` shows which heads fit)"
     )]
-    Shape {
-        /// The task.
-        task: String,
-        /// The number of classes.
-        classes: usize,
-    },
+    Shape(String, usize),
 }
 
 /// The mask coefficients of YOLOv5's segmentation models, whose metadata does not name the task.
@@ -151,7 +143,7 @@ fn boxes_head(
     classes: usize,
     task: &str,
 ) -> Result<HeadSpec, UltralyticsError> {
-    let refused = || UltralyticsError::Shape { task: task.to_owned(), classes };
+    let refused = || UltralyticsError::Shape(task.to_owned(), classes);
     let points = if task == "pose" { Some(keypoints(metadata)?) } else { None };
     let extra = points.map_or(0, |k| k.values());
     let segment = task == "segment";
@@ -208,7 +200,7 @@ fn make(
     let head = match task {
         "detect" | "pose" | "segment" => boxes_head(metadata, outputs, classes.len(), task)?,
         "classify" => HeadSpec::Classifier { activation: None, background: Default::default() },
-        other => return Err(UltralyticsError::Task { task: other.to_owned() }),
+        other => return Err(UltralyticsError::Task(other.to_owned())),
     };
     let fit = match head.family() {
         // Ultralytics' classifiers resize the shorter side to the input and crop the centre.

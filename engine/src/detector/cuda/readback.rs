@@ -9,7 +9,6 @@ use visiond_kernels::tensor::TensorRef;
 
 use super::gpu_model::GpuModel;
 use crate::detector::error::DetectorError;
-use crate::detector::runner::slot_error;
 use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
 
 /// What the CPU reads after a run, in memory that CPU and GPU share.
@@ -76,7 +75,8 @@ impl Readback {
     ) -> Result<(), DetectorError> {
         let copies = match self {
             Self::Candidates(filter) => {
-                let found = filter.candidates(slot).ok_or_else(|| slot_error(slot, "the filter has no such slot"))?;
+                let found =
+                    filter.candidates(slot).ok_or_else(|| DetectorError::Slot(slot, "the filter has no such slot"))?;
                 head.decode_filtered(&found, decoded);
                 return Ok(());
             }
@@ -86,7 +86,7 @@ impl Readback {
         for (output, copy) in model.tensors().iter().zip(copies) {
             let bytes = &copy.as_slice()[slot * output.len_bytes..(slot + 1) * output.len_bytes];
             let tensor = TensorRef::new(output.dtype, &output.shape, bytes)
-                .map_err(|_| slot_error(slot, "an output is not of its shape"))?;
+                .map_err(|_| DetectorError::Slot(slot, "an output is not of its shape"))?;
             outputs.push(NamedOutput { name: &output.name, tensor });
         }
         Ok(head.decode(&HeadInput { outputs: &outputs, input_size, score_threshold }, decoded)?)

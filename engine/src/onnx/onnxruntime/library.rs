@@ -64,7 +64,7 @@ pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
             }
         }
     }
-    Err(unusable.unwrap_or(EngineError::LibraryNotFound { searched }))
+    Err(unusable.unwrap_or(EngineError::LibraryNotFound(searched)))
 }
 
 /// Returns the library's files in `directory`: the plain names first, then those with a full version, newest first.
@@ -92,7 +92,7 @@ type GetApiBase = unsafe extern "C" fn() -> *const ApiBase;
 
 /// Opens `path` and asks it for its version. A usable library stays open: `ort` opens it again, and it must never be closed.
 fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
-    let unusable = |reason: String| EngineError::LibraryUnusable { path: path.to_owned(), reason };
+    let unusable = |reason: String| EngineError::LibraryUnusable(path.to_owned(), reason);
     // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can put
     // a library there. Nothing more can be known before it is opened.
     let library = unsafe { Library::new(path) }.map_err(|error| unusable(loader_error(&error)))?;

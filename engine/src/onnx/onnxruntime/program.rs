@@ -84,7 +84,7 @@ fn load_error(model: &OnnxModel<'_>, text: &str) -> EngineError {
             let node = node.map(str::to_owned).or_else(|| node_using(&model.bytes, &operator));
             EngineError::UnknownOperator { path, operator, node, backend: Backend::OnnxRuntime }
         }
-        None => EngineError::Load { path, backend: Backend::OnnxRuntime, reason: text.to_owned() },
+        None => EngineError::Load(Backend::OnnxRuntime, path, text.to_owned()),
     }
 }
 
@@ -160,7 +160,7 @@ fn borrowed<'a>(memory: &CpuMemory, input: &'a InputTensor) -> ort::Result<Value
 }
 
 fn run_error(error: &ort::Error) -> EngineError {
-    EngineError::Run { backend: Backend::OnnxRuntime, reason: error.to_string() }
+    EngineError::Run(Backend::OnnxRuntime, error.to_string())
 }
 
 impl Context for OnnxRuntimeContext {
@@ -188,7 +188,7 @@ impl Context for OnnxRuntimeContext {
             unsafe { std::slice::from_raw_parts(output.data, output.len_bytes) }
         };
         TensorRef::new(output.dtype, &output.shape, bytes)
-            .map_err(|error| EngineError::Run { backend: Backend::OnnxRuntime, reason: error.to_string() })
+            .map_err(|error| EngineError::Run(Backend::OnnxRuntime, error.to_string()))
     }
 }
 

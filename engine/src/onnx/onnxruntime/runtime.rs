@@ -37,7 +37,7 @@ impl Runtime {
     }
 
     fn open(library: FoundLibrary) -> Result<Self, EngineError> {
-        let unusable = |reason: String| EngineError::LibraryUnusable { path: library.path.clone(), reason };
+        let unusable = |reason: String| EngineError::LibraryUnusable(library.path.clone(), reason);
         let environment = ort::init_from(&library.path)
             .map_err(|error| unusable(error.to_string()))?
             .with_name("visiond")

@@ -153,7 +153,7 @@ impl<C: Class> Object<C> {
 
     /// Returns `method` of this object, or an error if the loaded version lacks it.
     pub fn method<F: Copy>(self, method: &Method<C, F>) -> Result<Bound<F>, TensorRtError> {
-        let missing = || TensorRtError::Missing { what: method.name, version: self.abi.version };
+        let missing = || TensorRtError::Missing(self.abi.version, method.name);
         let slot = method.slot(self.abi).ok_or_else(missing)?;
         let this = match C::VIRTUALS {
             Virtuals::OfObject => self.raw.as_ptr().cast::<Implementation>(),

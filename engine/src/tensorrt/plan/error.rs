@@ -10,33 +10,18 @@ use crate::tensorrt::version::Version;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The file is named like an engine but is something else.
-    #[error("{path} is not a TensorRT engine (nor an ONNX model): build one with `{command}`")]
-    NotAPlan {
-        /// The file.
-        path: PathBuf,
-        /// The command that builds it.
-        command: String,
-    },
-    /// The file is named like an engine but is an ONNX model.
+    /// The file is named like an engine but is something else; the command builds one.
+    #[error("{0} is not a TensorRT engine (nor an ONNX model): build one with `{1}`")]
+    NotAPlan(PathBuf, String),
+    /// The file is named like an engine but is an ONNX model; the command builds an engine.
     #[error(
-        "{path} is an ONNX model, not a TensorRT engine: rename it to {} to run it on the CPU, and build an engine from that with \
-         `{command}`", .path.with_extension("onnx").display()
+        "{0} is an ONNX model, not a TensorRT engine: rename it to {onnx} to run it on the CPU, and build an engine from that with \
+         `{1}`", onnx = .0.with_extension("onnx").display()
     )]
-    Onnx {
-        /// The file.
-        path: PathBuf,
-        /// The command that builds an engine.
-        command: String,
-    },
-    /// The file is empty.
-    #[error("{path} is an empty file, not a TensorRT engine: copy it again, or build it with `{command}`")]
-    Empty {
-        /// The file.
-        path: PathBuf,
-        /// The command that builds it.
-        command: String,
-    },
+    Onnx(PathBuf, String),
+    /// The file is empty; the command builds it.
+    #[error("{0} is an empty file, not a TensorRT engine: copy it again, or build it with `{1}`")]
+    Empty(PathBuf, String),
     /// The file is truncated.
     #[error("{path} is truncated: {found} of {expected} bytes; copy it again, or build it with `{command}`")]
     Truncated {
@@ -90,15 +75,8 @@ pub enum PlanError {
         command: String,
     },
     /// It needs a plugin that is not registered.
-    #[error("{installed} cannot load {path}: {plugin}")]
-    Plugin {
-        /// The file.
-        path: PathBuf,
-        /// The version that is installed.
-        installed: Version,
-        /// The plugin, and what to do.
-        plugin: MissingPlugin,
-    },
+    #[error("{0} cannot load {1}: {2}")]
+    Plugin(Version, PathBuf, MissingPlugin),
     /// There is no GPU to run it.
     #[error(
         "{path} is an engine for a GPU ({built}), and no GPU is usable: {reason}; without a GPU, use the .onnx file instead"

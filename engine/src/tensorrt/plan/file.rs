@@ -22,13 +22,13 @@ pub(crate) enum PlanBytes {
 impl PlanBytes {
     /// Maps the file at `path`, or reads it if its bytes are to be compared with a hash.
     pub(crate) fn open(path: &Path, read: bool) -> Result<Self, EngineError> {
-        let unreadable = |error| EngineError::Unreadable { path: path.to_owned(), error };
+        let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
         let (mut file, len) = open_model_file(path)?;
         if len == 0 {
             return Err(if has_plan_name(path) {
-                PlanError::Empty { path: path.to_owned(), command: rebuild_command(path) }.into()
+                PlanError::Empty(path.to_owned(), rebuild_command(path)).into()
             } else {
-                EngineError::Empty { path: path.to_owned() }
+                EngineError::Empty(path.to_owned())
             });
         }
         if read {
@@ -115,7 +115,7 @@ impl PlanFile {
         check_length(path, bytes.as_slice())?;
         let Some(plan) = Plan::parse(bytes.as_slice()) else {
             let command = rebuild_command(path);
-            return Err(PlanError::NotAPlan { path: path.to_owned(), command }.into());
+            return Err(PlanError::NotAPlan(path.to_owned(), command).into());
         };
         Ok(Some(Self { file: bytes.model_file(path), plan }))
     }
