@@ -1,7 +1,7 @@
 //! A loaded model, whichever backend runs it.
 //!
 //! An [`Engine`] is a model that a backend has loaded; a [`Session`] is one context of it with its own tensors. A backend
-//! implements `Program` and `Context`, and [`Engine::load`] selects the backend. Nothing above this module depends on the
+//! implements `Program` and `ProgramContext`, and [`Engine::load`] selects the backend. Nothing above this module depends on the
 //! choice.
 
 use std::any::Any;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::{Loaded, Program};
+use crate::backend::BackendModel;
 use crate::onnx;
 use crate::tensorrt::plan::{self, PlanError};
 use crate::tensorrt::{self, TensorRtProgram, TrtEngine};
@@ -20,13 +20,7 @@ pub use crate::session::Session;
 
 /// A loaded model.
 pub struct Engine {
-    program: Box<dyn Program>,
-    backend: Backend,
-    description: String,
-    file: ModelFile,
-    metadata: BTreeMap<String, String>,
-    inputs: Arc<[TensorInfo]>,
-    outputs: Arc<[TensorInfo]>,
+    model: BackendModel,
     options: EngineOptions,
 }
 
@@ -34,10 +28,8 @@ impl Engine {
     /// Loads the model at `path`: a TensorRT engine with TensorRT, an ONNX model with the backend that `options` names or else
     /// the fastest one installed. The file's content decides which it is, not its name.
     pub fn load(path: &Path, options: &EngineOptions) -> Result<Self, EngineError> {
-        let Loaded { program, backend, description, file, metadata, inputs, outputs } =
-            if plan::is_plan_file(path) { tensorrt::load(path, options)? } else { load_onnx(path, options)? };
-        let (inputs, outputs) = (inputs.into(), outputs.into());
-        Ok(Self { program, backend, description, file, metadata, inputs, outputs, options: options.clone() })
+        let model = if plan::is_plan_file(path) { tensorrt::load(path, options)? } else { load_onnx(path, options)? };
+        Ok(Self { model, options: options.clone() })
     }
 
     /// Returns the largest batch size, if the model leaves it open and the engine limits it.
@@ -47,44 +39,44 @@ impl Engine {
             let tensor = self.tensorrt()?.tensor(&info.name).filter(|tensor| !tensor.on_host)?;
             tensor.limits.iter().filter_map(|limits| limits.max.first()).max().copied()
         };
-        self.inputs.iter().filter(open).filter_map(limits).min()
+        self.inputs().iter().filter(open).filter_map(limits).min()
     }
 
     /// Returns the inputs in the file's order, with the shapes of [`EngineOptions::input_shapes`].
     pub fn inputs(&self) -> &[TensorInfo] {
-        &self.inputs
+        &self.model.inputs
     }
 
     /// Returns the outputs in the file's order.
     pub fn outputs(&self) -> &[TensorInfo] {
-        &self.outputs
+        &self.model.outputs
     }
 
     /// Returns the backend that runs the model.
     pub fn backend(&self) -> Backend {
-        self.backend
+        self.model.backend
     }
 
     /// Returns the backend with its version and path: "ONNX Runtime 1.31.1 (/usr/lib/libonnxruntime.so)", "rten 0.27 (built
     /// in)".
     pub fn backend_description(&self) -> &str {
-        &self.description
+        &self.model.description
     }
 
     /// Returns the engine on the GPU if TensorRT runs the model.
     pub fn tensorrt(&self) -> Option<&Arc<TrtEngine>> {
-        let program: &dyn Any = &*self.program;
-        program.downcast_ref::<TensorRtProgram>().map(TensorRtProgram::engine)
+        let program: &dyn Any = &*self.model.program;
+        program.downcast_ref::<TensorRtProgram>().map(|program| &program.engine)
     }
 
     /// Returns the file that the model was read from.
     pub fn file(&self) -> &ModelFile {
-        &self.file
+        &self.model.file
     }
 
     /// Returns the metadata that the exporter wrote into the file, by key.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.metadata
+        &self.model.metadata
     }
 
     /// Whether [`EngineOptions::input_shapes`] sets the shape of an input.
@@ -94,7 +86,7 @@ impl Engine {
 
     /// Makes a context with its own tensors.
     pub fn session(&self) -> Result<Session, EngineError> {
-        Session::new(self.backend, self.inputs.clone(), self.outputs.clone(), self.program.context()?)
+        Session::new(&self.model)
     }
 
     /// Makes a context whose inputs have the given shapes.
@@ -107,17 +99,17 @@ impl Engine {
             asked.len() == dims.len()
                 && dims.iter().zip(asked).any(|(dim, size)| dim.fixed().is_some_and(|d| d != *size))
         };
-        let mut session = if self.inputs.iter().any(contradicts) {
+        let mut session = if self.inputs().iter().any(contradicts) {
             let mut options = self.options.clone();
-            options.backend = Some(self.backend);
+            options.backend = Some(self.model.backend);
             options.input_shapes.extend(shapes.clone());
-            Self::load(&self.file.path, &options)?.session()?
+            Self::load(&self.file().path, &options)?.session()?
         } else {
             self.session()?
         };
         for (name, shape) in shapes {
             let index = session.inputs().iter().position(|info| info.name == *name);
-            let index = index.ok_or_else(|| EngineError::no_such_input(&self.file.path, name, &self.inputs))?;
+            let index = index.ok_or_else(|| EngineError::no_such_input(&self.file().path, name, self.inputs()))?;
             session.set_input_shape(index, shape)?;
         }
         Ok(session)
@@ -126,7 +118,7 @@ impl Engine {
 
 /// Loads the ONNX model at `path`. A file that is named like an engine but is not one is refused, because its owner expects the
 /// GPU.
-fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+fn load_onnx(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     if !plan::has_plan_name(path) {
         return onnx::load(path, options);
     }
@@ -141,6 +133,6 @@ fn load_onnx(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Engine({} on {})", self.file.path.display(), self.description)
+        write!(f, "Engine({} on {})", self.file().path.display(), self.model.description)
     }
 }

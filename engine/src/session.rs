@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use visiond_kernels::tensor::{TensorMut, TensorRef};
 
-use crate::backend::{Backend, Context, Dim, EngineError, InputTensor, TensorInfo};
+use crate::backend::{Backend, BackendModel, Dim, EngineError, InputTensor, ProgramContext, TensorInfo};
 
 /// One context of a model: fill the input tensors, run, read the output tensors.
 ///
@@ -15,18 +15,14 @@ pub struct Session {
     inputs: Arc<[TensorInfo]>,
     outputs: Arc<[TensorInfo]>,
     tensors: Vec<InputTensor>,
-    context: Box<dyn Context>,
+    context: Box<dyn ProgramContext>,
 }
 
 impl Session {
-    pub(crate) fn new(
-        backend: Backend,
-        inputs: Arc<[TensorInfo]>,
-        outputs: Arc<[TensorInfo]>,
-        context: Box<dyn Context>,
-    ) -> Result<Self, EngineError> {
-        let tensors = inputs.iter().map(InputTensor::new).collect::<Result<_, _>>()?;
-        Ok(Self { backend, inputs, outputs, tensors, context })
+    pub(crate) fn new(model: &BackendModel) -> Result<Self, EngineError> {
+        let tensors = model.inputs.iter().map(InputTensor::new).collect::<Result<_, _>>()?;
+        let (inputs, outputs) = (model.inputs.clone(), model.outputs.clone());
+        Ok(Self { backend: model.backend, inputs, outputs, tensors, context: model.program.context()? })
     }
 
     /// Returns the backend that runs the model.

@@ -14,6 +14,6 @@ pub use kind::Backend;
 pub use model_file::ModelFile;
 pub(crate) use model_file::open_model_file;
 pub use options::{DeviceChoice, EngineOptions};
-pub(crate) use program::{Context, Loaded, Program};
+pub(crate) use program::{BackendModel, Program, ProgramContext};
 pub(crate) use tensor_info::picture_size;
 pub use tensor_info::{Dim, TensorInfo, dims_text};

@@ -1,7 +1,8 @@
-//! What a backend implements: [`Program`] is a loaded model, [`Context`] runs it.
+//! What a backend implements: [`Program`] is a loaded model, [`ProgramContext`] runs it.
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use visiond_kernels::tensor::TensorRef;
 
@@ -14,11 +15,11 @@ use super::tensor_info::TensorInfo;
 /// A model that a backend has loaded.
 pub(crate) trait Program: Any + Send + Sync {
     /// Makes a new context of the model.
-    fn context(&self) -> Result<Box<dyn Context>, EngineError>;
+    fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError>;
 }
 
 /// One context of a [`Program`]: runs the model and keeps the outputs of the last run.
-pub(crate) trait Context: Send {
+pub(crate) trait ProgramContext: Send {
     /// Runs over `inputs`, which are in the order of the model's inputs and have their final shapes.
     fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError>;
 
@@ -26,13 +27,13 @@ pub(crate) trait Context: Send {
     fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError>;
 }
 
-/// What a backend returns for a file.
-pub(crate) struct Loaded {
+/// A model's file that a backend has loaded.
+pub(crate) struct BackendModel {
     pub(crate) program: Box<dyn Program>,
     pub(crate) backend: Backend,
     pub(crate) description: String,
     pub(crate) file: ModelFile,
     pub(crate) metadata: BTreeMap<String, String>,
-    pub(crate) inputs: Vec<TensorInfo>,
-    pub(crate) outputs: Vec<TensorInfo>,
+    pub(crate) inputs: Arc<[TensorInfo]>,
+    pub(crate) outputs: Arc<[TensorInfo]>,
 }

@@ -9,29 +9,27 @@ use super::onnxruntime::program;
 use super::onnxruntime::runtime::Runtime;
 use super::panic_guard::guarded;
 use super::{reshape, rten};
-use crate::backend::{Backend, Dim, EngineError, EngineOptions, Loaded, Program};
+use crate::backend::{Backend, BackendModel, Dim, EngineError, EngineOptions};
 use crate::tensorrt::plan::build_command;
 
 /// Reads the model at `path` and loads it with the backend that `options` names, or else the fastest one installed.
-pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     let (read, bytes) = read_usable(path)?;
     options.check_sha256(&read.file)?;
     let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
     let runtime = choose(path, options)?;
     let external_files = read.external_files.into_iter().collect();
     let model = OnnxModel { path, bytes, inputs: &read.inputs, outputs: &read.outputs, external_files };
-    let (program, backend, description): (Box<dyn Program>, _, _) = match runtime {
-        Some(runtime) => {
-            let program = guarded(Backend::OnnxRuntime, "loaded the model", || program::load(runtime, model, options))?;
-            (Box::new(program), Backend::OnnxRuntime, runtime.description())
-        }
-        None => {
-            let program = guarded(Backend::Rten, "loaded the model", || rten::load(model, options))?;
-            (Box::new(program), Backend::Rten, rten::DESCRIPTION.to_owned())
-        }
+    let (backend, description) = match runtime {
+        Some(runtime) => (Backend::OnnxRuntime, runtime.description()),
+        None => (Backend::Rten, rten::DESCRIPTION.to_owned()),
     };
-    let (inputs, outputs) = (read.inputs, read.outputs);
-    Ok(Loaded { program, backend, description, file: read.file, metadata: read.metadata, inputs, outputs })
+    let program = guarded(backend, "loaded the model", || match runtime {
+        Some(runtime) => program::load(runtime, model, options),
+        None => rten::load(model, options),
+    })?;
+    let (inputs, outputs) = (read.inputs.into(), read.outputs.into());
+    Ok(BackendModel { program, backend, description, file: read.file, metadata: read.metadata, inputs, outputs })
 }
 
 /// Returns ONNX Runtime, or `None` for rten.

@@ -13,17 +13,13 @@ use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::model::OnnxModel;
 use super::panic_guard::guarded;
-use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Program, TensorInfo};
+use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 
 /// What [`crate::engine::Engine::backend_description`] returns for rten.
 pub const DESCRIPTION: &str = "rten 0.27 (built in)";
 
 /// A graph that rten has loaded.
-pub(super) struct RtenProgram {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
+struct RtenProgram {
     graph: Graph,
     input_ids: Vec<NodeId>,
     input_names: Vec<String>,
@@ -33,7 +29,7 @@ struct Shared {
 }
 
 /// Loads `model`.
-pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<RtenProgram, EngineError> {
+pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<Box<dyn Program>, EngineError> {
     let path = model.path;
     let mut loader = ModelOptions::with_all_ops();
     // Keeps a second copy of the weights of matrix products, which would otherwise be packed on each run. It changes nothing
@@ -58,7 +54,7 @@ pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<Rten
     let (input_ids, output_ids) = (ids(model.inputs)?, ids(model.outputs)?);
     let threads = Arc::new(ThreadPool::with_num_threads(options.thread_count()));
     let (input_names, output_names) = (names(model.inputs), names(model.outputs));
-    Ok(RtenProgram { shared: Arc::new(Shared { graph, input_ids, input_names, output_ids, output_names, threads }) })
+    Ok(Box::new(Arc::new(RtenProgram { graph, input_ids, input_names, output_ids, output_names, threads })))
 }
 
 fn load_error(path: &Path, error: &rten::LoadError) -> EngineError {
@@ -81,10 +77,10 @@ fn unsupported_operator(text: &str) -> Option<&str> {
         .and_then(|(before, _)| before.split([' ', '/']).next_back())
 }
 
-impl Program for RtenProgram {
-    fn context(&self) -> Result<Box<dyn Context>, EngineError> {
-        let converted = self.shared.input_ids.iter().map(|_| Converted::None).collect();
-        Ok(Box::new(RtenContext { shared: self.shared.clone(), converted, outputs: Vec::new() }))
+impl Program for Arc<RtenProgram> {
+    fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError> {
+        let converted = self.input_ids.iter().map(|_| Converted::None).collect();
+        Ok(Box::new(RtenContext { program: self.clone(), converted, outputs: Vec::new() }))
     }
 }
 
@@ -96,39 +92,39 @@ enum Converted {
 }
 
 struct RtenContext {
-    shared: Arc<Shared>,
+    program: Arc<RtenProgram>,
     converted: Vec<Converted>,
     /// The outputs of the last run; empty before the first.
     outputs: Vec<Value>,
 }
 
-impl Context for RtenContext {
+impl ProgramContext for RtenContext {
     fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         self.outputs.clear();
         for (input, converted) in inputs.iter().zip(&mut self.converted) {
             convert(input, converted);
         }
-        let shared = &*self.shared;
+        let program = &*self.program;
         let mut values: Vec<(NodeId, ValueOrView<'_>)> = Vec::with_capacity(inputs.len());
         for (index, (input, converted)) in inputs.iter().zip(&self.converted).enumerate() {
-            values.push((shared.input_ids[index], view(input, converted, &shared.input_names[index])?.into()));
+            values.push((program.input_ids[index], view(input, converted, &program.input_names[index])?.into()));
         }
-        let options = RunOptions::default().with_thread_pool(Some(shared.threads.clone()));
+        let options = RunOptions::default().with_thread_pool(Some(program.threads.clone()));
         self.outputs = guarded(Backend::Rten, "ran the model", || {
-            let run = shared.graph.run(values, &shared.output_ids, Some(options));
+            let run = program.graph.run(values, &program.output_ids, Some(options));
             run.map_err(|error| EngineError::Run(Backend::Rten, error.to_string()))
         })?;
-        for (value, name) in self.outputs.iter_mut().zip(&shared.output_names) {
+        for (value, name) in self.outputs.iter_mut().zip(&program.output_names) {
             make_readable(value, name)?;
         }
         Ok(())
     }
 
     fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
-        let outputs = self.shared.output_ids.len();
+        let outputs = self.program.output_ids.len();
         let value = self.outputs.get(index).ok_or(EngineError::NoOutput { index, outputs })?;
         let not_tensor = || EngineError::OutputNotTensor {
-            name: self.shared.output_names[index].clone(),
+            name: self.program.output_names[index].clone(),
             found: value.dtype().to_string(),
         };
         macro_rules! tensor {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use visiond_kernels::cuda::{CudaStream, DeviceAddress};
 
-use super::abi::runtime::{Context as ContextClass, Engine as EngineClass};
+use super::abi::runtime::{Context as ContextClass, Engine as EngineClass, Inspector};
 use super::abi::{Owned, call, dims_32, dims_64, sizes_of_32, sizes_of_64};
+use super::callback::text;
 use super::engine::{Scratch, TrtEngine};
 use super::error::TensorRtError;
 use super::error_recorder::ErrorRecorder;
@@ -19,6 +20,9 @@ use crate::backend::EngineError;
 /// `ExecutionContextAllocationStrategy`: memory of its own, or the caller's.
 const OWN_MEMORY: i32 = 0;
 const CALLERS_MEMORY: i32 = 2;
+
+/// `LayerInformationFormat::kJSON`.
+const JSON: i32 = 1;
 
 /// One context of an engine. Contexts of one engine share its weights and may run at the same time, each on its own stream,
 /// unless they share scratch memory.
@@ -33,17 +37,11 @@ pub struct TrtContext {
 impl TrtEngine {
     /// Makes a context.
     pub fn context(self: &Arc<Self>, scratch: Scratch) -> Result<TrtContext, EngineError> {
-        TrtContext::new(self.clone(), scratch)
-    }
-}
-
-impl TrtContext {
-    fn new(engine: Arc<TrtEngine>, scratch: Scratch) -> Result<Self, EngineError> {
-        let abi = engine.abi();
+        let abi = self.abi();
         let own = matches!(scratch, Scratch::Own);
         // SAFETY: the engine is alive and makes nothing else at the same time; the numbers are strategies that these layouts
         // have.
-        let context = engine.make(|object| unsafe {
+        let context = self.make(|object| unsafe {
             let raw = match (abi.layout, own) {
                 (Layout::V8, true) => call!(object, EngineClass::CREATE_CONTEXT_8())?,
                 (Layout::V8 | Layout::V10, false) => call!(object, EngineClass::CREATE_CONTEXT_WITHOUT_MEMORY())?,
@@ -51,15 +49,15 @@ impl TrtContext {
                 (_, false) => call!(object, EngineClass::CREATE_CONTEXT(CALLERS_MEMORY))?,
             };
             // The engine, which the context needs, is stored beside it and drops after it.
-            Owned::from_raw(raw, abi).ok_or_else(|| engine.refused("make a context of the engine"))
+            Owned::from_raw(raw, abi).ok_or_else(|| self.refused("make a context of the engine"))
         })?;
         let recorder = ErrorRecorder::new(abi.layout);
         // SAFETY: the recorder has the layout's virtual methods and drops after the context.
         unsafe { call!(context.get(), ContextClass::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
         if let Scratch::Shared(shared) = &scratch {
-            let (address, len) = (shared.buffer.address().0 as *mut c_void, shared.buffer.len());
-            if len < engine.scratch_bytes() {
-                return Err(engine.refused("use scratch memory of another, smaller engine").into());
+            let (address, len) = (shared.address().0 as *mut c_void, shared.len());
+            if len < self.scratch_bytes() {
+                return Err(self.refused("use scratch memory of another, smaller engine").into());
             }
             // SAFETY: the memory is as large as the engine requires, aligned by CUDA to 256 bytes, and drops after the context.
             unsafe {
@@ -70,9 +68,30 @@ impl TrtContext {
                 }
             }
         }
-        Ok(Self { context, recorder, _scratch: scratch, engine })
+        Ok(TrtContext { context, recorder, _scratch: scratch, engine: self.clone() })
     }
 
+    /// Returns the engine's layers as TensorRT's JSON: `{"Layers": [...], "Bindings": [...]}`, with names only unless it was
+    /// built with detailed profiling verbosity. With a context, sizes that follow from its shapes are filled in.
+    pub fn information(&self, context: Option<&TrtContext>) -> Result<String, EngineError> {
+        let abi = self.abi();
+        self.make(|engine| {
+            // SAFETY: the engine lives; the inspector is ours and goes at the end of this, before the engine and the context;
+            // its text lives as long as it does, and is copied.
+            unsafe {
+                let raw = call!(engine, EngineClass::CREATE_INSPECTOR())?;
+                let inspector: Owned<Inspector> =
+                    Owned::from_raw(raw, abi).ok_or_else(|| self.refused("inspect the engine"))?;
+                if let Some(context) = context {
+                    call!(inspector.get(), Inspector::SET_CONTEXT(context.context.get().as_ptr()))?;
+                }
+                Ok(text(call!(inspector.get(), Inspector::ENGINE(JSON))?))
+            }
+        })
+    }
+}
+
+impl TrtContext {
     /// Returns the engine.
     pub fn engine(&self) -> &Arc<TrtEngine> {
         &self.engine
@@ -120,7 +139,7 @@ impl TrtContext {
             return Ok(());
         }
         // SAFETY: TensorRT filled entries with names that live as long as the engine; the others are null.
-        let names: Vec<String> = missing.iter().map(|name| unsafe { super::callback::text(*name) }).collect();
+        let names: Vec<String> = missing.iter().map(|name| unsafe { text(*name) }).collect();
         let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).map(|name| format!("`{name}`")).collect();
         let doing = match names.is_empty() {
             true => "work out the outputs' shapes".to_owned(),
@@ -147,11 +166,6 @@ impl TrtContext {
             Direction::Input => TensorRtError::ShapeOpen(name.to_owned()),
             Direction::Output => TensorRtError::DependsOnData(name.to_owned()),
         })?)
-    }
-
-    /// Does the same as [`TrtContext::shape`].
-    pub fn output_shape(&self, name: &str) -> Result<Vec<usize>, EngineError> {
-        self.shape(name)
     }
 
     /// Sets the address of a tensor on the GPU. [`TrtContext::enqueue`] reads or writes it there.
@@ -228,18 +242,6 @@ impl TrtContext {
         unsafe { call!(context, ContextClass::SET_PROFILER(std::ptr::null_mut())) }?;
         ran?;
         Ok(profiler.take())
-    }
-
-    /// Names the context in NVIDIA's tools and has TensorRT mark its layers there.
-    pub fn set_name(&mut self, name: &str) -> Result<(), EngineError> {
-        let Ok(name) = CString::new(name) else { return Ok(()) };
-        // SAFETY: the context lives and copies the name.
-        unsafe { call!(self.context.get(), ContextClass::SET_NAME(name.as_ptr())) }?;
-        Ok(())
-    }
-
-    pub(super) fn object(&self) -> super::abi::Object<ContextClass> {
-        self.context.get()
     }
 }
 

@@ -83,7 +83,7 @@ fn inferred(engine: &Arc<TrtEngine>, inputs: &[TensorInfo]) -> Result<Vec<Tensor
         }
         context.infer_shapes()?;
         let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);
-        outputs.map(|tensor| context.output_shape(&tensor.name)).collect()
+        outputs.map(|tensor| context.shape(&tensor.name)).collect()
     };
     let (few, many) = (shapes_with(|limits| &limits.min)?, shapes_with(|limits| &limits.max)?);
     let outputs = engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Output);

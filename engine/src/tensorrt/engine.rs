@@ -23,13 +23,7 @@ pub enum Scratch {
     /// In memory of its own.
     Own,
     /// In memory shared by contexts that never run at the same time.
-    Shared(Arc<SharedScratch>),
-}
-
-/// Scratch memory shared by contexts of an engine.
-#[derive(Debug)]
-pub struct SharedScratch {
-    pub(super) buffer: DeviceBuffer,
+    Shared(Arc<DeviceBuffer>),
 }
 
 /// An engine that is loaded onto a GPU.
@@ -201,8 +195,7 @@ impl TrtEngine {
 
     /// Allocates memory for contexts that never run at the same time.
     pub fn shared_scratch(&self) -> Result<Scratch, EngineError> {
-        let buffer = DeviceBuffer::new(&self.device, self.scratch_bytes)?;
-        Ok(Scratch::Shared(Arc::new(SharedScratch { buffer })))
+        Ok(Scratch::Shared(Arc::new(DeviceBuffer::new(&self.device, self.scratch_bytes)?)))
     }
 
     /// Returns the inputs and outputs in the engine's order.
@@ -331,12 +324,7 @@ pub(super) fn deserialize(
 
 /// Returns TensorRT's name for an element type.
 fn data_type_name(number: i32) -> String {
-    match number {
-        6 => "FP8".to_owned(),
-        7 => "BF16".to_owned(),
-        9 => "INT4".to_owned(),
-        10 => "FP4".to_owned(),
-        11 => "E8M0".to_owned(),
-        other => format!("type {other}"),
-    }
+    let names = [(6, "FP8"), (7, "BF16"), (9, "INT4"), (10, "FP4"), (11, "E8M0")];
+    let found = names.iter().find(|(known, _)| *known == number);
+    found.map_or_else(|| format!("type {number}"), |(_, name)| (*name).to_owned())
 }

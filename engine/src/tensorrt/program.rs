@@ -16,10 +16,10 @@ use super::plan::{self, Plan, PlanBytes, PlanError, PlanHeader, rebuild_command}
 use super::sidecar::Sidecar;
 use super::tensor::Direction;
 use super::version::Version;
-use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Loaded, Program};
+use crate::backend::{Backend, BackendModel, EngineError, EngineOptions, InputTensor, Program, ProgramContext};
 
 /// Loads the engine at `path`.
-pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, EngineError> {
+pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     let bytes = PlanBytes::open(path, options.sha256.is_some())?;
     plan::check_length(path, bytes.as_slice())?;
     let file = bytes.model_file(path);
@@ -39,19 +39,19 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<Loaded, Engin
     });
     let engine = engine.map_err(|error| explained(path, &header, &device, library, sidecar.as_ref(), error))?;
     // The exporter's metadata is in the ONNX file; `visiond build` stores a copy beside the engine.
-    if let Some(sidecar) = sidecar.filter(|sidecar| metadata.is_empty() && sidecar.engine_sha256 == file.sha256) {
+    if let Some(sidecar) = sidecar.filter(|sidecar| metadata.is_empty() && sidecar.engine.sha256 == file.sha256) {
         metadata = sidecar.metadata;
     }
     let (inputs, outputs) = declared(path, &engine, options)?;
     let description = format!("{} on {}", library.description(), device.facts().label());
-    Ok(Loaded {
+    Ok(BackendModel {
         program: Box::new(TensorRtProgram { engine, path: path.to_owned() }),
         backend: Backend::TensorRt,
         description,
         file,
         metadata,
-        inputs,
-        outputs,
+        inputs: inputs.into(),
+        outputs: outputs.into(),
     })
 }
 
@@ -147,19 +147,13 @@ fn explained(
 
 /// An engine that sessions run.
 pub(crate) struct TensorRtProgram {
-    engine: Arc<TrtEngine>,
+    /// The engine on the GPU.
+    pub(crate) engine: Arc<TrtEngine>,
     path: PathBuf,
 }
 
-impl TensorRtProgram {
-    /// Returns the engine on the GPU.
-    pub(crate) fn engine(&self) -> &Arc<TrtEngine> {
-        &self.engine
-    }
-}
-
 impl Program for TensorRtProgram {
-    fn context(&self) -> Result<Box<dyn Context>, EngineError> {
+    fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError> {
         let context = self.engine.context(Scratch::Own)?;
         let stream = CudaStream::new(self.engine.device())?;
         let names = |direction| {
@@ -227,7 +221,7 @@ impl TensorRtContext {
         }
         self.context.infer_shapes()?;
         for bound in &mut self.outputs {
-            bound.shape = self.context.output_shape(&bound.name)?;
+            bound.shape = self.context.shape(&bound.name)?;
             let tensor = self.context.engine().tensor(&bound.name);
             let each = tensor.map_or(1, |tensor| tensor.dtype.size_bytes());
             bound.len_bytes = bound.shape.iter().product::<usize>() * each;
@@ -279,7 +273,7 @@ fn bind_memory(context: &mut TrtContext, bound: &mut BoundTensor, numbers: &[u8]
     }
 }
 
-impl Context for TensorRtContext {
+impl ProgramContext for TensorRtContext {
     fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         self.prepare(inputs)?;
         self.has_run = false;

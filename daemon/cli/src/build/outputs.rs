@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::engine::Dim;
-use visiond_engine::tensorrt::sidecar::Sidecar;
+use visiond_engine::tensorrt::sidecar::{EngineFile, OnnxSource, Sidecar};
 use visiond_engine_builder::{BuildError, Built};
 use visiond_system::exit::{Exit, ExitError};
 
@@ -142,15 +142,14 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
         visiond: env!("CARGO_PKG_VERSION").to_owned(),
         built_at: format!("{:.0}", jiff::Timestamp::now()),
         build_seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
-        engine_sha256: built.sha256.clone(),
+        engine: EngineFile { sha256: built.sha256.clone() },
         tensorrt: built.version.to_string(),
         cuda: facts.map(|facts| facts.cuda_version()),
         gpu: facts.map(|facts| facts.name.clone()),
         sm: facts.map(|facts| format!("{}.{}", facts.sm.0, facts.sm.1)),
         compute_capabilities: built.compute_capabilities.iter().map(capability).collect(),
         options: args.engine_flags(),
-        onnx,
-        onnx_sha256: built.onnx.file.sha256.clone(),
+        onnx: OnnxSource { path: onnx, sha256: built.onnx.file.sha256.clone() },
         profiles,
         precision: precision_text(built, args),
         metadata: built.onnx.metadata.clone(),

@@ -101,7 +101,7 @@ impl Facts {
 
         let (inputs, outputs) = engine.as_ref().map_or((&[][..], &[][..]), |e| (e.inputs(), e.outputs()));
         let mut metadata = file.plan.metadata.clone();
-        let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine_sha256 == file.file.sha256);
+        let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine.sha256 == file.file.sha256);
         if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
             metadata.clone_from(&sidecar.metadata);
         }
@@ -229,9 +229,9 @@ fn sidecar_lines(sidecar: &Sidecar, sha256: &str, line: &mut impl FnMut(&str, St
         line("options", sidecar.options.join(" "));
     }
     line("precision", sidecar.precision.clone());
-    line("from", format!("{} (sha256 {})", sidecar.onnx.display(), sidecar.onnx_sha256));
-    if sidecar.engine_sha256 != sha256 {
-        line("sidecar", format!("of another engine (sha256 {}): the engine file was replaced", sidecar.engine_sha256));
+    line("from", format!("{} (sha256 {})", sidecar.onnx.path.display(), sidecar.onnx.sha256));
+    if sidecar.engine.sha256 != sha256 {
+        line("sidecar", format!("of another engine (sha256 {}): the engine file was replaced", sidecar.engine.sha256));
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_sidecar_of_another_engine_is_noticed() {
-        let sidecar = Sidecar { engine_sha256: "ab".to_owned(), gpu: None, ..Sidecar::default() };
+        let sidecar = Sidecar { engine: EngineFile { sha256: "ab".to_owned() }, gpu: None, ..Sidecar::default() };
         let mut lines = Vec::new();
         sidecar_lines(&sidecar, "cd", &mut |name: &str, value: String| lines.push(format!("{name}: {value}")));
         assert!(lines.iter().any(|line| line.starts_with("sidecar: of another engine")), "{lines:?}");

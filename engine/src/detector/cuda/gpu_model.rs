@@ -115,7 +115,7 @@ impl GpuModel {
         let mut context = model.program.context(model.scratch.clone())?;
         model.shape(&mut context, inputs.batch, stream)?;
         for info in engine.outputs() {
-            let whole = context.output_shape(&info.name)?;
+            let whole = context.shape(&info.name)?;
             let (mut shape, frames) = (whole.clone(), if inputs.has_batch_dim { inputs.batch } else { 1 });
             if frames > 1 {
                 if shape.first() != Some(&frames) {

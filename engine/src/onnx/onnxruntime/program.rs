@@ -9,27 +9,23 @@ use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::runtime::Runtime;
 use super::values::{self, CpuMemory, Value};
-use crate::backend::{Backend, Context, EngineError, EngineOptions, InputTensor, Program};
+use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 use crate::onnx::file::node_using;
 use crate::onnx::model::OnnxModel;
 use crate::onnx::panic_guard::guarded;
 use crate::onnx::schema;
 
 /// A session of ONNX Runtime, and what its contexts share.
-pub(in crate::onnx) struct OnnxRuntimeProgram {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
+struct OnnxRuntimeProgram {
     session: Session,
     memory: CpuMemory,
     input_names: Vec<CString>,
     output_names: Vec<CString>,
 }
 
-impl Program for OnnxRuntimeProgram {
-    fn context(&self) -> Result<Box<dyn Context>, EngineError> {
-        Ok(Box::new(OnnxRuntimeContext::new(self.shared.clone())))
+impl Program for Arc<OnnxRuntimeProgram> {
+    fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError> {
+        Ok(Box::new(OnnxRuntimeContext { outputs: Vec::new(), values: Vec::new(), program: self.clone() }))
     }
 }
 
@@ -38,17 +34,15 @@ pub(in crate::onnx) fn load(
     runtime: &Runtime,
     model: OnnxModel<'_>,
     options: &EngineOptions,
-) -> Result<OnnxRuntimeProgram, EngineError> {
+) -> Result<Box<dyn Program>, EngineError> {
     let session = build(runtime, &model, options).map_err(|error| load_error(&model, &error.to_string()))?;
-    let names = |names: Vec<&str>| {
-        let name =
-            |name: &str| CString::new(name).map_err(|_| load_error(&model, "a tensor's name has a zero byte in it"));
-        names.into_iter().map(name).collect::<Result<Vec<_>, _>>()
+    let zero = |_| load_error(&model, "a tensor's name has a zero byte in it");
+    let names = |infos: &[TensorInfo]| {
+        infos.iter().map(|info| CString::new(info.name.as_str()).map_err(zero)).collect::<Result<Vec<_>, _>>()
     };
-    let input_names = names(model.inputs.iter().map(|info| info.name.as_str()).collect())?;
-    let output_names = names(model.outputs.iter().map(|info| info.name.as_str()).collect())?;
+    let (input_names, output_names) = (names(model.inputs)?, names(model.outputs)?);
     let memory = CpuMemory::new().map_err(|error| load_error(&model, &error.to_string()))?;
-    Ok(OnnxRuntimeProgram { shared: Arc::new(Shared { session, memory, input_names, output_names }) })
+    Ok(Box::new(Arc::new(OnnxRuntimeProgram { session, memory, input_names, output_names })))
 }
 
 fn build(runtime: &Runtime, model: &OnnxModel<'_>, options: &EngineOptions) -> ort::Result<Session> {
@@ -111,14 +105,14 @@ fn unknown_operator(text: &str) -> Option<(&str, Option<&str>)> {
 }
 
 struct OnnxRuntimeContext {
-    outputs: Vec<Output>,
+    outputs: Vec<OutputBytes>,
     /// The values that the outputs point into. Fields drop in order: values before the session that made them.
     values: Vec<Value<'static>>,
-    shared: Arc<Shared>,
+    program: Arc<OnnxRuntimeProgram>,
 }
 
 /// An output of the last run.
-struct Output {
+struct OutputBytes {
     dtype: DType,
     shape: Vec<usize>,
     data: *const u8,
@@ -126,23 +120,19 @@ struct Output {
 }
 
 // SAFETY: `data` points into a value of `OnnxRuntimeContext::values`, which is owned beside it and moves with it.
-unsafe impl Send for Output {}
+unsafe impl Send for OutputBytes {}
 
 impl OnnxRuntimeContext {
-    fn new(shared: Arc<Shared>) -> Self {
-        Self { outputs: Vec::new(), values: Vec::new(), shared }
-    }
-
     fn read_outputs(&mut self) -> Result<(), EngineError> {
         for (index, value) in self.values.iter().enumerate() {
             let mut shape = Vec::new();
-            let name = || self.shared.output_names[index].to_string_lossy().into_owned();
+            let name = || self.program.output_names[index].to_string_lossy().into_owned();
             let not_tensor = |found: String| EngineError::OutputNotTensor { name: name(), found };
             let tensor = value.tensor(&mut shape, schema::dtype).map_err(|error| run_error(&error))?;
             let (element, data, len_bytes) = tensor.ok_or_else(|| not_tensor("a sequence or map".to_owned()))?;
             let dtype = schema::dtype(element);
             let dtype = dtype.ok_or_else(|| not_tensor(format!("a tensor of {}", schema::element_name(element))))?;
-            self.outputs.push(Output { dtype, shape, data, len_bytes });
+            self.outputs.push(OutputBytes { dtype, shape, data, len_bytes });
         }
         Ok(())
     }
@@ -163,21 +153,21 @@ fn run_error(error: &ort::Error) -> EngineError {
     EngineError::Run(Backend::OnnxRuntime, error.to_string())
 }
 
-impl Context for OnnxRuntimeContext {
+impl ProgramContext for OnnxRuntimeContext {
     fn run(&mut self, inputs: &[InputTensor]) -> Result<(), EngineError> {
         self.outputs.clear();
-        let Self { shared, values, .. } = self;
+        let Self { program, values, .. } = self;
         guarded(Backend::OnnxRuntime, "ran the model", || {
-            let value = |input| borrowed(&shared.memory, input);
+            let value = |input| borrowed(&program.memory, input);
             let inputs = inputs.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(|error| run_error(&error))?;
-            values::run(&shared.session, &shared.input_names, &inputs, &shared.output_names, values)
+            values::run(&program.session, &program.input_names, &inputs, &program.output_names, values)
                 .map_err(|error| run_error(&error))
         })?;
         self.read_outputs()
     }
 
     fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
-        let outputs = self.shared.output_names.len();
+        let outputs = self.program.output_names.len();
         let output = self.outputs.get(index).ok_or(EngineError::NoOutput { index, outputs })?;
         let bytes: &[u8] = if output.len_bytes == 0 {
             &[]

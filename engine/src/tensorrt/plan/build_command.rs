@@ -12,7 +12,8 @@ pub fn rebuild_command(path: &Path) -> String {
         Some(extension) if extension == "onnx" => PathBuf::from("MODEL.onnx"),
         _ => path.with_extension("onnx"),
     };
-    let (onnx, options) = sidecar.map_or_else(|| (by_name(), Vec::new()), |sidecar| (sidecar.onnx, sidecar.options));
+    let (onnx, options) =
+        sidecar.map_or_else(|| (by_name(), Vec::new()), |sidecar| (sidecar.onnx.path, sidecar.options));
     let engine = if has_plan_name(path) { path.to_owned() } else { path.with_extension("engine") };
     let options: String = options.iter().map(|option| format!(" {option}")).collect();
     format!("visiond build {} -o {}{options}", onnx.display(), engine.display())
