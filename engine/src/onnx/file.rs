@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use visiond_kernels::tensor::DType;
 
 use super::schema::{dtype, element_name, number};
-use super::sniff::foreign_format;
-use super::wire::{Field, WireError, fields};
+use super::wire::{Field, WireError, fields, last, text};
 use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 
 /// Limits graphs inside nodes (`If`, `Loop`) inside graphs. No exporter comes near this, and a recursive parser needs a limit.
@@ -148,28 +147,18 @@ impl From<WireError> for ParseError {
 
 impl OnnxFile {
     fn model(&mut self, bytes: &[u8], found_graph: &mut bool) -> Result<(), ParseError> {
-        let mut producer = [String::new(), String::new()];
         for field in fields(bytes) {
             let field = field?;
             match field.number {
                 number::MODEL_IR_VERSION => self.ir_version = field.number_value(),
-                number::MODEL_PRODUCER_NAME => producer[0] = field.text(),
-                number::MODEL_PRODUCER_VERSION => producer[1] = field.text(),
                 number::MODEL_GRAPH => {
                     *found_graph = true;
                     self.outer_graph(field.bytes())?;
                 }
                 number::MODEL_OPSET_IMPORT => {
-                    let (mut domain, mut version) = (String::new(), 0);
-                    for field in fields(field.bytes()) {
-                        let field = field?;
-                        match field.number {
-                            number::FIRST => domain = field.text(),
-                            number::SECOND => version = field.number_value(),
-                            _ => {}
-                        }
-                    }
+                    let domain = text(field.bytes(), number::FIRST)?;
                     let domain = if domain.is_empty() { "ai.onnx".to_owned() } else { domain };
+                    let version = last(field.bytes(), number::SECOND)?.map_or(0, |field| field.number_value());
                     self.opsets.insert(domain, version);
                 }
                 number::MODEL_METADATA => {
@@ -179,7 +168,9 @@ impl OnnxFile {
                 _ => {}
             }
         }
-        self.producer = producer.join(" ").trim().to_owned();
+        let producer = [number::MODEL_PRODUCER_NAME, number::MODEL_PRODUCER_VERSION].map(|part| text(bytes, part));
+        let [name, version] = producer;
+        self.producer = format!("{} {}", name?, version?).trim().to_owned();
         Ok(())
     }
 
@@ -241,48 +232,37 @@ impl OnnxFile {
     }
 
     fn node(&mut self, node: &[u8], depth: usize) -> Result<(), ParseError> {
-        let (mut operator, mut domain) = (String::new(), String::new());
-        for field in fields(node) {
-            let field = field?;
-            match field.number {
-                number::NODE_OP_TYPE => operator = field.text(),
-                number::NODE_DOMAIN => domain = field.text(),
-                number::NODE_ATTRIBUTE => {
-                    for field in fields(field.bytes()) {
-                        let field = field?;
-                        match field.number {
-                            number::ATTRIBUTE_TENSOR => drop(self.tensor(field.bytes())?),
-                            number::ATTRIBUTE_GRAPH | number::ATTRIBUTE_GRAPHS => {
-                                self.graph(field.bytes(), depth + 1, None)?;
-                            }
-                            _ => {}
-                        }
-                    }
+        for attribute in fields(node) {
+            let attribute = attribute?;
+            if attribute.number != number::NODE_ATTRIBUTE {
+                continue;
+            }
+            for field in fields(attribute.bytes()) {
+                let field = field?;
+                match field.number {
+                    number::ATTRIBUTE_TENSOR => drop(self.tensor(field.bytes())?),
+                    number::ATTRIBUTE_GRAPH | number::ATTRIBUTE_GRAPHS => self.graph(field.bytes(), depth + 1, None)?,
+                    _ => {}
                 }
-                _ => {}
             }
         }
-        *self.operators.entry(qualified(&domain, &operator)).or_default() += 1;
+        let operator = qualified(&text(node, number::NODE_DOMAIN)?, &text(node, number::NODE_OP_TYPE)?);
+        *self.operators.entry(operator).or_default() += 1;
         Ok(())
     }
 
     /// Notes where the tensor's bytes are and returns the tensor's name.
     fn tensor(&mut self, tensor: &[u8]) -> Result<String, ParseError> {
-        let mut name = String::new();
         for field in fields(tensor) {
             let field = field?;
-            match field.number {
-                number::TENSOR_NAME => name = field.text(),
-                number::TENSOR_EXTERNAL_DATA => {
-                    let (key, value) = entry(field.bytes())?;
-                    if key == "location" {
-                        self.external_files.insert(PathBuf::from(value));
-                    }
+            if field.number == number::TENSOR_EXTERNAL_DATA {
+                let (key, value) = entry(field.bytes())?;
+                if key == "location" {
+                    self.external_files.insert(PathBuf::from(value));
                 }
-                _ => {}
             }
         }
-        Ok(name)
+        Ok(text(tensor, number::TENSOR_NAME)?)
     }
 }
 
@@ -291,48 +271,33 @@ fn qualified(domain: &str, operator: &str) -> String {
     if domain.is_empty() || domain == "ai.onnx" { operator.to_owned() } else { format!("{domain}.{operator}") }
 }
 
+/// Returns name and operator of each node in the main graph.
+fn nodes(bytes: &[u8]) -> impl Iterator<Item = (String, String)> {
+    let nodes = parts(bytes, number::MODEL_GRAPH).flat_map(|graph| parts(graph, number::GRAPH_NODE));
+    let first = |node, wanted| parts(node, wanted).next().map(|part| String::from_utf8_lossy(part).into_owned());
+    let part = move |node, wanted| first(node, wanted).unwrap_or_default();
+    nodes.map(move |node| (part(node, number::NODE_NAME), part(node, number::NODE_OP_TYPE)))
+}
+
+/// Returns the bytes of each field `wanted`, up to the first error.
+fn parts(message: &[u8], wanted: u64) -> impl Iterator<Item = &[u8]> {
+    let fields = fields(message).map_while(Result::ok).filter(move |field| field.number == wanted);
+    fields.map(|field| field.bytes())
+}
+
 /// Returns the name of the first node in the main graph that uses `operator`, if the node has a name.
 pub(super) fn node_using(bytes: &[u8], operator: &str) -> Option<String> {
-    let part = |message: &'_ [u8], wanted| -> Option<String> {
-        fields(message).map_while(Result::ok).find(|field| field.number == wanted).map(|field| field.text())
-    };
-    fields(bytes)
-        .map_while(Result::ok)
-        .filter(|field| field.number == number::MODEL_GRAPH)
-        .flat_map(|graph| fields(graph.bytes()).map_while(Result::ok))
-        .filter(|field| field.number == number::GRAPH_NODE)
-        .find(|node| part(node.bytes(), number::NODE_OP_TYPE).as_deref() == Some(operator))
-        .and_then(|node| part(node.bytes(), number::NODE_NAME))
-        .filter(|name| !name.is_empty())
+    nodes(bytes).find(|(_, used)| used == operator).map(|(name, _)| name).filter(|name| !name.is_empty())
 }
 
 /// Returns the name and the operator of the node at `index` in the main graph.
 pub fn node_at(bytes: &[u8], index: usize) -> Option<(String, String)> {
-    let nodes = fields(bytes)
-        .map_while(Result::ok)
-        .filter(|field| field.number == number::MODEL_GRAPH)
-        .flat_map(|graph| fields(graph.bytes()).map_while(Result::ok))
-        .filter(|field| field.number == number::GRAPH_NODE);
-    let node = nodes.into_iter().nth(index)?;
-    let part = |wanted| {
-        let mut parts = fields(node.bytes()).map_while(Result::ok);
-        parts.find(|field| field.number == wanted).map(|field| field.text()).unwrap_or_default()
-    };
-    Some((part(number::NODE_NAME), part(number::NODE_OP_TYPE)))
+    nodes(bytes).nth(index)
 }
 
 /// Reads a `StringStringEntryProto`.
 fn entry(message: &[u8]) -> Result<(String, String), WireError> {
-    let (mut key, mut value) = (String::new(), String::new());
-    for field in fields(message) {
-        let field = field?;
-        match field.number {
-            number::FIRST => key = field.text(),
-            number::SECOND => value = field.text(),
-            _ => {}
-        }
-    }
-    Ok((key, value))
+    Ok((text(message, number::FIRST)?, text(message, number::SECOND)?))
 }
 
 /// A tensor's element type and shape, or a description of what the value is instead.
@@ -340,40 +305,24 @@ type ValueType = Result<(DType, Option<Vec<Dim>>), String>;
 
 /// Reads a `ValueInfoProto`.
 pub(super) fn value_info(message: &[u8]) -> Result<(String, ValueType), WireError> {
-    let (mut name, mut value) = (String::new(), Err("without a declared type".to_owned()));
-    for field in fields(message) {
+    let mut value = Err("without a declared type".to_owned());
+    for field in last(message, number::VALUE_TYPE)?.iter().flat_map(|declared| fields(declared.bytes())) {
         let field = field?;
-        match field.number {
-            number::VALUE_NAME => name = field.text(),
-            number::VALUE_TYPE => {
-                for field in fields(field.bytes()) {
-                    let field = field?;
-                    value = match field.number {
-                        number::TYPE_TENSOR => tensor_type(field.bytes())?,
-                        number::TYPE_SEQUENCE => Err("a sequence".to_owned()),
-                        number::TYPE_MAP => Err("a map".to_owned()),
-                        number::TYPE_SPARSE => Err("a sparse tensor".to_owned()),
-                        number::TYPE_OPTIONAL => Err("an optional value".to_owned()),
-                        _ => continue,
-                    };
-                }
-            }
-            _ => {}
-        }
+        value = match field.number {
+            number::TYPE_TENSOR => tensor_type(field.bytes())?,
+            number::TYPE_SEQUENCE => Err("a sequence".to_owned()),
+            number::TYPE_MAP => Err("a map".to_owned()),
+            number::TYPE_SPARSE => Err("a sparse tensor".to_owned()),
+            number::TYPE_OPTIONAL => Err("an optional value".to_owned()),
+            _ => continue,
+        };
     }
-    Ok((name, value))
+    Ok((text(message, number::VALUE_NAME)?, value))
 }
 
 fn tensor_type(message: &[u8]) -> Result<ValueType, WireError> {
-    let (mut element, mut shape) = (0, None);
-    for field in fields(message) {
-        let field = field?;
-        match field.number {
-            number::TENSOR_TYPE_ELEMENT => element = field.number_value(),
-            number::TENSOR_TYPE_SHAPE => shape = Some(dims(field.bytes())?),
-            _ => {}
-        }
-    }
+    let element = last(message, number::TENSOR_TYPE_ELEMENT)?.map_or(0, |field| field.number_value());
+    let shape = last(message, number::TENSOR_TYPE_SHAPE)?.map(|shape| dims(shape.bytes())).transpose()?;
     Ok(match dtype(element) {
         Some(dtype) => Ok((dtype, shape)),
         None => Err(format!("a tensor of {}", element_name(element))),
@@ -406,4 +355,38 @@ fn dims(message: &[u8]) -> Result<Vec<Dim>, WireError> {
         }
     }
     Ok(shape)
+}
+
+/// Returns what the file is and what to do, if it is a well-known format other than ONNX.
+pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
+    const MAGICS: [(&[u8], &str); 14] = [
+        (b"\x89PNG", "a PNG picture: the model and the picture may be swapped"),
+        (b"\xff\xd8\xff", "a JPEG picture: the model and the picture may be swapped"),
+        (b"GIF8", "a GIF picture: the model and the picture may be swapped"),
+        (b"RIFF", "a WebP picture or an AVI video: the model and the source may be swapped"),
+        (b"PK\x03\x04", "a ZIP archive, perhaps a PyTorch model: unpack it, or export the model to ONNX"),
+        (b"\x1f\x8b", "a gzip archive: unpack it"),
+        (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
+        (b"ftrt", "a TensorRT engine: name the .onnx file that it was built from"),
+        (b"ptrt", "a TensorRT engine: name the .onnx file that it was built from"),
+        (b"vtrt", "a TensorRT engine: name the .onnx file that it was built from"),
+        (b"\x7fELF", "a program or library: name the .onnx file"),
+        (b"version https://git-lfs", "a Git LFS pointer to the model: run `git lfs pull`"),
+        (b"<", "a web page or XML: the download returned an error page; open its address in a browser"),
+        (b"\x80\x02", "a Python pickle, perhaps a PyTorch model: export the model to ONNX"),
+    ];
+    if let Some((_, found)) = MAGICS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Some(found);
+    }
+    if bytes.get(4..8) == Some(b"TFL3") {
+        return Some("a TensorFlow Lite model: export the model to ONNX");
+    }
+    if bytes.get(4..8) == Some(b"ftyp") {
+        return Some("an MP4 video: the model and the source may be swapped");
+    }
+    let start = &bytes[..bytes.len().min(256)];
+    let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    // An ONNX file starts with byte 8 (a number field), which is not printable.
+    (start.iter().filter(|byte| printable(byte)).count() == start.len())
+        .then_some("plain text: name the .onnx file, or download it again")
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use super::file::{OnnxFile, parse, read_with_bytes};
-use super::model::OnnxModel;
+use super::model::{OnnxModel, guarded};
 use super::onnxruntime::program;
 use super::onnxruntime::runtime::Runtime;
-use super::panic_guard::guarded;
 use super::{reshape, rten};
 use crate::backend::{Backend, BackendModel, Dim, EngineError, EngineOptions};
 use crate::tensorrt::plan::build_command;

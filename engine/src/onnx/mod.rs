@@ -7,11 +7,9 @@ pub mod file;
 mod load;
 mod model;
 pub mod onnxruntime;
-mod panic_guard;
 mod reshape;
 mod rten;
 pub(crate) mod schema;
-mod sniff;
 pub(crate) mod wire;
 
 pub(crate) use load::load;

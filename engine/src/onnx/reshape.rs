@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::schema::number;
-use super::wire::{WireError, fields, write_bytes, write_number};
+use super::wire::{WireError, fields, text, write_bytes, write_number};
 
 /// The new value of a dimension; `None` is unknown.
 type NewDim = Option<usize>;
@@ -23,17 +23,25 @@ pub(super) fn with_input_shapes(
     params: &BTreeMap<String, usize>,
     sizes_changed: bool,
 ) -> Result<Vec<u8>, WireError> {
-    let mut model = Vec::with_capacity(bytes.len() + 64);
-    for field in fields(bytes) {
+    rewritten(bytes, number::MODEL_GRAPH, |bytes| graph(bytes, shapes, params, sizes_changed))
+}
+
+/// Returns `message` with what `new` makes of each of its fields `wanted`.
+fn rewritten(
+    message: &[u8],
+    wanted: u64,
+    mut new: impl FnMut(&[u8]) -> Result<Vec<u8>, WireError>,
+) -> Result<Vec<u8>, WireError> {
+    let mut out = Vec::with_capacity(message.len() + 64);
+    for field in fields(message) {
         let field = field?;
-        if field.number == number::MODEL_GRAPH {
-            let graph = graph(field.bytes(), shapes, params, sizes_changed)?;
-            write_bytes(&mut model, number::MODEL_GRAPH, &graph);
+        if field.number == wanted {
+            write_bytes(&mut out, wanted, &new(field.bytes())?);
         } else {
-            model.extend_from_slice(field.raw);
+            out.extend_from_slice(field.raw);
         }
     }
-    Ok(model)
+    Ok(out)
 }
 
 fn graph(
@@ -46,17 +54,14 @@ fn graph(
     for field in fields(bytes) {
         let field = field?;
         match field.number {
-            number::GRAPH_INPUT => {
-                let name = value_name(field.bytes())?;
-                match shapes.get(&name) {
-                    Some(shape) => {
-                        let dims: Vec<NewDim> = shape.iter().map(|&size| Some(size)).collect();
-                        let value = with_dims(field.bytes(), &|_| Some(dims.clone()))?;
-                        write_bytes(&mut graph, number::GRAPH_INPUT, &value);
-                    }
-                    None => graph.extend_from_slice(field.raw),
+            number::GRAPH_INPUT => match shapes.get(&text(field.bytes(), number::VALUE_NAME)?) {
+                Some(shape) => {
+                    let dims: Vec<NewDim> = shape.iter().map(|&size| Some(size)).collect();
+                    let value = with_dims(field.bytes(), &|_| Some(dims.clone()))?;
+                    write_bytes(&mut graph, number::GRAPH_INPUT, &value);
                 }
-            }
+                None => graph.extend_from_slice(field.raw),
+            },
             number::GRAPH_OUTPUT => {
                 let value = with_dims(field.bytes(), &|shape| {
                     let dim = |dim: &[u8]| output_dim(dim, params, sizes_changed);
@@ -80,49 +85,24 @@ fn output_dim(dim: &[u8], params: &BTreeMap<String, usize>, sizes_changed: bool)
     })
 }
 
-fn value_name(value: &[u8]) -> Result<String, WireError> {
-    for field in fields(value) {
-        let field = field?;
-        if field.number == number::VALUE_NAME {
-            return Ok(field.text());
-        }
-    }
-    Ok(String::new())
-}
-
 /// Returns a `ValueInfoProto` with the dimensions that `new_dims` makes of its `TensorShapeProto` (empty if it has none).
 fn with_dims(value: &[u8], new_dims: &dyn Fn(&[u8]) -> Option<Vec<NewDim>>) -> Result<Vec<u8>, WireError> {
-    let mut out = Vec::with_capacity(value.len() + 32);
-    for field in fields(value) {
-        let field = field?;
-        if field.number != number::VALUE_TYPE {
-            out.extend_from_slice(field.raw);
-            continue;
-        }
-        let mut types = Vec::new();
-        for field in fields(field.bytes()) {
+    let tensor = |message: &[u8]| {
+        let (mut tensor, mut shape) = (Vec::new(), None);
+        for field in fields(message) {
             let field = field?;
-            if field.number != number::TYPE_TENSOR {
-                types.extend_from_slice(field.raw);
-                continue;
+            if field.number == number::TENSOR_TYPE_SHAPE {
+                shape = Some(field.bytes());
+            } else {
+                tensor.extend_from_slice(field.raw);
             }
-            let (mut tensor, mut shape) = (Vec::new(), None);
-            for field in fields(field.bytes()) {
-                let field = field?;
-                if field.number == number::TENSOR_TYPE_SHAPE {
-                    shape = Some(field.bytes());
-                } else {
-                    tensor.extend_from_slice(field.raw);
-                }
-            }
-            if let Some(dims) = shape.map_or_else(|| new_dims(&[]).filter(|dims| !dims.is_empty()), new_dims) {
-                write_bytes(&mut tensor, number::TENSOR_TYPE_SHAPE, &shape_message(&dims));
-            }
-            write_bytes(&mut types, number::TYPE_TENSOR, &tensor);
         }
-        write_bytes(&mut out, number::VALUE_TYPE, &types);
-    }
-    Ok(out)
+        if let Some(dims) = shape.map_or_else(|| new_dims(&[]).filter(|dims| !dims.is_empty()), new_dims) {
+            write_bytes(&mut tensor, number::TENSOR_TYPE_SHAPE, &shape_message(&dims));
+        }
+        Ok(tensor)
+    };
+    rewritten(value, number::VALUE_TYPE, |types| rewritten(types, number::TYPE_TENSOR, tensor))
 }
 
 fn shape_message(dims: &[NewDim]) -> Vec<u8> {

@@ -11,8 +11,7 @@ use rten::{Model as Graph, ModelOptions, NodeId, RunOptions, ThreadPool, Value, 
 use rten_tensor::{AsView, Layout};
 use visiond_kernels::tensor::{DType, TensorRef};
 
-use super::model::OnnxModel;
-use super::panic_guard::guarded;
+use super::model::{OnnxModel, guarded};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 
 /// What [`crate::engine::Engine::backend_description`] returns for rten.
@@ -79,16 +78,16 @@ fn unsupported_operator(text: &str) -> Option<&str> {
 
 impl Program for Arc<RtenProgram> {
     fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError> {
-        let converted = self.input_ids.iter().map(|_| Converted::None).collect();
+        let converted = vec![Converted::default(); self.input_ids.len()];
         Ok(Box::new(RtenContext { program: self.clone(), converted, outputs: Vec::new() }))
     }
 }
 
-/// An input in the type that rten wants, if the model declares another.
-enum Converted {
-    None,
-    F32(Vec<f32>),
-    I32(Vec<i32>),
+/// An input in the type that rten wants, if the model declares another; the memory is reused.
+#[derive(Default, Clone)]
+struct Converted {
+    floats: Vec<f32>,
+    ints: Vec<i32>,
 }
 
 struct RtenContext {
@@ -145,53 +144,33 @@ impl ProgramContext for RtenContext {
 
 /// Fills `converted` if rten wants another type than the model declares.
 fn convert(input: &InputTensor, converted: &mut Converted) {
-    fn fill<T, const N: usize>(bytes: &[u8], out: &mut Vec<T>, f: impl Fn([u8; N]) -> T) {
-        out.clear();
-        out.extend(bytes.as_chunks::<N>().0.iter().map(|&chunk| f(chunk)));
-    }
-    let ints = |converted: &mut Converted| match std::mem::replace(converted, Converted::None) {
-        Converted::I32(ints) => ints,
-        _ => Vec::new(),
-    };
+    let Converted { floats, ints } = converted;
+    floats.clear();
+    ints.clear();
     match input.dtype() {
-        DType::F16 => {
-            let mut floats = match std::mem::replace(converted, Converted::None) {
-                Converted::F32(floats) => floats,
-                _ => Vec::new(),
-            };
-            fill(input.bytes(), &mut floats, |b: [u8; 2]| f16::from_ne_bytes(b).to_f32());
-            *converted = Converted::F32(floats);
-        }
+        DType::F16 => floats.extend(chunks(input.bytes()).map(|b| f16::from_ne_bytes(b).to_f32())),
         DType::I64 => {
-            let mut out = ints(converted);
-            let clamp = |b: [u8; 8]| i64::from_ne_bytes(b).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-            fill(input.bytes(), &mut out, clamp);
-            *converted = Converted::I32(out);
+            let clamp = |b| i64::from_ne_bytes(b).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            ints.extend(chunks(input.bytes()).map(clamp));
         }
-        DType::Bool => {
-            let mut out = ints(converted);
-            fill(input.bytes(), &mut out, |[b]: [u8; 1]| i32::from(b != 0));
-            *converted = Converted::I32(out);
-        }
+        DType::Bool => ints.extend(input.bytes().iter().map(|&b| i32::from(b != 0))),
         _ => {}
     }
 }
 
+fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
+    bytes.as_chunks::<N>().0.iter().copied()
+}
+
 fn view<'a>(input: &'a InputTensor, converted: &'a Converted, name: &str) -> Result<ValueView<'a>, EngineError> {
     let shape = input.shape();
-    let view = match (converted, input.dtype()) {
-        (Converted::F32(data), _) => ValueView::from_shape(shape, data).ok(),
-        (Converted::I32(data), _) => ValueView::from_shape(shape, data).ok(),
-        (Converted::None, DType::F32) => {
-            typed::<f32>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok())
-        }
-        (Converted::None, DType::I32) => {
-            typed::<i32>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok())
-        }
-        (Converted::None, DType::I8) => {
-            typed::<i8>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok())
-        }
-        (Converted::None, DType::U8) => ValueView::from_shape(shape, input.bytes()).ok(),
+    let view = match input.dtype() {
+        DType::F16 => ValueView::from_shape(shape, &converted.floats).ok(),
+        DType::I64 | DType::Bool => ValueView::from_shape(shape, &converted.ints).ok(),
+        DType::F32 => typed::<f32>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok()),
+        DType::I32 => typed::<i32>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok()),
+        DType::I8 => typed::<i8>(input.bytes()).and_then(|data| ValueView::from_shape(shape, data).ok()),
+        DType::U8 => ValueView::from_shape(shape, input.bytes()).ok(),
         _ => None,
     };
     view.ok_or_else(|| EngineError::dtype(Backend::Rten, name, input.dtype()))

@@ -67,6 +67,16 @@ pub fn fields(message: &[u8]) -> Fields<'_> {
     Fields { rest: message }
 }
 
+/// Returns the last field `number` of `message`, which is the one that counts.
+pub(super) fn last(message: &[u8], number: u64) -> Result<Option<Field<'_>>, WireError> {
+    fields(message).try_fold(None, |last, field| field.map(|field| Some(field).filter(|f| f.number == number).or(last)))
+}
+
+/// Returns the text in field `number` of `message`; empty if there is none.
+pub(super) fn text(message: &[u8], number: u64) -> Result<String, WireError> {
+    Ok(last(message, number)?.map(|field| field.text()).unwrap_or_default())
+}
+
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, WireError>;
 

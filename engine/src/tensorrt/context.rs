@@ -39,6 +39,7 @@ impl TrtEngine {
     pub fn context(self: &Arc<Self>, scratch: Scratch) -> Result<TrtContext, EngineError> {
         let abi = self.abi();
         let own = matches!(scratch, Scratch::Own);
+        let recorder = ErrorRecorder::new(abi.layout);
         // SAFETY: the engine is alive and makes nothing else at the same time; the numbers are strategies that these layouts
         // have.
         let context = self.make(|object| unsafe {
@@ -51,7 +52,6 @@ impl TrtEngine {
             // The engine, which the context needs, is stored beside it and drops after it.
             Owned::from_raw(raw, abi).ok_or_else(|| self.refused("make a context of the engine"))
         })?;
-        let recorder = ErrorRecorder::new(abi.layout);
         // SAFETY: the recorder has the layout's virtual methods and drops after the context.
         unsafe { call!(context.get(), ContextClass::SET_ERROR_RECORDER(recorder.as_ptr())) }?;
         if let Scratch::Shared(shared) = &scratch {

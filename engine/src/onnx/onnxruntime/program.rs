@@ -11,8 +11,7 @@ use super::runtime::Runtime;
 use super::values::{self, CpuMemory, Value};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 use crate::onnx::file::node_using;
-use crate::onnx::model::OnnxModel;
-use crate::onnx::panic_guard::guarded;
+use crate::onnx::model::{OnnxModel, guarded};
 use crate::onnx::schema;
 
 /// A session of ONNX Runtime, and what its contexts share.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::library::{FoundLibrary, find};
 use crate::backend::{Backend, EngineError};
-use crate::onnx::panic_guard::guarded;
+use crate::onnx::model::guarded;
 
 /// The loaded library and its environment. One per process, for its whole life: ONNX Runtime cannot be closed safely.
 pub(in crate::onnx) struct Runtime {
