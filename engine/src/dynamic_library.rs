@@ -1,4 +1,4 @@
-//! Shared libraries that are opened at run time: where to look for them, and what the loader says about them.
+//! Shared libraries that are opened at run time: where to search for them, and what the loader says about them.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;

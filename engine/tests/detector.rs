@@ -8,7 +8,7 @@ use std::path::Path;
 use common::*;
 use rten_onnx::onnx::{DataType, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detection, Detector, DetectorError, Limits, RunId};
+use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptions, RunId};
 use visiond_engine::engine::{Backend, Engine, EngineOptions};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -58,7 +58,7 @@ fn the_sample_network_sees_what_opencv_and_onnxruntime_see() {
     for backend in backends() {
         let engine = load(backend, &model);
         let card = Card::for_model(&model, None, engine.metadata(), engine.inputs(), engine.outputs()).unwrap();
-        let limits = Limits { score_threshold: Some(0.3), ..Limits::default() };
+        let limits = DetectorOptions { score_threshold: Some(0.3), ..DetectorOptions::default() };
         let mut detector = Detector::new(&engine, &card, &limits).unwrap();
         assert_eq!((detector.batch(), &*detector.label(15), &*detector.label(99)), (1, "cat", "99"));
         for picture in ["astronaut.png", "chelsea.png", "coffee.png"] {
@@ -144,18 +144,22 @@ fn boxes_come_back_into_the_frame_suppressed_and_clipped() {
     let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Is(1)), || D::Is(1)));
     for backend in backends() {
         let engine = load(backend, &path);
-        let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits::default()).unwrap();
+        let mut detector = Detector::new(&engine, &card(LETTERBOX), &DetectorOptions::default()).unwrap();
         let found = look_at_shade(&mut detector, 204);
         // A score of 0.4 at the left half; the box in the padding has no part in the frame, the third is suppressed.
         let seen: Vec<_> = found.iter().map(|d| (d.class_id, d.box_in_source.unwrap())).collect();
         assert_eq!(seen, [(0, [0.0, 0.0, 4.0, 4.0]), (1, [0.0, 0.0, 4.0, 4.0])]);
         assert!((found[0].score - 0.4).abs() < 1e-5 && (found[1].score - 0.2).abs() < 1e-5, "{found:?}");
 
-        let limits = Limits { score_threshold: Some(0.3), ..Limits::default() };
+        let limits = DetectorOptions { score_threshold: Some(0.3), ..DetectorOptions::default() };
         let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
         assert_eq!(look_at_shade(&mut detector, 204).len(), 1);
 
-        let limits = Limits { iou_threshold: Some(0.99), classes: vec!["lamp".to_owned()], ..Limits::default() };
+        let limits = DetectorOptions {
+            iou_threshold: Some(0.99),
+            classes: vec!["lamp".to_owned()],
+            ..DetectorOptions::default()
+        };
         let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
         let found = look_at_shade(&mut detector, 204);
         assert!(found.len() == 2 && found.iter().all(|d| d.class_id == 0), "{found:?}");
@@ -171,7 +175,7 @@ fn each_slot_of_a_batch_has_its_own_result() {
         let path = write(directory.path(), name, &sees_brightness(images(batch()), batch));
         for backend in backends() {
             let engine = load(backend, &path);
-            let limits = Limits { max_batch: 3, ..Limits::default() };
+            let limits = DetectorOptions { max_batch: 3, ..DetectorOptions::default() };
             let mut detector = Detector::new(&engine, &card(LETTERBOX), &limits).unwrap();
             assert_eq!(detector.batch(), 3);
             for frames in [3, 1, 2, 3] {
@@ -198,7 +202,9 @@ fn a_run_is_begun_finished_and_read_in_this_order() {
     let directory = tempfile::tempdir().unwrap();
     let path = write(directory.path(), "m.onnx", &sees_brightness(images(D::Named("n")), || D::Named("n")));
     let engine = load(Backend::Rten, &path);
-    let mut detector = Detector::new(&engine, &card(LETTERBOX), &Limits { max_batch: 2, ..Limits::default() }).unwrap();
+    let mut detector =
+        Detector::new(&engine, &card(LETTERBOX), &DetectorOptions { max_batch: 2, ..DetectorOptions::default() })
+            .unwrap();
     assert_eq!(detector.max_in_flight(), 1);
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
     let view = layout.view(&[9; 8 * 4 * 3]).unwrap();
@@ -226,10 +232,10 @@ fn bytes_interleaved_are_fed_as_they_are() {
     let path = write(directory.path(), "m.onnx", &model);
     for backend in backends() {
         let engine = load(backend, &path);
-        let error = Detector::new(&engine, &card(LETTERBOX), &Limits::default()).err().unwrap().to_string();
+        let error = Detector::new(&engine, &card(LETTERBOX), &DetectorOptions::default()).err().unwrap().to_string();
         assert!(error.contains("`bytes u8 [1, ?, ?, 3]` has no fixed size") && error.contains("input.size"), "{error}");
         let card = card("[input]\nsize = [4, 4]\nfit = \"letterbox\"\npad = 0\nscale = 1\n");
-        let mut detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
+        let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
         let found = look_at_shade(&mut detector, 204);
         assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
     }
@@ -238,7 +244,7 @@ fn bytes_interleaved_are_fed_as_they_are() {
 #[test]
 fn other_inputs_are_filled_by_the_card() {
     let directory = tempfile::tempdir().unwrap();
-    // As RT-DETR: the second input tells how many pixels the boxes are to count.
+    // As RT-DETR: the second input holds the size whose pixels the boxes are in.
     let mut nodes = brightness("x");
     let mut cast = node("Cast", &["size"], &["wide"]);
     cast.attribute = vec![int("to", 1)];
@@ -265,7 +271,7 @@ fn other_inputs_are_filled_by_the_card() {
         let new = |more: &str| {
             let mut card = card(&format!("[extra_inputs]\n{more}\n[input]\nfit = \"stretch\"\n"));
             card.classes.truncate(1);
-            Detector::new(&engine, &card, &Limits { max_batch: 2, ..Limits::default() })
+            Detector::new(&engine, &card, &DetectorOptions { max_batch: 2, ..DetectorOptions::default() })
         };
         for fill in ["size = \"input-size\"", "size = [4, 4]"] {
             let mut detector = new(fill).unwrap();
@@ -293,7 +299,10 @@ fn a_card_that_does_not_fit_is_told_what_would() {
     let engine = load(Backend::Rten, &path);
     let says = |more: &str, classes: &[&str]| {
         let classes = classes.iter().map(|&name| name.to_owned()).collect();
-        Detector::new(&engine, &card(more), &Limits { classes, ..Limits::default() }).err().unwrap().to_string()
+        Detector::new(&engine, &card(more), &DetectorOptions { classes, ..DetectorOptions::default() })
+            .err()
+            .unwrap()
+            .to_string()
     };
     let error = says("[input]\norder = \"grey\"\n", &[]);
     assert!(error.contains("x f32 [1, 3, 4, 4]") && error.contains("[batch, 1, height, width]"), "{error}");
@@ -314,14 +323,14 @@ fn the_cards_size_goes_before_the_models_and_a_shape_asked_for_before_the_cards(
     for backend in backends() {
         let engine = load(backend, &path);
         let card = card("[input]\nsize = [16, 8]\nfit = \"stretch\"\n");
-        let mut detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
+        let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
         assert_eq!((detector.input_size(), detector.batch()), ((16, 8), 1));
         let found = look_at_shade(&mut detector, 102);
         assert!((found[0].score - 0.4).abs() < 1e-5, "{found:?}");
 
         let input_shapes = std::collections::BTreeMap::from([("x".to_owned(), vec![2, 3, 6, 12])]);
         let engine = Engine::load(&path, &EngineOptions { input_shapes, ..options(backend) }).unwrap();
-        let detector = Detector::new(&engine, &card, &Limits::default()).unwrap();
+        let detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
         assert_eq!((detector.input_size(), detector.batch()), ((12, 6), 2));
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use visiond_engine::engine::{Backend, Engine, EngineOptions};
-use visiond_engine::tensorrt::plan::{Plan, PlanHeader};
+use visiond_engine::tensorrt::plan::{Plan, PlanFile};
 use visiond_kernels::cuda::Device;
 
 /// A header of TensorRT for RTX with nothing behind it.
@@ -162,5 +162,5 @@ fn ultralytics_wrapping_is_looked_through() {
     let said = files.refusal("net.engine", &wrapped[..wrapped.len() - 1], &here());
     assert!(said.contains("is truncated") && said.contains(&wrapped.len().to_string()), "{said}");
     let path = files.write("net.engine", &wrapped);
-    assert_eq!(PlanHeader::read(&path).unwrap(), Some(plan.header));
+    assert_eq!(PlanFile::read(&path).unwrap().unwrap().plan, plan);
 }

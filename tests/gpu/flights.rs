@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detection, Detector, Limits, RunId};
+use visiond_engine::detector::{Detection, Detector, DetectorOptions, RunId};
 use visiond_engine::engine::{Engine, EngineOptions};
 use visiond_engine_builder::{self as build, BuildOptions, Monitor};
 use visiond_kernels::buffer::{Memory, MemoryKind, UnifiedBuffer};
@@ -115,7 +115,7 @@ fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Rep
     fs::write(&path, build::build(&model, options, &Monitor::new())?.plan)?;
     let engine = Engine::load(&path, &EngineOptions::default())?;
     let card = Card::from_toml(CARD, Path::new("brightness.toml"))?;
-    let mut detector = Detector::new(&engine, &card, &Limits { max_batch: 4, ..Limits::default() })?;
+    let mut detector = Detector::new(&engine, &card, &DetectorOptions { max_batch: 4, ..DetectorOptions::default() })?;
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default())?;
     let mut noise = Noise::new(5);
     let (mut wrong, mut frames) = (0, 0);

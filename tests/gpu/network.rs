@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detector, Limits};
+use visiond_engine::detector::{Detector, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
 
 use crate::report::Failure;
@@ -27,18 +27,18 @@ impl Network {
 
     /// A detector that shows what scores `threshold` or more, boxes of one thing that overlap too.
     pub fn candidates(&self, threshold: f32) -> Result<Detector, Failure> {
-        let limits = Limits {
+        let limits = DetectorOptions {
             score_threshold: Some(threshold),
             iou_threshold: Some(1.0),
             max_detections: Some(10_000),
-            ..Limits::default()
+            ..DetectorOptions::default()
         };
         Ok(Detector::new(&self.engine, &self.card, &limits)?)
     }
 
     /// A detector that shows what scores `threshold` or more.
     pub fn detector(&self, threshold: f32) -> Result<Detector, Failure> {
-        let limits = Limits { score_threshold: Some(threshold), ..Limits::default() };
+        let limits = DetectorOptions { score_threshold: Some(threshold), ..DetectorOptions::default() };
         Ok(Detector::new(&self.engine, &self.card, &limits)?)
     }
 }

@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let threshold = args.score_threshold.unwrap_or_else(of_card);
     // A detection at the threshold of one model may score less in the other, and still match.
     let floor = (threshold - 2.0 * args.max_score_difference).max(LEAST_SCORE).min(threshold);
-    let pair = compare::Limits { min_iou: args.min_iou, max_score_difference: args.max_score_difference };
+    let pair = compare::MatchLimits { min_iou: args.min_iou, max_score_difference: args.max_score_difference };
     let agreement = Agreement::within(threshold as f32, pair);
     let mut comparison = Comparison::new(&models, agreement, floor)?;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::Card;
-use visiond_engine::detector::{Detector, DetectorError, Limits};
+use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
 use visiond_flow::message::ModelFacts;
 use visiond_kernels::cuda::Device;
@@ -20,7 +20,7 @@ pub struct LoadedModel {
     pub engine: Engine,
     /// What its inputs and outputs mean.
     pub card: Card,
-    limits: Limits,
+    limits: DetectorOptions,
     name: String,
 }
 
@@ -34,7 +34,7 @@ impl LoadedModel {
         let card = model.card.as_deref();
         let card = Card::for_model(&model.path, card, engine.metadata(), engine.inputs(), engine.outputs())
             .map_err(|error| ServiceError::Card { model: name.clone(), error: error.into() })?;
-        let limits = Limits {
+        let limits = DetectorOptions {
             score_threshold: model.score_threshold.map(|score| score as f32),
             iou_threshold: model.iou_threshold.map(|iou| iou as f32),
             max_detections: model.max_detections,
@@ -52,7 +52,7 @@ impl LoadedModel {
 
     /// Makes a detector whose raw outputs can be read.
     pub fn raw_detector(&self) -> Result<Detector, DetectorError> {
-        Detector::new(&self.engine, &self.card, &Limits { raw_outputs: true, ..self.limits.clone() })
+        Detector::new(&self.engine, &self.card, &DetectorOptions { raw_outputs: true, ..self.limits.clone() })
     }
 
     /// Makes a detector; the error names the model.

@@ -8,7 +8,7 @@ use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
 use visiond_kernels::tensor::DType;
 
-use super::kind::Backend;
+use super::options::Backend;
 use super::tensor_info::{TensorInfo, dims_text};
 
 /// Why a model cannot be loaded or run.

@@ -25,6 +25,18 @@ impl ModelFile {
         let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { path: path.to_owned(), size_bytes: bytes.len() as u64, sha256 }
     }
+
+    /// Refuses a file whose SHA-256 is not the configured one.
+    pub(crate) fn check_sha256(&self, pinned: Option<&str>) -> Result<(), EngineError> {
+        match pinned {
+            Some(pinned) if !pinned.eq_ignore_ascii_case(&self.sha256) => Err(EngineError::OtherSha256 {
+                path: self.path.clone(),
+                found: self.sha256.clone(),
+                pinned: pinned.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Opens a model's file and returns its size in bytes. Refuses devices and pipes: they may have no end, or wait for a writer.

@@ -1,14 +1,45 @@
-//! How to load a model.
+//! Which backend loads a model, and how.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use visiond_kernels::cuda::{Device, DeviceError};
 
-use super::error::EngineError;
-use super::kind::Backend;
-use super::model_file::ModelFile;
+/// Which backend runs a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// ONNX Runtime's library, opened at run time.
+    OnnxRuntime,
+    /// rten, compiled in.
+    Rten,
+    /// TensorRT's library, opened at run time: runs engines on the GPU.
+    TensorRt,
+}
+
+impl Backend {
+    /// Returns the name used in the configuration and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OnnxRuntime => "onnxruntime",
+            Self::Rten => "rten",
+            Self::TensorRt => "tensorrt",
+        }
+    }
+}
+
+/// Writes the product's name.
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnnxRuntime => "ONNX Runtime",
+            Self::Rten => "rten",
+            Self::TensorRt => "TensorRT",
+        })
+    }
+}
 
 /// Options for loading a model.
 #[derive(Debug, Clone, Default)]
@@ -31,18 +62,6 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
-    /// Refuses a file whose SHA-256 is not the configured one.
-    pub(crate) fn check_sha256(&self, file: &ModelFile) -> Result<(), EngineError> {
-        match &self.sha256 {
-            Some(pinned) if !pinned.eq_ignore_ascii_case(&file.sha256) => Err(EngineError::OtherSha256 {
-                path: file.path.clone(),
-                found: file.sha256.clone(),
-                pinned: pinned.clone(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the number of threads per run, with 0 resolved.
     pub(crate) fn thread_count(&self) -> usize {
         match self.threads {

@@ -9,18 +9,17 @@ use crate::ultralytics::UltralyticsError;
 /// One error in a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardProblem {
-    /// The card's file.
-    pub path: PathBuf,
+    path: PathBuf,
     /// The line, from 1.
-    pub line: usize,
+    pub(super) line: usize,
     /// The column in characters, from 1.
-    pub column: usize,
+    pub(super) column: usize,
     /// The text of the line.
-    pub text: String,
+    text: String,
     /// How many characters to mark, at least 1.
-    pub width: usize,
+    width: usize,
     /// What is wrong and what would be right.
-    pub message: String,
+    message: String,
 }
 
 impl CardProblem {
@@ -65,7 +64,7 @@ pub enum CardError {
     Metadata {
         /// The model.
         model: PathBuf,
-        /// Where a card would be looked for.
+        /// Where visiond searches for a card.
         beside: PathBuf,
         /// Why the metadata cannot be used.
         #[source]
@@ -79,7 +78,7 @@ pub enum CardError {
     Missing {
         /// The model.
         model: PathBuf,
-        /// Where the card is looked for.
+        /// Where visiond searches for the card.
         beside: PathBuf,
         /// Where the example comes from.
         example_is: &'static str,

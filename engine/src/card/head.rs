@@ -1,6 +1,6 @@
 //! Reads the `[head]` of a card: the family and its options.
 
-use super::sections::Section;
+use super::sections::CardSection;
 use crate::heads::spec::{
     Activation, Background, BlazefaceSpec, BoxFormat, BoxUnit, BoxesSpec, Family, HeadSpec, HeatmapSpec, HeatmapStyle,
     Keypoints, NanodetSpec, YoloxSpec,
@@ -17,7 +17,7 @@ const UNITS: [(&str, BoxUnit); 2] = [("pixels", BoxUnit::Pixels), ("normalized",
 const FORMATS: [(&str, BoxFormat); 4] =
     [("xyxy", BoxFormat::Xyxy), ("yxyx", BoxFormat::Yxyx), ("cxcywh", BoxFormat::Cxcywh), ("xywh", BoxFormat::Xywh)];
 
-fn keypoints(head: &mut Section<'_>) -> Option<Keypoints> {
+fn keypoints(head: &mut CardSection<'_>) -> Option<Keypoints> {
     let shape = head.wholes("keypoints", 1, 1000, "a number of points and 2 or 3, as in [17, 3]")?;
     match shape[..] {
         [count, each @ 2..=3] => Some(Keypoints { count: count as usize, scored: each == 3 }),
@@ -29,7 +29,7 @@ fn keypoints(head: &mut Section<'_>) -> Option<Keypoints> {
     }
 }
 
-fn strides(head: &mut Section<'_>) -> Option<Vec<u32>> {
+fn strides(head: &mut CardSection<'_>) -> Option<Vec<u32>> {
     let strides = head.wholes("strides", 1, 1024, "a list of whole numbers, as in [8, 16, 32]");
     if strides.as_ref().is_some_and(Vec::is_empty) {
         head.wrong_at("strides", "`strides` names no stride: write [8, 16, 32]");
@@ -37,12 +37,12 @@ fn strides(head: &mut Section<'_>) -> Option<Vec<u32>> {
     strides
 }
 
-fn name(head: &mut Section<'_>, key: &'static str) -> Option<String> {
+fn name(head: &mut CardSection<'_>, key: &'static str) -> Option<String> {
     head.text(key).map(str::to_owned)
 }
 
 /// Reads what the families of boxes and scores have in common.
-fn boxes(head: &mut Section<'_>) -> BoxesSpec {
+fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
     BoxesSpec {
         boxes: name(head, "boxes"),
         scores: name(head, "scores"),
@@ -57,7 +57,7 @@ fn boxes(head: &mut Section<'_>) -> BoxesSpec {
 }
 
 /// Reads the head; `None` if the family is missing or unknown, which is reported.
-pub(super) fn read(mut head: Section<'_>) -> Option<HeadSpec> {
+pub(super) fn read(mut head: CardSection<'_>) -> Option<HeadSpec> {
     if head.value("family").is_none() {
         let names = Family::ALL.map(|(name, _)| name).join(", ");
         let message = format!("the card has no head: write `family = \"...\"` under [head], one of {names}");

@@ -9,9 +9,8 @@ use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 use visiond_kernels::tensor::DType;
 
 use super::error::CardError;
-use super::model_card::{Card, ExtraInput, InputCard};
-use super::sections::{self, Section, Source, number_in};
-use super::{head, presets};
+use super::sections::{self, CardSection, CardSource, number_in};
+use super::{Card, ExtraInput, InputCard, head, presets};
 use crate::backend::TensorInfo;
 use crate::heads::{HeadSpec, guess_heads};
 
@@ -90,7 +89,7 @@ fn without_card(
 
 /// Reads the card, and returns whether it sets `scale`.
 fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
-    let source = Source::new(origin, text);
+    let source = CardSource::new(origin, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         for error in errors {
@@ -99,7 +98,7 @@ fn parse(text: &str, origin: &Path) -> Result<(Card, bool), CardError> {
         }
         return Err(CardError::Invalid(source.into_problems()));
     }
-    let mut top = Section::new(&source, "the card", Some(document.get_ref()));
+    let mut top = CardSection::new(&source, "the card", Some(document.get_ref()));
     let name = top.text("name").map(str::to_owned);
     let head = head::read(top.section("head"));
     let found_head = head.is_some();
@@ -139,7 +138,7 @@ fn fraction(text: &str) -> Option<f64> {
 }
 
 /// Reads three numbers, or one for all channels.
-fn channels(section: &mut Section<'_>, key: &'static str) -> Option<[f32; 3]> {
+fn channels(section: &mut CardSection<'_>, key: &'static str) -> Option<[f32; 3]> {
     const WANTED: &str = "a list of three numbers, or one number for all channels";
     let value = section.value(key)?;
     if let Some(number) = number_in(value.get_ref()) {
@@ -159,7 +158,7 @@ fn channels(section: &mut Section<'_>, key: &'static str) -> Option<[f32; 3]> {
 }
 
 /// Reads `[input]` over its defaults, and returns whether it sets `scale`.
-fn read_input(mut section: Section<'_>, input: &mut InputCard) -> bool {
+fn read_input(mut section: CardSection<'_>, input: &mut InputCard) -> bool {
     input.name = section.text("name").map(str::to_owned);
     input.size = read_size(&mut section);
     let fits = [
@@ -200,7 +199,7 @@ fn read_input(mut section: Section<'_>, input: &mut InputCard) -> bool {
     scale.is_some()
 }
 
-fn read_size(section: &mut Section<'_>) -> Option<(u32, u32)> {
+fn read_size(section: &mut CardSection<'_>) -> Option<(u32, u32)> {
     let (least, most) = SIDES;
     let value = section.value("size")?;
     if value.get_ref().is_integer() {
@@ -215,7 +214,7 @@ fn read_size(section: &mut Section<'_>) -> Option<(u32, u32)> {
     }
 }
 
-fn read_extra_inputs(source: &Source<'_>, section: Section<'_>) -> BTreeMap<String, ExtraInput> {
+fn read_extra_inputs(source: &CardSource<'_>, section: CardSection<'_>) -> BTreeMap<String, ExtraInput> {
     const WANTED: &str = "a list of numbers, \"input-size\" (width, height) or \"input-size-hw\" (height, width)";
     let read = |value: &DeValue<'_>| match value {
         DeValue::Array(values) => {
@@ -235,7 +234,7 @@ fn read_extra_inputs(source: &Source<'_>, section: Section<'_>) -> BTreeMap<Stri
     inputs
 }
 
-fn read_classes(source: &Source<'_>, mut section: Section<'_>) -> Vec<String> {
+fn read_classes(source: &CardSource<'_>, mut section: CardSection<'_>) -> Vec<String> {
     let names = section.texts("names", "a list of texts");
     let file = section.text("file");
     let preset = section.text("preset");

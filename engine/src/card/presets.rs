@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn presets_have_the_numbers_that_networks_use() {
+    fn presets_have_the_numbers_that_models_use() {
         let coco80 = names("coco80").unwrap();
         assert_eq!((coco80.len(), coco80[0].as_str(), coco80[79].as_str()), (80, "person", "toothbrush"));
         let coco91 = names("coco91").unwrap();

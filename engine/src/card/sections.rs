@@ -10,13 +10,13 @@ use toml::de::{DeTable, DeValue};
 use super::error::CardProblem;
 
 /// The card's text and the problems found so far.
-pub(super) struct Source<'a> {
+pub(super) struct CardSource<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
     problems: RefCell<Vec<CardProblem>>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> CardSource<'a> {
     pub(super) fn new(path: &'a Path, text: &'a str) -> Self {
         Self { path, text, problems: RefCell::default() }
     }
@@ -73,16 +73,16 @@ pub(super) fn number_in(value: &DeValue<'_>) -> Option<f64> {
 }
 
 /// A table that is being read.
-pub(super) struct Section<'a> {
-    source: &'a Source<'a>,
+pub(super) struct CardSection<'a> {
+    source: &'a CardSource<'a>,
     /// Its name in messages: `[input]`, or `the card` for the top level.
     pub(super) title: String,
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
 }
 
-impl<'a> Section<'a> {
-    pub(super) fn new(source: &'a Source<'a>, title: impl Into<String>, table: Option<&'a DeTable<'a>>) -> Self {
+impl<'a> CardSection<'a> {
+    pub(super) fn new(source: &'a CardSource<'a>, title: impl Into<String>, table: Option<&'a DeTable<'a>>) -> Self {
         Self { source, title: title.into(), table, known: Vec::new() }
     }
 
@@ -95,7 +95,7 @@ impl<'a> Section<'a> {
     }
 
     /// Returns the table under a key.
-    pub(super) fn section(&mut self, key: &'static str) -> Section<'a> {
+    pub(super) fn section(&mut self, key: &'static str) -> CardSection<'a> {
         let value = self.value(key);
         let table = value.and_then(|value| {
             let table = value.get_ref().as_table();
@@ -104,7 +104,7 @@ impl<'a> Section<'a> {
             }
             table
         });
-        Section::new(self.source, format!("[{key}]"), table)
+        CardSection::new(self.source, format!("[{key}]"), table)
     }
 
     fn wrong_type(&self, key: &str, value: &Value<'_>, wanted: &str) {
@@ -222,7 +222,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Returns where the table is, or the beginning of the card.
+    /// Returns where the table is, or the start of the card.
     pub(super) fn span(&self) -> Range<usize> {
         let first = self.table.and_then(|table| table.iter().map(|(key, _)| key.span()).min_by_key(|s| s.start));
         first.unwrap_or(0..0)

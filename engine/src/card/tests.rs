@@ -100,7 +100,7 @@ fn every_key_is_heard() {
 fn every_error_is_told_at_once_with_its_place_and_what_was_meant() {
     let text = "nam = \"x\"\n[input]\nsize = [640]\nfit = \"leterbox\"\n\tpad = 300\nstd = 0\n[head]\nfamily = \"yolov8\"\n\
         strides = [8]\n[detect]\nscore_treshold = 0.5\niou_threshold = \"high\"\n[classes]\npreset = \"coco\"\n";
-    let told = errors(text);
+    let message = errors(text);
     let wanted = "\
 net.toml:1:1: the card has no key `nam`: did you mean `name`?
  1 | nam = \"x\"
@@ -129,21 +129,21 @@ net.toml:12:17: `iou_threshold` is a text, not a number from 0 to 1
 net.toml:14:10: `preset` cannot be `coco`: did you mean `coco80`?
  14 | preset = \"coco\"
     |          ^^^^^^";
-    assert_eq!(told, wanted, "\n{told}\n");
+    assert_eq!(message, wanted, "\n{message}\n");
 }
 
 #[test]
 fn a_card_without_a_head_is_told_the_families() {
-    let told = errors("[classes]\npreset = \"coco80\"\n");
-    assert!(told.contains("write `family = \"...\"` under [head], one of yolov5, yolov8"), "{told}");
-    let told = errors("[head]\nfamily = \"yolo8\"\n");
-    assert!(told.contains("did you mean `yolov8`?"), "{told}");
+    let message = errors("[classes]\npreset = \"coco80\"\n");
+    assert!(message.contains("write `family = \"...\"` under [head], one of yolov5, yolov8"), "{message}");
+    let message = errors("[head]\nfamily = \"yolo8\"\n");
+    assert!(message.contains("did you mean `yolov8`?"), "{message}");
 }
 
 #[test]
 fn what_is_no_toml_is_told_with_its_place() {
-    let told = errors("[input\nsize = 3\n");
-    assert!(told.starts_with("net.toml:1:7: this is not TOML: "), "{told}");
+    let message = errors("[input\nsize = 3\n");
+    assert!(message.starts_with("net.toml:1:7: this is not TOML: "), "{message}");
 }
 
 #[test]
@@ -192,8 +192,9 @@ fn the_manual_has_every_key_and_its_examples_are_cards() {
     cards.extend(Family::ALL.map(|(family, _)| format!("[head]\nfamily = \"{family}\"\n0 = 0\n")));
     let mut count = 0;
     for text in cards {
-        let told = errors(&text);
-        let (_, keys) = told.lines().next().unwrap().split_once(": there is ").unwrap_or_else(|| panic!("{told}"));
+        let message = errors(&text);
+        let (_, keys) =
+            message.lines().next().unwrap().split_once(": there is ").unwrap_or_else(|| panic!("{message}"));
         for key in keys.split(", ") {
             let documented = manual.contains(key) || manual.contains(&format!("[{}]", key.trim_matches('`')));
             assert!(documented, "docs/models.md says nothing of {key}");

@@ -73,7 +73,7 @@ impl ClassAgreement {
         (self.outside + self.missing + self.extra) as f64 / self.things().max(1) as f64
     }
 
-    fn add_pair(&mut self, picture: usize, a: &Detection, b: &Detection, limits: &Limits) {
+    fn add_pair(&mut self, picture: usize, a: &Detection, b: &Detection, limits: &MatchLimits) {
         self.matched += 1;
         let mut inside = true;
         if let (Some(a), Some(b)) = (a.box_in_source, b.box_in_source) {
@@ -100,7 +100,7 @@ impl ClassAgreement {
 
 /// How much a matched pair may differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct MatchLimits {
     /// The minimum IoU.
     pub min_iou: f64,
     /// The maximum difference of scores.
@@ -115,18 +115,18 @@ pub struct Agreement {
     /// For each class.
     pub classes: BTreeMap<u32, ClassAgreement>,
     threshold: f32,
-    limits: Limits,
+    limits: MatchLimits,
     taken: Vec<bool>,
 }
 
 impl Agreement {
     /// Compares objects that score at least `threshold` in one of the two.
     pub fn new(threshold: f32) -> Self {
-        Self::within(threshold, Limits { min_iou: 0.0, max_score_difference: f64::INFINITY })
+        Self::within(threshold, MatchLimits { min_iou: 0.0, max_score_difference: f64::INFINITY })
     }
 
     /// Does the same and counts the pairs outside `limits`.
-    pub fn within(threshold: f32, limits: Limits) -> Self {
+    pub fn within(threshold: f32, limits: MatchLimits) -> Self {
         Self { all: ClassAgreement::default(), classes: BTreeMap::new(), threshold, limits, taken: Vec::new() }
     }
 

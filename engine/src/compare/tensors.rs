@@ -1,9 +1,75 @@
-//! Compares raw outputs, number by number.
+//! Checks that two models can be compared, and compares their raw outputs, number by number.
 
-use visiond_kernels::tensor::{ShapeText, TensorRef};
+use visiond_kernels::preprocess::PreprocessSpec;
+use visiond_kernels::tensor::{DType, ShapeText, TensorRef};
 
-use super::error::CompareError;
 use crate::backend::{Dim, TensorInfo};
+
+/// Why two models cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// The two get different pictures.
+    #[error(
+        "cannot compare models that are fed differently: {what} is {first} in the first and {second} in the second; they do not see \
+         the same picture; give both the card that is right (--card), or builds of one model"
+    )]
+    Feed {
+        /// The setting that differs.
+        what: &'static str,
+        /// Its value in the first.
+        first: String,
+        /// Its value in the second.
+        second: String,
+    },
+    /// Their outputs do not correspond.
+    #[error(
+        "cannot compare different models: the first has the outputs {first}, the second {second}; compare builds of one model"
+    )]
+    Outputs {
+        /// The first's outputs, with types and shapes.
+        first: String,
+        /// The second's outputs.
+        second: String,
+    },
+    /// The shapes of an output differ after a run.
+    #[error(
+        "output `{name}` is {first} in the first and {second} in the second: build both with the same input size \
+         and batch"
+    )]
+    Shape {
+        /// The output.
+        name: String,
+        /// Its shape in the first, for one frame.
+        first: String,
+        /// Its shape in the second.
+        second: String,
+    },
+}
+
+/// Checks that both models get the same picture.
+///
+/// Layout and element type may differ: they move or round numbers. The scaling of pixels may differ only if one of the two
+/// takes bytes, because then its scaling is inside the model.
+pub fn same_feed(first: &PreprocessSpec, second: &PreprocessSpec) -> Result<(), CompareError> {
+    let check = |what, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| {
+        // Written as in a card: lower case, without quotes.
+        let [first, second] = [a, b].map(|value| format!("{value:?}").to_lowercase().replace('"', ""));
+        if first == second { Ok(()) } else { Err(CompareError::Feed { what, first, second }) }
+    };
+    let size = |spec: &PreprocessSpec| format!("{}x{}", spec.width, spec.height);
+    check("the input's size", &size(first), &size(second))?;
+    check("`fit`", &first.fit, &second.fit)?;
+    check("`sampling`", &first.sampling, &second.sampling)?;
+    check("`pad`", &first.pad, &second.pad)?;
+    check("`order`", &first.order, &second.order)?;
+    let is_float = |spec: &PreprocessSpec| matches!(spec.dtype, DType::F32 | DType::F16);
+    if is_float(first) == is_float(second) {
+        check("`scale`", &first.scale, &second.scale)?;
+        check("`mean`", &first.mean, &second.mean)?;
+        check("`std`", &first.std, &second.std)?;
+    }
+    Ok(())
+}
 
 /// For each output of the first model, the index of the second model's output.
 pub type OutputPairs = Vec<usize>;
@@ -33,7 +99,7 @@ fn fits(a: &TensorInfo, b: &TensorInfo) -> bool {
 }
 
 /// How far an output of one model is from the other's, over all pictures.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TensorDifference {
     /// The name of the output in the first model.
     pub name: String,
@@ -58,19 +124,7 @@ pub struct TensorDifference {
 impl TensorDifference {
     /// Starts with nothing compared.
     pub fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            shape: Vec::new(),
-            numbers: 0,
-            max_abs: 0.0,
-            worst_picture: None,
-            range: None,
-            not_finite: 0,
-            sum_abs: 0.0,
-            sum_squares: 0.0,
-            product: 0.0,
-            squares: [0.0; 2],
-        }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Adds both models' outputs for a picture. `first` and `second` are whole outputs of runs in which the picture was the

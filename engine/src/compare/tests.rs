@@ -8,7 +8,7 @@ use super::*;
 use crate::backend::{Dim, TensorInfo};
 use crate::detector::Detection;
 
-const LIMITS: Limits = Limits { min_iou: 0.98, max_score_difference: 0.02 };
+const LIMITS: MatchLimits = MatchLimits { min_iou: 0.98, max_score_difference: 0.02 };
 
 fn seen(class_id: u32, score: f32, x: f32) -> Detection {
     Detection { class_id, score, box_in_source: Some([x, 0.0, x + 10.0, 10.0]), keypoints: Vec::new() }

@@ -25,14 +25,14 @@ pub(super) struct HostRunner {
     inputs: ModelInputs,
     /// Maps each slot that holds a frame back to the frame.
     mappings: Vec<Option<Mapping>>,
-    state: State,
+    run: HostRun,
     /// The shape of each output, for the slot being read.
     slot_shapes: Vec<Vec<usize>>,
 }
 
-/// The state of the one run.
+/// The one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum HostRun {
     /// There is nothing to read.
     Empty,
     /// The frames are preprocessed.
@@ -55,7 +55,7 @@ impl HostRunner {
         Ok(Self {
             preprocessor,
             mappings: vec![None; inputs.batch],
-            state: State::Empty,
+            run: HostRun::Empty,
             slot_shapes: vec![Vec::new(); session.outputs().len()],
             session,
             inputs,
@@ -112,11 +112,11 @@ impl Runner for HostRunner {
     }
 
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError> {
-        if matches!(self.state, State::Begun { .. }) {
+        if matches!(self.run, HostRun::Begun { .. }) {
             return Err(DetectorError::Busy { max_in_flight: self.max_in_flight() });
         }
         let start = Instant::now();
-        self.state = State::Empty;
+        self.run = HostRun::Empty;
         // Slots keep their position in the whole tensor while they are written.
         self.set_frames(self.inputs.batch);
         for (slot, frame) in frames.iter().enumerate() {
@@ -124,21 +124,21 @@ impl Runner for HostRunner {
         }
         self.clear_slots_from(frames.len());
         self.set_frames(frames.len());
-        self.state = State::Begun { frames: frames.len(), preprocess_us: micros(start.elapsed()) };
-        Ok(RunId::new(0))
+        self.run = HostRun::Begun { frames: frames.len(), preprocess_us: micros(start.elapsed()) };
+        Ok(RunId(0))
     }
 
     fn finish(&mut self, _flight: RunId) -> Result<RunTimings, DetectorError> {
-        let State::Begun { frames, preprocess_us } = self.state else { return Err(DetectorError::NotInFlight) };
-        self.state = State::Empty;
+        let HostRun::Begun { frames, preprocess_us } = self.run else { return Err(DetectorError::NotInFlight) };
+        self.run = HostRun::Empty;
         let start = Instant::now();
         self.session.run()?;
-        self.state = State::Done { frames };
+        self.run = HostRun::Done { frames };
         Ok(RunTimings { launch_us: 0, preprocess_us, infer_us: micros(start.elapsed()) })
     }
 
     fn mapping(&self, _flight: RunId, slot: usize) -> Option<Mapping> {
-        let State::Done { frames } = self.state else { return None };
+        let HostRun::Done { frames } = self.run else { return None };
         self.mappings.get(slot).copied().flatten().filter(|_| slot < frames)
     }
 

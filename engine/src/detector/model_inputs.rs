@@ -42,9 +42,9 @@ pub(super) fn plan(
     let picture = picture_input(inputs, card)?;
     let info = &inputs[picture];
     let layout = layout(info, card)?;
-    let (has_batch_dim, axes) = axes(info, layout, card)?;
+    let (has_batch_dim, width_axis, height_axis) = axes(info, layout, card)?;
     let declared = |axis: usize| info.shape.as_ref().and_then(|dims| dims[axis].fixed());
-    let declared_size = declared(axes.width).zip(declared(axes.height));
+    let declared_size = declared(width_axis).zip(declared(height_axis));
     let card_size = card.input.size.map(|(width, height)| (width as usize, height as usize));
     let size = if keep_size(&info.name) { declared_size.or(card_size) } else { card_size.or(declared_size) };
     let (width, height) = size.ok_or_else(|| {
@@ -54,7 +54,7 @@ pub(super) fn plan(
     })?;
 
     let resized =
-        declared(axes.width).is_some_and(|d| d != width) || declared(axes.height).is_some_and(|d| d != height);
+        declared(width_axis).is_some_and(|d| d != width) || declared(height_axis).is_some_and(|d| d != height);
     let max_batch = max_batch.max(1);
     let batch = match has_batch_dim.then(|| declared(0)) {
         None => 1,
@@ -149,13 +149,8 @@ fn layout(info: &TensorInfo, card: &Card) -> Result<TensorLayout, DetectorError>
     Ok(TensorLayout::Nchw)
 }
 
-struct Axes {
-    height: usize,
-    width: usize,
-}
-
-/// Returns whether there is a batch dimension and where height and width are; refuses a shape that does not fit a picture.
-fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, Axes), DetectorError> {
+/// Returns whether there is a batch dimension and the axes of width and height; refuses a shape that does not fit a picture.
+fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, usize, usize), DetectorError> {
     let channels = card.input.order.channels();
     let order = match layout {
         TensorLayout::Nchw => format!("[batch, {channels}, height, width]"),
@@ -184,7 +179,7 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, A
     if declared.is_some_and(|found| found != channels) {
         return Err(wrong(format!("{order}: `input.order` in the card has {channels} channels")));
     }
-    Ok((rank == 4, Axes { height, width }))
+    Ok((rank == 4, width, height))
 }
 
 /// Returns the shape of an extra input: the first open dimension is the batch, another follows from the card's number of

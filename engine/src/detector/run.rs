@@ -1,23 +1,53 @@
-//! Runs of a detector: their identity, timings and counters.
+//! What a detector takes and returns: options, runs, their timings and counters, detections.
+
+/// One detected object, in pixels of the source frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detection {
+    /// The class, counted from 0.
+    pub class_id: u32,
+    /// The confidence, 0 to 1.
+    pub score: f32,
+    /// The box x1, y1, x2, y2, inside the frame; `None` from a classifier.
+    pub box_in_source: Option<[f32; 4]>,
+    /// The keypoints in the source frame; empty if the model has none.
+    pub keypoints: Vec<Keypoint>,
+}
+
+/// A keypoint of a detection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Keypoint {
+    /// In pixels of the source frame; may be outside it, if the model guesses what the frame cuts off.
+    pub x: f32,
+    /// In pixels of the source frame.
+    pub y: f32,
+    /// The confidence, 0 to 1; `None` if the model does not return one.
+    pub score: Option<f32>,
+}
+
+/// Settings of the user that override the card.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DetectorOptions {
+    /// Minimum score; `None` uses the card's.
+    pub score_threshold: Option<f32>,
+    /// IoU above which NMS removes the lower-scoring box; `None` uses the card's.
+    pub iou_threshold: Option<f32>,
+    /// Maximum number of detections per frame; `None` uses the card's.
+    pub max_detections: Option<usize>,
+    /// Names of the classes to detect; all if empty. Use the number of a class that has no name.
+    pub classes: Vec<String>,
+    /// Batch size, if the model leaves it open; 0 is 1.
+    pub max_batch: usize,
+    /// Whether [`Detector::raw_output`](super::Detector::raw_output) is needed. The model then runs through host memory.
+    pub raw_outputs: bool,
+}
 
 /// Identifies a run for [`Detector::finish`](super::Detector::finish) and
 /// [`Detector::detections`](super::Detector::detections).
 ///
-/// Its results can be read after it is finished, until a later run reuses the same index.
+/// Holds an index below [`Detector::max_in_flight`](super::Detector::max_in_flight). Its results can be read after it is finished,
+/// until a later run reuses the same index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RunId(usize);
-
-impl RunId {
-    /// Returns the run with this index.
-    pub fn new(index: usize) -> Self {
-        Self(index)
-    }
-
-    /// Returns its index, below [`Detector::max_in_flight`](super::Detector::max_in_flight).
-    pub fn index(self) -> usize {
-        self.0
-    }
-}
+pub struct RunId(pub usize);
 
 /// The durations of a run with all of its frames, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

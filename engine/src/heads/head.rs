@@ -65,6 +65,8 @@ pub(super) trait Decoder: Send {
     fn reads(&self) -> &'static str;
 
     /// Finds the outputs, declared or real. For real outputs this checks every dimension that `decode` relies on.
+    ///
+    /// The error is text, because it becomes a part of [`HeadError`].
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Self::Layout, String>;
 
     /// Decodes the outputs that `layout`, which was made of them, names.

@@ -2,18 +2,18 @@
 //!
 //! CenterNet (`style = "centernet"`) reads a heat map `[1, classes, h, w]`, sizes `[1, 2, h, w]` (width, height, in cells) and
 //! offsets `[1, 2, h, w]` (x, y, inside a cell; half a cell where there is none). A cell that is the greatest of its 3x3
-//! neighbourhood is a candidate: centre `(cell + offset) * stride`, size `size * stride`. The heat map wants the sigmoid
-//! unless the card says `sigmoid = false`. Nothing is suppressed.
+//! neighbourhood is a candidate: centre `(cell + offset) * stride`, size `size * stride`. The heat map still needs the
+//! sigmoid unless the card sets `sigmoid = false`. Needs no NMS.
 //!
-//! CenterFace (`style = "centerface"`) reads a heat map `[1, 1, h, w]` (sigmoid already taken), scales `[1, 2, h, w]` (height,
+//! CenterFace (`style = "centerface"`) reads a heat map `[1, 1, h, w]` (after the sigmoid), scales `[1, 2, h, w]` (height,
 //! width, as `exp(x) * stride`), offsets `[1, 2, h, w]` (y, x) and landmarks `[1, 10, h, w]` (y, x of five points, in sizes of
-//! the box from its corner). Every cell that passes is a candidate with its corner at
-//! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; suppressed afterwards.
+//! the box from its corner). Every cell whose score passes is a candidate with its corner at
+//! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; NMS follows.
 //!
-//! Outputs are found by the card's names, else by theirs (hm, wh, reg), else by their order and channels.
+//! Outputs are found by the card's names, else by their own (hm, wh, reg), else by their order and channels.
 //!
 //! Source: `ctdet_decode` in xingyizhou/CenterNet `src/lib/models/decode.py`; `decode` in Star-Clouds/CenterFace
-//! `prj-python/centerface.py`, which moves a box that begins outside the input instead of cutting it.
+//! `prj-python/centerface.py`, which moves a box that starts outside the input instead of clipping it.
 
 use visiond_kernels::filter::{BoxCode, Choice, FilterSpec, Grid, PointCode, Points, Table, Values};
 

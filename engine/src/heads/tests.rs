@@ -37,34 +37,37 @@ fn a_card_of_another_family_is_told_what_was_found_and_what_is_read() {
          `output` has rows of 124 numbers instead of 84: the card's 80 classes and 4 others; the model has \
          `output` f32 [1, 3549, 124]: correct [head] in its model card (`visiond inspect` shows which heads fit)"
     );
-    let told = refused(&nanodet_g(), &[tensor("output", &[1, 3598, 112])], (416, 416), 80);
+    let message = refused(&nanodet_g(), &[tensor("output", &[1, 3598, 112])], (416, 416), 80);
     assert!(
-        told.contains("has rows of 112 numbers instead of 124: the card's 80 classes and 44 others (reg_max = 10)"),
-        "{told}"
+        message.contains("has rows of 112 numbers instead of 124: the card's 80 classes and 44 others (reg_max = 10)"),
+        "{message}"
     );
-    let told = refused(&nanodet_g(), &[tensor("output", &[1, 3549, 124])], (320, 320), 80);
-    assert!(told.contains("has 3549 rows instead of 2100: grids of strides [8, 16, 32] over 320x320 pixels"), "{told}");
-    let told = refused(&nanodet_g(), &[tensor("hm", &[1, 80, 104, 104])], (416, 416), 80);
-    assert!(told.contains("no output has rows and columns"), "{told}");
+    let message = refused(&nanodet_g(), &[tensor("output", &[1, 3549, 124])], (320, 320), 80);
+    assert!(
+        message.contains("has 3549 rows instead of 2100: grids of strides [8, 16, 32] over 320x320 pixels"),
+        "{message}"
+    );
+    let message = refused(&nanodet_g(), &[tensor("hm", &[1, 80, 104, 104])], (416, 416), 80);
+    assert!(message.contains("no output has rows and columns"), "{message}");
 }
 
 #[test]
 fn too_few_names_are_told_with_both_counts() {
-    let told = refused(&V8, &[tensor("output0", &[1, 84, 8400])], (640, 640), 3);
-    assert!(told.contains("has columns of 84 numbers instead of 7: the card's 3 classes and 4 others"), "{told}");
+    let message = refused(&V8, &[tensor("output0", &[1, 84, 8400])], (640, 640), 3);
+    assert!(message.contains("has columns of 84 numbers instead of 7: the card's 3 classes and 4 others"), "{message}");
     let spec = HeadSpec::Detr(BoxesSpec::default());
-    let told = refused(&spec, &[tensor("dets", &[1, 300, 4]), tensor("labels", &[1, 300, 4])], (560, 560), 3);
-    assert!(told.contains("set background = \"first\" or \"last\""), "{told}");
+    let message = refused(&spec, &[tensor("dets", &[1, 300, 4]), tensor("labels", &[1, 300, 4])], (560, 560), 3);
+    assert!(message.contains("set background = \"first\" or \"last\""), "{message}");
 }
 
 #[test]
 fn an_output_that_the_card_names_must_be_there() {
     let spec = HeadSpec::Ssd(BoxesSpec { boxes: Some("bbox".to_owned()), ..BoxesSpec::default() });
-    let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
-    assert!(told.contains("no output is called `bbox`, which the card names as boxes"), "{told}");
+    let message = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
+    assert!(message.contains("no output is called `bbox`, which the card names as boxes"), "{message}");
     let spec = HeadSpec::Ssd(BoxesSpec { boxes: Some("scores".to_owned()), ..BoxesSpec::default() });
-    let told = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
-    assert!(told.contains("`scores`, which the card names as boxes, has another shape"), "{told}");
+    let message = refused(&spec, &[tensor("boxes", &[1, 9, 4]), tensor("scores", &[1, 9, 2])], (320, 240), 2);
+    assert!(message.contains("`scores`, which the card names as boxes, has another shape"), "{message}");
 }
 
 #[test]
@@ -84,17 +87,17 @@ fn real_shapes_are_checked_again_whatever_was_declared() {
 fn a_blazeface_whose_anchors_do_not_fit_is_told_the_strides() {
     let blazeface = |strides| HeadSpec::Blazeface(BlazefaceSpec { strides });
     let pair = |n| [tensor("regressors", &[1, n, 16]), tensor("classificators", &[1, n, 1])];
-    let told = refused(&blazeface(None), &pair(2304), (192, 192), 1);
+    let message = refused(&blazeface(None), &pair(2304), (192, 192), 1);
     assert!(
-        told.contains(
+        message.contains(
             "no such pair has the 896 rows (or [512, 384] of each grid, or half as many) of strides [12, 24, 24, 24] over \
              192x192 pixels; the model has `regressors` f32 [1, 2304, 16], `classificators` f32 [1, 2304, 1]"
         ),
-        "{told}"
+        "{message}"
     );
     assert_eq!(refused(&blazeface(Some(vec![4])), &pair(2304), (192, 192), 1), "");
-    let told = refused(&blazeface(None), &pair(896), (128, 128), 2);
-    assert!(told.contains("but the card names 2 classes instead of one"), "{told}");
+    let message = refused(&blazeface(None), &pair(896), (128, 128), 2);
+    assert!(message.contains("but the card names 2 classes instead of one"), "{message}");
     let odd = [tensor("regressors", &[1, 896, 15]), tensor("classificators", &[1, 896, 1])];
     assert!(refused(&blazeface(None), &odd, (128, 128), 1).contains("no such pair"));
 }
@@ -240,7 +243,7 @@ pub(super) fn right_outputs(
         let side = |n: u32, s: u32| (if ceil { n.div_ceil(s.max(1)) } else { n / s.max(1) }) as usize;
         strides.iter().map(|&s| side(size.0, s) * side(size.1, s)).sum()
     };
-    let besides = |background: Background| usize::from(background != Background::None);
+    let background_columns = |background: Background| usize::from(background != Background::None);
     let chosen = || vec![tensor("boxes", &[1, rows, 4]), tensor("scores", &[1, rows]), integers("labels", &[1, rows])];
     let points = |keypoints: Option<Keypoints>| keypoints.map_or(0, |k| k.values());
     let scored = |width: usize| vec![tensor("boxes", &[1, rows, 4]), tensor("scores", &[1, rows, width])];
@@ -265,13 +268,15 @@ pub(super) fn right_outputs(
             .map(|&stride| cells(&[stride], true))
             .flat_map(|n| [tensor("cls", &[1, n, classes]), tensor("dis", &[1, n, 4 * (spec.reg_max + 1)])])
             .collect(),
-        HeadSpec::Ssd(spec) if variant == 0 => scored(classes + besides(spec.background.unwrap_or_default())),
+        HeadSpec::Ssd(spec) if variant == 0 => {
+            scored(classes + background_columns(spec.background.unwrap_or_default()))
+        }
         HeadSpec::Ssd(_) => chosen(),
         HeadSpec::Detr(spec) => match variant {
             0 => {
                 let last =
                     if spec.activation == Some(Activation::Softmax) { Background::Last } else { Background::None };
-                scored(classes + besides(spec.background.unwrap_or(last)))
+                scored(classes + background_columns(spec.background.unwrap_or(last)))
             }
             1 => chosen(),
             _ => vec![tensor("output", &[1, rows, 4 + classes])],
@@ -292,7 +297,9 @@ pub(super) fn right_outputs(
                 _ => strides.chunk_by(|a, b| a == b).flat_map(pair).collect(),
             }
         }
-        HeadSpec::Classifier { background, .. } => vec![tensor("output", &[1, classes + besides(*background)])],
+        HeadSpec::Classifier { background, .. } => {
+            vec![tensor("output", &[1, classes + background_columns(*background)])]
+        }
     }
 }
 

@@ -1,13 +1,13 @@
-//! YOLO with the suppression inside: YOLOv10, YOLO26, exports with `nms=True`, YOLOv7 `--end2end`, EfficientNMS.
+//! YOLO with NMS inside: YOLOv10, YOLO26, exports with `nms=True`, YOLOv7 `--end2end`, EfficientNMS.
 //!
 //! Reads one of
 //! - `[1, N, 6 (+ keypoints) (+ masks)]`: left, top, right, bottom, score, class (Ultralytics end-to-end and `nms=True`);
-//!   then `x, y` or `x, y, score` a keypoint; mask coefficients are not read. Rows that were not filled have score 0.
+//!   then `x, y` or `x, y, score` per keypoint; mask coefficients are ignored. Unused rows have score 0.
 //! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
 //!   EfficientNMS, YOLOv7 and YOLOv8 exports with it).
 //!
-//! Boxes are in pixels of the input unless the card says `unit = "normalized"`. Nothing is suppressed again.
+//! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS.
 //!
 //! Source: ultralytics `utils/nms.py` (the branch for end-to-end models) and `engine/exporter.py` (`NMSModel`);
 //! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.

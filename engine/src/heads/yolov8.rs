@@ -39,7 +39,7 @@ pub(super) struct Yolov8Layout {
 const BLOCK: usize = 512;
 
 impl Yolov8 {
-    fn besides_classes(&self) -> usize {
+    fn other_numbers(&self) -> usize {
         4 + self.masks + self.keypoints.map_or(0, |k| k.values())
     }
 
@@ -79,8 +79,8 @@ impl Decoder for Yolov8 {
     }
 
     fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<Yolov8Layout, String> {
-        let besides = self.besides_classes();
-        let wanted = besides + self.class_count;
+        let others = self.other_numbers();
+        let wanted = others + self.class_count;
         outputs.table(|output, [a, b]| {
             let planes = if self.class_count > 0 && may_be(a, wanted) != may_be(b, wanted) {
                 may_be(a, wanted)
@@ -91,7 +91,7 @@ impl Decoder for Yolov8 {
             };
             let (width, rows) = if planes { (a, b) } else { (b, a) };
             let what = if planes { "columns" } else { "rows" };
-            let classes = classes_in(width, besides, self.class_count, what)?;
+            let classes = classes_in(width, others, self.class_count, what)?;
             Ok(Yolov8Layout {
                 output,
                 rows: rows.unwrap_or(0),

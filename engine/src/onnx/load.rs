@@ -14,7 +14,7 @@ use crate::tensorrt::plan::build_command;
 /// Reads the model at `path` and loads it with the backend that `options` names, or else the fastest one installed.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel, EngineError> {
     let (read, bytes) = read_usable(path)?;
-    options.check_sha256(&read.file)?;
+    read.file.check_sha256(options.sha256.as_deref())?;
     let (read, bytes) = reshaped(path, read, bytes, &options.input_shapes)?;
     let runtime = choose(path, options)?;
     let external_files = read.external_files.into_iter().collect();

@@ -2,7 +2,7 @@
 //!
 //! The result is the lower limit for everything else: a pipeline cannot be faster than its engine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -143,23 +143,14 @@ impl EngineBenchmark {
     pub fn run_back_to_back(&mut self, launch: Launch, runs: u64) -> Result<Duration, EngineError> {
         let began = Instant::now();
         let device = self.stream.device().clone();
-        let mut free = vec![Event::new(&device)?, Event::new(&device)?];
-        let mut in_flight: VecDeque<Event> = VecDeque::with_capacity(free.len());
-        for _ in 0..runs {
+        let events = [Event::new(&device)?, Event::new(&device)?];
+        for (run, event) in (0..runs).zip(events.iter().cycle()) {
             self.launch(launch)?;
             // With two runs in flight the GPU never waits for the host, and the queue stays short.
-            let event = match free.pop() {
-                Some(event) => event,
-                None => match in_flight.pop_front() {
-                    Some(oldest) => {
-                        oldest.wait()?;
-                        oldest
-                    }
-                    None => Event::new(&device)?,
-                },
-            };
+            if run >= 2 {
+                event.wait()?;
+            }
             event.record(&self.stream)?;
-            in_flight.push_back(event);
         }
         self.stream.synchronize()?;
         Ok(began.elapsed())

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::abi::{Abi, Class, Owned, RawObject, builder, runtime};
 use super::error::TensorRtError;
-use super::logger::{self, Logger, first_message};
+use super::logger::{self, TrtLogger, first_message};
 use super::plugins::{GetVersion, MissingPlugin, Plugins};
 use super::version::{Layout, Version};
 use crate::backend::EngineError;
@@ -169,8 +169,8 @@ impl Library {
     }
 
     /// Returns the logger for its objects.
-    pub(crate) fn logger(&self) -> &'static Logger {
-        Logger::of(self.abi.layout)
+    pub(crate) fn logger(&self) -> &'static TrtLogger {
+        TrtLogger::of(self.abi.layout)
     }
 
     /// Makes a runtime. Open the GPU first.

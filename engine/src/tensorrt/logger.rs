@@ -25,14 +25,14 @@ const MOST_COUNTED: usize = 512;
 
 /// An `ILogger`. There is one per layout for the whole process: TensorRT keeps the first that it is given.
 #[repr(C)]
-pub(crate) struct Logger {
+pub(crate) struct TrtLogger {
     vtable: *const *const c_void,
 }
 
 // SAFETY: the table is constant, and the functions in it take no state from the object.
-unsafe impl Sync for Logger {}
+unsafe impl Sync for TrtLogger {}
 
-impl Logger {
+impl TrtLogger {
     /// Returns the logger for a layout.
     pub(crate) fn of(layout: Layout) -> &'static Self {
         match layout {
@@ -47,8 +47,8 @@ impl Logger {
     }
 }
 
-static PLAIN: Logger = Logger { vtable: PLAIN_TABLE.start() };
-static VERSIONED: Logger = Logger { vtable: VERSIONED_TABLE.start() };
+static PLAIN: TrtLogger = TrtLogger { vtable: PLAIN_TABLE.start() };
+static VERSIONED: TrtLogger = TrtLogger { vtable: VERSIONED_TABLE.start() };
 static PLAIN_TABLE: VTable<3> = vtable![log_message, no_destructor, no_destructor];
 static VERSIONED_TABLE: VTable<5> = vtable![language_is_cpp, interface_info, no_destructor, no_destructor, log_message];
 
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn a_message_that_repeats_is_written_ever_more_rarely() {
         let mut repetitions = Repetitions::default();
-        let told: Vec<u64> = (0..100).filter_map(|_| repetitions.worth_telling("the same")).collect();
-        assert_eq!(told, [1, 2, 3, 4, 8, 16, 32, 64]);
+        let message: Vec<u64> = (0..100).filter_map(|_| repetitions.worth_telling("the same")).collect();
+        assert_eq!(message, [1, 2, 3, 4, 8, 16, 32, 64]);
         assert_eq!(repetitions.worth_telling("another"), Some(1));
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 
-use super::logger::{self, Logger, first_message};
+use super::logger::{self, TrtLogger, first_message};
 use super::version::{Layout, Version};
 use crate::dynamic_library::{file_of, loader_error};
 
@@ -51,7 +51,7 @@ impl Plugins {
         };
         let beside = tensorrt.with_file_name(name);
         let path = if beside.exists() { beside } else { PathBuf::from(name) };
-        match open(&path, tensorrt, Logger::of(layout)) {
+        match open(&path, tensorrt, TrtLogger::of(layout)) {
             Ok(()) => {
                 log::debug!("registered TensorRT's plugins ({})", path.display());
                 Self::Registered { path }
@@ -77,7 +77,7 @@ impl fmt::Display for Plugins {
 
 /// Opens the library at `path` and registers its plugins with the TensorRT at `tensorrt`. The error is text, because it becomes
 /// [`Plugins::Missing`]'s reason.
-fn open(path: &Path, tensorrt: &Path, logger: &'static Logger) -> Result<(), String> {
+fn open(path: &Path, tensorrt: &Path, logger: &'static TrtLogger) -> Result<(), String> {
     // SAFETY: opening a library runs its initialisers. It is beside TensorRT's or where the system's loader looks, so it is
     // trusted like that one. It links against libnvinfer.so.N by name: the loader takes the library that is already open under
     // that soname, whatever its folder (`_dl_map_object` in glibc's elf/dl-load.c compares sonames before it searches).

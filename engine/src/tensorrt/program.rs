@@ -27,7 +27,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<BackendModel,
         let command = rebuild_command(path);
         return Err(PlanError::NotAPlan(path.to_owned(), command).into());
     };
-    options.check_sha256(&file)?;
+    file.check_sha256(options.sha256.as_deref())?;
     let (library, device) = library_and_gpu(path, &header, options)?;
     let engine = TrtEngine::load(library, &device, &bytes.as_slice()[offset..]);
     if !plan::has_plan_name(path) {
@@ -156,13 +156,13 @@ impl Program for TensorRtProgram {
     fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError> {
         let context = self.engine.context(Scratch::Own)?;
         let stream = CudaStream::new(self.engine.device())?;
-        let names = |direction| {
+        let bound = |direction| {
             let tensors = self.engine.tensors().iter().filter(move |tensor| tensor.direction == direction);
-            tensors.map(|tensor| tensor.name.clone())
+            tensors.map(|tensor| BoundTensor { name: tensor.name.clone(), ..BoundTensor::default() }).collect()
         };
         Ok(Box::new(TensorRtContext {
-            inputs: names(Direction::Input).map(BoundTensor::new).collect(),
-            outputs: names(Direction::Output).map(BoundTensor::new).collect(),
+            inputs: bound(Direction::Input),
+            outputs: bound(Direction::Output),
             profile: 0,
             has_run: false,
             path: self.path.clone(),
@@ -186,6 +186,7 @@ struct TensorRtContext {
 }
 
 /// A tensor of the session and its memory.
+#[derive(Default)]
 struct BoundTensor {
     name: String,
     shape: Vec<usize>,
@@ -193,12 +194,6 @@ struct BoundTensor {
     buffer: Option<DeviceBuffer>,
     /// For outputs: what the last run returned. For inputs in host memory: the numbers.
     host: Vec<u8>,
-}
-
-impl BoundTensor {
-    fn new(name: String) -> Self {
-        Self { name, shape: Vec::new(), len_bytes: 0, buffer: None, host: Vec::new() }
-    }
 }
 
 impl TensorRtContext {

@@ -5,19 +5,19 @@ const MOST_DEPTH: usize = 16;
 
 /// A Python value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum PythonValue {
     None,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(String),
     /// A list or a tuple.
-    List(Vec<Value>),
-    Dict(Vec<(Value, Value)>),
+    List(Vec<PythonValue>),
+    Dict(Vec<(PythonValue, PythonValue)>),
 }
 
-/// Reads the value in `text`. The error is text, because it becomes part of `UltralyticsError::Value`.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+/// Reads the value in `text`. The error is text, because it becomes part of `UltralyticsError::PythonValue`.
+pub(super) fn parse(text: &str) -> Result<PythonValue, String> {
     let mut parser = Parser { rest: text.trim(), whole: text.trim().len() };
     let value = parser.value(0)?;
     parser.skip_space();
@@ -45,79 +45,79 @@ impl Parser<'_> {
     /// Consumes `wanted` if it is next.
     fn takes(&mut self, wanted: &str) -> bool {
         self.skip_space();
-        match self.rest.strip_prefix(wanted) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
+        let rest = self.rest.strip_prefix(wanted);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, String> {
+    fn value(&mut self, depth: usize) -> Result<PythonValue, String> {
         if depth > MOST_DEPTH {
             return Err("which is nested too deep".to_owned());
         }
         self.skip_space();
         for (word, value) in [
-            ("None", Value::None),
-            ("null", Value::None),
-            ("True", Value::Bool(true)),
-            ("true", Value::Bool(true)),
-            ("False", Value::Bool(false)),
-            ("false", Value::Bool(false)),
+            ("None", PythonValue::None),
+            ("null", PythonValue::None),
+            ("True", PythonValue::Bool(true)),
+            ("true", PythonValue::Bool(true)),
+            ("False", PythonValue::Bool(false)),
+            ("false", PythonValue::Bool(false)),
         ] {
             if self.takes(word) {
                 return Ok(value);
             }
         }
         match self.rest.chars().next() {
-            Some('{') => self.dict(depth),
-            Some('[') => self.list('[', "]", depth),
-            Some('(') => self.list('(', ")", depth),
-            Some(quote @ ('\'' | '"')) => self.text(quote).map(Value::Text),
+            Some('{') => {
+                let pairs = self.items('}', "a comma or a closing brace", |parser| parser.pair(depth + 1));
+                pairs.map(PythonValue::Dict)
+            }
+            Some(open @ ('[' | '(')) => {
+                let close = if open == '[' { ']' } else { ')' };
+                let values = self.items(close, "a comma or a closing bracket", |parser| parser.value(depth + 1));
+                values.map(PythonValue::List)
+            }
+            Some(quote @ ('\'' | '"')) => self.text(quote).map(PythonValue::Text),
             Some('0'..='9' | '-' | '+' | '.') => self.number(),
             _ => Err(self.unexpected("a value")),
         }
     }
 
-    fn dict(&mut self, depth: usize) -> Result<Value, String> {
-        self.takes("{");
-        let mut pairs = Vec::new();
-        while !self.takes("}") {
-            let key = self.value(depth + 1)?;
-            if !self.takes(":") {
-                return Err(self.unexpected("a colon"));
-            }
-            pairs.push((key, self.value(depth + 1)?));
-            if !self.takes(",") && !self.rest.starts_with('}') {
-                return Err(self.unexpected("a comma or a closing brace"));
-            }
-        }
-        Ok(Value::Dict(pairs))
-    }
-
-    fn list(&mut self, open: char, close: &str, depth: usize) -> Result<Value, String> {
-        self.rest = self.rest.strip_prefix(open).unwrap_or(self.rest);
-        let mut values = Vec::new();
-        while !self.takes(close) {
-            values.push(self.value(depth + 1)?);
+    /// Reads items up to `close`, after the opening character.
+    fn items<T>(
+        &mut self,
+        close: char,
+        wanted: &str,
+        mut item: impl FnMut(&mut Self) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        self.rest = &self.rest[1..];
+        let mut items = Vec::new();
+        while !self.takes(close.encode_utf8(&mut [0; 4])) {
+            items.push(item(self)?);
             if !self.takes(",") && !self.rest.starts_with(close) {
-                return Err(self.unexpected("a comma or a closing bracket"));
+                return Err(self.unexpected(wanted));
             }
         }
-        Ok(Value::List(values))
+        Ok(items)
     }
 
-    fn number(&mut self) -> Result<Value, String> {
+    fn pair(&mut self, depth: usize) -> Result<(PythonValue, PythonValue), String> {
+        let key = self.value(depth)?;
+        if !self.takes(":") {
+            return Err(self.unexpected("a colon"));
+        }
+        Ok((key, self.value(depth)?))
+    }
+
+    fn number(&mut self) -> Result<PythonValue, String> {
         let end = self
             .rest
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_')))
             .unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
         let value = match (digits.parse::<i64>(), digits.parse::<f64>()) {
-            (Ok(int), _) => Value::Int(int),
-            (_, Ok(float)) => Value::Float(float),
+            (Ok(int), _) => PythonValue::Int(int),
+            (_, Ok(float)) => PythonValue::Float(float),
             _ => return Err(self.unexpected("a number")),
         };
         self.rest = rest;
@@ -139,7 +139,7 @@ impl Parser<'_> {
             let Some((_, escape)) = chars.next() else { break };
             let mut hex = |digits: usize| {
                 let number = (0..digits).try_fold(0_u32, |n, _| Some(n * 16 + chars.next()?.1.to_digit(16)?));
-                number.and_then(char::from_u32).ok_or_else(|| "with an escape that is no character".to_owned())
+                number.and_then(char::from_u32).ok_or_else(|| "with an invalid escape".to_owned())
             };
             match escape {
                 'n' => text.push('\n'),
@@ -168,12 +168,13 @@ mod tests {
     fn names_with_both_quotes_and_escapes_are_read() {
         let value = parse(r#"{0: 'person', 1: "driver's cab", 2: 'a \'b\' \\ \u00e9', }"#).unwrap();
         let names = ["person", "driver's cab", "a 'b' \\ é"];
-        let wanted = (0..).zip(names).map(|(i, name)| (Value::Int(i), Value::Text(name.to_owned()))).collect();
-        assert_eq!(value, Value::Dict(wanted));
+        let wanted =
+            (0..).zip(names).map(|(i, name)| (PythonValue::Int(i), PythonValue::Text(name.to_owned()))).collect();
+        assert_eq!(value, PythonValue::Dict(wanted));
     }
 
     #[test]
-    fn what_is_no_literal_is_told() {
+    fn an_invalid_literal_is_refused_with_its_place() {
         for (text, problem) in [
             ("{0: 'person'", "which ends after 12 bytes instead of a comma or a closing brace"),
             ("{0: 'person", "with a text that is not closed"),
@@ -181,7 +182,7 @@ mod tests {
             ("[1, 2] 3", "with '3' after 7 bytes instead of its end"),
             ("", "which ends after 0 bytes instead of a value"),
             ("1-2", "with '1' after 0 bytes instead of a number"),
-            (r"'\ud800'", "with an escape that is no character"),
+            (r"'\ud800'", "with an invalid escape"),
         ] {
             assert_eq!(parse(text).unwrap_err(), problem, "{text}");
         }

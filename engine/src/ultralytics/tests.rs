@@ -126,20 +126,20 @@ fn damaged_metadata_is_told_with_its_key() {
         "its Ultralytics metadata is damaged: `names` is \"{0: 'person', 1: bicycle}\", with 'b' after 17 bytes instead of \
          a value: write a model card"
     );
-    let told = refused(&[("names", "{'person': 0}")]);
-    assert!(told.contains("whose keys are not numbers"), "{told}");
-    let told = refused(&[("names", "{99999999999: 'x'}")]);
-    assert!(told.contains("with an impossible class number"), "{told}");
-    let told = refused(&[("names", "{}")]);
-    assert!(told.contains("names no class"), "{told}");
-    let told = refused(&[("names", &names), ("imgsz", "[-1, 640]")]);
-    assert!(told.contains("`imgsz` is \"[-1, 640]\", not a height and a width"), "{told}");
-    let told = refused(&[("names", &names), ("task", "pose"), ("kpt_shape", "17")]);
-    assert!(told.contains("`kpt_shape`"), "{told}");
-    let told = refused(&[("names", &names), ("task", "obb")]);
-    assert!(told.contains("task is `obb`, which visiond does not support"), "{told}");
-    let told = refused(&[("names", "{0: 'a', 1: 'b', 2: 'c'}")]);
-    assert!(told.contains("task `detect` and 3 classes, but its outputs do not fit"), "{told}");
+    let message = refused(&[("names", "{'person': 0}")]);
+    assert!(message.contains("whose keys are not numbers"), "{message}");
+    let message = refused(&[("names", "{99999999999: 'x'}")]);
+    assert!(message.contains("with an impossible class number"), "{message}");
+    let message = refused(&[("names", "{}")]);
+    assert!(message.contains("names no class"), "{message}");
+    let message = refused(&[("names", &names), ("imgsz", "[-1, 640]")]);
+    assert!(message.contains("`imgsz` is \"[-1, 640]\", not a height and a width"), "{message}");
+    let message = refused(&[("names", &names), ("task", "pose"), ("kpt_shape", "17")]);
+    assert!(message.contains("`kpt_shape`"), "{message}");
+    let message = refused(&[("names", &names), ("task", "obb")]);
+    assert!(message.contains("task is `obb`, which visiond does not support"), "{message}");
+    let message = refused(&[("names", "{0: 'a', 1: 'b', 2: 'c'}")]);
+    assert!(message.contains("task `detect` and 3 classes, but its outputs do not fit"), "{message}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub fn run(spec: &FilterSpec, outputs: &[Output<'_>], last_first: bool) -> Resul
     type Allow = unsafe extern "C" fn(u64, u64, *mut u8);
     type Run = unsafe extern "C" fn(*const std::ffi::c_void, u32, u32, bool);
     // SAFETY: the functions have these signatures in kernels/cuda/host; what they are given outlives the calls, and is as
-    // long as they are told; the lock keeps other threads out of the library.
+    // long as they are said to be; the lock keeps other threads out of the library.
     let faults = unsafe {
         library.get::<unsafe extern "C" fn()>(b"forget_memory\0").unwrap()();
         let allow = library.get::<Allow>(b"allow\0").unwrap();

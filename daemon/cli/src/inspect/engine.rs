@@ -342,7 +342,8 @@ mod tests {
 
     #[test]
     fn a_sidecar_of_another_engine_is_noticed() {
-        let sidecar = Sidecar { engine: EngineFile { sha256: "ab".to_owned() }, gpu: None, ..Sidecar::default() };
+        let mut sidecar = Sidecar::default();
+        sidecar.engine.sha256 = "ab".to_owned();
         let mut lines = Vec::new();
         sidecar_lines(&sidecar, "cd", &mut |name: &str, value: String| lines.push(format!("{name}: {value}")));
         assert!(lines.iter().any(|line| line.starts_with("sidecar: of another engine")), "{lines:?}");

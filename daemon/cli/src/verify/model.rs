@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use visiond_config::types::{BackendChoice, EngineConfig};
 use visiond_engine::card::{Card, CardError};
-use visiond_engine::detector::{Detection, Detector, DetectorError, Limits};
+use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptions};
 use visiond_engine::engine::Engine;
 use visiond_kernels::frame::FrameView;
 use visiond_service::loaded_model::detector_exit;
@@ -63,12 +63,12 @@ impl ModelRunner {
     /// Prepares a detector that returns detections with a score of at least `score_threshold`.
     pub fn new(loaded: &LoadedModel, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
         let LoadedModel { engine, card } = loaded;
-        let limits = Limits {
+        let limits = DetectorOptions {
             score_threshold: Some(score_threshold),
             iou_threshold: Some(iou_threshold),
             max_batch: 1,
             raw_outputs: true,
-            ..Limits::default()
+            ..DetectorOptions::default()
         };
         let path = engine.file().path.clone();
         let detector = Detector::new(engine, card, &limits)

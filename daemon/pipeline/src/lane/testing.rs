@@ -80,12 +80,12 @@ impl ModelRunner for Fake {
         let free = self.flights.iter().position(Option::is_none).expect("a flight is free");
         self.flights[free] = Some(pixels);
         self.order.push(free);
-        Ok(RunId::new(free))
+        Ok(RunId(free))
     }
 
     fn finish(&mut self, flight: RunId) -> Result<RunTimings, RunError> {
-        assert_eq!(self.order.remove(0), flight.index(), "runs end in their order");
-        let pixels = self.flights[flight.index()].take().expect("the flight is under way");
+        assert_eq!(self.order.remove(0), flight.0, "runs end in their order");
+        let pixels = self.flights[flight.0].take().expect("the flight is under way");
         for &pixel in &pixels {
             match (self.act)(pixel) {
                 Act::FailRun => return Err(RunError::new(Fault::Run, "the run failed")),
@@ -94,13 +94,13 @@ impl ModelRunner for Fake {
                 _ => {}
             }
         }
-        self.finished[flight.index()] = pixels;
+        self.finished[flight.0] = pixels;
         Ok(RunTimings { preprocess_us: 1, infer_us: 1, ..RunTimings::default() })
     }
 
     fn detections(&mut self, flight: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
         out.clear();
-        let pixel = self.finished[flight.index()][slot];
+        let pixel = self.finished[flight.0][slot];
         if let Act::FailHead = (self.act)(pixel) {
             return Err(RunError::new(Fault::Run, "the head failed"));
         }

@@ -25,20 +25,22 @@ pub(super) struct GpuModel {
     extra_inputs: Vec<Option<DeviceBuffer>>,
     /// One per run in flight.
     pictures: Vec<DeviceBuffer>,
-    outputs: Vec<Output>,
+    pub(super) outputs: Vec<GpuOutput>,
     /// The address and type of each output for the filter, by run in flight.
     addresses: Vec<Vec<(DeviceAddress, DType)>>,
-    declared: Vec<TensorInfo>,
+    /// The outputs as the model declares them.
+    pub(super) declared: Vec<TensorInfo>,
     /// Names, shapes for the whole batch, and whether the first dimension is the batch size.
     shapes: Vec<(String, Vec<usize>, bool)>,
     picture: usize,
-    batch: usize,
+    /// The maximum number of frames in a run.
+    pub(super) batch: usize,
     /// The bytes of one picture if the batch is fixed and larger than 1: unused slots are cleared.
     fixed_picture_bytes: Option<usize>,
 }
 
 /// An output in the GPU's memory.
-pub(super) struct Output {
+pub(super) struct GpuOutput {
     pub(super) name: String,
     pub(super) dtype: DType,
     /// For one frame.
@@ -49,7 +51,7 @@ pub(super) struct Output {
     buffers: Vec<DeviceBuffer>,
 }
 
-impl Output {
+impl GpuOutput {
     pub(super) fn address(&self, run: usize) -> DeviceAddress {
         self.buffers[run].address()
     }
@@ -132,35 +134,20 @@ impl GpuModel {
                 addresses.push((buffer.address(), dtype));
                 buffers.push(buffer);
             }
-            model.outputs.push(Output { name, dtype, shape, len_bytes, buffers });
+            model.outputs.push(GpuOutput { name, dtype, shape, len_bytes, buffers });
         }
         model.keep(context, inputs.batch);
         Ok(model)
     }
 
-    /// Returns the maximum number of frames in a run.
-    pub(super) fn batch(&self) -> usize {
-        self.batch
-    }
-
-    /// Returns the outputs as the model declares them.
-    pub(super) fn outputs(&self) -> &[TensorInfo] {
-        &self.declared
-    }
-
     /// Returns the outputs for one frame.
     pub(super) fn of_one_frame(&self) -> Vec<TensorInfo> {
-        let one = |output: &Output| TensorInfo {
+        let one = |output: &GpuOutput| TensorInfo {
             name: output.name.clone(),
             dtype: output.dtype,
             shape: Some(output.shape.iter().map(|&size| Dim::Fixed(size)).collect()),
         };
         self.outputs.iter().map(one).collect()
-    }
-
-    /// Returns the outputs in the GPU's memory.
-    pub(super) fn tensors(&self) -> &[Output] {
-        &self.outputs
     }
 
     /// Returns the address and type of each output of a run.

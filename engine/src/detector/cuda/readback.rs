@@ -31,7 +31,7 @@ impl Readback {
             return Ok(Self::Candidates(CudaFilter::new(spec, device, batch)?));
         }
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
-        let copies = model.tensors().iter().map(|output| pinned.allocate(output.len_bytes * batch));
+        let copies = model.outputs.iter().map(|output| pinned.allocate(output.len_bytes * batch));
         Ok(Self::Outputs(copies.collect::<Result<_, _>>()?))
     }
 
@@ -53,7 +53,7 @@ impl Readback {
                 unsafe { filter.enqueue(model.addresses(run), frames, stream) }?;
             }
             Self::Outputs(copies) => {
-                for (output, copy) in model.tensors().iter().zip(copies) {
+                for (output, copy) in model.outputs.iter().zip(copies) {
                     let bytes = &mut copy.as_mut_slice()[..output.len_bytes * frames];
                     // SAFETY: output and copy both hold the whole batch; the rest is the caller's promise.
                     unsafe { stream.copy_to_host(output.address(run), bytes) }?;
@@ -83,7 +83,7 @@ impl Readback {
             Self::Outputs(copies) => copies,
         };
         let mut outputs = Vec::with_capacity(copies.len());
-        for (output, copy) in model.tensors().iter().zip(copies) {
+        for (output, copy) in model.outputs.iter().zip(copies) {
             let bytes = &copy.as_slice()[slot * output.len_bytes..(slot + 1) * output.len_bytes];
             let tensor = TensorRef::new(output.dtype, &output.shape, bytes)
                 .map_err(|_| DetectorError::Slot(slot, "an output is not of its shape"))?;

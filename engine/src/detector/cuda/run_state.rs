@@ -19,8 +19,8 @@ const SPIN: Duration = Duration::from_micros(25);
 
 /// The buffers, events and graphs of one run in flight.
 pub(super) struct RunState {
-    /// By batch size, from 1 on.
-    pub(super) graphs: Vec<Graphs>,
+    /// By batch size, from 1 on: the graph of preprocess, inference and filter, and that of inference only, for overlapped runs.
+    pub(super) graphs: Vec<[Option<Graph>; 2]>,
     pub(super) preprocessor: CudaPreprocessor,
     pub(super) readback: Readback,
     /// Before and after the preprocess.
@@ -40,21 +40,6 @@ pub(super) struct RunState {
     pub(super) done: bool,
 }
 
-/// The graphs recorded for one batch size.
-#[derive(Default)]
-pub(super) struct Graphs {
-    /// Preprocess, inference and filter.
-    whole: Option<Graph>,
-    /// Inference only.
-    model: Option<Graph>,
-}
-
-impl Graphs {
-    pub(super) fn of(&mut self, overlapped: bool) -> &mut Option<Graph> {
-        if overlapped { &mut self.model } else { &mut self.whole }
-    }
-}
-
 impl RunState {
     /// Allocates everything except the graphs.
     pub(super) fn new(
@@ -64,7 +49,7 @@ impl RunState {
         readback: Readback,
     ) -> Result<Self, DetectorError> {
         Ok(Self {
-            graphs: (0..batch).map(|_| Graphs::default()).collect(),
+            graphs: (0..batch).map(|_| [None, None]).collect(),
             preprocessor: CudaPreprocessor::new(spec, device, batch)?,
             readback,
             preprocess_start: Event::silent(device)?,

@@ -102,7 +102,7 @@ impl CudaRunner {
         if self.runs.len() == MAX_IN_FLIGHT {
             return Err(DetectorError::Busy { max_in_flight: MAX_IN_FLIGHT });
         }
-        let (device, batch) = (self.stream.device(), self.model.batch());
+        let (device, batch) = (self.stream.device(), self.model.batch);
         let readback = Readback::new(self.filter.as_ref(), &self.model, device, batch)?;
         self.runs.push(RunState::new(&self.spec, device, batch, readback)?);
         Ok(self.runs.len() - 1)
@@ -131,7 +131,7 @@ impl CudaRunner {
             }
             stream.wait(&run.preprocess_end)?;
         }
-        let recorded = match run.graphs[count - 1].of(overlapped) {
+        let recorded = match &mut run.graphs[count - 1][usize::from(overlapped)] {
             Some(graph) => {
                 // SAFETY: `record` recorded the graph with what this run state, the model and the stream own, and `drop` waits
                 // for the streams before any of it is dropped; for the frames, as above.
@@ -179,7 +179,7 @@ impl CudaRunner {
         let run = &mut self.runs[index];
         let overlapped = run.overlapped;
         match recorded {
-            Ok((graph, ())) => *run.graphs[count - 1].of(overlapped) = Some(graph),
+            Ok((graph, ())) => run.graphs[count - 1][usize::from(overlapped)] = Some(graph),
             Err(error) if error.is_fatal() => return Err(error),
             Err(error) => {
                 log::warn!("cannot run this model as one CUDA graph, which costs some CPU time: {error}");
@@ -196,7 +196,7 @@ impl Runner for CudaRunner {
     }
 
     fn outputs(&self) -> &[TensorInfo] {
-        self.model.outputs()
+        &self.model.declared
     }
 
     fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, DetectorError> {
@@ -217,15 +217,15 @@ impl Runner for CudaRunner {
         }
         self.counts.overlapped_runs += u64::from(!self.in_flight.is_empty());
         self.in_flight.push_back(index);
-        Ok(RunId::new(index))
+        Ok(RunId(index))
     }
 
     fn finish(&mut self, run: RunId) -> Result<RunTimings, DetectorError> {
-        if self.in_flight.front() != Some(&run.index()) {
+        if self.in_flight.front() != Some(&run.0) {
             return Err(DetectorError::NotInFlight);
         }
         self.in_flight.pop_front();
-        let run = &mut self.runs[run.index()];
+        let run = &mut self.runs[run.0];
         run.end.wait()?;
         self.warm = true;
         run.done = true;
@@ -243,7 +243,7 @@ impl Runner for CudaRunner {
     }
 
     fn mapping(&self, run: RunId, slot: usize) -> Option<Mapping> {
-        let run = self.runs.get(run.index())?;
+        let run = self.runs.get(run.0)?;
         (run.done && slot < run.frames).then(|| run.preprocessor.mapping(slot))
     }
 
@@ -255,13 +255,13 @@ impl Runner for CudaRunner {
         score_threshold: f32,
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError> {
-        let run = self.runs.get(run.index()).ok_or(DetectorError::NotInFlight)?;
+        let run = self.runs.get(run.0).ok_or(DetectorError::NotInFlight)?;
         let input_size = (self.spec.width, self.spec.height);
         run.readback.decode(slot, &self.model, input_size, score_threshold, head, decoded)?;
         if decoded.lost > 0 && self.counts.lost_candidates == 0 {
             log::warn!(
                 "a frame had {} candidates more than fit into the GPU's filter; any of them may be missing: raise \
-                 score_threshold (told once, then counted as lost candidates)",
+                 score_threshold (logged once, then counted as lost candidates)",
                 decoded.lost
             );
         }

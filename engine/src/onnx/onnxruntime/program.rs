@@ -8,7 +8,7 @@ use ort::session::Session;
 use visiond_kernels::tensor::{DType, TensorRef};
 
 use super::runtime::Runtime;
-use super::values::{self, CpuMemory, Value};
+use super::values::{self, CpuMemory, RuntimeValue};
 use crate::backend::{Backend, EngineError, EngineOptions, InputTensor, Program, ProgramContext, TensorInfo};
 use crate::onnx::file::node_using;
 use crate::onnx::model::{OnnxModel, guarded};
@@ -106,7 +106,7 @@ fn unknown_operator(text: &str) -> Option<(&str, Option<&str>)> {
 struct OnnxRuntimeContext {
     outputs: Vec<OutputBytes>,
     /// The values that the outputs point into. Fields drop in order: values before the session that made them.
-    values: Vec<Value<'static>>,
+    values: Vec<RuntimeValue<'static>>,
     program: Arc<OnnxRuntimeProgram>,
 }
 
@@ -138,14 +138,14 @@ impl OnnxRuntimeContext {
 }
 
 /// Wraps an input as a value that borrows its bytes.
-fn borrowed<'a>(memory: &CpuMemory, input: &'a InputTensor) -> ort::Result<Value<'a>> {
+fn borrowed<'a>(memory: &CpuMemory, input: &'a InputTensor) -> ort::Result<RuntimeValue<'a>> {
     let mut dims = [0_i64; 16];
     let dims = dims.get_mut(..input.shape().len());
     let dims = dims.ok_or_else(|| ort::Error::new("an input has more than 16 dimensions"))?;
     for (dim, &size) in dims.iter_mut().zip(input.shape()) {
         *dim = size as i64;
     }
-    Value::input(memory, input.dtype(), dims, input.bytes())
+    RuntimeValue::input(memory, input.dtype(), dims, input.bytes())
 }
 
 fn run_error(error: &ort::Error) -> EngineError {

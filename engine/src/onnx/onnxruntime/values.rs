@@ -19,15 +19,15 @@ impl CpuMemory {
 }
 
 /// A value of ONNX Runtime, released when dropped; `'a` is the memory that it borrows.
-pub(super) struct Value<'a> {
+pub(super) struct RuntimeValue<'a> {
     value: NonNull<sys::OrtValue>,
     memory: PhantomData<&'a [u8]>,
 }
 
 // SAFETY: an `OrtValue` is plain data behind an atomic reference count; nothing in it is tied to a thread.
-unsafe impl Send for Value<'_> {}
+unsafe impl Send for RuntimeValue<'_> {}
 
-impl Drop for Value<'_> {
+impl Drop for RuntimeValue<'_> {
     fn drop(&mut self) {
         // SAFETY: this owns `value` and releases it once, here.
         unsafe { (ort::api().ReleaseValue)(self.value.as_ptr()) }
@@ -40,7 +40,7 @@ fn checked(status: sys::OrtStatusPtr) -> Result<()> {
     unsafe { Error::result_from_status(status) }
 }
 
-impl<'a> Value<'a> {
+impl<'a> RuntimeValue<'a> {
     /// Wraps `bytes` as an input tensor, which ONNX Runtime only reads.
     pub(super) fn input(memory: &CpuMemory, dtype: DType, shape: &[i64], bytes: &'a [u8]) -> Result<Self> {
         let mut value = ptr::null_mut();
@@ -119,9 +119,9 @@ impl<'a> Value<'a> {
 pub(super) fn run(
     session: &Session,
     input_names: &[CString],
-    inputs: &[Value<'_>],
+    inputs: &[RuntimeValue<'_>],
     output_names: &[CString],
-    outputs: &mut Vec<Value<'static>>,
+    outputs: &mut Vec<RuntimeValue<'static>>,
 ) -> Result<()> {
     outputs.clear();
     assert_eq!(input_names.len(), inputs.len(), "a name for each input");
@@ -147,7 +147,7 @@ pub(super) fn run(
     };
     checked(status)?;
     for value in made {
-        outputs.push(Value::owned(value)?);
+        outputs.push(RuntimeValue::owned(value)?);
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::backend::{EngineError, ModelFile, open_model_file};
 /// The bytes of an engine file.
 pub(crate) enum PlanBytes {
     /// Mapped: TensorRT reads them in the page cache.
-    Mapped(Mapping),
+    Mapped(MappedFile),
     /// Read into our own memory, so that they cannot change between the hash and the use.
     Read(Vec<u8>),
 }
@@ -37,7 +37,7 @@ impl PlanBytes {
             file.read_to_end(&mut bytes).map_err(unreadable)?;
             return Ok(Self::Read(bytes));
         }
-        Mapping::new(&file, len).map(Self::Mapped).map_err(unreadable)
+        MappedFile::new(&file, len).map(Self::Mapped).map_err(unreadable)
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -54,17 +54,17 @@ impl PlanBytes {
 }
 
 /// A file mapped for reading.
-pub(crate) struct Mapping {
+pub(crate) struct MappedFile {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: any thread may read the mapping; nothing writes to it.
-unsafe impl Send for Mapping {}
+unsafe impl Send for MappedFile {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for MappedFile {}
 
-impl Mapping {
+impl MappedFile {
     /// Maps the `len` bytes of `file`, at least 1.
     fn new(file: &File, len: usize) -> std::io::Result<Self> {
         let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_POPULATE);
@@ -86,7 +86,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this length and nothing borrows from it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
@@ -118,13 +118,6 @@ impl PlanFile {
             return Err(PlanError::NotAPlan(path.to_owned(), command).into());
         };
         Ok(Some(Self { file: bytes.model_file(path), plan }))
-    }
-}
-
-impl PlanHeader {
-    /// Reads the header of the file at `path`; `None` if it is not an engine.
-    pub fn read(path: &Path) -> Result<Option<Self>, EngineError> {
-        Ok(Plan::parse(PlanBytes::open(path, false)?.as_slice()).map(|plan| plan.header))
     }
 }
 

@@ -48,7 +48,7 @@ pub enum PlanHeader {
 }
 
 impl PlanHeader {
-    /// Reads the header at the beginning of `bytes`; `None` if they are not an engine, or too few.
+    /// Reads the header at the start of `bytes`; `None` if they are not an engine, or too few.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let version = |rtx| {
             let &[major, minor, patch] = bytes.get(24..27)?.as_array()?;

@@ -85,7 +85,7 @@ fn the_gpus_of_an_engine_for_rtx_are_in_its_header() {
         (portable.is_for((9, 0)), portable.is_for((7, 5)), portable.is_for((8, 9))),
         (None, Some(false), Some(true))
     );
-    // Engines that do not tell.
+    // Engines whose headers do not say.
     assert_eq!(PlanHeader::parse(&vtrt(64, 0)).unwrap().is_for((8, 6)), None);
     assert_eq!(PlanHeader::parse(&ftrt(10, 3, 0)).unwrap().is_for((8, 6)), None);
 }

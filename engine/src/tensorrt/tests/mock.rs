@@ -1,4 +1,4 @@
-//! Libraries made for the test: every virtual notes that it was called, so that each of our calls can be told to have
+//! Libraries made for the test: every virtual notes that it was called, so that each of our calls can be message to have
 //! reached the right method of the right object. The tables are made from `slots.md`, not from ours.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -354,8 +354,8 @@ fn engine_with_plugin(library: &'static Library) -> Result<(), String> {
     recorder.take();
     let Err(error) = engine::deserialize(library, &runtime, &recorder, b"nms!") else { return Ok(()) };
     let TensorRtError::Refused { reported, .. } = error else { panic!("{error}") };
-    let told = reported.iter().map(|reported| reported.text.as_str());
-    Err(library.missing_plugin(told).unwrap().to_string())
+    let message = reported.iter().map(|reported| reported.text.as_str());
+    Err(library.missing_plugin(message).unwrap().to_string())
 }
 
 #[test]

@@ -1,4 +1,16 @@
-//! What a model card says.
+//! The model card: how to feed and read a model.
+//!
+//! A card is a TOML file beside the model (`net.onnx`, `net.toml`); docs/models.md has every key. The head's family supplies
+//! the defaults, so `[head] family = "yolov8"` and the names of the classes make a complete card. Ultralytics' exports contain
+//! their own ([`crate::ultralytics`]).
+
+mod error;
+mod head;
+mod load;
+mod presets;
+mod sections;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -6,6 +18,8 @@ use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, Sampling, TensorLayout};
 
 use crate::heads::{Family, HeadSpec};
+
+pub use error::{CardError, CardProblem};
 
 /// A model card: what a model's file does not say about itself.
 #[derive(Debug, Clone, PartialEq)]

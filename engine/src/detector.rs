@@ -4,12 +4,9 @@
 //! for the run, and [`Detector::detections`] reads one slot of it. Up to [`Detector::max_in_flight`] runs may be in flight.
 //! After the busiest frame nothing is allocated, except by the model's backend.
 
-mod classes;
 mod cuda;
-mod detection;
 mod error;
 mod host;
-mod limits;
 mod model_inputs;
 mod run;
 mod runner;
@@ -31,10 +28,8 @@ use crate::card::Card;
 use crate::engine::Engine;
 use crate::heads::{self, Decoded, Head};
 
-pub use detection::{Detection, Keypoint};
 pub use error::DetectorError;
-pub use limits::Limits;
-pub use run::{RunCounts, RunId, RunTimings};
+pub use run::{Detection, DetectorOptions, Keypoint, RunCounts, RunId, RunTimings};
 
 /// A model that detects objects, with the card that says how to feed and read it.
 pub struct Detector {
@@ -52,29 +47,28 @@ pub struct Detector {
 
 impl Detector {
     /// Makes a detector with its own context: on the GPU if the engine is there, otherwise on a session.
-    pub fn new(engine: &Engine, card: &Card, limits: &Limits) -> Result<Self, DetectorError> {
-        let overridden = |name: &str| engine.overrides(name);
-        let max_batch = engine.most_frames().map_or(limits.max_batch, |most| limits.max_batch.min(most));
-        if max_batch < limits.max_batch {
+    pub fn new(engine: &Engine, card: &Card, options: &DetectorOptions) -> Result<Self, DetectorError> {
+        let max_batch = engine.most_frames().map_or(options.max_batch, |most| options.max_batch.min(most));
+        if max_batch < options.max_batch {
             log::info!("{} takes at most {max_batch} frames per run", engine.file().path.display());
         }
-        let inputs = model_inputs::plan(engine.inputs(), card, max_batch, &overridden)?;
+        let inputs = model_inputs::plan(engine.inputs(), card, max_batch, &|name| engine.overrides(name))?;
         let (input_size, batch) = ((inputs.spec.width, inputs.spec.height), inputs.batch);
-        let options = NmsOptions {
-            iou_threshold: limits.iou_threshold.unwrap_or(card.iou_threshold),
-            score_threshold: limits.score_threshold.unwrap_or(card.score_threshold),
-            max_detections: limits.max_detections.unwrap_or(card.max_detections),
+        let nms_options = NmsOptions {
+            iou_threshold: options.iou_threshold.unwrap_or(card.iou_threshold),
+            score_threshold: options.score_threshold.unwrap_or(card.score_threshold),
+            max_detections: options.max_detections.unwrap_or(card.max_detections),
             class_agnostic: card.class_agnostic,
         };
-        let (runner, head) = runner(engine, inputs, card, limits, options.score_threshold)?;
+        let (runner, head) = runner(engine, inputs, card, options, nms_options.score_threshold)?;
         Ok(Self {
             runner,
             head,
             batch,
             input_size,
-            options,
+            options: nms_options,
             labels: card.classes.iter().map(|name| Arc::from(name.as_str())).collect(),
-            wanted: classes::wanted(&limits.classes, &card.classes)?,
+            wanted: wanted_classes(&options.classes, &card.classes)?,
             decoded: Decoded::default(),
             nms: Nms::default(),
         })
@@ -86,7 +80,7 @@ impl Detector {
         card: &Card,
         max_batch: usize,
     ) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
-        Ok(model_inputs::plan(engine.inputs(), card, max_batch, &|name: &str| engine.overrides(name))?.shapes)
+        Ok(model_inputs::plan(engine.inputs(), card, max_batch, &|name| engine.overrides(name))?.shapes)
     }
 
     /// Returns how many runs may be in flight.
@@ -119,7 +113,7 @@ impl Detector {
         self.runner.outputs()
     }
 
-    /// Returns a raw output of the last run, with every frame that the model ran. Needs [`Limits::raw_outputs`].
+    /// Returns a raw output of the last run, with every frame that the model ran. Needs [`DetectorOptions::raw_outputs`].
     pub fn raw_output(&self, index: usize) -> Result<TensorRef<'_>, DetectorError> {
         self.runner.raw_output(index)
     }
@@ -201,13 +195,13 @@ fn runner(
     engine: &Engine,
     inputs: ModelInputs,
     card: &Card,
-    limits: &Limits,
+    options: &DetectorOptions,
     score_threshold: f32,
 ) -> Result<RunnerAndHead<Box<dyn Runner>>, DetectorError> {
     let input_size = (inputs.spec.width, inputs.spec.height);
     let head = |outputs: &[TensorInfo]| heads::build(&card.head, outputs, input_size, card.classes.len());
     let mut refused = None;
-    if let Some(program) = engine.tensorrt().filter(|_| !limits.raw_outputs) {
+    if let Some(program) = engine.tensorrt().filter(|_| !options.raw_outputs) {
         match CudaRunner::new(engine, program, &inputs, card, head, score_threshold) {
             Ok((runner, head)) => return Ok((Box::new(runner), head)),
             Err(error) if error.is_fatal() => return Err(error),
@@ -232,4 +226,38 @@ fn of_one_frame(outputs: &[TensorInfo], batch: usize) -> Vec<TensorInfo> {
         }
     }
     outputs
+}
+
+/// Returns the numbers of the wanted classes; `None` for all.
+fn wanted_classes(asked: &[String], names: &[String]) -> Result<Option<Vec<u32>>, DetectorError> {
+    if asked.is_empty() {
+        return Ok(None);
+    }
+    let class = |name: &String| {
+        if let Some(index) = names.iter().position(|known| known == name) {
+            return Ok(index as u32);
+        }
+        match name.parse::<u32>() {
+            Ok(number) if number as usize >= names.len() => Ok(number),
+            _ => Err(DetectorError::UnknownClass(name.clone(), class_hint(name, names))),
+        }
+    };
+    asked.iter().map(class).collect::<Result<_, _>>().map(Some)
+}
+
+/// Returns a hint with the nearest class names.
+fn class_hint(name: &str, names: &[String]) -> String {
+    if names.is_empty() {
+        return ": its card names no classes; use their numbers".to_owned();
+    }
+    let likeness = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
+    let mut near: Vec<_> = names.iter().map(|known| (likeness(known), known)).filter(|(l, _)| *l > 0.75).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    match near[..] {
+        [] => format!(": it has {}", names.iter().take(100).map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")),
+        _ => {
+            let near: Vec<_> = near.iter().take(3).map(|(_, known)| format!("`{known}`")).collect();
+            format!(": did you mean {}?", near.join(" or "))
+        }
+    }
 }

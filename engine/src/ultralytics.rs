@@ -1,11 +1,33 @@
-//! Reads the metadata of an Ultralytics export.
+//! Makes a card of the metadata in Ultralytics' exports.
+//!
+//! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
+//! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
+//! width]`), `channels`, `kpt_shape` (`[17, 3]`), `end2end`, `args` (`{'batch': 1, 'nms': True}`). YOLOv5 writes only `names`
+//! and `stride`.
+//!
+//! The head follows from task and output shape:
+//! | task | output | head |
+//! |---|---|---|
+//! | detect | `[1, 4 + classes, N]` | yolov8 |
+//! | detect | `[1, N, 5 + classes]` | yolov5 |
+//! | detect | `[1, N, 6]`, end to end or `nms=True` | yolo-nms |
+//! | detect | `[1, Q, 4 + classes]` | detr (Ultralytics' RT-DETR), stretched |
+//! | pose | as detect, and `kpt_shape` numbers more | with keypoints |
+//! | segment | as detect, and mask coefficients more | boxes only: the masks are not read |
+//! | classify | `[1, classes]` | classifier, the centre of the frame |
+//!
+//! Pictures are RGB divided by 255, letterboxed with grey (114) bars.
+
+mod python;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use visiond_kernels::letterbox::Fit;
 use visiond_kernels::preprocess::ChannelOrder;
 
-use super::python::{self, Value};
+use self::python::PythonValue;
 use crate::backend::{TensorInfo, picture_size};
 use crate::card::{Card, InputCard};
 use crate::heads::spec::{BoxUnit, BoxesSpec, HeadSpec, Keypoints};
@@ -19,7 +41,7 @@ pub enum UltralyticsError {
     Value {
         /// The key of the value.
         key: &'static str,
-        /// The beginning of the value.
+        /// The start of the value.
         shown: String,
         /// What is wrong.
         problem: String,
@@ -52,7 +74,7 @@ fn damaged(key: &'static str, text: &str, problem: impl Into<String>) -> Ultraly
     UltralyticsError::Value { key, shown: format!("{shown:?}"), problem: problem.into() }
 }
 
-fn read(metadata: &BTreeMap<String, String>, key: &'static str) -> Option<Result<Value, UltralyticsError>> {
+fn read(metadata: &BTreeMap<String, String>, key: &'static str) -> Option<Result<PythonValue, UltralyticsError>> {
     let text = metadata.get(key)?;
     Some(python::parse(text).map_err(|problem| damaged(key, text, problem)))
 }
@@ -60,13 +82,13 @@ fn read(metadata: &BTreeMap<String, String>, key: &'static str) -> Option<Result
 fn names(metadata: &BTreeMap<String, String>) -> Result<Vec<String>, UltralyticsError> {
     let text = metadata.get("names").map_or("", String::as_str);
     let wrong = |problem: &str| damaged("names", text, problem);
-    let numbered: Vec<(i64, Value)> = match python::parse(text).map_err(|problem| wrong(&problem))? {
-        Value::List(values) => (0..).zip(values).collect(),
-        Value::Dict(pairs) => pairs
+    let numbered: Vec<(i64, PythonValue)> = match python::parse(text).map_err(|problem| wrong(&problem))? {
+        PythonValue::List(values) => (0..).zip(values).collect(),
+        PythonValue::Dict(pairs) => pairs
             .into_iter()
             .map(|(key, value)| match key {
-                Value::Int(number) => Ok((number, value)),
-                Value::Text(text) => Ok((text.parse().map_err(|_| wrong("whose keys are not numbers"))?, value)),
+                PythonValue::Int(number) => Ok((number, value)),
+                PythonValue::Text(text) => Ok((text.parse().map_err(|_| wrong("whose keys are not numbers"))?, value)),
                 _ => Err(wrong("whose keys are not numbers")),
             })
             .collect::<Result<_, _>>()?,
@@ -77,8 +99,8 @@ fn names(metadata: &BTreeMap<String, String>) -> Result<Vec<String>, Ultralytics
         let index = usize::try_from(number).ok().filter(|&n| n < MOST_CLASSES);
         let index = index.ok_or_else(|| wrong("with an impossible class number"))?;
         let name = match value {
-            Value::Text(name) => name,
-            Value::Int(number) => number.to_string(),
+            PythonValue::Text(name) => name,
+            PythonValue::Int(number) => number.to_string(),
             _ => return Err(wrong("with a class name that is not text")),
         };
         while names.len() <= index {
@@ -96,8 +118,8 @@ fn keypoints(metadata: &BTreeMap<String, String>) -> Result<Keypoints, Ultralyti
     let text = metadata.get("kpt_shape").map_or("", String::as_str);
     let wrong = || damaged("kpt_shape", text, "not a number of points and 2 or 3, as in [17, 3]");
     match python::parse(text).map_err(|problem| damaged("kpt_shape", text, problem))? {
-        Value::List(values) => match values[..] {
-            [Value::Int(count @ 1..=1000), Value::Int(each @ 2..=3)] => {
+        PythonValue::List(values) => match values[..] {
+            [PythonValue::Int(count @ 1..=1000), PythonValue::Int(each @ 2..=3)] => {
                 Ok(Keypoints { count: count as usize, scored: each == 3 })
             }
             _ => Err(wrong()),
@@ -112,10 +134,10 @@ fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>,
     let text = metadata.get("imgsz").map_or("", String::as_str);
     let side = |number: i64| u32::try_from(number).ok().filter(|n| (1..=16_384).contains(n));
     let size = match value? {
-        Value::Int(both) => side(both).map(|s| (s, s)),
-        Value::List(values) => match values[..] {
-            [Value::Int(both)] => side(both).map(|s| (s, s)),
-            [Value::Int(height), Value::Int(width)] => side(width).zip(side(height)),
+        PythonValue::Int(both) => side(both).map(|s| (s, s)),
+        PythonValue::List(values) => match values[..] {
+            [PythonValue::Int(both)] => side(both).map(|s| (s, s)),
+            [PythonValue::Int(height), PythonValue::Int(width)] => side(width).zip(side(height)),
             _ => None,
         },
         _ => None,
@@ -125,12 +147,12 @@ fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>,
 
 /// Whether the export has NMS inside, as far as the metadata says.
 fn suppresses(metadata: &BTreeMap<String, String>) -> bool {
-    let says = |value: &Value| matches!(value, Value::Bool(true) | Value::Int(1));
+    let says = |value: &PythonValue| matches!(value, PythonValue::Bool(true) | PythonValue::Int(1));
     let own = read(metadata, "end2end").is_some_and(|v| v.as_ref().is_ok_and(says));
     let asked = match read(metadata, "args") {
-        Some(Ok(Value::Dict(pairs))) => pairs
-            .iter()
-            .any(|(key, value)| matches!(key, Value::Text(key) if key == "nms" || key == "end2end") && says(value)),
+        Some(Ok(PythonValue::Dict(pairs))) => pairs.iter().any(|(key, value)| {
+            matches!(key, PythonValue::Text(key) if key == "nms" || key == "end2end") && says(value)
+        }),
         _ => false,
     };
     own || asked
