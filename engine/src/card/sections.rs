@@ -94,16 +94,19 @@ impl<'a> CardSection<'a> {
         self.table?.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }
 
+    /// Returns what `read` makes of a key's value; reports a value of another type.
+    fn typed<T>(&mut self, key: &'static str, wanted: &str, read: impl Fn(&'a DeValue<'a>) -> Option<T>) -> Option<T> {
+        let value = self.value(key)?;
+        let found = read(value.get_ref());
+        if found.is_none() {
+            self.wrong_type(key, value, wanted);
+        }
+        found
+    }
+
     /// Returns the table under a key.
     pub(super) fn section(&mut self, key: &'static str) -> CardSection<'a> {
-        let value = self.value(key);
-        let table = value.and_then(|value| {
-            let table = value.get_ref().as_table();
-            if table.is_none() {
-                self.wrong_type(key, value, &format!("a table: write [{key}] on a line of its own"));
-            }
-            table
-        });
+        let table = self.typed(key, &format!("a table: write [{key}] on a line of its own"), DeValue::as_table);
         CardSection::new(self.source, format!("[{key}]"), table)
     }
 
@@ -121,50 +124,33 @@ impl<'a> CardSection<'a> {
 
     /// Reads a text.
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'a str> {
-        let value = self.value(key)?;
-        let text = value.get_ref().as_str();
-        if text.is_none() {
-            self.wrong_type(key, value, "a text in quotes");
-        }
-        text
+        self.typed(key, "a text in quotes", DeValue::as_str)
     }
 
     /// Reads a boolean.
     pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
-        let value = self.value(key)?;
-        let flag = value.get_ref().as_bool();
-        if flag.is_none() {
-            self.wrong_type(key, value, "true or false");
-        }
-        flag
+        self.typed(key, "true or false", DeValue::as_bool)
     }
 
     /// Reads one of several words.
     pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
-        let value = self.value(key)?;
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        let Some(word) = value.get_ref().as_str() else {
-            self.wrong_type(key, value, &format!("one of {}", list(&names)));
-            return None;
-        };
+        let word = self.typed(key, &format!("one of {}", list(&names)), DeValue::as_str)?;
         let found = words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
         if found.is_none() {
             let nearest = match nearest(word, names.iter().copied()) {
                 Some(name) => format!("did you mean `{name}`? There is {}", list(&names)),
                 None => format!("there is {}", list(&names)),
             };
-            self.source.wrong(value.span(), format!("`{key}` cannot be `{word}`: {nearest}"));
+            self.wrong_at(key, format!("`{key}` cannot be `{word}`: {nearest}"));
         }
         found
     }
 
     /// Reads a number within bounds.
     pub(super) fn number(&mut self, key: &'static str, least: f64, most: f64) -> Option<f64> {
+        let number = self.typed(key, &bounds_text(least, most), number_in)?;
         let value = self.value(key)?;
-        let Some(number) = number_in(value.get_ref()) else {
-            self.wrong_type(key, value, &bounds_text(least, most));
-            return None;
-        };
         self.within(key, value, number, least, most)
     }
 
@@ -198,11 +184,7 @@ impl<'a> CardSection<'a> {
         wanted: &str,
         read: impl Fn(&Self, &'a Value<'a>) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let value = self.value(key)?;
-        let Some(array) = value.get_ref().as_array() else {
-            self.wrong_type(key, value, wanted);
-            return None;
-        };
+        let array = self.typed(key, wanted, DeValue::as_array)?;
         array.iter().map(|element| read(self, element)).collect()
     }
 

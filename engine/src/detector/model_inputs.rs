@@ -225,17 +225,11 @@ fn extra_shape(info: &TensorInfo, fill: &ExtraInput, batch: usize, card: &Card) 
 
 /// Fills an extra input; the card's values are repeated until it is full.
 pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, (width, height): (u32, u32)) {
-    let size;
+    let (width, height) = (f64::from(width), f64::from(height));
     let values: &[f64] = match extra {
         ExtraInput::Values(values) => values,
-        ExtraInput::InputSize => {
-            size = [f64::from(width), f64::from(height)];
-            &size
-        }
-        ExtraInput::InputSizeHw => {
-            size = [f64::from(height), f64::from(width)];
-            &size
-        }
+        ExtraInput::InputSize => &[width, height],
+        ExtraInput::InputSizeHw => &[height, width],
     };
     let dtype = tensor.dtype();
     let each = tensor.bytes().chunks_exact_mut(dtype.size_bytes()).zip(values.iter().cycle());

@@ -108,19 +108,13 @@ impl Decoded {
         order.sort_unstable();
         for &(_, _, index) in &order {
             let index = index as usize;
-            let record = &records[index];
-            let candidate = Candidate {
-                box_in_input: record.box_in_input,
-                score: record.score,
-                class_id: record.class_id,
-                row: record.row,
-            };
-            self.candidates.push(candidate);
+            let Record { box_in_input, score, class_id, row, .. } = records[index];
+            self.candidates.push(Candidate { box_in_input, score, class_id, row });
             if values_per_record > 0 {
                 let numbers = &points[index * values_per_record..(index + 1) * values_per_record];
                 let each = numbers.chunks_exact(if points_scored { 3 } else { 2 });
                 let point = |p: &[f32]| InputKeypoint { x: p[0], y: p[1], score: p.get(2).copied() };
-                self.push_keypoints(record.row as usize, each.map(point));
+                self.push_keypoints(row as usize, each.map(point));
             }
         }
         self.order = order;

@@ -62,13 +62,8 @@ impl Decoder for Yolov5 {
     fn decode(&mut self, layout: &Yolov5Layout, input: &HeadInput<'_>, out: &mut Decoded) {
         let values = input.outputs[layout.output].tensor.to_f32();
         let mut add = |index: usize, row: &[f32], cell: Option<(usize, usize, u32)>| {
-            // Like the published code, first drop rows by objectness alone: a score cannot be higher.
-            let objectness = row[4];
-            if objectness < input.score_threshold {
-                return;
-            }
             let Some((class, best)) = best_class(&row[5..5 + layout.classes], 0.0) else { return };
-            let score = objectness * best;
+            let score = row[4] * best;
             let Some([x, y, w, h]) = four(row, 0) else { return };
             if score >= input.score_threshold {
                 let numbers = match cell {
@@ -81,13 +76,16 @@ impl Decoder for Yolov5 {
                 out.push(index, class, score, corners(numbers, BoxFormat::Cxcywh, BoxUnit::Pixels, input.input_size));
             }
         };
+        // Like the published code, first drop rows by objectness alone: a score cannot be higher.
+        let passes = |row: &[f32]| row[4] >= input.score_threshold;
         let mut rows = values.chunks_exact(layout.width.max(1)).enumerate();
         let Some(strides) = &self.strides else {
-            return rows.for_each(|(index, row)| add(index, row, None));
+            return rows.filter(|(_, row)| passes(row)).for_each(|(index, row)| add(index, row, None));
         };
         for &stride in strides {
             let (columns, lines) = cells(input.input_size, stride);
-            for (cell, (index, row)) in rows.by_ref().take(columns * lines).enumerate() {
+            let cells = rows.by_ref().take(columns * lines).enumerate();
+            for (cell, (index, row)) in cells.filter(|(_, (_, row))| passes(row)) {
                 add(index, row, Some((cell % columns, cell / columns, stride)));
             }
         }

@@ -80,7 +80,7 @@ pub enum TensorRtError {
     /// The shape of an output is known only after the run.
     #[error(
         "the engine's output `{0}` has one element per object found, which visiond does not support: export the model \
-         without its own suppression (Ultralytics: nms=False), or with a fixed number of boxes"
+         without its own NMS (Ultralytics: nms=False), or with a fixed number of boxes"
     )]
     DependsOnData(String),
     /// A tensor in host memory cannot have an address on the GPU.
