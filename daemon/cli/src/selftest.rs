@@ -1,4 +1,4 @@
-//! `visiond selftest`: tests what visiond needs of this board, prints a table and writes a file to send.
+//! `visiond selftest`: tests everything on this board that visiond needs, prints a table and writes a file to send.
 //!
 //! Everything that calls NVIDIA's libraries may crash or hang, so it runs in a child process. A crash is a row of the table
 //! like any other failure.
@@ -9,11 +9,9 @@ mod board;
 mod cameras;
 mod checks;
 mod child;
-mod deadline;
 mod gpu;
 mod heat;
 mod nodes;
-mod progress;
 mod redact;
 mod report;
 mod sandbox;
@@ -29,10 +27,8 @@ use visiond_system::logging;
 
 use crate::output::{complain, print, print_json};
 use crate::value_parsers::duration;
-use checks::{Area, Row, Section};
+use checks::{Area, AreaTest, Failed, NO_TIME};
 use child::{SuperviseError, supervise};
-use deadline::{NO_TIME, time_left};
-use progress::TestProgress;
 use redact::Redaction;
 use report::{FORMAT, Report};
 
@@ -90,6 +86,21 @@ const HEAT_TIME: Duration = Duration::from_secs(15);
 
 /// The check name for an area that did not finish.
 const WHOLE: &str = "the test itself";
+const FINISHES: &str = "the test finishes";
+
+/// The areas in the order that disturbs later ones least.
+const ORDER: [Area; 9] = [
+    Area::Board,
+    Area::Cuda,
+    Area::Nodes,
+    Area::Memory,
+    Area::Tensorrt,
+    Area::Cameras,
+    Area::Argus,
+    Area::Sandbox,
+    Area::Heat,
+];
+
 const AFTER_HELP: &str = "\
 Examples:
   visiond selftest
@@ -106,56 +117,49 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return print(&format!("{milliseconds}\n")).map(|()| Exit::Success);
     }
     if let Some(path) = &args.show {
-        let report = archive::read(path).map_err(|error| ExitError::new(Exit::Input, error))?;
-        if args.json {
-            print_json(&report)?;
-        } else {
-            print(&report.table())?;
-        }
+        let report = archive::read(path)?;
+        show(&report, &report, args.json)?;
         return Ok(exit(&report));
     }
     if let Some(path) = &args.report {
         // Before minutes of tests, so that a path that cannot be written is an early error.
-        archive::make(path).map_err(|error| ExitError::new(Exit::Output, error))?;
+        archive::make(path)?;
     }
-    let is_for_another_process = args.in_process || args.inner.is_some();
-    let mut tell = TestProgress::new(is_for_another_process);
-    let report = test(&args, &mut tell);
+    let report = test(&args);
     logging::clear_live_line();
-    if is_for_another_process {
+    if args.is_child() {
         // The parent process redacts it.
         return print_json(&report).map(|()| exit(&report));
     }
-    output(&args, &report)?;
+    let redaction = Redaction::here();
+    let mut redacted = report.clone();
+    redaction.report(&mut redacted);
+    // Print first, because writing the file may fail.
+    show(&report, &redacted, args.json)?;
+    if let Some(path) = &args.report {
+        archive::write(path, &redacted, &redaction)?;
+        complain(&format!("wrote {}: look through it, then attach it to your issue", path.display()));
+    }
     Ok(exit(&report))
+}
+
+impl Args {
+    fn is_child(&self) -> bool {
+        self.in_process || self.inner.is_some()
+    }
 }
 
 fn exit(report: &Report) -> Exit {
     if report.counts()[1] == 0 { Exit::Success } else { Exit::Failure }
 }
 
-/// Prints and writes the report. JSON and file are redacted, the table on the terminal is not.
-fn output(args: &Args, report: &Report) -> Result<(), ExitError> {
-    let redaction = Redaction::here();
-    let mut redacted = report.clone();
-    redaction.report(&mut redacted);
-    // Print first, because writing the file may fail.
-    if args.json {
-        print_json(&redacted)?;
-    } else {
-        print(&report.table())?;
-    }
-    let Some(path) = &args.report else { return Ok(()) };
-    let json = serde_json::to_string_pretty(&redacted)
-        .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))?;
-    archive::write(path, &json, &redacted.table(), &redaction)
-        .map_err(|error| ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))?;
-    complain(&format!("wrote {}: look through it, then attach it to your issue", path.display()));
-    Ok(())
+/// Prints the table, or JSON of the redacted report.
+fn show(report: &Report, redacted: &Report, json: bool) -> Result<(), ExitError> {
+    if json { print_json(redacted) } else { print(&report.table()) }
 }
 
-/// Tests the selected areas, in the order that disturbs later ones least.
-fn test(args: &Args, tell: &mut TestProgress) -> Report {
+/// Tests the selected areas.
+fn test(args: &Args) -> Report {
     let began = Instant::now();
     let end = began + args.inner.unwrap_or(TIME);
     let mut only = args.only.clone();
@@ -163,7 +167,7 @@ fn test(args: &Args, tell: &mut TestProgress) -> Report {
         // The sandbox repeats the other areas, so it needs them.
         only.extend(sandbox::AREAS);
     }
-    let wanted = |area| only.is_empty() || only.contains(&area);
+    let wanted = |area: &Area| only.is_empty() || only.contains(area);
     let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap_or_default();
     let mut report = Report {
         format: FORMAT,
@@ -175,109 +179,75 @@ fn test(args: &Args, tell: &mut TestProgress) -> Report {
         nodes: Vec::new(),
         sandbox: None,
     };
-    let nodes_before = wanted(Area::Nodes).then(|| nodes::look(Path::new("/dev")));
-    let isolated = |area: Area, report: &mut Report, tell: &mut TestProgress| {
-        if wanted(area) {
-            report.rows.extend(if args.in_process {
-                test_here(area, args, tell, end)
-            } else {
-                test_in_child(area, args, tell, end)
-            });
+    let mut nodes_before = wanted(&Area::Nodes).then(|| nodes::list(Path::new("/dev"))).unwrap_or_default();
+    for area in ORDER.into_iter().filter(wanted) {
+        let mut test = AreaTest::new(area, args.is_child(), end);
+        match area {
+            Area::Nodes => {
+                report.nodes = nodes::merge(std::mem::take(&mut nodes_before), nodes::list(Path::new("/dev")));
+                nodes::rows(&report.nodes, &mut test);
+            }
+            Area::Sandbox if args.in_process => {}
+            Area::Sandbox => {
+                test.begin();
+                let areas = sandbox::AREAS.into_iter().filter(wanted).collect();
+                report.sandbox = sandbox::run(&mut test, &report, areas, &args.camera);
+            }
+            Area::Board | Area::Cuda | Area::Memory | Area::Tensorrt | Area::Heat if !args.in_process => {
+                test_in_child(&mut test, args);
+            }
+            _ => test_here(&mut test, args),
         }
-    };
-    isolated(Area::Board, &mut report, tell);
-    isolated(Area::Cuda, &mut report, tell);
-    if let Some(before) = nodes_before {
-        report.nodes = nodes::merge(before, nodes::look(Path::new("/dev")));
-        let mut section = Section::new(Area::Nodes);
-        nodes::rows(&report.nodes, &mut section);
-        report.rows.extend(section.rows);
+        report.rows.extend(test.rows);
     }
-    isolated(Area::Memory, &mut report, tell);
-    isolated(Area::Tensorrt, &mut report, tell);
-    for area in [Area::Cameras, Area::Argus].into_iter().filter(|area| wanted(*area)) {
-        report.rows.extend(test_here(area, args, tell, end));
-    }
-    if wanted(Area::Sandbox) && !args.in_process {
-        tell.begin(Area::Sandbox);
-        let mut section = Section::new(Area::Sandbox);
-        let areas = sandbox::AREAS.into_iter().filter(|area| wanted(*area)).collect();
-        report.sandbox = sandbox::run(&mut section, tell, &report, areas, &args.camera, end);
-        report.rows.extend(section.rows);
-    }
-    isolated(Area::Heat, &mut report, tell);
     report.rows.sort_by_key(|row| row.area);
     report.seconds = (began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
     report
 }
 
 /// Tests an area in this process.
-fn test_here(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
-    tell.begin(area);
-    let mut section = Section::new(area);
-    let result = match area {
-        Area::Board => {
-            board::run(&mut section);
-            Ok(())
-        }
-        Area::Cuda => gpu::cuda(&mut section, tell),
-        Area::Memory => gpu::memory(&mut section, tell),
-        Area::Tensorrt => tensorrt::run(&mut section, tell),
-        Area::Cameras => {
-            cameras::run(&args.camera, &mut section, tell, end);
-            Ok(())
-        }
-        Area::Argus => {
-            argus::run(&mut section, tell, end);
-            Ok(())
-        }
-        Area::Heat => {
-            heat::run(&mut section, tell, args.load);
-            Ok(())
-        }
-        // The parent process tests these two itself.
-        Area::Nodes | Area::Sandbox => Ok(()),
-    };
-    if let Err(error) = result {
-        section.fail(WHOLE, "the test finishes", error);
+fn test_here(test: &mut AreaTest, args: &Args) {
+    test.begin();
+    let mut result: Result<(), Failed> = Ok(());
+    match test.area {
+        Area::Board => board::run(test),
+        Area::Cuda => result = gpu::cuda(test),
+        Area::Memory => result = gpu::memory(test),
+        Area::Tensorrt => result = tensorrt::run(test),
+        Area::Cameras => cameras::run(&args.camera, test),
+        Area::Argus => argus::run(test),
+        Area::Heat => heat::run(test, args.load),
+        // `test` does these two itself.
+        Area::Nodes | Area::Sandbox => {}
     }
-    section.rows
+    if let Err(error) = result {
+        test.fail(WHOLE, FINISHES, error);
+    }
 }
 
-/// Tests an area in a child process, until `end`; heat has its own limit.
-fn test_in_child(area: Area, args: &Args, tell: &mut TestProgress, end: Instant) -> Vec<Row> {
-    tell.begin(area);
-    let mut section = Section::new(area);
-    let (limit, left) = match area {
+/// Tests an area in a child process, within the time that is left; heat has its own limit.
+fn test_in_child(test: &mut AreaTest, args: &Args) {
+    test.begin();
+    let (limit, left) = match test.area {
         Area::Heat => (args.load + HEAT_TIME, Some(args.load + HEAT_TIME)),
-        _ => (AREA_TIME, time_left(end)),
+        _ => (AREA_TIME, test.time_left()),
     };
-    let Some(left) = left else {
-        section.skip(WHOLE, NO_TIME);
-        return section.rows;
-    };
+    let Some(left) = left else { return test.skip(WHOLE, NO_TIME) };
     let patience = limit.min(left);
-    let mut failed = |why: String| {
-        section.fail(WHOLE, "the test finishes", why);
-        std::mem::take(&mut section.rows)
-    };
     let program = match std::env::current_exe() {
         Ok(program) => program,
-        Err(error) => return failed(format!("cannot find the program file of visiond: {error}")),
+        Err(error) => return test.fail(WHOLE, FINISHES, format!("cannot find the program file of visiond: {error}")),
     };
     let mut command = Command::new(program);
-    command.args(["selftest", "--in-process", "--only", area.name()]);
+    command.args(["selftest", "--in-process", "--only", &test.area.to_string()]);
     command.arg(format!("--load={}ms", args.load.as_millis()));
-    match supervise(&mut command, patience, |words| tell.say(words)) {
-        Ok(ended) => match serde_json::from_slice::<Report>(&ended.output) {
-            Ok(report) => report.rows,
-            Err(_) => failed(ended.to_string()),
+    match supervise(&mut command, patience, |words| test.say(words)) {
+        Ok(exited) => match serde_json::from_slice::<Report>(&exited.output) {
+            Ok(report) => test.rows = report.rows,
+            Err(_) => test.fail(WHOLE, FINISHES, exited),
         },
-        Err(SuperviseError::TimedOut { .. }) if patience < limit => {
-            section.skip(WHOLE, NO_TIME);
-            section.rows
-        }
-        Err(error) => failed(error.to_string()),
+        Err(SuperviseError::TimedOut { .. }) if patience < limit => test.skip(WHOLE, NO_TIME),
+        Err(error) => test.fail(WHOLE, FINISHES, error),
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use regex_lite::Regex;
+use visiond_system::exit::{Exit, ExitError};
 
 use super::redact::Redaction;
 use super::report::Report;
@@ -15,105 +17,58 @@ use super::report::Report;
 /// The report in the archive.
 const JSON: &str = "report.json";
 
-/// Lines of the kernel's log that are kept, the last ones.
+/// Number of lines of the kernel's log that are kept, the last ones.
 const LOG_LINES: usize = 3000;
 
-/// The kernel's log has the whole machine in it: lines with one of these words are about cameras, GPU, memory and heat.
-const LOG_WORDS: [&str; 27] = [
-    "nvidia",
-    "nvgpu",
-    "nvmap",
-    "nvhost",
-    "host1x",
-    "tegra",
-    "nvcsi",
-    "vi5",
-    "rtcpu",
-    "capture",
-    "v4l",
-    "video",
-    "uvc",
-    "camera",
-    "media",
-    "imx",
-    "ov5",
-    "ov9",
-    "max9",
-    "gpu",
-    "iommu",
-    "smmu",
-    "thermal",
-    "throttl",
-    "out of memory",
-    "oom",
-    "regulator",
-];
+/// The kernel's log is about the whole machine: lines that match are about cameras, GPU, memory and heat.
+const RELEVANT: &str = "(?i)nvidia|nvgpu|nvmap|nvhost|host1x|tegra|nvcsi|vi5|rtcpu|capture|v4l|video|uvc|camera|media|imx|ov5|\
+                        ov9|max9|gpu|iommu|smmu|thermal|throttl|out of memory|oom|regulator";
 
-/// Why a report cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {error}")]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The archive has no report.
-    #[error("cannot show {path}: it has no {JSON}; name an archive that `visiond selftest --report` wrote")]
-    NoReport {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// The JSON is not a report.
-    #[error("cannot show {path}: not a report of `visiond selftest`: {error}")]
-    Json {
-        /// Path of the file.
-        path: PathBuf,
-        /// The error in the JSON.
-        error: serde_json::Error,
-    },
-}
-
-/// Creates the file if it does not exist, so that a path that cannot be written is an error before the test. The error is a
-/// sentence, which the command prints.
-pub fn make(path: &Path) -> Result<(), String> {
+/// Creates the file if it does not exist, so that a path that cannot be written is an error before the test.
+pub fn make(path: &Path) -> Result<(), ExitError> {
     let made = File::options().write(true).create(true).truncate(false).open(path);
-    made.map(drop).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("cannot write {}: create its folder, or name another one", path.display()),
-        _ => format!("cannot write {}: {error}; name another file", path.display()),
+    made.map(drop).map_err(|error| {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "create its folder, or name another one".to_owned(),
+            _ => format!("{error}; name another file"),
+        };
+        ExitError::new(Exit::Output, format!("cannot write {}: {reason}", path.display()))
     })
 }
 
-/// Writes the archive. `json` and `table` come from the redacted report; this function redacts the system's files.
-pub fn write(path: &Path, json: &str, table: &str, redaction: &Redaction) -> io::Result<()> {
-    let file = File::create(path)?;
-    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
-    let mut put = |name: &str, text: &str| {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(text.len() as u64);
-        header.set_mode(0o644);
-        archive.append_data(&mut header, Path::new("visiond-selftest").join(name), text.as_bytes())
+/// Writes the archive of a redacted report; this function redacts the system's files.
+pub fn write(path: &Path, report: &Report, redaction: &Redaction) -> Result<(), ExitError> {
+    let written = || {
+        let mut archive = tar::Builder::new(GzEncoder::new(File::create(path)?, Compression::default()));
+        let mut put = |name: &str, text: &str| {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(text.len() as u64);
+            header.set_mode(0o644);
+            archive.append_data(&mut header, Path::new("visiond-selftest").join(name), text.as_bytes())
+        };
+        put(JSON, &serde_json::to_string_pretty(report)?)?;
+        put("table.txt", &report.table())?;
+        for (name, text) in texts() {
+            put(name, &redaction.text(&text))?;
+        }
+        archive.into_inner()?.finish()?.sync_all()
     };
-    put(JSON, json)?;
-    put("table.txt", table)?;
-    for (name, text) in texts() {
-        put(name, &redaction.text(&text))?;
-    }
-    archive.into_inner()?.finish()?.sync_all()
+    written()
+        .map_err(|error: io::Error| ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))
 }
 
 /// Reads a report from an archive or from a JSON file.
-pub fn read(path: &Path) -> Result<Report, ReadError> {
-    let failed = |error| ReadError::File { path: path.to_owned(), error };
-    let bytes = fs::read(path).map_err(failed)?;
-    let json = if bytes.starts_with(&[0x1f, 0x8b]) {
-        unpack(&bytes).map_err(failed)?.ok_or_else(|| ReadError::NoReport { path: path.to_owned() })?
-    } else {
-        bytes
+pub fn read(path: &Path) -> Result<Report, ExitError> {
+    let failed = |what: &str, why: &dyn std::fmt::Display| {
+        ExitError::new(Exit::Input, format!("cannot {what} {}: {why}", path.display()))
     };
-    serde_json::from_slice(&json).map_err(|error| ReadError::Json { path: path.to_owned(), error })
+    let mut json = fs::read(path).map_err(|error| failed("read", &error))?;
+    if json.starts_with(&[0x1f, 0x8b]) {
+        let why = format!("it has no {JSON}; name an archive that `visiond selftest --report` wrote");
+        json = unpack(&json).map_err(|error| failed("read", &error))?.ok_or_else(|| failed("show", &why))?;
+    }
+    serde_json::from_slice(&json)
+        .map_err(|error| failed("show", &format!("not a report of `visiond selftest`: {error}")))
 }
 
 /// The report in an archive.
@@ -133,9 +88,9 @@ fn unpack(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Returns the files about the system that help to understand a report, without those that cannot be read.
-fn texts() -> Vec<(&'static str, String)> {
+fn texts() -> impl Iterator<Item = (&'static str, String)> {
     let read = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', "\n"));
-    // The name says which board and memory it is made for.
+    // The name shows which board and memory it is made for.
     let nvpmodel = || fs::canonicalize("/etc/nvpmodel.conf").ok().map(|path| format!("{}\n", path.display()));
     [
         ("kernel.log", kernel_log()),
@@ -151,7 +106,6 @@ fn texts() -> Vec<(&'static str, String)> {
     ]
     .into_iter()
     .filter_map(|(name, text)| Some((name, text?)))
-    .collect()
 }
 
 /// Keeps names and sizes. Drops the kernel addresses that root sees after them, because a report must not disclose them.
@@ -160,29 +114,23 @@ fn modules(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// What this user may read of the kernel's log, by the programs that know how.
+/// The part of the kernel's log that this user may read.
 fn kernel_log() -> Option<String> {
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-        (output.status.success() && !output.stdout.is_empty())
-            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    run("dmesg", &[])
-        .or_else(|| {
-            run("journalctl", &["--dmesg", "--boot", "--no-pager", "--output=short-monotonic", "--no-hostname"])
-        })
-        .map(|log| relevant(&log))
+    ["dmesg", "journalctl --dmesg --boot --no-pager --output=short-monotonic --no-hostname"].iter().find_map(
+        |command| {
+            let mut words = command.split(' ');
+            let output =
+                Command::new(words.next()?).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+            let is_usable = output.status.success() && !output.stdout.is_empty();
+            is_usable.then(|| relevant(&String::from_utf8_lossy(&output.stdout)))
+        },
+    )
 }
 
 fn relevant(log: &str) -> String {
-    let is_relevant = |line: &&str| {
-        let line = line.to_lowercase();
-        LOG_WORDS.iter().any(|word| line.contains(word))
-    };
-    let lines: Vec<_> = log.lines().filter(is_relevant).collect();
-    let mut text = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-    text.push('\n');
-    text
+    let Ok(pattern) = Regex::new(RELEVANT) else { return String::new() };
+    let lines: Vec<_> = log.lines().filter(|line| pattern.is_match(line)).collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n") + "\n"
 }
 
 #[cfg(test)]
@@ -204,15 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_refused_with_its_name() {
+    fn a_file_that_is_not_a_report_is_refused_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
-        assert!(read(&path).unwrap_err().to_string().starts_with(&format!("cannot read {}: No such", path.display())));
+        assert!(read(&path).unwrap_err().message.starts_with(&format!("cannot read {}: No such", path.display())));
         fs::write(&path, "{}").unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("not a report of `visiond selftest`: missing field"));
+        assert!(read(&path).unwrap_err().message.contains("not a report of `visiond selftest`: missing field"));
         let mut empty = GzEncoder::new(Vec::new(), Compression::default());
         tar::Builder::new(&mut empty).finish().unwrap();
         fs::write(&path, empty.finish().unwrap()).unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("it has no report.json"));
+        assert!(read(&path).unwrap_err().message.contains("it has no report.json"));
     }
 }

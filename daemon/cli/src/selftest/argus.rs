@@ -1,17 +1,15 @@
 //! NVIDIA's camera stack, Argus: 100 frames of `nvarguscamerasrc` through a pipe, as a `command` source gets them.
 //!
-//! The element prints to standard output, where such a pipeline writes its frames too, and every byte shifts the picture. So the
-//! frames go through descriptor 3 in one run, where nothing but frames may come, and through standard output in another, which
+//! The element prints to standard output, where such a pipeline writes its frames too, and every extra byte shifts the picture.
+//! So one run sends the frames through descriptor 3, where nothing else may arrive, and another through standard output, which
 //! shows what this release prints.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::checks::Section;
+use super::checks::{AreaTest, NO_TIME};
 use super::child::{SuperviseError, supervise};
-use super::deadline::{NO_TIME, time_left};
-use super::progress::TestProgress;
 use crate::find_program::find_program;
 
 const FRAMES: usize = 100;
@@ -19,62 +17,59 @@ const WIDTH: usize = 1280;
 const HEIGHT: usize = 720;
 /// NV12.
 const FRAME_BYTES: usize = WIDTH * HEIGHT * 3 / 2;
-/// 100 frames take some four seconds, and the start a few more.
+/// 100 frames take four seconds, and the start a few more.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The shell moves standard output out of the way.
+/// The shell redirects standard output to standard error.
 const BY_DESCRIPTOR_3: &str = r#"exec 3>&1 1>&2; exec "$@" fd=3"#;
 const BY_STANDARD_OUTPUT: &str = r#"exec "$@" fd=1"#;
 
-/// Counts the frames and other bytes of both runs, until `end`.
-pub fn run(section: &mut Section, tell: &mut TestProgress, end: Instant) {
+/// Counts the frames and other bytes of both runs.
+pub fn run(test: &mut AreaTest) {
     const CHECK: &str = "nvarguscamerasrc";
+    const WANTED: &str = "100 frames and nothing else";
     let Some(launch) = find_program(Path::new("gst-launch-1.0")) else {
-        section.skip(CHECK, "gst-launch-1.0 is not installed");
-        return;
+        return test.skip(CHECK, "gst-launch-1.0 is not installed");
     };
     let inspected = find_program(Path::new("gst-inspect-1.0")).map(|inspect| {
         let mut command = Command::new(inspect);
         command.arg(CHECK).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()
     });
     if !matches!(inspected, Some(Ok(status)) if status.success()) {
-        section.skip(CHECK, "GStreamer has no such element: not a Jetson, or nvidia-l4t-gstreamer is not installed");
-        return;
+        let why = "GStreamer has no such element: not a Jetson, or nvidia-l4t-gstreamer is not installed";
+        return test.skip(CHECK, why);
     }
-    for (way, script, wanted) in [
-        ("descriptor 3", BY_DESCRIPTOR_3, Some("100 frames and nothing else")),
-        ("standard output", BY_STANDARD_OUTPUT, None),
-    ] {
+    for (way, script) in [("descriptor 3", BY_DESCRIPTOR_3), ("standard output", BY_STANDARD_OUTPUT)] {
         let check = format!("{FRAMES} frames through {way}");
-        tell.say(&check);
-        let Some(left) = time_left(end) else {
-            section.skip(&check, NO_TIME);
+        test.say(&check);
+        let Some(left) = test.time_left() else {
+            test.skip(&check, NO_TIME);
             continue;
         };
-        let ended = supervise(&mut pipeline(&launch, script), PATIENCE.min(left), |_| {});
-        match (ended, wanted) {
-            (Ok(ended), Some(wanted)) => {
-                let count = Count::of(&ended.output, FRAME_BYTES);
-                section.verdict(&check, wanted, count.text(ended.last_line()), count == Count::frames(FRAMES))
+        match supervise(&mut pipeline(&launch, script), PATIENCE.min(left), |_| {}) {
+            Ok(exited) => {
+                let count = Count::of(&exited.output, FRAME_BYTES);
+                let seen = count.text(exited.last_line());
+                if script == BY_DESCRIPTOR_3 {
+                    test.verdict(&check, WANTED, seen, count == Count::frames(FRAMES));
+                } else {
+                    test.info(&check, seen);
+                }
             }
-            (Ok(ended), None) => section.info(&check, Count::of(&ended.output, FRAME_BYTES).text(ended.last_line())),
-            (Err(SuperviseError::TimedOut { .. }), _) if left < PATIENCE => section.skip(&check, NO_TIME),
-            (Err(error), _) => section.fail(&check, "100 frames and nothing else", error),
-        };
+            Err(SuperviseError::TimedOut { .. }) if left < PATIENCE => test.skip(&check, NO_TIME),
+            Err(error) => test.fail(&check, WANTED, error),
+        }
     }
 }
 
 fn pipeline(launch: &Path, script: &str) -> Command {
+    let elements = format!(
+        "nvarguscamerasrc sensor-id=0 num-buffers={FRAMES} \
+         ! video/x-raw(memory:NVMM),width={WIDTH},height={HEIGHT},framerate=30/1 \
+         ! nvvidconv ! video/x-raw,format=NV12,width={WIDTH},height={HEIGHT} ! fdsink"
+    );
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", script, "sh"]).arg(launch).arg("-q");
-    command.args(["nvarguscamerasrc", "sensor-id=0", &format!("num-buffers={FRAMES}"), "!"]);
-    command.args([
-        &format!("video/x-raw(memory:NVMM),width={WIDTH},height={HEIGHT},framerate=30/1"),
-        "!",
-        "nvvidconv",
-        "!",
-    ]);
-    command.args([&format!("video/x-raw,format=NV12,width={WIDTH},height={HEIGHT}"), "!", "fdsink"]);
+    command.args(["-c", script, "sh"]).arg(launch).arg("-q").args(elements.split(' '));
     command
 }
 
@@ -89,7 +84,6 @@ struct Count {
 }
 
 impl Count {
-    /// Frames and nothing else.
     fn frames(frames: usize) -> Self {
         Self { frames, foreign: 0, text: Vec::new() }
     }
@@ -98,7 +92,7 @@ impl Count {
     fn of(bytes: &[u8], frame_bytes: usize) -> Self {
         let mut count = Self { foreign: bytes.len() % frame_bytes, ..Self::frames(bytes.len() / frame_bytes) };
         if count.foreign > 0 {
-            // How lines of Argus and of nvarguscamerasrc begin.
+            // How lines of Argus and of nvarguscamerasrc start.
             for mark in ["GST_ARGUS", "CONSUMER", "Setting pipeline"] {
                 let found = bytes.windows(mark.len()).position(|window| window == mark.as_bytes());
                 count.text.extend(found.map(|start| line(&bytes[start..])));

@@ -1,4 +1,4 @@
-//! Each camera behind V4L2: what its driver says, idle and streaming, before visiond makes anything of it.
+//! V4L2 cameras: what each driver reports, idle and streaming, before visiond converts anything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,115 +17,95 @@ use visiond_config::types::{CameraFormat, CameraName};
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
 
-use super::checks::Section;
-use super::deadline::{NO_TIME, time_left};
-use super::progress::TestProgress;
+use super::checks::{AreaTest, Failed, NO_TIME};
 use crate::cameras::{self, Camera};
 
 /// Frames of a camera.
 const FRAMES: usize = 200;
-/// A slow camera gives fewer: after so long it is enough.
+/// Time limit for the frames of a slow camera.
 const FRAMES_TIME: Duration = Duration::from_secs(20);
 /// Frame numbers that may be missing among them.
 const MISSING_ALLOWED: u64 = 2;
 
-/// Tests the cameras of these names, or all that there are, until `end`.
-pub fn run(names: &[CameraName], section: &mut Section, tell: &mut TestProgress, end: Instant) {
+/// Tests the cameras of these names, or all.
+pub fn run(names: &[CameraName], test: &mut AreaTest) {
     let buffers = Buffers::default();
     if names.is_empty() {
         let found = cameras::all(&buffers);
         if found.is_empty() {
-            section.skip("cameras", "there is no camera behind V4L2 (/dev/video*)");
+            test.skip("cameras", "there is no V4L2 camera (/dev/video*)");
         }
         for camera in found {
-            test(&camera.device.display().to_string(), &camera, &buffers, section, tell, end);
+            test_camera(&camera.device.display().to_string(), &camera, &buffers, test);
         }
     }
     for name in names {
-        if time_left(end).is_none() {
-            section.skip(format!("{name}: opens"), NO_TIME);
+        if test.time_left().is_none() {
+            test.skip(format!("{name}: opens"), NO_TIME);
             continue;
         }
         match cameras::one(name, &buffers) {
-            Ok(camera) => test(&name.to_string(), &camera, &buffers, section, tell, end),
-            Err(error) => {
-                section.fail(format!("{name}: opens"), "a camera", error);
-            }
+            Ok(camera) => test_camera(&name.to_string(), &camera, &buffers, test),
+            Err(error) => test.fail(format!("{name}: opens"), "a camera", error),
         }
     }
 }
 
-fn test(label: &str, camera: &Camera, buffers: &Buffers, section: &mut Section, tell: &mut TestProgress, end: Instant) {
-    tell.say(label);
-    let opens = format!("{label}: opens");
-    let Some(left) = time_left(end) else {
-        section.skip(opens, NO_TIME);
-        return;
-    };
+fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaTest) {
+    test.say(label);
+    let (opens, streams) = (format!("{label}: opens"), format!("{label}: streams"));
+    let Some(left) = test.time_left() else { return test.skip(opens, NO_TIME) };
     if let Some(error) = &camera.error {
-        section.fail(opens, "a camera", error);
-        return;
+        return test.fail(opens, "a camera", error);
     }
     let api = camera.api.unwrap_or("no pictures");
-    section.verdict(opens, "a camera", format!("{} ({}, {}), {api}", camera.name, camera.driver, camera.bus), true);
+    test.verdict(opens, "a camera", format!("{} ({}, {}), {api}", camera.name, camera.driver, camera.bus), true);
     if camera.io.is_some_and(|io| io.mmap.is_none() && io.userptr.is_none()) {
-        let why = "another program streams from it: end that, such as by `systemctl stop visiond`";
-        section.skip(format!("{label}: streams"), why);
-        return;
+        return test.skip(streams, "another program streams from it: stop that, such as by `systemctl stop visiond`");
     }
     match Node::open(&camera.device) {
-        Ok(node) => idle(label, &Arc::new(node), section),
+        Ok(node) => idle(label, &Arc::new(node), test),
         Err(NodeError::Unopened(error) | NodeError::Unknown(error)) => {
-            section.fail(format!("{label}: opens again"), "as before", error);
-            return;
+            return test.fail(format!("{label}: opens again"), "as before", error);
         }
     }
-    let streams = format!("{label}: streams");
     match Arrivals::open(&camera.device, &camera.config_without_rate(), buffers) {
         Ok(Ok(arrivals)) => {
-            section.verdict(streams, "a stream", arrivals.description(), true);
-            if let Err(error) = stream(label, arrivals, section, tell, FRAMES_TIME.min(left)) {
-                section.fail(format!("{label}: frames"), format!("{FRAMES} frames"), error);
+            test.verdict(streams, "a stream", arrivals.description(), true);
+            if let Err(error) = stream(label, arrivals, test, FRAMES_TIME.min(left)) {
+                test.fail(format!("{label}: frames"), format!("{FRAMES} frames"), error);
             }
         }
-        Ok(Err(missing)) => {
-            section.skip(streams, missing);
-        }
-        Err(error) => {
-            section.fail(streams, "a stream", error.message);
-        }
+        Ok(Err(missing)) => test.skip(streams, missing),
+        Err(error) => test.fail(streams, "a stream", error.message),
     }
 }
 
-/// What the driver says while nothing streams.
-fn idle(label: &str, node: &Arc<Node>, section: &mut Section) {
-    section.info(format!("{label}: input idle"), input(signal::current(node)));
+/// Shows what the driver reports while nothing streams.
+fn idle(label: &str, node: &Arc<Node>, test: &mut AreaTest) {
+    test.info(format!("{label}: input idle"), input(signal::current(node)));
     match controls::list(node) {
         Ok(controls) => {
-            let told = controls.iter().map(|control| {
-                let value =
-                    control.value.as_ref().map_or("?".to_owned(), |value| shown(value, |value| control.show(value)));
+            let texts = controls.iter().map(|control| {
+                let value = control.value.as_ref().map(|value| shown(value, |value| control.show(value)));
                 let note = if control.inactive { " (inactive)" } else { "" };
-                format!("{} = {value}{note}", control.name)
+                format!("{} = {}{note}", control.name, value.as_deref().unwrap_or("?"))
             });
-            let told: Vec<_> = told.collect();
-            let seen = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
-            section.info(format!("{label}: controls"), seen).figure("controls", controls.len() as f64);
+            let seen = if controls.is_empty() { "none".to_owned() } else { texts.collect::<Vec<_>>().join(", ") };
+            test.info(format!("{label}: controls"), seen);
+            test.figures([("controls", controls.len() as f64)]);
         }
-        Err(error) => {
-            section.fail(format!("{label}: controls"), "a list", error);
-        }
+        Err(error) => test.fail(format!("{label}: controls"), "a list", error),
     }
     let tried = try_io_methods(node);
     let word = |result: &Result<(), Refusal>| result.as_ref().map_or_else(ToString::to_string, |()| "yes".to_owned());
     let expbuf = tried.expbuf.as_ref().map_or("no buffer to export".to_owned(), word);
     let seen = format!("mmap: {}, userptr: {}, expbuf: {expbuf}", word(&tried.mmap), word(&tried.userptr));
-    let works = tried.mmap.is_ok() || tried.userptr.is_ok();
-    section.verdict(format!("{label}: I/O"), "mmap or userptr", seen, works);
+    test.verdict(format!("{label}: I/O"), "mmap or userptr", seen, tried.mmap.is_ok() || tried.userptr.is_ok());
 }
 
-/// A control's value as it is printed. Of a text its length alone: NVIDIA's sensor drivers have `Fuse ID`, `EEPROM Data` and
-/// `OTP Data` as texts (tegracam_ctrls.c), which tell one camera module from every other.
+/// Formats a control's value. Of a text only its length: NVIDIA's sensor drivers have `Fuse ID`, `EEPROM Data` and `OTP Data` as
+/// texts (tegracam_ctrls.c), which identify the camera module.
 fn shown(value: &Value, show: impl FnOnce(&Value) -> String) -> String {
     match value {
         Value::Text(text) => format!("<text of {} bytes>", text.len()),
@@ -143,85 +123,65 @@ fn input(input: Option<Input>) -> String {
         (sys::V4L2_IN_ST_NO_SYNC, "no sync"),
         (sys::V4L2_IN_ST_NO_CARRIER, "no carrier"),
     ];
-    let Some(Input { index, name, status, .. }) = input else { return "the driver knows no input".to_owned() };
+    let Some(Input { index, name, status, .. }) = input else { return "the driver reports no input".to_owned() };
     let named: Vec<_> = NAMES.iter().filter(|(bit, _)| status & bit != 0).map(|(_, name)| *name).collect();
     let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
     format!("{index} {name}, status {status:#x}{named}")
 }
 
-/// 200 frames, or those of `time`, and what they say.
-fn stream(
-    label: &str,
-    mut arrivals: Arrivals,
-    section: &mut Section,
-    tell: &mut TestProgress,
-    time: Duration,
-) -> Result<(), String> {
+/// Receives [`FRAMES`] frames, or as many as arrive within `time`, and adds the rows about them.
+fn stream(label: &str, mut arrivals: Arrivals, test: &mut AreaTest, time: Duration) -> Result<(), Failed> {
     let stop = Stop::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let depth = arrivals.format().ok().and_then(|pix| depth_of(fourcc::format_of(pix.fourcc)?));
     let read = arrivals.samples_read();
     let mut bits = SampleBits::default();
-    let mut came = Vec::with_capacity(FRAMES);
+    let mut frames = Vec::with_capacity(FRAMES);
     let began = Instant::now();
     for number in 1..=FRAMES {
         if number > 2 && began.elapsed() >= time {
             break;
         }
         let look = |bytes: &[u8]| {
-            // A tenth of the frames says as much, and takes no time that the camera would not wait for.
+            // A tenth of the frames is enough, and the camera waits for a buffer meanwhile.
             if depth.is_some() && number % 10 == 0 {
                 bits.add(bytes);
             }
         };
-        came.push(arrivals.next(&stop, look).map_err(|error| format!("after {} frames: {error}", number - 1))?);
-        tell.say(&format!("{label}: {number} of {FRAMES} frames"));
+        frames.push(arrivals.next(&stop, look).map_err(|error| format!("after {} frames: {error}", number - 1))?);
+        test.say(&format!("{label}: {number} of {FRAMES} frames"));
     }
     // By a second descriptor, as another program would ask.
     let streaming = Node::open(arrivals.node().path()).ok().and_then(|node| signal::current(&node));
-    section.info(format!("{label}: input streaming"), input(streaming));
+    test.info(format!("{label}: input streaming"), input(streaming));
     drop(arrivals);
-    let frames = Intervals::of(&came);
-    let seen = format!(
-        "{} frames, {:.2} to {:.2} ms apart, median {:.2} ms, {} missing, {} damaged",
-        came.len(),
-        frames.least_ms,
-        frames.most_ms,
-        frames.median_ms,
-        frames.missing,
-        frames.damaged
+    let Intervals { ms, missing, damaged } = Intervals::of(&frames);
+    test.verdict(
+        format!("{label}: frames"),
+        format!("at most {MISSING_ALLOWED} frames missing, none damaged"),
+        format!(
+            "{} frames, {:.2} to {:.2} ms apart, median {:.2} ms, {missing} missing, {damaged} damaged",
+            frames.len(),
+            ms.least,
+            ms.most,
+            ms.median
+        ),
+        missing <= MISSING_ALLOWED && damaged == 0,
     );
-    let passed = frames.missing <= MISSING_ALLOWED && frames.damaged == 0;
-    let wanted = format!("at most {MISSING_ALLOWED} frames missing, none damaged");
-    section
-        .verdict(format!("{label}: frames"), wanted, seen, passed)
-        .figure("frames", came.len() as f64)
-        .figure("least_ms", frames.least_ms)
-        .figure("median_ms", frames.median_ms)
-        .figure("most_ms", frames.most_ms)
-        .figure("missing", frames.missing as f64)
-        .figure("damaged", frames.damaged as f64);
-    let stamps = Stamps::of(&came);
-    let row = section.verdict(
-        format!("{label}: stamps"),
-        "a clock of this machine, at most a second old",
-        stamps.text(),
-        stamps.clock().is_some(),
-    );
-    for (name, ages) in stamps.ages() {
-        row.figure(&format!("{name}_least_ms"), ages.0)
-            .figure(&format!("{name}_median_ms"), ages.1)
-            .figure(&format!("{name}_most_ms"), ages.2);
-    }
+    let counts = [("frames", frames.len() as f64), ("missing", missing as f64), ("damaged", damaged as f64)];
+    test.figures(counts);
+    test.figures(ms.figures(""));
+    let stamps = Stamps::of(&frames);
+    let wanted = "a clock of this machine, at most a second old";
+    test.verdict(format!("{label}: stamps"), wanted, stamps.text(), stamps.clock().is_some());
+    test.figures(stamps.ages.iter().flat_map(|(name, age)| age.figures(&format!("{name}_"))));
     if let Some(depth) = depth {
         let wanted = match read {
-            SampleAlignment::Bottom => "in the low bits, where visiond reads them of this driver",
-            SampleAlignment::Top => "in the top bits, where visiond reads them of this driver",
+            SampleAlignment::Bottom => "in the low bits, where visiond reads them with this driver",
+            SampleAlignment::Top => "in the top bits, where visiond reads them with this driver",
         };
         let passed = bits.alignment(depth).is_none_or(|place| place == read);
-        section
-            .verdict(format!("{label}: samples"), wanted, bits_text(bits, depth), passed)
-            .figure("bits_set", f64::from(bits.set()))
-            .figure("depth", f64::from(depth.bits()));
+        test.verdict(format!("{label}: samples"), wanted, bits_text(bits, depth), passed);
+        test.figures([("bits_set", f64::from(bits.set())), ("depth", f64::from(depth.bits()))]);
     }
     Ok(())
 }
@@ -234,7 +194,6 @@ fn depth_of(format: CameraFormat) -> Option<BayerDepth> {
     }
 }
 
-/// Bits as people read them.
 fn bits_text(bits: SampleBits, depth: BayerDepth) -> String {
     let (width, set) = (depth.bits(), bits.set());
     let is_filled = set & ((1 << (16 - width)) - 1) != 0;
@@ -248,56 +207,64 @@ fn bits_text(bits: SampleBits, depth: BayerDepth) -> String {
     format!("{width} bits in 16: {meaning} (bits ever set {set:#06x})")
 }
 
-/// What the stamps and numbers of frames say of a stream.
+/// Least, median and greatest of some milliseconds; zeros of none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(ms: impl Iterator<Item = f64>) -> Self {
+        let mut ms: Vec<f64> = ms.collect();
+        ms.sort_by(f64::total_cmp);
+        let at = |index: usize| ms.get(index).copied().unwrap_or(0.0);
+        Self { least: at(0), median: at(ms.len() / 2), most: at(ms.len().saturating_sub(1)) }
+    }
+
+    fn figures(self, name: &str) -> [(String, f64); 3] {
+        [("least", self.least), ("median", self.median), ("most", self.most)]
+            .map(|(which, ms)| (format!("{name}{which}_ms"), ms))
+    }
+}
+
+fn ms_between(earlier_ns: u64, later_ns: u64) -> f64 {
+    (i128::from(later_ns) - i128::from(earlier_ns)) as f64 / 1e6
+}
+
+/// What the timestamps and numbers of a stream's frames show.
 #[derive(Debug, PartialEq)]
 struct Intervals {
-    least_ms: f64,
-    median_ms: f64,
-    most_ms: f64,
+    ms: Spread,
     missing: u64,
     damaged: usize,
 }
 
 impl Intervals {
-    fn of(came: &[Arrival]) -> Self {
-        let between = came
-            .windows(2)
-            .map(|pair| (i128::from(pair[1].timestamp_ns) - i128::from(pair[0].timestamp_ns)) as f64 / 1e6);
-        let (least_ms, median_ms, most_ms) = spread(between.collect());
+    fn of(frames: &[Arrival]) -> Self {
+        let ms = frames.windows(2).map(|pair| ms_between(pair[0].timestamp_ns, pair[1].timestamp_ns));
         // A driver that does not count leaves 0; one that starts again is not missing four thousand million.
-        let missing =
-            came.windows(2).map(|pair| u64::from(pair[1].sequence.saturating_sub(pair[0].sequence)).saturating_sub(1));
-        let damaged = came.iter().filter(|arrival| arrival.flags & sys::V4L2_BUF_FLAG_ERROR != 0).count();
-        Self { least_ms, median_ms, most_ms, missing: missing.sum(), damaged }
+        let missing = frames
+            .windows(2)
+            .map(|pair| u64::from(pair[1].sequence.saturating_sub(pair[0].sequence)).saturating_sub(1));
+        let damaged = frames.iter().filter(|frame| frame.flags & sys::V4L2_BUF_FLAG_ERROR != 0).count();
+        Self { ms: Spread::of(ms), missing: missing.sum(), damaged }
     }
 }
 
-/// Least, median and greatest; zeros of nothing.
-fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
-    (at(0), at(values.len() / 2), at(values.len().saturating_sub(1)))
-}
-
-/// How old stamps are on each clock when their frames come: least, median and greatest, in milliseconds.
+/// How old timestamps are when their frames arrive.
 #[derive(Debug)]
 struct Stamps {
     /// What the flags say.
     flags: String,
-    monotonic: (f64, f64, f64),
-    realtime: (f64, f64, f64),
-    counter: Option<(f64, f64, f64)>,
+    /// The age by each clock of this machine.
+    ages: Vec<(&'static str, Spread)>,
 }
 
 impl Stamps {
-    fn of(came: &[Arrival]) -> Self {
-        let ages = |clock: &dyn Fn(&Arrival) -> Option<u64>| {
-            let age =
-                |arrival: &Arrival| Some((i128::from(clock(arrival)?) - i128::from(arrival.timestamp_ns)) as f64 / 1e6);
-            let ages: Option<Vec<f64>> = came.iter().map(age).collect();
-            ages.map(spread)
-        };
-        let flags = came.first().map_or(0, |arrival| arrival.flags);
+    fn of(frames: &[Arrival]) -> Self {
+        let flags = frames.first().map_or(0, |frame| frame.flags);
         let clock = match flags & sys::V4L2_BUF_FLAG_TIMESTAMP_MASK {
             sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC => "monotonic",
             sys::V4L2_BUF_FLAG_TIMESTAMP_COPY => "copied",
@@ -307,35 +274,34 @@ impl Stamps {
             sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE => "start of exposure",
             _ => "end of frame",
         };
-        Self {
-            flags: format!("{clock}, {instant}"),
-            monotonic: ages(&|arrival| Some(arrival.arrived.monotonic_ns)).unwrap_or_default(),
-            realtime: ages(&|arrival| Some(arrival.arrived.realtime_ns)).unwrap_or_default(),
-            counter: ages(&|arrival| arrival.arrived.counter_ns),
-        }
+        let age = |read: fn(&Arrival) -> Option<u64>| {
+            frames.iter().all(|frame| read(frame).is_some()).then(|| {
+                Spread::of(frames.iter().filter_map(|frame| Some(ms_between(frame.timestamp_ns, read(frame)?))))
+            })
+        };
+        let clocks = [
+            ("monotonic", age(|frame| Some(frame.arrived.monotonic_ns))),
+            ("realtime", age(|frame| Some(frame.arrived.realtime_ns))),
+            ("cntvct", age(|frame| frame.arrived.counter_ns)),
+        ];
+        let ages = clocks.into_iter().filter_map(|(name, age)| Some((name, age?))).collect();
+        Self { flags: format!("{clock}, {instant}"), ages }
     }
 
-    fn ages(&self) -> Vec<(&'static str, (f64, f64, f64))> {
-        let mut ages = vec![("monotonic", self.monotonic), ("realtime", self.realtime)];
-        ages.extend(self.counter.map(|counter| ("cntvct", counter)));
-        ages
-    }
-
-    /// The clock that the stamps are of: on it they are not from the future and at most a second old. Where two clocks run alike,
-    /// the first.
+    /// The clock of the timestamps: by it they are not from the future and at most a second old. Where two clocks run alike, the
+    /// first.
     fn clock(&self) -> Option<&'static str> {
-        let fits = |(least, _, most): (f64, f64, f64)| least >= -100.0 && most <= 1000.0;
-        self.ages().into_iter().find(|(_, ages)| fits(*ages)).map(|(name, _)| name)
+        let fits = |age: &Spread| age.least >= -100.0 && age.most <= 1000.0;
+        self.ages.iter().find(|(_, age)| fits(age)).map(|(name, _)| *name)
     }
 
     fn text(&self) -> String {
-        let ages = self
-            .ages()
-            .into_iter()
-            .map(|(name, (least, median, most))| format!("{name} {median:.1} ms ({least:.1} to {most:.1})"));
+        let age =
+            |(name, Spread { least, median, most }): &_| format!("{name} {median:.1} ms ({least:.1} to {most:.1})");
+        let ages: Vec<_> = self.ages.iter().map(age).collect();
         let clock =
             self.clock().map_or("of no clock of this machine".to_owned(), |clock| format!("of the clock {clock}"));
-        format!("{clock}, flagged {}; age on arrival: {}", self.flags, ages.collect::<Vec<_>>().join(", "))
+        format!("{clock}, flagged {}; age on arrival: {}", self.flags, ages.join(", "))
     }
 }
 
@@ -354,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_told_by_the_bits_that_are_ever_set() {
+    fn samples_are_located_by_the_bits_that_are_ever_set() {
         let text = |words: &[u16], depth| {
             let mut bits = SampleBits::default();
             bits.add(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
@@ -378,20 +344,20 @@ mod tests {
     }
 
     #[test]
-    fn of_a_control_that_is_a_text_the_length_alone_is_printed() {
+    fn of_a_text_control_only_the_length_is_printed() {
         let fuse_id = Value::Text("0a1b2c3d4e5f".to_owned());
         assert_eq!(shown(&fuse_id, |value| format!("{value:?}")), "<text of 12 bytes>");
         assert_eq!(shown(&Value::Number(7), |value| format!("{value:?}")), "Number(7)");
     }
 
     #[test]
-    fn frames_that_are_missing_and_those_that_are_damaged_are_counted() {
+    fn missing_and_damaged_frames_are_counted() {
         let mut came = vec![arrival(7, 0, 1), arrival(8, 33_000_000, 1), arrival(11, 133_000_000, 1)];
         came[2].flags |= sys::V4L2_BUF_FLAG_ERROR;
-        let expected = Intervals { least_ms: 33.0, median_ms: 100.0, most_ms: 100.0, missing: 2, damaged: 1 };
+        let expected = Intervals { ms: Spread { least: 33.0, median: 100.0, most: 100.0 }, missing: 2, damaged: 1 };
         assert_eq!(Intervals::of(&came), expected);
         assert_eq!(Intervals::of(&[arrival(0, 5, 5), arrival(0, 5, 5)]).missing, 0);
-        assert_eq!(Intervals::of(&[]).most_ms, 0.0);
+        assert_eq!(Intervals::of(&[]).ms.most, 0.0);
     }
 
     #[test]
@@ -411,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_told_by_its_bits() {
+    fn a_status_is_named_by_its_bits() {
         let of = |status| input(Some(Input { index: 0, name: "Camera 0".to_owned(), status, capabilities: 0 }));
         assert_eq!(of(0), "0 Camera 0, status 0x0");
         assert_eq!(of(1), "0 Camera 0, status 0x1 (no power)");

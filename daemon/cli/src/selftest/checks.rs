@@ -1,13 +1,25 @@
-//! Areas, and the checks in them: the rows of the self-test's table.
+//! Areas, the checks in them, and an area while it is tested.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Display};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::progress::Progress;
+
+/// Minimum time left to begin a test. A camera that opens but delivers no frame takes this long.
+pub const LEAST_TIME: Duration = Duration::from_secs(15);
+/// Why an area or a camera is skipped after the time limit.
+pub const NO_TIME: &str = "no time left: test it alone with --only or --camera";
+
+/// Why a check cannot go on.
+pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+
 /// An area of the self-test, in the order of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
     /// Board, operating system, and versions of the libraries that visiond uses
@@ -30,36 +42,16 @@ pub enum Area {
     Heat,
 }
 
-impl Area {
-    /// The name in the table, in JSON and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Board => "board",
-            Self::Nodes => "nodes",
-            Self::Cuda => "cuda",
-            Self::Memory => "memory",
-            Self::Tensorrt => "tensorrt",
-            Self::Cameras => "cameras",
-            Self::Argus => "argus",
-            Self::Sandbox => "sandbox",
-            Self::Heat => "heat",
-        }
-    }
-}
-
-impl fmt::Display for Area {
+impl Display for Area {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
-/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The result is as wanted.
     Pass,
-    /// The result is not as wanted.
     Fail,
     /// The check is not possible here; `seen` says why.
     Skipped,
@@ -70,11 +62,9 @@ pub enum Outcome {
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The area.
     pub area: Area,
     /// The name of the check, unique within its area.
     pub check: String,
-    /// The outcome.
     pub outcome: Outcome,
     /// The wanted result; empty for a fact.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -86,68 +76,87 @@ pub struct Row {
     pub figures: BTreeMap<String, f64>,
 }
 
-impl Row {
-    /// Adds a number that stands in `seen`, unless it is infinite or no number: JSON has neither.
-    pub fn figure(&mut self, name: &str, value: f64) -> &mut Self {
-        // A thousandth is less than anything here is measured to.
-        let rounded = (value * 1000.0).round() / 1000.0;
-        if rounded.is_finite() {
-            self.figures.insert(name.to_owned(), rounded);
-        }
-        self
-    }
-}
-
-/// The rows of one area, while it is tested.
+/// An area while it is tested: its rows, its progress and its time limit.
 #[derive(Debug)]
-pub struct Section {
-    area: Area,
+pub struct AreaTest {
+    pub area: Area,
     /// The rows so far.
     pub rows: Vec<Row>,
+    /// When all tests but heat must be over.
+    end: Instant,
+    /// Whether progress goes to the parent process, by lines on standard error.
+    by_lines: bool,
+    last_line: Option<Instant>,
+    progress: Progress,
 }
 
-impl Section {
-    /// Makes an empty section.
-    pub fn new(area: Area) -> Self {
-        Self { area, rows: Vec::new() }
+impl AreaTest {
+    pub fn new(area: Area, by_lines: bool, end: Instant) -> Self {
+        Self { area, rows: Vec::new(), end, by_lines, last_line: None, progress: Progress::new() }
+    }
+
+    /// Returns the time left, if it is enough to begin a test.
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.end.saturating_duration_since(Instant::now())).filter(|left| *left >= LEAST_TIME)
+    }
+
+    /// Reports that the area begins.
+    pub fn begin(&mut self) {
+        if !self.by_lines {
+            self.progress.tell_now(&format!("testing {}", self.area));
+        }
+    }
+
+    /// Reports a step of the area, at a limited rate.
+    pub fn say(&mut self, words: &str) {
+        /// Time between two lines, because the parent updates its line no more often.
+        const EVERY: Duration = Duration::from_millis(200);
+        if !self.by_lines {
+            let separator = if words.is_empty() { "" } else { ": " };
+            self.progress.tell(|| format!("testing {}{separator}{words}", self.area));
+        } else if self.last_line.is_none_or(|last| last.elapsed() >= EVERY) {
+            self.last_line = Some(Instant::now());
+            // If the pipe is closed, the result still counts.
+            let _ = writeln!(io::stderr(), "{words}");
+        }
     }
 
     /// Adds a fact.
-    pub fn info(&mut self, check: impl fmt::Display, seen: impl fmt::Display) -> &mut Row {
-        self.add(check, Outcome::Info, "", seen)
+    pub fn info(&mut self, check: impl Display, seen: impl Display) {
+        self.add(check, Outcome::Info, "", seen);
     }
 
     /// Adds a check that passed or failed.
-    pub fn verdict(
-        &mut self,
-        check: impl fmt::Display,
-        wanted: impl fmt::Display,
-        seen: impl fmt::Display,
-        passed: bool,
-    ) -> &mut Row {
-        self.add(check, if passed { Outcome::Pass } else { Outcome::Fail }, wanted, seen)
+    pub fn verdict(&mut self, check: impl Display, wanted: impl Display, seen: impl Display, passed: bool) {
+        self.add(check, if passed { Outcome::Pass } else { Outcome::Fail }, wanted, seen);
     }
 
     /// Adds a check that failed with an error.
-    pub fn fail(&mut self, check: impl fmt::Display, wanted: impl fmt::Display, why: impl fmt::Display) -> &mut Row {
-        self.verdict(check, wanted, why, false)
+    pub fn fail(&mut self, check: impl Display, wanted: impl Display, why: impl Display) {
+        self.add(check, Outcome::Fail, wanted, why);
     }
 
     /// Adds a check that is not possible here.
-    pub fn skip(&mut self, check: impl fmt::Display, why: impl fmt::Display) -> &mut Row {
-        self.add(check, Outcome::Skipped, "", why)
+    pub fn skip(&mut self, check: impl Display, why: impl Display) {
+        self.add(check, Outcome::Skipped, "", why);
     }
 
-    fn add(
-        &mut self,
-        check: impl fmt::Display,
-        outcome: Outcome,
-        wanted: impl fmt::Display,
-        seen: impl fmt::Display,
-    ) -> &mut Row {
+    fn add(&mut self, check: impl Display, outcome: Outcome, wanted: impl Display, seen: impl Display) {
         let (check, wanted, seen) = (check.to_string(), wanted.to_string(), seen.to_string());
-        let index = self.rows.len();
         self.rows.push(Row { area: self.area, check, outcome, wanted, seen, figures: BTreeMap::new() });
-        &mut self.rows[index]
     }
+
+    /// Adds the numbers of the last row, except infinities and NaN, which JSON cannot express.
+    pub fn figures<Name: Into<String>>(&mut self, figures: impl IntoIterator<Item = (Name, f64)>) {
+        // A thousandth is finer than any measurement here.
+        let rounded = figures.into_iter().map(|(name, value)| (name.into(), (value * 1000.0).round() / 1000.0));
+        if let Some(row) = self.rows.last_mut() {
+            row.figures.extend(rounded.filter(|(_, value)| value.is_finite()));
+        }
+    }
+}
+
+/// Formats a size of memory.
+pub fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0)
 }

@@ -1,12 +1,11 @@
 //! Runs programs that may crash or hang, and kills them after a time limit.
 
-use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,109 +17,61 @@ const PIPES_TIME: Duration = Duration::from_secs(3);
 
 /// A program that has exited.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ExitedProgram {
     pub status: ExitStatus,
-    /// Its standard output.
     pub output: Vec<u8>,
-    /// The last lines of its standard error.
-    pub errors: Vec<String>,
+    /// Its standard error.
+    pub errors: String,
 }
 
-impl Ended {
+impl ExitedProgram {
     /// The last line of its standard error.
     pub fn last_line(&self) -> &str {
-        self.errors.last().map_or("", String::as_str)
+        self.errors.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
     }
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for ExitedProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let separator = if self.errors.is_empty() { "" } else { ": " };
-        write!(f, "its process ended with {}{separator}{}", self.status, self.last_line())
+        let last_line = self.last_line();
+        let separator = if last_line.is_empty() { "" } else { ": " };
+        write!(f, "its process ended with {}{separator}{last_line}", self.status)
     }
 }
 
 /// Why a program did not exit by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
-    /// The program cannot be started or waited for.
     #[error("cannot run {program}: {error}")]
-    Run {
-        /// File name of the program.
-        program: String,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The program was killed after the time limit.
+    Run { program: String, error: io::Error },
     #[error("{program} did not exit within {} s; its last line: {last_line}", patience.as_secs())]
-    TimedOut {
-        /// File name of the program.
-        program: String,
-        /// The time limit.
-        patience: Duration,
-        /// The last line of its standard error.
-        last_line: String,
-    },
-}
-
-/// The output of a program so far.
-#[derive(Debug, Default)]
-struct Heard {
-    output: Vec<u8>,
-    errors: VecDeque<String>,
+    TimedOut { program: String, patience: Duration, last_line: String },
 }
 
 /// Runs a program until it exits, and kills it with everything that it started after `patience`. Meanwhile passes the last
-/// line of its standard error to `tell`.
+/// line of its standard error to `report`.
 ///
 /// The program leads its own process group, which Ctrl-C at the terminal does not reach; the kernel kills it when this
 /// process ends.
 pub fn supervise(
     command: &mut Command,
     patience: Duration,
-    mut tell: impl FnMut(&str),
-) -> Result<Ended, SuperviseError> {
-    /// Maximum number of lines of standard error kept.
-    const LINES: usize = 100;
+    mut report: impl FnMut(&str),
+) -> Result<ExitedProgram, SuperviseError> {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |error| SuperviseError::Run { program: program.clone(), error };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     die_with_parent(command);
     let mut child = command.spawn().map_err(failed)?;
-    let heard = Arc::new(Mutex::new(Heard::default()));
     // Both readers drop their end of the channel when their pipe closes.
     let (open, closed) = channel::<()>();
-    if let Some(mut pipe) = child.stdout.take() {
-        let (heard, open) = (Arc::clone(&heard), open.clone());
-        thread::spawn(move || {
-            let _open = open;
-            let mut bytes = vec![0; 64 << 10];
-            loop {
-                match pipe.read(&mut bytes) {
-                    Ok(0) => break,
-                    Ok(count) => heard.lock().output.extend_from_slice(&bytes[..count]),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => break,
-                }
-            }
-        });
-    }
-    if let Some(pipe) = child.stderr.take() {
-        let (heard, open) = (Arc::clone(&heard), open.clone());
-        thread::spawn(move || {
-            let _open = open;
-            let lines = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
-            for line in lines.filter(|line| !line.is_empty()) {
-                let errors = &mut heard.lock().errors;
-                if errors.len() == LINES {
-                    errors.pop_front();
-                }
-                errors.push_back(String::from_utf8_lossy(&line).into_owned());
-            }
-        });
-    }
-    drop(open);
-    let said = || heard.lock().errors.back().cloned().unwrap_or_default();
+    let output = child.stdout.take().map(|pipe| read(pipe, open.clone())).unwrap_or_default();
+    let errors = child.stderr.take().map(|pipe| read(pipe, open)).unwrap_or_default();
+    let last_line = || {
+        let errors = errors.lock();
+        let line = errors.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
+        String::from_utf8_lossy(line).into_owned()
+    };
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
@@ -130,15 +81,34 @@ pub fn supervise(
             signal_group(child.id(), libc::SIGKILL);
             // Returns at once, because the program was killed.
             let _ = child.wait();
-            return Err(SuperviseError::TimedOut { program, patience, last_line: said() });
+            return Err(SuperviseError::TimedOut { program, patience, last_line: last_line() });
         }
-        tell(&said());
+        report(&last_line());
         thread::sleep(Duration::from_millis(50));
     };
     // Nothing is ever sent: this returns when both pipes are closed, or after the time limit.
     let _ = closed.recv_timeout(PIPES_TIME);
-    let Heard { output, errors } = std::mem::take(&mut *heard.lock());
-    Ok(Ended { status, output, errors: errors.into() })
+    let (output, errors) = (std::mem::take(&mut *output.lock()), std::mem::take(&mut *errors.lock()));
+    Ok(ExitedProgram { status, output, errors: String::from_utf8_lossy(&errors).into_owned() })
+}
+
+/// Reads a pipe on a thread of its own, and drops `open` at its end.
+fn read(mut pipe: impl Read + Send + 'static, open: Sender<()>) -> Arc<Mutex<Vec<u8>>> {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&bytes);
+    thread::spawn(move || {
+        let _open = open;
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            match pipe.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => all.lock().extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+    });
+    bytes
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The GPU by CUDA: what it is, what its driver's compiler takes, and each kind of memory that frames may lie in.
+//! The GPU through CUDA: its attributes, the time of its driver's compiler, and each kind of memory for frames.
 
 use std::io;
 use std::path::Path;
@@ -20,11 +20,7 @@ use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 use visiond_system::child_process::die_with_parent;
 
-use super::checks::{Row, Section};
-use super::progress::TestProgress;
-
-/// A check that cannot go on, in words.
-type Failed = Box<dyn std::error::Error>;
+use super::checks::{AreaTest, Failed, gib};
 
 const WIDTH: u32 = 1920;
 const HEIGHT: u32 = 1080;
@@ -35,36 +31,23 @@ const FORMATS: [(&str, PixelFormat); 3] = [
     ("nv12", PixelFormat::Nv12),
     ("bayer 10 bit", PixelFormat::Bayer(BayerOrder::Rggb, BayerDepth::Bits10)),
 ];
-/// Runs of the preprocess that count.
+/// Measured runs of the preprocess.
 const RUNS: usize = 30;
-/// Runs before those, for tables and clocks.
+/// Runs before those, to fill tables and raise clocks.
 const WARM_RUNS: usize = 5;
-/// Rounds of coherence.
+/// Rounds of the coherence test.
 const ROUNDS: u32 = 10_000;
-/// Longer than this they do not take: what was made by then counts.
+/// Time limit for the rounds: those made by then count.
 const ROUNDS_TIME: Duration = Duration::from_secs(10);
 
-/// The GPU's facts and the time of its compiler.
-pub fn cuda(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed> {
-    let device = match Device::open(0) {
-        Ok(device) => device,
-        Err(error) => {
-            unopened(section, "GPU", &error);
-            return Ok(());
-        }
-    };
+/// Tests the GPU itself and its compiler.
+pub fn cuda(test: &mut AreaTest) -> Result<(), Failed> {
+    let Some(device) = open(test, "GPU") else { return Ok(()) };
     let facts = device.facts();
-    section.verdict("GPU", "it opens", facts.label(), true);
-    section
-        .info(
-            "memory",
-            format!(
-                "{:.1} GiB, {}",
-                facts.memory_bytes as f64 / 1_073_741_824.0,
-                if facts.integrated { "shared with the CPU" } else { "its own" }
-            ),
-        )
-        .figure("memory_bytes", facts.memory_bytes as f64);
+    test.verdict("GPU", "it opens", facts.label(), true);
+    let whose = if facts.integrated { "shared with the CPU" } else { "its own" };
+    test.info("memory", format!("{}, {whose}", gib(facts.memory_bytes)));
+    test.figures([("memory_bytes", facts.memory_bytes as f64)]);
     let attributes = [
         ("multiprocessors", facts.multiprocessors),
         ("integrated", facts.integrated.into()),
@@ -77,47 +60,38 @@ pub fn cuda(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed
         ("memory_bus_bits", facts.memory_bus_bits),
         ("l2_kib", (facts.l2_bytes >> 10) as u32),
     ];
-    let text: Vec<_> = attributes.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let row = section.info("attributes", text.join(", "));
-    for (name, value) in attributes {
-        row.figure(name, f64::from(value));
-    }
+    test.info("attributes", attributes.map(|(name, value)| format!("{name} {value}")).join(", "));
+    test.figures(attributes.map(|(name, value)| (name, f64::from(value))));
     let free = device.memory_free_bytes()?;
     let plausible = free > 0 && free <= facts.memory_bytes;
-    section
-        .verdict(
-            "free memory",
-            "more than none, at most all",
-            format!("{:.1} GiB", free as f64 / 1_073_741_824.0),
-            plausible,
-        )
-        .figure("free_bytes", free as f64);
-    let again = Device::open(0)?;
-    let same = Arc::ptr_eq(&device, &again);
-    section.verdict(
-        "opened twice",
-        "the same context",
-        if same { "the same context" } else { "another context" },
-        same,
-    );
-    tell.say("compiling kernels with an empty cache, and again");
-    compile(section)
+    test.verdict("free memory", "more than none, at most all", gib(free), plausible);
+    test.figures([("free_bytes", free as f64)]);
+    let same = Arc::ptr_eq(&device, &Device::open(0)?);
+    let seen = if same { "the same context" } else { "another context" };
+    test.verdict("opened twice", "the same context", seen, same);
+    test.say("compiling kernels with an empty cache, and again");
+    compile(test)
 }
 
-/// A GPU that cannot be opened: skipped where there is none, failed where there is one. Every Jetson has one.
-fn unopened(section: &mut Section, check: &str, error: &DeviceError) {
-    let no_node = !["/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"].iter().any(|node| Path::new(node).exists());
-    let is_missing =
-        no_node && !is_jetson(Path::new("/")) && matches!(error, DeviceError::NoDriver { .. } | DeviceError::NoDevice);
-    match is_missing {
-        true => section.skip(check, error),
-        false => section.fail(check, "the GPU opens", error),
+/// Opens the GPU. Otherwise `check` is skipped where there is no GPU, and fails where there is one. Every Jetson has one.
+fn open(test: &mut AreaTest, check: &str) -> Option<Arc<Device>> {
+    let error = match Device::open(0) {
+        Ok(device) => return Some(device),
+        Err(error) => error,
     };
+    let has_node = ["/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"].iter().any(|node| Path::new(node).exists());
+    let is_absent = matches!(error, DeviceError::NoDriver { .. } | DeviceError::NoDevice);
+    if is_absent && !has_node && !is_jetson(Path::new("/")) {
+        test.skip(check, error);
+    } else {
+        test.fail(check, "the GPU opens", error);
+    }
+    None
 }
 
-/// How long it takes from an open GPU to kernels that can run, in processes of their own, because CUDA's driver looks for its
-/// cache when it starts.
-fn compile(section: &mut Section) -> Result<(), Failed> {
+/// Measures the time from an open GPU to kernels that can run, in processes of their own, because CUDA's driver reads the path
+/// of its cache when it starts.
+fn compile(test: &mut AreaTest) -> Result<(), Failed> {
     let folder = std::env::temp_dir().join(format!("visiond-selftest-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
     let measured = [measure(&folder), measure(&folder)];
@@ -125,35 +99,23 @@ fn compile(section: &mut Section) -> Result<(), Failed> {
     std::fs::remove_dir_all(&folder)?;
     let [cold, warm] = measured;
     let (cold, warm) = (cold?, warm?);
-    section
-        .verdict(
-            "kernels",
-            "compiled, and kept in CUDA's cache",
-            format!(
-                "{cold:.0} ms with an empty cache, {warm:.0} ms after that{}",
-                if kept { "" } else { "; the cache stayed empty" }
-            ),
-            kept,
-        )
-        .figure("cold_ms", cold)
-        .figure("warm_ms", warm);
+    let empty = if kept { "" } else { "; the cache stayed empty" };
+    let seen = format!("{cold:.0} ms with an empty cache, {warm:.0} ms after that{empty}");
+    test.verdict("kernels", "compiled, and kept in CUDA's cache", seen, kept);
+    test.figures([("cold_ms", cold), ("warm_ms", warm)]);
     // The folder that the daemon would use as this user.
-    match std::env::var_os("CUDA_CACHE_PATH") {
-        Some(cache) => {
-            let probe = Path::new(&cache).join(format!("visiond-selftest-{}", std::process::id()));
-            let written = std::fs::create_dir_all(&cache)
-                .and_then(|()| std::fs::write(&probe, ""))
-                .and_then(|()| std::fs::remove_file(&probe));
-            let seen = written.as_ref().map_or_else(
-                |error| format!("{}: {error}", Path::new(&cache).display()),
-                |()| Path::new(&cache).display().to_string(),
-            );
-            section.verdict("kernel cache", "this user may write there", seen, written.is_ok());
-        }
-        None => {
-            section.skip("kernel cache", "this user has no cache folder: set HOME or XDG_CACHE_HOME");
-        }
-    }
+    let Some(cache) = std::env::var_os("CUDA_CACHE_PATH") else {
+        test.skip("kernel cache", "this user has no cache folder: set HOME or XDG_CACHE_HOME");
+        return Ok(());
+    };
+    let cache = Path::new(&cache);
+    let probe = cache.join(format!("visiond-selftest-{}", std::process::id()));
+    let written = std::fs::create_dir_all(cache)
+        .and_then(|()| std::fs::write(&probe, ""))
+        .and_then(|()| std::fs::remove_file(&probe));
+    let error = written.as_ref().map_or_else(|error| format!(": {error}"), |()| String::new());
+    let seen = format!("{}{error}", cache.display());
+    test.verdict("kernel cache", "this user may write there", seen, written.is_ok());
     Ok(())
 }
 
@@ -162,19 +124,14 @@ fn measure(cache: &Path) -> Result<f64, Failed> {
     command.args(["selftest", "--compile-kernels"]).env("CUDA_CACHE_PATH", cache).env_remove("CUDA_CACHE_DISABLE");
     die_with_parent(&mut command);
     let output = command.stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    said.trim().parse().map_err(|_| {
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        format!(
-            "the process that compiles ended with {}: {}",
-            output.status,
-            complaint.lines().last().unwrap_or_default()
-        )
-        .into()
+    String::from_utf8_lossy(&output.stdout).trim().parse().map_err(|_| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last = errors.lines().last().unwrap_or_default();
+        format!("the process that compiles ended with {}: {last}", output.status).into()
     })
 }
 
-/// Milliseconds from an open GPU to a preprocessor.
+/// Returns the milliseconds from an open GPU to a preprocessor.
 pub fn compile_here() -> Result<f64, Failed> {
     let device = Device::open(0)?;
     let began = Instant::now();
@@ -182,8 +139,8 @@ pub fn compile_here() -> Result<f64, Failed> {
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Where a frame lies when the GPU reads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Memory from which the GPU reads a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum FrameMemory {
     Mapped,
     Managed,
@@ -194,17 +151,18 @@ enum FrameMemory {
 impl FrameMemory {
     const ALL: [Self; 4] = [Self::Mapped, Self::Managed, Self::Registered, Self::Copied];
 
-    fn name(self) -> &'static str {
+    /// Its name in the rows, and the kind of memory that holds the frame.
+    fn name_and_kind(self) -> (&'static str, MemoryKind) {
         match self {
-            Self::Mapped => "mapped",
-            Self::Managed => "managed",
-            Self::Registered => "registered",
-            Self::Copied => "device copy",
+            Self::Mapped => ("mapped", MemoryKind::Mapped),
+            Self::Managed => ("managed", MemoryKind::Managed),
+            Self::Registered => ("registered", MemoryKind::Host),
+            Self::Copied => ("device copy", MemoryKind::Host),
         }
     }
 }
 
-/// A frame's memory, and what the GPU needs to see it.
+/// A frame's memory, and its registration or copy for the GPU.
 struct Block {
     /// Undone before the memory is freed, by the order of the fields.
     registered: Option<RegisteredPages>,
@@ -214,11 +172,7 @@ struct Block {
 
 impl Block {
     fn new(device: &Arc<Device>, memory: FrameMemory, bytes: usize) -> Result<Self, Failed> {
-        let kind = match memory {
-            FrameMemory::Mapped => MemoryKind::Mapped,
-            FrameMemory::Managed => MemoryKind::Managed,
-            FrameMemory::Registered | FrameMemory::Copied => MemoryKind::Host,
-        };
+        let (_, kind) = memory.name_and_kind();
         let buffer = Memory::on(device, kind)?.allocate(bytes)?;
         let registered = match memory {
             // SAFETY: the pages are the buffer's, which is dropped after the registration; `finish` waits for all that reads them.
@@ -238,12 +192,12 @@ impl Block {
     }
 }
 
-/// A network's usual input.
+/// A model's usual input.
 fn spec() -> PreprocessSpec {
     PreprocessSpec::yolo(SIDE, SIDE, DType::F16)
 }
 
-/// Bytes in, the same bytes out: what the GPU read is what the tensor holds.
+/// Copies bytes unchanged, so that the tensor holds what the GPU read.
 fn identity(width: u32, height: u32) -> PreprocessSpec {
     PreprocessSpec {
         width,
@@ -257,80 +211,68 @@ fn identity(width: u32, height: u32) -> PreprocessSpec {
     }
 }
 
-/// The memory matrix, and the coherence of each kind.
-pub fn memory(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed> {
-    let device = match Device::open(0) {
-        Ok(device) => device,
-        Err(error) => {
-            unopened(section, "memory matrix", &error);
-            return Ok(());
-        }
-    };
+fn layout(format: PixelFormat, width: u32, height: u32) -> Result<FrameLayout, Failed> {
+    Ok(FrameLayout::packed(format, width, height, ColorDescription::default())?)
+}
+
+/// Tests preprocessing and coherence in each kind of memory.
+pub fn memory(test: &mut AreaTest) -> Result<(), Failed> {
+    const WANTED: &str = "the CPU's tensor";
+    const UNREGISTERED: &str = "the GPU cannot register foreign memory";
+    let Some(device) = open(test, "memory matrix") else { return Ok(()) };
     let auto = AutoMemory::of(&device);
     let why = auto.why().map_or(String::new(), |why| format!(" ({why})"));
-    section.info("memory that `auto` takes", format!("{}{why}", auto.kind()));
+    test.info("memory that `auto` takes", format!("{}{why}", auto.kind()));
+    let facts = device.facts();
     for memory in FrameMemory::ALL {
-        let facts = device.facts();
+        let (kind, _) = memory.name_and_kind();
         let missing = match memory {
-            FrameMemory::Mapped if !facts.can_map_host_memory => Some("the GPU maps no host memory"),
-            FrameMemory::Managed if !facts.managed_memory => Some("the GPU has no managed memory"),
-            FrameMemory::Registered if !facts.host_register_supported => Some("the GPU registers no memory of others"),
-            _ => None,
+            FrameMemory::Mapped if !facts.can_map_host_memory => "the GPU cannot map host memory",
+            FrameMemory::Managed if !facts.managed_memory => "the GPU has no managed memory",
+            FrameMemory::Registered if !facts.host_register_supported => UNREGISTERED,
+            _ => "",
         };
-        if let Some(missing) = missing {
-            section.skip(memory.name(), missing);
+        if !missing.is_empty() {
+            test.skip(kind, missing);
             continue;
         }
         for (name, format) in FORMATS {
-            tell.say(&format!("preprocess of {name} in {} memory", memory.name()));
-            let check = format!("{}, {name} 1080p", memory.name());
-            if let Err(error) = preprocess(&device, memory, format, &check, section) {
-                section.fail(check, "the CPU's tensor", error);
+            test.say(&format!("preprocess of {name} in {kind} memory"));
+            let check = format!("{kind}, {name} 1080p");
+            if let Err(error) = preprocess(&device, memory, format, &check, WANTED, test) {
+                test.fail(check, WANTED, error);
             }
         }
-        let check = format!("{}, coherence", memory.name());
-        let wanted = format!("{ROUNDS} rounds without a stale byte");
-        match coherence(&device, memory, tell) {
-            Ok(Coherence { rounds, stale, first }) => {
-                let seen = match &first {
-                    None => format!("{rounds} rounds, none stale"),
-                    Some(first) => format!("{rounds} rounds, {stale} stale; first {first}"),
-                };
-                section
-                    .verdict(check, wanted, seen, stale == 0)
-                    .figure("rounds", rounds.into())
-                    .figure("stale", stale.into());
-            }
-            Err(error) => {
-                section.fail(check, wanted, error);
-            }
+        let (check, wanted) = (format!("{kind}, coherence"), format!("{ROUNDS} rounds without a stale byte"));
+        if let Err(error) = coherence(&device, memory, &check, &wanted, test) {
+            test.fail(check, wanted, error);
         }
     }
-    for (name, pages) in [("pages of the process", Pages::Process), ("pages of a shared mapping", Pages::Shared)] {
+    for (name, is_shared) in [("pages of the process", false), ("pages of a shared mapping", true)] {
         let check = format!("registered {name}");
-        if !device.facts().host_register_supported {
-            section.skip(check, "the GPU registers no memory of others");
+        if !facts.host_register_supported {
+            test.skip(check, UNREGISTERED);
             continue;
         }
-        match registered(&device, pages) {
-            Ok(right) => {
-                section.verdict(check, "read in place", if right { "read in place" } else { "other bytes" }, right)
-            }
-            Err(error) => section.fail(check, "read in place", error),
-        };
+        match registered(&device, is_shared) {
+            Ok(true) => test.verdict(check, "read in place", "read in place", true),
+            Ok(false) => test.fail(check, "read in place", "other bytes"),
+            Err(error) => test.fail(check, "read in place", error),
+        }
     }
     Ok(())
 }
 
-/// One cell of the matrix: the tensor, the GPU's time, and the CPU's way to read the memory.
+/// Tests the tensor of one pixel format in one kind of memory, and measures the GPU's time and the CPU's reading speed.
 fn preprocess(
     device: &Arc<Device>,
     memory: FrameMemory,
     format: PixelFormat,
     check: &str,
-    section: &mut Section,
+    wanted: &str,
+    test: &mut AreaTest,
 ) -> Result<(), Failed> {
-    let layout = FrameLayout::packed(format, WIDTH, HEIGHT, ColorDescription::default())?;
+    let layout = layout(format, WIDTH, HEIGHT)?;
     let frame = picture(&layout);
     let expected = on_the_cpu(&layout, &frame)?;
     let stream = CudaStream::new(device)?;
@@ -340,13 +282,13 @@ fn preprocess(
     let mut seen = vec![0; expected.len()];
     let mut times_us = Vec::new();
     for _ in 0..WARM_RUNS + RUNS {
-        // As a camera does: every frame is written anew, which is what the GPU's caches have to notice.
+        // Write every frame again, as a camera does: the GPU's caches must notice.
         block.buffer.as_mut_slice().copy_from_slice(&frame);
         let address = block.address()?;
         preprocessor.prepare(&[layout.view_at(block.buffer.as_slice(), Some(address))?])?;
         let (begin, end) = (Event::new(device)?, Event::new(device)?);
         finish(&stream, || {
-            // SAFETY: the host touches the bytes again only behind `finish`, which has waited for the stream.
+            // SAFETY: the host touches the bytes again only after `finish`, which has waited for the stream.
             unsafe { block.buffer.attach(&stream) }?;
             let mut queue = || -> Result<(), Failed> {
                 begin.record(&stream)?;
@@ -364,28 +306,25 @@ fn preprocess(
     }
     // SAFETY: the tensor is as long as `seen`, and neither is dropped or read before `finish` has waited.
     finish(&stream, || Ok(unsafe { stream.copy_to_host(tensor.address(), &mut seen) }?))?;
-    let times_us = sorted(times_us.split_off(WARM_RUNS));
+    let mut times_us = times_us.split_off(WARM_RUNS);
+    times_us.sort_by(f64::total_cmp);
     let (median, least) = (times_us[times_us.len() / 2], times_us[0]);
     let differing = seen.iter().zip(&expected).filter(|(a, b)| a != b).count();
-    let gb_per_s = read_gb_per_s(block.buffer.as_slice());
-    let read =
-        if memory == FrameMemory::Copied { String::new() } else { format!("; the CPU reads {gb_per_s:.2} GB/s") };
     let wrong =
         if differing == 0 { String::new() } else { format!("{differing} of {} bytes differ; ", expected.len()) };
-    let row: &mut Row = section.verdict(
-        check,
-        "the CPU's tensor",
-        format!("{wrong}{median:.0} us, at best {least:.0}{read}"),
-        differing == 0,
-    );
-    row.figure("median_us", median).figure("least_us", least).figure("differing_bytes", differing as f64);
+    let mut text = format!("{wrong}{median:.0} us, at best {least:.0}");
+    let mut figures = vec![("median_us", median), ("least_us", least), ("differing_bytes", differing as f64)];
     if memory != FrameMemory::Copied {
-        row.figure("cpu_read_gb_per_s", gb_per_s);
+        let gb_per_s = read_gb_per_s(block.buffer.as_slice());
+        text += &format!("; the CPU reads {gb_per_s:.2} GB/s");
+        figures.push(("cpu_read_gb_per_s", gb_per_s));
     }
+    test.verdict(check, wanted, text, differing == 0);
+    test.figures(figures);
     Ok(())
 }
 
-/// Queues work on the stream by `queue`, and waits for all that was queued, also when `queue` failed half-way: what the work
+/// Queues work on the stream by `queue`, and waits for all of it, also when `queue` failed half-way: everything that the work
 /// uses may be dropped when this returns.
 fn finish<T>(stream: &CudaStream, queue: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
     let queued = queue();
@@ -393,7 +332,7 @@ fn finish<T>(stream: &CudaStream, queue: impl FnOnce() -> Result<T, Failed>) -> 
     queued
 }
 
-/// Queues the copy of a frame that the GPU reads in its own memory.
+/// Queues the copy of a frame into the GPU's own memory.
 ///
 /// # Safety
 /// Both blocks stay as they are until the stream was waited for.
@@ -405,7 +344,7 @@ unsafe fn copy(block: &Block, stream: &CudaStream) -> Result<(), CudaError> {
     }
 }
 
-/// Slopes with noise on them; samples of a mosaic stay within their bits.
+/// Returns a frame of slopes with noise; samples of a mosaic stay within their bits.
 fn picture(layout: &FrameLayout) -> Vec<u8> {
     let mut state = 7_u32;
     let mut frame = vec![0; layout.size_bytes()];
@@ -421,7 +360,7 @@ fn picture(layout: &FrameLayout) -> Vec<u8> {
     frame
 }
 
-/// The tensor by the CPU reference.
+/// Returns the CPU's tensor, which is the reference.
 fn on_the_cpu(layout: &FrameLayout, frame: &[u8]) -> Result<Vec<u8>, Failed> {
     let spec = spec();
     let shape = spec.shape();
@@ -431,7 +370,7 @@ fn on_the_cpu(layout: &FrameLayout, frame: &[u8]) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-/// The best of five, each over the whole block.
+/// Returns the speed at which the CPU reads the whole block, the best of five.
 fn read_gb_per_s(bytes: &[u8]) -> f64 {
     let mut least = f64::INFINITY;
     for _ in 0..5 {
@@ -445,21 +384,20 @@ fn read_gb_per_s(bytes: &[u8]) -> f64 {
     bytes.len() as f64 / least.max(1e-9) / 1e9
 }
 
-/// What came of the rounds.
-struct Coherence {
-    rounds: u32,
-    stale: u32,
-    first: Option<String>,
-}
-
-/// The frame of a round: small, so that it could stay in every cache.
+/// The frame of a round: small enough to stay in every cache.
 const ROUND_WIDTH: u32 = 64;
 const ROUND_HEIGHT: u32 = 48;
 
-/// The CPU writes a pattern that is another one in every round, the GPU reads it by the preprocess and writes it into a block of
-/// the same kind, and what the CPU reads there must be it: a cache that keeps old bytes on either side shows.
-fn coherence(device: &Arc<Device>, memory: FrameMemory, tell: &mut TestProgress) -> Result<Coherence, Failed> {
-    let layout = FrameLayout::packed(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT, ColorDescription::default())?;
+/// In every round the CPU writes another pattern, the GPU reads it by the preprocess and writes it into memory of the same kind,
+/// and the CPU must read it there: a cache that keeps old bytes on either side shows.
+fn coherence(
+    device: &Arc<Device>,
+    memory: FrameMemory,
+    check: &str,
+    wanted: &str,
+    test: &mut AreaTest,
+) -> Result<(), Failed> {
+    let layout = layout(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT)?;
     let stream = CudaStream::new(device)?;
     let mut block = Block::new(device, memory, layout.size_bytes())?;
     let mut out = Block::new(device, memory, layout.size_bytes())?;
@@ -467,59 +405,55 @@ fn coherence(device: &Arc<Device>, memory: FrameMemory, tell: &mut TestProgress)
     let address = block.address()?;
     preprocessor.prepare(&[layout.view_at(block.buffer.as_slice(), Some(address))?])?;
     let began = Instant::now();
-    let mut result = Coherence { rounds: 0, stale: 0, first: None };
+    let (mut rounds, mut stale, mut first) = (0, 0_u32, None);
     for round in 1..=ROUNDS {
         pattern(round, block.buffer.as_mut_slice());
         finish(&stream, || {
-            // SAFETY: the host touches the bytes again only behind `finish`, which has waited for the stream.
+            // SAFETY: the host touches the bytes again only after `finish`, which has waited for the stream.
             unsafe { block.buffer.attach(&stream) }?;
             // SAFETY: as above.
             unsafe { out.buffer.attach(&stream) }?;
-            let queued = queue_round(&block, &mut out, &mut preprocessor, &stream);
+            let mut queue = || -> Result<(), Failed> {
+                let tensor = out.address()?;
+                // SAFETY: the block stays as it is until `finish` has waited.
+                unsafe { copy(&block, &stream) }?;
+                // SAFETY: `out` is as long as the tensor of the one frame that was prepared; `finish` waits before any of it is
+                // dropped.
+                unsafe { preprocessor.enqueue(tensor, 1, &stream) }?;
+                if let Some(copied) = &out.copy {
+                    // SAFETY: both are of one length, and neither is read or dropped before `finish` has waited.
+                    unsafe { stream.copy_to_host(copied.address(), out.buffer.as_mut_slice()) }?;
+                }
+                Ok(())
+            };
+            let queued = queue();
             block.buffer.detach(&stream)?;
             out.buffer.detach(&stream)?;
             queued
         })?;
-        result.rounds = round;
+        rounds = round;
         let (seen, written) = (out.buffer.as_slice(), block.buffer.as_slice());
         if let Some(at) = seen.iter().zip(written).position(|(seen, written)| seen != written) {
-            result.stale += 1;
+            stale += 1;
             let (seen, written) = (seen[at], written[at]);
-            result.first.get_or_insert_with(|| {
-                format!("in round {round}, byte {at}: read {seen:#04x}, written {written:#04x}")
+            first.get_or_insert_with(|| {
+                format!("first in round {round}, byte {at}: read {seen:#04x}, written {written:#04x}")
             });
         }
         if round % 100 == 0 {
-            tell.say(&format!("coherence of {} memory: {round} of {ROUNDS} rounds", memory.name()));
+            test.say(&format!("coherence of {} memory: {round} of {ROUNDS} rounds", memory.name_and_kind().0));
             if began.elapsed() > ROUNDS_TIME {
                 break;
             }
         }
     }
-    Ok(result)
-}
-
-/// Queues what the GPU does in a round: `block` through the preprocess, which has it prepared, into `out`. Called within
-/// [`finish`], which waits before either is touched or dropped.
-fn queue_round(
-    block: &Block,
-    out: &mut Block,
-    preprocessor: &mut CudaPreprocessor,
-    stream: &CudaStream,
-) -> Result<(), Failed> {
-    let tensor = out.address()?;
-    // SAFETY: the block stays as it is until `finish` has waited.
-    unsafe { copy(block, stream) }?;
-    // SAFETY: `out` is as long as the tensor of the one frame that was prepared; `finish` waits before any of it is dropped.
-    unsafe { preprocessor.enqueue(tensor, 1, stream) }?;
-    if let Some(copied) = &out.copy {
-        // SAFETY: both are of one length, and neither is read or dropped before `finish` has waited.
-        unsafe { stream.copy_to_host(copied.address(), out.buffer.as_mut_slice()) }?;
-    }
+    let seen = first.map_or("none stale".to_owned(), |first| format!("{stale} stale; {first}"));
+    test.verdict(check, wanted, format!("{rounds} rounds, {seen}"), stale == 0);
+    test.figures([("rounds", rounds.into()), ("stale", stale.into())]);
     Ok(())
 }
 
-/// Bytes that differ from those of every neighbouring round, at every place.
+/// Fills `bytes` with a pattern that differs from those of the neighbouring rounds at every place.
 fn pattern(round: u32, bytes: &mut [u8]) {
     for (index, word) in bytes.chunks_mut(4).enumerate() {
         let value = (round ^ ((index as u32) << 16)).wrapping_mul(0x9e37_79b9);
@@ -527,23 +461,13 @@ fn pattern(round: u32, bytes: &mut [u8]) {
     }
 }
 
-/// Whose pages are registered.
-#[derive(Clone, Copy)]
-enum Pages {
-    Process,
-    /// As a capture driver's are.
-    Shared,
-}
-
-/// Whether the GPU reads what the CPU wrote into pages after they were registered.
-fn registered(device: &Arc<Device>, pages: Pages) -> Result<bool, Failed> {
+/// Returns whether the GPU reads what the CPU wrote into pages after they were registered: pages of this process, or of a
+/// shared mapping, like those of a capture driver.
+fn registered(device: &Arc<Device>, is_shared: bool) -> Result<bool, Failed> {
     const BYTES: usize = 64 * 1024;
-    match pages {
-        Pages::Process => reads(device, UnifiedBuffer::host(BYTES)?.as_mut_slice()),
-        Pages::Shared => {
-            let mut mapping = Mapping::new(BYTES)?;
-            reads(device, mapping.as_mut_slice())
-        }
+    match is_shared {
+        false => reads(device, UnifiedBuffer::host(BYTES)?.as_mut_slice()),
+        true => reads(device, Mapping::new(BYTES)?.as_mut_slice()),
     }
 }
 
@@ -556,9 +480,9 @@ fn reads(device: &Arc<Device>, bytes: &mut [u8]) -> Result<bool, Failed> {
     let there = DeviceBuffer::new(device, bytes.len())?;
     let mut seen = vec![0; bytes.len()];
     finish(&stream, || {
-        // SAFETY: both ranges are of that length, and are dropped behind `finish`, which has waited for the stream.
+        // SAFETY: both ranges are of that length, and are dropped after `finish`, which has waited for the stream.
         unsafe { stream.copy_on_device(pages.device_address(), there.address(), bytes.len()) }?;
-        // SAFETY: as above; the host reads `seen` behind `finish`.
+        // SAFETY: as above; the host reads `seen` after `finish`.
         Ok(unsafe { stream.copy_to_host(there.address(), &mut seen) }?)
     })?;
     Ok(seen == bytes)
@@ -602,19 +526,10 @@ impl Drop for Mapping {
     }
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-/// Keeps a GPU busy with the preprocess until `until`; returns how often it ran.
-pub fn load(until: Instant) -> Result<u64, String> {
-    load_gpu(until).map_err(|error| error.to_string())
-}
-
-fn load_gpu(until: Instant) -> Result<u64, Failed> {
+/// Keeps a GPU busy with the preprocess until `until`; returns the number of runs.
+pub fn load(until: Instant) -> Result<u64, Failed> {
     let device = Device::open(0)?;
-    let layout = FrameLayout::packed(PixelFormat::Nv12, WIDTH, HEIGHT, ColorDescription::default())?;
+    let layout = layout(PixelFormat::Nv12, WIDTH, HEIGHT)?;
     let block = Block::new(&device, FrameMemory::Copied, layout.size_bytes())?;
     let stream = CudaStream::new(&device)?;
     let mut preprocessor = CudaPreprocessor::new(&spec(), &device, 1)?;
@@ -625,7 +540,7 @@ fn load_gpu(until: Instant) -> Result<u64, Failed> {
     while Instant::now() < until {
         finish(&stream, || {
             for _ in 0..100 {
-                // SAFETY: the tensor has room for the one frame that was prepared; both are dropped behind `finish`.
+                // SAFETY: the tensor has room for the one frame that was prepared; both are dropped after `finish`.
                 unsafe { preprocessor.enqueue(tensor.address(), 1, &stream) }?;
             }
             Ok(())
@@ -635,19 +550,16 @@ fn load_gpu(until: Instant) -> Result<u64, Failed> {
     Ok(runs)
 }
 
-/// Keeps one core of the CPU busy with the preprocess until `until`; returns how often it ran.
-pub fn load_core(until: Instant) -> Result<u64, String> {
-    let work = || -> Result<u64, Failed> {
-        let layout = FrameLayout::packed(PixelFormat::Nv12, WIDTH, HEIGHT, ColorDescription::default())?;
-        let frame = picture(&layout);
-        let mut runs = 0;
-        while Instant::now() < until {
-            std::hint::black_box(on_the_cpu(&layout, &frame)?);
-            runs += 1;
-        }
-        Ok(runs)
-    };
-    work().map_err(|error| error.to_string())
+/// Keeps one core of the CPU busy with the preprocess until `until`; returns the number of runs.
+pub fn load_core(until: Instant) -> Result<u64, Failed> {
+    let layout = layout(PixelFormat::Nv12, WIDTH, HEIGHT)?;
+    let frame = picture(&layout);
+    let mut runs = 0;
+    while Instant::now() < until {
+        std::hint::black_box(on_the_cpu(&layout, &frame)?);
+        runs += 1;
+    }
+    Ok(runs)
 }
 
 #[cfg(test)]
@@ -657,7 +569,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_rounds_write_comes_out_of_the_preprocess_byte_for_byte() {
+    fn the_preprocess_copies_the_rounds_patterns_byte_for_byte() {
         let layout =
             FrameLayout::packed(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT, ColorDescription::default()).unwrap();
         let (mut frame, mut out) = (vec![0; layout.size_bytes()], vec![0; layout.size_bytes()]);

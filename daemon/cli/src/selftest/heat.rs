@@ -1,6 +1,6 @@
 //! Temperatures before and under load, and throttling by heat or by the power supply.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,20 +8,18 @@ use visiond_kernels::cuda::Device;
 use visiond_system::board;
 use visiond_system::thermal::{Files, Look, new_alarms};
 
-use super::checks::Section;
+use super::checks::AreaTest;
 use super::gpu;
-use super::progress::TestProgress;
 
 /// Time between two readings.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Loads every core and the GPU, if there is one, for `time`.
-pub fn run(section: &mut Section, tell: &mut TestProgress, time: Duration) {
+pub fn run(test: &mut AreaTest, time: Duration) {
     let mut files = Files::search(&board::root());
     let before = files.look();
     if before.temperatures.is_empty() {
-        section.skip("temperatures", "there is no thermal zone in /sys/class/thermal");
-        return;
+        return test.skip("temperatures", "there is no thermal zone in /sys/class/thermal");
     }
     let began = Instant::now();
     let until = began + time;
@@ -33,29 +31,28 @@ pub fn run(section: &mut Section, tell: &mut TestProgress, time: Duration) {
         while Instant::now() < until {
             thread::sleep(INTERVAL.min(until.saturating_duration_since(Instant::now())));
             looks.push(files.look());
-            tell.say(&format!("{} of {} s under load", began.elapsed().as_secs(), time.as_secs()));
+            test.say(&format!("{} of {} s under load", began.elapsed().as_secs(), time.as_secs()));
         }
         // The panic hook has reported a thread that panicked.
         let core_runs: Vec<_> = cores.into_iter().filter_map(|core| core.join().ok()).collect();
         (core_runs, on_gpu.and_then(|thread| thread.join().ok()))
     });
-    let runs: u64 = core_runs.iter().filter_map(|runs| runs.as_ref().ok()).sum();
     let seconds = time.as_secs_f64();
+    let per_s = core_runs.iter().flatten().sum::<u64>() as f64 / seconds;
     let on_gpu = match &gpu_runs {
         None => "no GPU".to_owned(),
         Some(Ok(runs)) => format!("{:.0} on the GPU", *runs as f64 / seconds),
         Some(Err(error)) => format!("the GPU failed: {error}"),
     };
-    let seen = format!("{:.0} frames/s preprocessed on {cores} cores, {on_gpu}", runs as f64 / seconds);
-    let failed = core_runs.iter().any(Result::is_err) || matches!(gpu_runs, Some(Err(_)));
-    section
-        .verdict("load", "every frame preprocessed", format!("{seconds} s: {seen}"), !failed)
-        .figure("frames_per_s", runs as f64 / seconds);
-    report(section, &before, &looks);
+    let seen = format!("{seconds} s: {per_s:.0} frames/s preprocessed on {cores} cores, {on_gpu}");
+    let passed = core_runs.iter().chain(&gpu_runs).all(Result::is_ok);
+    test.verdict("load", "every frame preprocessed", seen, passed);
+    test.figures([("frames_per_s", per_s)]);
+    report(test, &before, &looks);
 }
 
 /// Adds the rows about the readings before and during the load.
-fn report(section: &mut Section, before: &Look, looks: &[Look]) {
+fn report(test: &mut AreaTest, before: &Look, looks: &[Look]) {
     let mut hottest: BTreeMap<&str, f64> = BTreeMap::new();
     for (zone, degrees) in looks.iter().flat_map(|look| &look.temperatures) {
         let most = hottest.entry(zone).or_insert(*degrees);
@@ -63,22 +60,17 @@ fn report(section: &mut Section, before: &Look, looks: &[Look]) {
     }
     for (zone, idle) in &before.temperatures {
         let loaded = hottest.get(zone.as_str()).copied().unwrap_or(*idle);
-        section
-            .info(format!("zone {zone}"), format!("{idle:.0} °C before, at most {loaded:.0} °C under load"))
-            .figure("before_c", *idle)
-            .figure("loaded_c", loaded);
+        test.info(format!("zone {zone}"), format!("{idle:.0} °C before, at most {loaded:.0} °C under load"));
+        test.figures([("before_c", *idle), ("loaded_c", loaded)]);
     }
     if let Some(mode) = &before.power_mode {
-        section.info("power mode", mode);
+        test.info("power mode", mode);
     }
-    let mut signs: Vec<String> = looks.iter().flat_map(|look| look.cooled.clone()).collect();
-    if let Some(last) = looks.last() {
-        signs.extend(new_alarms(&before.alarms, &last.alarms));
-    }
-    signs.sort();
-    signs.dedup();
-    let seen = if signs.is_empty() { "not throttled".to_owned() } else { format!("throttled: {}", signs.join(", ")) };
-    section.verdict("throttling", "none by heat or supply", seen, signs.is_empty());
+    let mut signs: BTreeSet<String> = looks.iter().flat_map(|look| look.cooled.clone()).collect();
+    signs.extend(looks.last().map(|last| new_alarms(&before.alarms, &last.alarms)).into_iter().flatten());
+    let throttled = format!("throttled: {}", signs.iter().cloned().collect::<Vec<_>>().join(", "));
+    let seen = if signs.is_empty() { "not throttled" } else { &throttled };
+    test.verdict("throttling", "none by heat or supply", seen, signs.is_empty());
 }
 
 #[cfg(test)]
@@ -96,16 +88,16 @@ mod tests {
     }
 
     fn rows(before: &Look, looks: &[Look]) -> Vec<String> {
-        let mut section = Section::new(Area::Heat);
-        report(&mut section, before, looks);
-        let passed = section.rows.last().map(|row| row.outcome == Outcome::Pass);
-        let mut lines: Vec<_> = section.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect();
+        let mut test = AreaTest::new(Area::Heat, true, Instant::now());
+        report(&mut test, before, looks);
+        let passed = test.rows.last().map(|row| row.outcome == Outcome::Pass);
+        let mut lines: Vec<_> = test.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect();
         lines.push(format!("{passed:?}"));
         lines
     }
 
     #[test]
-    fn a_zone_is_told_before_the_load_and_at_its_hottest() {
+    fn a_zone_is_shown_before_the_load_and_at_its_hottest() {
         let cool = rows(&look(40.2, &[], 3), &[look(55.0, &[], 3), look(71.6, &[], 3), look(70.0, &[], 3)]);
         assert_eq!(
             cool,

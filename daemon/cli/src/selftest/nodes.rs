@@ -1,233 +1,175 @@
-//! Device nodes of GPU and cameras: whose they are, and whether this process may open them.
+//! Device nodes of GPU and cameras: who owns them, and whether this process may open them.
 //!
-//! A Jetson's GPU driver makes its nodes when the GPU gets power for the first time, under a major that it did not have before,
-//! so they are looked at before the GPU's first use and after it.
+//! A Jetson's GPU driver makes its nodes when the GPU is first powered on, under a major number that it did not have before, so
+//! they are listed before the GPU's first use and after it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::checks::Section;
+use super::checks::AreaTest;
 
-/// Names below /dev, or in the folder that stands before the last slash; `*` ends a name that only begins so, and stands for
-/// any folder.
-const FAMILIES: [&str; 14] = [
-    "nvmap",
-    "nvhost-*",
-    "nvgpu/*/*",
-    "nvsciipc",
-    "host1x*",
-    "dri/*",
-    "dma_heap/*",
-    "udmabuf",
-    "nvidia*",
-    "nvidia-caps/*",
-    "video*",
-    "media*",
-    "v4l-subdev*",
-    "capture-*",
-];
+/// Names of nodes in /dev.
+const NODES: &str = "^(nvmap|nvsciipc|udmabuf|(nvhost-|host1x|nvidia|video|media|v4l-subdev|capture-).*)$";
+/// Folders in /dev with only such nodes; those in nvgpu, one for each GPU, are further ones.
+const FOLDERS: [&str; 3] = ["dri", "dma_heap", "nvidia-caps"];
 
 /// A device node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNode {
-    /// /dev/video0.
+    /// The path, such as /dev/video0.
     pub path: PathBuf,
-    /// Before the GPU was used; `None` where it was not there.
-    pub before: Option<State>,
-    /// After that.
-    pub after: Option<State>,
+    /// Its state before the GPU was used; `None` if it did not exist.
+    pub before: Option<NodeState>,
+    /// Its state after that.
+    pub after: Option<NodeState>,
 }
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
-    /// The number of its driver.
+pub struct NodeState {
     pub major: u32,
-    /// Its own number with the driver.
     pub minor: u32,
-    /// What /proc/devices calls the driver.
+    /// The driver's name in /proc/devices.
     pub driver: Option<String>,
-    /// Its owner.
     pub owner: String,
-    /// Its group.
     pub group: String,
-    /// Its rights in octal: 0660.
+    /// Its access rights in octal: 0660.
     pub mode: String,
-    /// Why it cannot be opened for reading and writing; `None`: it can.
+    /// Why it cannot be opened for reading and writing; `None` if it can.
     pub errno: Option<i32>,
 }
 
-impl State {
+impl NodeState {
     fn text(&self) -> String {
         let Self { major, minor, owner, group, mode, .. } = self;
         let driver = self.driver.as_deref().unwrap_or("unknown");
-        format!("{owner}:{group} {mode}, {driver} {major}:{minor}, {}", opening(self.errno))
+        format!("{owner}:{group} {mode}, {driver} {major}:{minor}, {}", self.opening())
+    }
+
+    fn opening(&self) -> String {
+        self.errno.map_or("opens".to_owned(), |errno| io::Error::from_raw_os_error(errno).to_string())
     }
 }
 
-fn opening(errno: Option<i32>) -> String {
-    errno.map_or("opens".to_owned(), |errno| io::Error::from_raw_os_error(errno).to_string())
-}
+/// The states of all nodes, by path.
+pub type NodeStates = BTreeMap<PathBuf, NodeState>;
 
-/// How all nodes stand, by path.
-pub type Look = BTreeMap<PathBuf, State>;
-
-/// Looks at every node below `dev`. Each is opened for a moment, which on a Jetson may give the GPU power; what they are is read
-/// of all of them before that.
-pub fn look(dev: &Path) -> Look {
-    let names = Names::read();
-    let mut look = Look::new();
-    for family in FAMILIES {
-        for path in paths(dev, family) {
-            let Ok(metadata) = fs::metadata(&path) else { continue };
-            if !metadata.file_type().is_char_device() {
-                continue;
-            }
-            let device = metadata.rdev();
-            let (major, minor) = (libc::major(device), libc::minor(device));
-            let state = State {
+/// Returns the state of every node below `dev`. Opens each for a moment, which on a Jetson may power on the GPU; everything else
+/// is read before that.
+pub fn list(dev: &Path) -> NodeStates {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let (users, groups, drivers) = (read("/etc/passwd"), read("/etc/group"), drivers(&read("/proc/devices")));
+    let name = |text: &str, id: u32| {
+        accounts(text).find(|(_, other)| *other == id).map_or_else(|| id.to_string(), |(name, _)| name.to_owned())
+    };
+    let mut states = NodeStates::new();
+    for path in paths(dev) {
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        if metadata.file_type().is_char_device() {
+            let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+            let state = NodeState {
                 major,
                 minor,
-                driver: names.drivers.get(&major).cloned(),
-                owner: name(&names.users, metadata.uid()),
-                group: name(&names.groups, metadata.gid()),
+                driver: drivers.get(&major).cloned(),
+                owner: name(&users, metadata.uid()),
+                group: name(&groups, metadata.gid()),
                 mode: format!("{:04o}", metadata.mode() & 0o7777),
                 errno: None,
             };
-            look.insert(path, state);
+            states.insert(path, state);
         }
     }
-    for (path, state) in &mut look {
+    for (path, state) in &mut states {
         let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         state.errno = opened.err().and_then(|error| error.raw_os_error());
     }
-    look
+    states
 }
 
-/// Both looks as one list.
-pub fn merge(mut before: Look, after: Look) -> Vec<DeviceNode> {
+/// Merges both lists into one.
+pub fn merge(mut before: NodeStates, after: NodeStates) -> Vec<DeviceNode> {
     let mut nodes: Vec<DeviceNode> = after
         .into_iter()
         .map(|(path, after)| DeviceNode { before: before.remove(&path), after: Some(after), path })
         .collect();
-    // Those that have gone.
+    // The nodes that have disappeared.
     nodes.extend(before.into_iter().map(|(path, before)| DeviceNode { path, before: Some(before), after: None }));
     nodes.sort_by(|a, b| a.path.cmp(&b.path));
     nodes
 }
 
-/// What is worth a line of the table: how many of each driver there are, those that do not open, those that changed.
-pub fn rows(nodes: &[DeviceNode], section: &mut Section) {
+/// Adds a row for each driver, and one for each node that does not open or has changed.
+pub fn rows(nodes: &[DeviceNode], test: &mut AreaTest) {
     if nodes.is_empty() {
-        section.skip("device nodes", "there is no node of a GPU or camera in /dev");
-        return;
+        return test.skip("device nodes", "there is no node of a GPU or camera in /dev");
     }
-    let mut families: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    let mut drivers: BTreeMap<String, [usize; 2]> = BTreeMap::new();
     for state in nodes.iter().filter_map(|node| node.after.as_ref()) {
-        let counts =
-            families.entry(state.driver.clone().unwrap_or_else(|| format!("major {}", state.major))).or_default();
-        counts[usize::from(state.errno.is_some())] += 1;
+        let driver = state.driver.clone().unwrap_or_else(|| format!("major {}", state.major));
+        drivers.entry(driver).or_default()[usize::from(state.errno.is_some())] += 1;
     }
-    for (family, [opened, refused]) in families {
-        let seen = match refused {
-            0 => format!("{opened} can be opened"),
-            _ => format!("{opened} can be opened, {refused} cannot"),
-        };
-        section.info(family, seen).figure("opened", opened as f64).figure("refused", refused as f64);
+    for (driver, [opened, refused]) in drivers {
+        let cannot = if refused == 0 { String::new() } else { format!(", {refused} cannot") };
+        test.info(driver, format!("{opened} can be opened{cannot}"));
+        test.figures([("opened", opened as f64), ("refused", refused as f64)]);
     }
-    for node in nodes {
-        let path = node.path.display();
-        match (&node.before, &node.after) {
+    for DeviceNode { path, before, after } in nodes {
+        let seen = match (before, after) {
             (Some(before), Some(after)) if before != after => {
-                section.info(path, format!("changed by the GPU's first use: {}; now {}", before.text(), after.text()));
+                format!("changed by the GPU's first use: {}; now {}", before.text(), after.text())
             }
-            (None, Some(after)) => {
-                section.info(path, format!("made by the GPU's first use: {}", after.text()));
-            }
-            (Some(_), None) => {
-                section.info(path, "went away with the GPU's first use");
-            }
-            (_, Some(after)) if after.errno.is_some() => {
-                section.info(path, after.text());
-            }
-            _ => {}
-        }
+            (None, Some(after)) => format!("made by the GPU's first use: {}", after.text()),
+            (Some(_), None) => "disappeared with the GPU's first use".to_owned(),
+            (_, Some(after)) if after.errno.is_some() => after.text(),
+            _ => continue,
+        };
+        test.info(path.display(), seen);
     }
 }
 
-/// What differs between two lists, in words, by path: what opens in the one and not in the other.
+/// Returns each node that opens differently in the sandbox than in the shell, with a sentence.
 pub fn differences(shell: &[DeviceNode], sandbox: &[DeviceNode]) -> Vec<(PathBuf, String)> {
     let mut differences = Vec::new();
     for node in shell {
-        let (Some(here), path) = (&node.after, &node.path) else { continue };
-        let there = sandbox.iter().find(|other| other.path == *path).and_then(|other| other.after.as_ref());
-        let text = |there: &str| format!("{} in the shell, {there} in the sandbox", opening(here.errno));
-        match there {
-            None => differences.push((path.clone(), text("is not there"))),
-            Some(there) if there.errno != here.errno => {
-                differences.push((path.clone(), text(&opening(there.errno))));
-            }
-            Some(_) => {}
+        let Some(here) = &node.after else { continue };
+        let there = sandbox.iter().find(|other| other.path == node.path).and_then(|other| other.after.as_ref());
+        if there.is_none_or(|there| there.errno != here.errno) {
+            let there = there.map_or("does not exist".to_owned(), NodeState::opening);
+            let text = format!("{} in the shell, {there} in the sandbox", here.opening());
+            differences.push((node.path.clone(), text));
         }
     }
     differences
 }
 
-/// The paths below `dev` that a pattern of [`FAMILIES`] means.
-fn paths(dev: &Path, family: &str) -> Vec<PathBuf> {
-    let (folders, last) = match family.rsplit_once('/') {
-        None => (vec![dev.to_owned()], family),
-        Some((folder, last)) => match folder.strip_suffix("/*") {
-            Some(above) => (entries(&dev.join(above)), last),
-            None => (vec![dev.join(folder)], last),
-        },
-    };
-    let fits = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        last.strip_suffix('*').map_or(name == last, |start| name.starts_with(start))
-    };
-    folders.iter().flat_map(|folder| entries(folder)).filter(fits).collect()
+/// Returns the paths of [`NODES`] and in [`FOLDERS`].
+fn paths(dev: &Path) -> Vec<PathBuf> {
+    let Ok(pattern) = Regex::new(NODES) else { return Vec::new() };
+    let mut paths = entries(dev);
+    paths.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| pattern.is_match(name)));
+    for folder in FOLDERS.map(|folder| dev.join(folder)).into_iter().chain(entries(&dev.join("nvgpu"))) {
+        paths.extend(entries(&folder));
+    }
+    paths
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Names of users, groups and drivers by number.
-struct Names {
-    users: BTreeMap<u32, String>,
-    groups: BTreeMap<u32, String>,
-    drivers: BTreeMap<u32, String>,
-}
-
-impl Names {
-    fn read() -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        Self {
-            users: accounts(&read("/etc/passwd")),
-            groups: accounts(&read("/etc/group")),
-            drivers: drivers(&read("/proc/devices")),
-        }
-    }
-}
-
-fn name(names: &BTreeMap<u32, String>, number: u32) -> String {
-    names.get(&number).cloned().unwrap_or_else(|| number.to_string())
-}
-
-/// Number and name of each line of /etc/passwd or /etc/group.
-fn accounts(text: &str) -> BTreeMap<u32, String> {
-    let account = |line: &str| {
+/// Name and id of each line of /etc/passwd or /etc/group.
+pub fn accounts(text: &str) -> impl Iterator<Item = (&str, u32)> {
+    text.lines().filter_map(|line| {
         let mut fields = line.split(':');
-        let name = fields.next()?.to_owned();
-        Some((fields.nth(1)?.parse().ok()?, name))
-    };
-    text.lines().filter_map(account).collect()
+        Some((fields.next()?, fields.nth(1)?.parse().ok()?))
+    })
 }
 
 /// The character devices of /proc/devices.
@@ -243,12 +185,14 @@ fn drivers(text: &str) -> BTreeMap<u32, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::time::Instant;
+
     use super::super::checks::{Area, Outcome};
     use super::*;
 
-    fn state(errno: Option<i32>, major: u32) -> State {
+    fn state(errno: Option<i32>, major: u32) -> NodeState {
         let (owner, group) = ("root".to_owned(), "video".to_owned());
-        State { major, minor: 0, driver: Some("nvgpu".to_owned()), owner, group, mode: "0660".to_owned(), errno }
+        NodeState { major, minor: 0, driver: Some("nvgpu".to_owned()), owner, group, mode: "0660".to_owned(), errno }
     }
 
     #[test]
@@ -261,21 +205,12 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        let found = |family| {
-            let mut found: Vec<_> = paths(dev.path(), family)
-                .iter()
-                .map(|path| path.strip_prefix(dev.path()).unwrap().display().to_string())
-                .collect();
-            found.sort();
-            found
-        };
-        assert_eq!(found("nvmap"), ["nvmap"]);
-        assert_eq!(found("nvhost-*"), ["nvhost-gpu"]);
-        assert_eq!(found("nvgpu/*/*"), ["nvgpu/igpu0/as", "nvgpu/igpu0/ctrl"]);
-        assert_eq!(found("dri/*"), ["dri/card0"]);
-        assert_eq!(found("video*"), ["video12"]);
-        // Plain files are no devices.
-        assert!(look(dev.path()).is_empty());
+        let mut found: Vec<_> =
+            paths(dev.path()).iter().map(|path| path.strip_prefix(dev.path()).unwrap().display().to_string()).collect();
+        found.sort();
+        assert_eq!(found, ["dri/card0", "nvgpu/igpu0/as", "nvgpu/igpu0/ctrl", "nvhost-gpu", "nvmap", "video12"]);
+        // Plain files are not devices.
+        assert!(list(dev.path()).is_empty());
     }
 
     #[test]
@@ -283,23 +218,23 @@ mod tests {
         // /dev/null stands for a camera: a link of a camera's name leads to it.
         let dev = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/null", dev.path().join("video0")).unwrap();
-        let look = look(dev.path());
-        let state = &look[&dev.path().join("video0")];
+        let states = list(dev.path());
+        let state = &states[&dev.path().join("video0")];
         assert_eq!((state.major, state.minor, state.driver.as_deref(), state.errno), (1, 3, Some("mem"), None));
         assert_eq!((state.owner.as_str(), state.mode.as_str()), ("root", "0666"));
     }
 
     #[test]
     fn what_the_gpus_first_use_made_or_changed_has_a_line() {
-        let before = Look::from([("/dev/a".into(), state(None, 1)), ("/dev/b".into(), state(None, 1))]);
-        let after = Look::from([
+        let before = NodeStates::from([("/dev/a".into(), state(None, 1)), ("/dev/b".into(), state(None, 1))]);
+        let after = NodeStates::from([
             ("/dev/a".into(), state(None, 1)),
             ("/dev/b".into(), state(None, 2)),
             ("/dev/c".into(), state(Some(libc::EACCES), 2)),
         ]);
-        let mut section = Section::new(Area::Nodes);
-        rows(&merge(before, after), &mut section);
-        let lines: Vec<_> = section.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect();
+        let mut test = AreaTest::new(Area::Nodes, true, Instant::now());
+        rows(&merge(before, after), &mut test);
+        let lines: Vec<_> = test.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect();
         assert_eq!(
             lines,
             [
@@ -308,9 +243,9 @@ mod tests {
                 "/dev/c: made by the GPU's first use: root:video 0660, nvgpu 2:0, Permission denied (os error 13)",
             ]
         );
-        let mut section = Section::new(Area::Nodes);
-        rows(&[], &mut section);
-        assert_eq!(section.rows[0].outcome, Outcome::Skipped);
+        let mut test = AreaTest::new(Area::Nodes, true, Instant::now());
+        rows(&[], &mut test);
+        assert_eq!(test.rows[0].outcome, Outcome::Skipped);
     }
 
     #[test]
@@ -328,7 +263,7 @@ mod tests {
             [
                 "/dev/b: opens in the shell, Operation not permitted (os error 1) in the sandbox",
                 "/dev/c: Permission denied (os error 13) in the shell, opens in the sandbox",
-                "/dev/d: opens in the shell, is not there in the sandbox",
+                "/dev/d: opens in the shell, does not exist in the sandbox",
             ]
         );
     }
@@ -336,8 +271,8 @@ mod tests {
     #[test]
     fn names_are_read_by_number() {
         assert_eq!(
-            accounts("root:x:0:0:root:/root:/bin/sh\nbad\nvideo:x:44:\n"),
-            [(0, "root".to_owned()), (44, "video".to_owned())].into()
+            accounts("root:x:0:0:root:/root:/bin/sh\nbad\nvideo:x:44:\n").collect::<Vec<_>>(),
+            [("root", 0), ("video", 44)]
         );
         let text = "Character devices:\n  1 mem\n 81 video4linux\n499 nvgpu\n\nBlock devices:\n  8 sd\n";
         assert_eq!(drivers(text).into_keys().collect::<Vec<_>>(), [1, 81, 499]);

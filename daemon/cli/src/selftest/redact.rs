@@ -1,85 +1,53 @@
-//! Takes out of texts what tells whose machine it is: serial numbers, addresses, names, credentials.
+//! Removes what identifies a machine or a person from texts: serial numbers, addresses, names, credentials.
 //!
-//! Two ways: the values that this machine knows of itself (host name, accounts, serial numbers) are replaced wherever they
-//! stand, and what has the form of an address or a number of that kind is replaced whatever it is. Of a report the texts alone are
-//! looked at: the name of an area stays readable on a machine of that name.
+//! Values that this machine knows of itself (host name, accounts, serial numbers) are replaced wherever they stand. Anything in
+//! the form of an address or such a number is replaced in any case. In a report, only the texts are changed: the name of an area
+//! stays readable on a machine of that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use regex_lite::{Captures, Regex};
+use regex_lite::Regex;
 use visiond_system::redact::SECRET_KEYS;
 
 use super::checks::Row;
-use super::nodes::DeviceNode;
+use super::nodes::{DeviceNode, accounts};
 use super::report::{Report, Sandbox};
 
-/// Forms, and what stands in their place; `KEYS` stands for [`SECRET_KEYS`]. Order matters: a URL's credentials and query go before its host's address.
+/// Forms and their replacements; `KEYS` stands for [`SECRET_KEYS`]. The order matters: a URL's credentials and query go before
+/// its host's address.
 const FORMS: [(&str, &str); 10] = [
-    (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "<credentials>@"),
-    (r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "?<query>"),
-    (r"(?i)(?P<keep>(?:KEYS)\s*[=:]\s*)[^\s,;]+", "<secret>"),
-    (r"(?i)(?P<keep>\bserial(?:[ _-]?(?:number|no|num))?\s*[=:#]\s*)[^\s,;]+", "<serial>"),
-    // Whoever it is: an account may be of a directory in the network, and not of this machine.
-    (r"(?P<keep>/home/)[^/\s:;,()`\x22']+", "<user>"),
-    // Who built the kernel, in /proc/version.
-    (r"(?P<keep>\()[^\s()@]+@[^\s()@]+\)", "<user>@<host>)"),
-    (r"(?i)(?P<keep>)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
-    (r"(?i)(?P<keep>)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b", "<mac>"),
-    // 10.0.0.1; a version of five numbers is none.
-    (r"(?P<keep>(?:^|[^\d.]))(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}\b", "<ip>"),
-    // Eight groups, or fewer with `::` between; a time and a PCI address have no such thing.
+    (r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@", "$1<credentials>@"),
+    (r"([A-Za-z][A-Za-z0-9+.-]*://[^\s?#]*)\?[^\s#]*", "$1?<query>"),
+    (r"(?i)((?:KEYS)\s*[=:]\s*)[^\s,;]+", "$1<secret>"),
+    (r"(?i)(\bserial(?:[ _-]?(?:number|no|num))?\s*[=:#]\s*)[^\s,;]+", "$1<serial>"),
+    // Any name, because an account may be of a directory service and not of this machine.
+    (r"(/home/)[^/\s:;,()`\x22']+", "$1<user>"),
+    // The builder of the kernel, in /proc/version.
+    (r"\([^\s()@]+@[^\s()@]+\)", "(<user>@<host>)"),
+    (r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
+    (r"(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b", "<mac>"),
+    // 10.0.0.1, but not a version of five numbers.
+    (r"(^|[^\d.])(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}\b", "$1<ip>"),
+    // Eight groups, or fewer with `::` between; times and PCI addresses have neither.
     (
-        r"(?i)(?P<keep>(?:^|[^0-9a-z:.]))(?:(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|::(?:[0-9a-f]{1,4}:){0,6}[0-9a-f]{1,4})\b|(?:[0-9a-f]{1,4}:){1,7}:\B)",
-        "<ip>",
+        r"(?i)(^|[^0-9a-z:.])(?:(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|::(?:[0-9a-f]{1,4}:){0,6}[0-9a-f]{1,4})\b|(?:[0-9a-f]{1,4}:){1,7}:\B)",
+        "$1<ip>",
     ),
 ];
 
-/// Shorter values than these are words that stand for something else elsewhere.
+/// Shorter values are words with other meanings elsewhere.
 const SHORTEST_NAME: usize = 2;
 const SHORTEST_SERIAL: usize = 5;
 
-/// Names of hosts and accounts that stand for something else in every report, and tell nothing of whose it is: NVIDIA's own account
-/// on a Jetson is `nvidia`, which is in the names of its drivers and nodes too. The form of /home finds such an account in paths.
-const WORDS: [&str; 34] = [
-    "nvidia",
-    "tegra",
-    "jetson",
-    "orin",
-    "xavier",
-    "nano",
-    "thor",
-    "agx",
-    "ubuntu",
-    "debian",
-    "linux",
-    "localhost",
-    "root",
-    "visiond",
-    "video",
-    "render",
-    "camera",
-    "cameras",
-    "gpu",
-    "cuda",
-    "tensorrt",
-    "argus",
-    "board",
-    "nodes",
-    "memory",
-    "sandbox",
-    "heat",
-    "kernel",
-    "driver",
-    "media",
-    "host",
-    "user",
-    "home",
-    "test",
-];
+/// Names of hosts and accounts that are words of every report and identify no person: NVIDIA's own account on a Jetson is
+/// `nvidia`, which is in the names of its drivers and nodes, too. The form of /home finds such an account in paths.
+const WORDS: &str = "nvidia tegra jetson orin xavier nano thor agx ubuntu debian linux localhost root visiond video render \
+                     camera cameras gpu cuda tensorrt argus board nodes memory sandbox heat kernel driver media host user \
+                     home test";
 
-/// What vendors write where they have no serial number.
+/// Placeholders that vendors use instead of a serial number.
 const NO_SERIAL: [&str; 8] = [
     "default string",
     "to be filled by o.e.m.",
@@ -91,38 +59,37 @@ const NO_SERIAL: [&str; 8] = [
     "123456789",
 ];
 
-/// Replaces in texts what must not leave the machine.
+/// Replaces what must not leave the machine.
 pub struct Redaction {
-    forms: Vec<(Regex, &'static str)>,
-    /// Values of this machine with what stands in their place, the longest first.
-    values: Vec<(Regex, &'static str)>,
+    /// Patterns and their replacements, the forms first, then this machine's values, the longest first.
+    patterns: Vec<(Regex, String)>,
     /// Names of people's accounts, which are their groups' names too.
     people: BTreeSet<String>,
 }
 
 impl Redaction {
-    /// For this machine, and whoever runs this.
+    /// Creates it for this machine and the user who runs this.
     pub fn here() -> Self {
         let logins = ["USER", "LOGNAME", "SUDO_USER"].into_iter().filter_map(|name| std::env::var(name).ok());
         Self::new(Path::new("/"), logins)
     }
 
-    /// For the machine whose files are below `root`. `logins`: accounts that /etc/passwd may not have, because a directory in the
-    /// network has them, or systemd-homed.
+    /// Creates it for the machine whose files are below `root`. `logins`: accounts that /etc/passwd may not have, because a
+    /// directory service or systemd-homed has them.
     pub fn new(root: &Path, logins: impl IntoIterator<Item = String>) -> Self {
         let mut known: BTreeMap<String, &'static str> = BTreeMap::new();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let mut add = |text: &str, shortest: usize, mark: &'static str| {
             let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
             let lowercase = text.to_lowercase();
-            let is_word = NO_SERIAL.contains(&lowercase.as_str()) || WORDS.contains(&lowercase.as_str());
+            let is_word = NO_SERIAL.contains(&lowercase.as_str()) || WORDS.split(' ').any(|word| word == lowercase);
             if text.len() >= shortest && !is_word {
                 known.entry(text.to_owned()).or_insert(mark);
             }
         };
         for path in ["proc/sys/kernel/hostname", "etc/hostname"] {
             let name = read(path);
-            // Of a full name the machine's own part, too.
+            // The machine's own part of a full name, too.
             for part in [name.trim(), name.trim().split('.').next().unwrap_or_default()] {
                 add(part, SHORTEST_NAME, "<host>");
             }
@@ -134,42 +101,32 @@ impl Redaction {
         for path in SERIALS {
             add(&read(path), SHORTEST_SERIAL, "<serial>");
         }
-        for path in usb_serials(root) {
-            let serial = fs::read_to_string(path).unwrap_or_default();
+        for device in fs::read_dir(root.join("sys/bus/usb/devices")).into_iter().flatten().flatten() {
+            let serial = fs::read_to_string(device.path().join("serial")).unwrap_or_default();
             add(&serial, SHORTEST_SERIAL, "<serial>");
             add(&by_id(&serial), SHORTEST_SERIAL, "<serial>");
         }
         let keys = SECRET_KEYS.join("|");
+        let mut patterns: Vec<_> =
+            FORMS.iter().map(|(form, with)| (form.replace("KEYS", &keys), (*with).to_owned())).collect();
         let mut known: Vec<_> = known.into_iter().collect();
         known.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
-        Self {
-            forms: FORMS
-                .iter()
-                .filter_map(|(form, mark)| Some((Regex::new(&form.replace("KEYS", &keys)).ok()?, *mark)))
-                .collect(),
-            values: known.into_iter().filter_map(|(text, mark)| Some((word(&text)?, mark))).collect(),
-            people,
+        for (text, mark) in known {
+            // As a word of its own. Twice: of two values with one character between, that character belongs to the first.
+            let word = format!("(^|[^A-Za-z0-9]){}([^A-Za-z0-9]|$)", regex_lite::escape(&text));
+            patterns.extend([(word.clone(), format!("$1{mark}$2")), (word, format!("$1{mark}$2"))]);
         }
+        let compiled = patterns.into_iter().filter_map(|(pattern, with)| Some((Regex::new(&pattern).ok()?, with)));
+        Self { patterns: compiled.collect(), people }
     }
 
-    /// `text` without what must not leave the machine.
+    /// Redacts a text.
     pub fn text(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for (form, mark) in &self.forms {
-            text = form.replace_all(&text, |found: &Captures<'_>| format!("{}{mark}", &found["keep"])).into_owned();
-        }
-        for (value, mark) in &self.values {
-            // Twice: of two values with one character between, that character belongs to the first.
-            for _ in 0..2 {
-                let replaced =
-                    value.replace_all(&text, |found: &Captures<'_>| format!("{}{mark}{}", &found[1], &found[2]));
-                text = replaced.into_owned();
-            }
-        }
-        text
+        let redact = |text: String, (pattern, with): &(Regex, String)| pattern.replace_all(&text, with).into_owned();
+        self.patterns.iter().fold(text.to_owned(), redact)
     }
 
-    /// Does so with every text of a report, the sandbox's too.
+    /// Redacts every text of a report, the sandbox's too.
     pub fn report(&self, report: &mut Report) {
         let Report { rows, nodes, sandbox, .. } = report;
         self.rows(rows);
@@ -198,7 +155,7 @@ impl Redaction {
     }
 }
 
-/// Where a machine keeps numbers that only it has.
+/// Files with numbers that only this machine has.
 const SERIALS: [&str; 10] = [
     "proc/device-tree/serial-number",
     "sys/firmware/devicetree/base/serial-number",
@@ -212,18 +169,8 @@ const SERIALS: [&str; 10] = [
     "proc/sys/kernel/random/boot_id",
 ];
 
-fn usb_serials(root: &Path) -> Vec<PathBuf> {
-    let devices = fs::read_dir(root.join("sys/bus/usb/devices")).into_iter().flatten().flatten();
-    devices.map(|device| device.path().join("serial")).filter(|path| path.is_file()).collect()
-}
-
-/// `text` as a word of its own, with what stands before and behind it.
-fn word(text: &str) -> Option<Regex> {
-    Regex::new(&format!("(^|[^A-Za-z0-9]){}([^A-Za-z0-9]|$)", regex_lite::escape(text))).ok()
-}
-
-/// A USB serial number as udev writes it into names in /dev/v4l/by-id: blanks become one `_`, and so does each character that is
-/// no part of a name (systemd, device-nodes.c: `allow_listed_char_for_devnode`).
+/// A USB serial number as udev writes it into names in /dev/v4l/by-id: `_` replaces each run of blanks and each character that a
+/// name cannot have (systemd, device-nodes.c: `allow_listed_char_for_devnode`).
 fn by_id(serial: &str) -> String {
     let joined = serial.split_whitespace().collect::<Vec<_>>().join("_");
     let is_kept = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) || !c.is_ascii();
@@ -231,18 +178,12 @@ fn by_id(serial: &str) -> String {
 }
 
 /// The accounts of people: those of /etc/passwd, which Debian and Ubuntu number from 1000 on (65534 is `nobody`), and `logins`
-/// without the system's own.
+/// except the system's own.
 fn people(passwd: &str, logins: impl IntoIterator<Item = String>) -> BTreeSet<String> {
-    let (mut people, mut system) = (BTreeSet::new(), BTreeSet::new());
-    for line in passwd.lines() {
-        let mut fields = line.split(':');
-        if let (Some(name), Some(Ok(number))) = (fields.next(), fields.nth(1).map(str::parse::<u32>)) {
-            let accounts = if number >= 1000 && number != 65_534 { &mut people } else { &mut system };
-            accounts.insert(name.to_owned());
-        }
-    }
-    people.extend(logins.into_iter().filter(|name| !name.is_empty() && !system.contains(name)));
-    people
+    let is_person = |id: u32| id >= 1000 && id != 65_534;
+    let system: BTreeSet<_> = accounts(passwd).filter(|(_, id)| !is_person(*id)).map(|(name, _)| name).collect();
+    let people = accounts(passwd).filter(|(_, id)| is_person(*id)).map(|(name, _)| name.to_owned());
+    people.chain(logins.into_iter().filter(|name| !name.is_empty() && !system.contains(name.as_str()))).collect()
 }
 
 #[cfg(test)]
@@ -276,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_whose_machine_it_is_is_taken_out() {
+    fn what_identifies_the_machine_or_a_person_is_replaced() {
         let redaction = redaction();
         for (text, expected) in [
             ("Linux gate-7 5.10.120-tegra", "Linux <host> 5.10.120-tegra"),
@@ -309,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_it_stays() {
+    fn what_only_resembles_it_stays() {
         let redaction = redaction();
         for text in [
             "TensorRT 10.3.0, L4T 36.4.3, visiond 0.1.0",
@@ -328,16 +269,16 @@ mod tests {
 
     #[test]
     fn of_a_report_the_texts_are_redacted_and_nothing_else() {
-        use super::super::checks::{Area, Section};
-        use super::super::nodes::State;
+        use super::super::checks::{Area, AreaTest};
+        use super::super::nodes::NodeState;
         use super::super::report::FORMAT;
 
         let root = machine();
-        // A machine that is called like an area, an outcome and a field.
+        // A machine with the name of an area, an outcome and a field.
         for name in ["board", "pass", "rows"] {
             fs::write(root.path().join("etc/hostname"), name).unwrap();
             let redaction = Redaction::new(root.path(), []);
-            let state = |owner: &str, group: &str| State {
+            let state = |owner: &str, group: &str| NodeState {
                 major: 1,
                 minor: 2,
                 driver: Some("nvidia".to_owned()),
@@ -352,9 +293,10 @@ mod tests {
                 after: Some(state(owner, "video")),
             };
             let rows = |check: &str, wanted: &str, seen: &str| {
-                let mut section = Section::new(Area::Board);
-                section.verdict(check, wanted, seen, true).figure("maria", 1.0);
-                section.rows
+                let mut test = AreaTest::new(Area::Board, true, std::time::Instant::now());
+                test.verdict(check, wanted, seen, true);
+                test.figures([("maria", 1.0)]);
+                test.rows
             };
             let report = |check: &str, wanted: &str, seen: &str, command: &str, owners: [&str; 3]| Report {
                 format: FORMAT,

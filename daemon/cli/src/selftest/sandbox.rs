@@ -4,110 +4,86 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use visiond_config::types::CameraName;
 
-use super::checks::{Area, Outcome, Row, Section};
+use super::checks::{Area, AreaTest, Failed, LEAST_TIME, NO_TIME, Outcome, Row};
 use super::child::supervise;
-use super::deadline::{LEAST_TIME, NO_TIME, time_left};
 use super::nodes;
-use super::progress::TestProgress;
 use super::report::{Report, Sandbox};
 use crate::find_program::find_program;
 
 /// The unit of this version.
 const PACKAGED: &str = include_str!("../../../../systemd/visiond.service");
 const UNIT: &str = "visiond.service";
-/// What a service is started, watched and ended by is no part of its sandbox; nor is what is told to it in secret.
-const LEFT_OUT: [&str; 17] = [
-    "Type",
-    "NotifyAccess",
-    "PIDFile",
-    "BusName",
-    "GuessMainPID",
-    "RemainAfterExit",
-    "WatchdogSec",
-    "WatchdogSignal",
-    "SuccessExitStatus",
-    "Sockets",
-    "FileDescriptorStoreMax",
-    "FileDescriptorStorePreserve",
-    "KillMode",
-    "SetCredential",
-    "SetCredentialEncrypted",
-    "OOMPolicy",
-    "NonBlocking",
-];
-const LEFT_OUT_BEGINNINGS: [&str; 4] = ["Exec", "Restart", "Timeout", "Standard"];
+/// Properties that start, watch and end a service, or pass it secrets, and are not part of its sandbox.
+const LEFT_OUT: &str = "Type NotifyAccess PIDFile BusName GuessMainPID RemainAfterExit WatchdogSec WatchdogSignal \
+                        SuccessExitStatus Sockets FileDescriptorStoreMax FileDescriptorStorePreserve KillMode SetCredential \
+                        SetCredentialEncrypted OOMPolicy NonBlocking";
+/// The same, by the start of their names.
+const LEFT_OUT_FAMILIES: [&str; 4] = ["Exec", "Restart", "Timeout", "Standard"];
 
-/// What runs there: temperatures would be the same.
+/// The areas that run there. Temperatures would be the same.
 pub const AREAS: [Area; 7] =
     [Area::Board, Area::Nodes, Area::Cuda, Area::Memory, Area::Tensorrt, Area::Cameras, Area::Argus];
 
 /// The row that says whether all of it ran.
 pub const CHECK: &str = "the unit's sandbox";
 
-/// Runs the tests of `areas` again, until `end`, and tells what differs from `shell`.
-pub fn run(
-    section: &mut Section,
-    tell: &mut TestProgress,
+/// Replaces the rows of an area that cannot pass there.
+const NO_ARGUS: &str = "not tested there: the unit's own /tmp (PrivateTmp=) hides /tmp/argus_socket; sources that use Argus need the \
+                        drop-in systemd/argus.conf, see docs/jetson.md";
+
+/// Runs the tests of `areas` again, and adds a row for each difference from `shell`.
+pub fn run(test: &mut AreaTest, shell: &Report, mut areas: Vec<Area>, cameras: &[CameraName]) -> Option<Sandbox> {
+    match prepare(test, shell, &mut areas, cameras) {
+        Ok((command, patience)) => rerun(test, shell, &areas, command, patience),
+        Err(why) => {
+            test.skip(CHECK, why);
+            None
+        }
+    }
+}
+
+/// Returns the command and its time limit; the error is why it cannot run. Removes areas that cannot pass there.
+fn prepare(
+    test: &mut AreaTest,
     shell: &Report,
-    mut areas: Vec<Area>,
+    areas: &mut Vec<Area>,
     cameras: &[CameraName],
-    end: Instant,
-) -> Option<Sandbox> {
+) -> Result<(Vec<String>, Duration), Failed> {
     let unit = installed().unwrap_or_else(|| PACKAGED.to_owned());
     let properties = properties(&unit);
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => {
-            section.skip(CHECK, format!("the program's own file is not known: {error}"));
-            return None;
-        }
-    };
+    let program =
+        std::env::current_exe().map_err(|error| format!("cannot find the program file of visiond: {error}"))?;
     if !Path::new("/run/systemd/system").is_dir() {
-        section.skip(CHECK, "systemd does not run here");
-        return None;
+        return Err("systemd does not run here".into());
     }
-    let Some(systemd_run) = find_program(Path::new("systemd-run")) else {
-        section.skip(CHECK, "systemd-run is not installed");
-        return None;
-    };
+    let systemd_run = find_program(Path::new("systemd-run")).ok_or("systemd-run is not installed")?;
     // SAFETY: it takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         let all: Vec<_> = std::env::args().skip(1).collect();
-        section.skip(CHECK, format!("systemd lets root alone do this: sudo {} {}", program.display(), all.join(" ")));
-        return None;
+        return Err(format!("systemd allows this only to root: sudo {} {}", program.display(), all.join(" ")).into());
     }
     if let Some(user) = properties.iter().find_map(|property| property.strip_prefix("User="))
-        && !has_account(&fs::read_to_string("/etc/passwd").unwrap_or_default(), user)
+        && !nodes::accounts(&fs::read_to_string("/etc/passwd").unwrap_or_default()).any(|(name, _)| name == user)
     {
-        section.skip(CHECK, format!("the unit's user {user} does not exist: install visiond's package"));
-        return None;
+        return Err(format!("the unit's user {user} does not exist: install visiond's package").into());
     }
-    let program = match runs_there(&program, &unit) {
-        Ok((program, seen)) => {
-            section.info("program", seen);
-            program
-        }
-        Err(why) => {
-            section.skip(CHECK, why);
-            return None;
-        }
-    };
+    let (program, seen) = program_there(&program, &unit)?;
+    test.info("program", seen);
     if hides_argus(&properties) {
         areas.retain(|area| *area != Area::Argus);
         if shell.rows.iter().any(|row| row.area == Area::Argus && row.outcome != Outcome::Skipped) {
-            section.info("argus", NO_ARGUS);
+            test.info("argus", NO_ARGUS);
         }
     }
-    let Some(patience) = time_left(end).filter(|_| !areas.is_empty()) else {
-        section.skip(CHECK, if areas.is_empty() { "nothing else runs there" } else { NO_TIME });
-        return None;
-    };
-    let command = command(&systemd_run, &properties, &program, &areas, cameras, patience);
-    rerun(section, tell, shell, &areas, command, patience)
+    if areas.is_empty() {
+        return Err("nothing else runs there".into());
+    }
+    let patience = test.time_left().ok_or(NO_TIME)?;
+    Ok((command(&systemd_run, &properties, &program, areas, cameras, patience), patience))
 }
 
 /// systemd-run with the unit's properties.
@@ -122,58 +98,58 @@ fn command(
     let mut command = vec![systemd_run.display().to_string()];
     command.extend(["--quiet", "--pipe", "--wait", "--collect", "--service-type=exec"].map(str::to_owned));
     command.extend(properties.iter().map(|property| format!("--property={property}")));
-    // What ends systemd-run does not end the unit.
+    // Killing systemd-run does not end the unit.
     command.push(format!("--property=RuntimeMaxSec={}", patience.as_secs()));
     command.extend([program.display().to_string(), "selftest".to_owned()]);
-    // It prints its report raw, as the shell's is that it is compared to; and some time before it would be ended.
+    // Not redacted, like the shell's report that it is compared to; and done some time before the unit would be ended.
     command.push(format!("--inner={}ms", patience.saturating_sub(LEAST_TIME).as_millis()));
-    command.push(format!("--only={}", areas.iter().map(|area| area.name()).collect::<Vec<_>>().join(",")));
+    command.push(format!("--only={}", areas.iter().map(Area::to_string).collect::<Vec<_>>().join(",")));
     command.extend(cameras.iter().map(|camera| format!("--camera={camera}")));
     command
 }
 
-/// Runs the command, and compares what it prints.
-///
-/// A unit file with a property that this systemd does not know works without it, but systemd-run refuses it, and names the first
-/// (bus-unit-util.c: `bus_append_unit_property_assignment`): it runs again without that.
+/// Runs the command, and compares its report.
 fn rerun(
-    section: &mut Section,
-    tell: &mut TestProgress,
+    test: &mut AreaTest,
     shell: &Report,
     areas: &[Area],
     mut command: Vec<String>,
     patience: Duration,
 ) -> Option<Sandbox> {
-    const WANTED: &str = "the tests run";
-    let report = loop {
-        let ended = match supervise(Command::new(&command[0]).args(&command[1..]), patience, |words| tell.say(words)) {
-            Ok(ended) => ended,
-            Err(error) => {
-                section.fail(CHECK, WANTED, error);
-                return None;
-            }
-        };
-        if let Ok(report) = serde_json::from_slice::<Report>(&ended.output) {
-            break report;
+    match printed_report(test, &mut command, patience) {
+        Ok(report) => {
+            differences(test, shell, &report, areas);
+            let command = command.into_iter().map(without_environment).collect();
+            Some(Sandbox { command, rows: report.rows, nodes: report.nodes })
         }
+        Err(error) => {
+            test.fail(CHECK, "the tests run", error);
+            None
+        }
+    }
+}
+
+/// Returns the report that the command prints.
+///
+/// A unit file with a property that this systemd does not know works without it, but systemd-run refuses it, and names the first
+/// (bus-unit-util.c: `bus_append_unit_property_assignment`): it runs again without that.
+fn printed_report(test: &mut AreaTest, command: &mut Vec<String>, patience: Duration) -> Result<Report, Failed> {
+    loop {
+        let exited = supervise(Command::new(&command[0]).args(&command[1..]), patience, |words| test.say(words))?;
+        if let Ok(report) = serde_json::from_slice::<Report>(&exited.output) {
+            return Ok(report);
+        }
+        let unknown = exited.errors.lines().find_map(unknown_property);
+        let argument = unknown.map(|key| format!("--property={key}="));
         let arguments = command.len();
-        let unknown = ended.errors.iter().find_map(|line| unknown_property(line));
-        if let Some(key) = unknown {
-            command.retain(|argument| !argument.starts_with(&format!("--property={key}=")));
-        }
+        command.retain(|other| !argument.as_ref().is_some_and(|argument| other.starts_with(argument)));
         match unknown {
             Some(key) if command.len() < arguments => {
-                section.info(format!("property {key}"), "this systemd does not know it: left out, as the unit's is");
+                test.info(format!("property {key}"), "this systemd does not know it: left out, as in the unit");
             }
-            _ => {
-                section.fail(CHECK, WANTED, format!("systemd-run: {ended}"));
-                return None;
-            }
+            _ => return Err(format!("systemd-run: {exited}").into()),
         }
-    };
-    differences(section, shell, &report, areas);
-    let command = command.into_iter().map(without_environment).collect();
-    Some(Sandbox { command, rows: report.rows, nodes: report.nodes })
+    }
 }
 
 /// The property that systemd-run says it does not know.
@@ -181,26 +157,22 @@ fn unknown_property(line: &str) -> Option<&str> {
     Some(line.split_once("Unknown assignment: ")?.1.split_once('=')?.0)
 }
 
-/// What is said in place of tests that cannot pass.
-const NO_ARGUS: &str = "not tested there: the unit's own /tmp (PrivateTmp=) hides /tmp/argus_socket; sources that use Argus need the \
-                        drop-in systemd/argus.conf, see docs/jetson.md";
-
 /// Whether the unit has a /tmp of its own, without the socket of NVIDIA's camera daemon.
 fn hides_argus(properties: &[String]) -> bool {
-    let values = |key: &'static str| {
-        properties.iter().filter_map(move |property| property.split_once('=').filter(|(other, _)| *other == key))
-    };
-    let is_private = values("PrivateTmp")
-        .next_back()
-        .is_some_and(|(_, value)| !["", "no", "n", "false", "f", "off", "0"].contains(&value.to_lowercase().as_str()));
-    let is_bound = ["BindPaths", "BindReadOnlyPaths"]
-        .into_iter()
-        .flat_map(values)
-        .any(|(_, value)| value.contains("/tmp/argus_socket"));
+    let (mut is_private, mut is_bound) = (false, false);
+    for (key, value) in properties.iter().filter_map(|property| property.split_once('=')) {
+        match key {
+            "PrivateTmp" => {
+                is_private = !["", "no", "n", "false", "f", "off", "0"].contains(&value.to_lowercase().as_str());
+            }
+            "BindPaths" | "BindReadOnlyPaths" => is_bound |= value.contains("/tmp/argus_socket"),
+            _ => {}
+        }
+    }
     is_private && !is_bound
 }
 
-/// An argument as it is told: variables of the environment may be secrets.
+/// Hides variables of the environment, which may be secrets.
 fn without_environment(argument: String) -> String {
     match argument.strip_prefix("--property=Environment=") {
         Some(_) => "--property=Environment=<secret>".to_owned(),
@@ -217,7 +189,7 @@ fn installed() -> Option<String> {
     (output.status.success() && text.contains("[Service]")).then_some(text)
 }
 
-/// Each line of the sections `[Service]`, `Key=value`; what makes no sandbox is left out.
+/// Each line of the sections `[Service]` that is part of the sandbox, as `Key=value`.
 fn properties(unit: &str) -> Vec<String> {
     let joined = unit.replace("\\\n", " ");
     let mut in_service = false;
@@ -230,27 +202,24 @@ fn properties(unit: &str) -> Vec<String> {
             && let Some((key, value)) = line.split_once('=')
         {
             let (key, value) = (key.trim(), value.trim());
-            let is_left_out = LEFT_OUT.contains(&key) || LEFT_OUT_BEGINNINGS.iter().any(|start| key.starts_with(start));
+            let is_left_out = LEFT_OUT.split(' ').any(|other| other == key)
+                || LEFT_OUT_FAMILIES.iter().any(|start| key.starts_with(start));
             if !is_left_out {
                 properties.push(format!("{key}={value}"));
             }
         }
     }
-    // Otherwise the folder, in which a daemon that runs has its sockets, would go with this unit.
+    // Otherwise the folder with the sockets of a running daemon would disappear together with this unit.
     let preserves = properties.iter().any(|property| property == "RuntimeDirectoryPreserve=yes");
     properties.retain(|property| preserves || !property.starts_with("RuntimeDirectory"));
     properties
 }
 
-fn has_account(passwd: &str, user: &str) -> bool {
-    passwd.lines().any(|line| line.split(':').next() == Some(user))
-}
-
-/// The program that runs in the sandbox, with a sentence on it: this one where the sandbox can see it, else the unit's own if that
-/// is of this version.
-fn runs_there(program: &Path, unit: &str) -> Result<(PathBuf, String), String> {
+/// Returns the program that runs in the sandbox, with a sentence on it: this one if the sandbox can see it, else the unit's own
+/// if it has this version.
+fn program_there(program: &Path, unit: &str) -> Result<(PathBuf, String), Failed> {
     const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
-    /// `--version` looks for libraries, too.
+    /// `--version` searches for libraries, too.
     const PATIENCE: Duration = Duration::from_secs(20);
     let ours = env!("CARGO_PKG_VERSION");
     let here = program.display();
@@ -260,86 +229,77 @@ fn runs_there(program: &Path, unit: &str) -> Result<(PathBuf, String), String> {
     let remedy = "install this version, or copy it to /usr/local/bin and run it there";
     let start = unit.lines().rev().find_map(|line| line.trim().strip_prefix("ExecStart="));
     let installed = start.and_then(|start| start.split_whitespace().next()).map(PathBuf::from);
-    let Some(installed) = installed.filter(|path| path.is_file()) else {
-        return Err(format!("the sandbox hides {here}: {remedy}"));
-    };
+    let installed =
+        installed.filter(|path| path.is_file()).ok_or_else(|| format!("the sandbox hides {here}: {remedy}"))?;
     let there = installed.display();
     let said = supervise(Command::new(&installed).arg("--version"), PATIENCE, |_| {})
-        .map_or_else(|error| error.to_string(), |ended| String::from_utf8_lossy(&ended.output).into_owned());
+        .map_or_else(|error| error.to_string(), |exited| String::from_utf8_lossy(&exited.output).into_owned());
     let version = said.lines().next().unwrap_or_default();
-    if version == format!("visiond {ours}") {
-        Ok((installed.clone(), format!("{there}, {version}: the sandbox hides {here}")))
-    } else {
-        Err(format!("the sandbox hides {here}, and {there} is `{version}`, not {ours}: {remedy}"))
+    if version != format!("visiond {ours}") {
+        return Err(format!("the sandbox hides {here}, and {there} is `{version}`, not {ours}: {remedy}").into());
     }
+    Ok((installed.clone(), format!("{there}, {version}: the sandbox hides {here}")))
 }
 
-/// A row for all that was seen in the shell and not in the sandbox, or the other way round.
-fn differences(section: &mut Section, shell: &Report, sandbox: &Report, areas: &[Area]) {
+/// Adds a row for each check and node that the shell and the sandbox do not have in common.
+fn differences(test: &mut AreaTest, shell: &Report, sandbox: &Report, areas: &[Area]) {
     const WANTED: &str = "as in the shell";
-    let words = |row: Option<&Row>| match row {
-        None => "not there".to_owned(),
-        Some(Row { outcome, seen, .. }) => {
-            let outcome = match outcome {
-                Outcome::Pass => "passed",
-                Outcome::Fail => "failed",
-                Outcome::Skipped => "skipped",
-                Outcome::Info => "seen",
-            };
-            format!("{outcome} ({seen})")
-        }
+    let words = |row: &Row| {
+        let outcome = match row.outcome {
+            Outcome::Pass => "passed",
+            Outcome::Fail => "failed",
+            Outcome::Skipped => "skipped",
+            Outcome::Info => "seen",
+        };
+        format!("{outcome} ({})", row.seen)
     };
-    let find =
-        |rows: &[Row], wanted: &Row| rows.iter().position(|row| (row.area, &row.check) == (wanted.area, &wanted.check));
-    let (mut compared, mut differing) = (0, BTreeSet::new());
+    let is_same = |row: &&Row, other: &Row| (row.area, &row.check) == (other.area, &other.check);
     let is_late = |row: &Row| row.outcome == Outcome::Skipped && row.seen == NO_TIME;
     let late: BTreeSet<_> = sandbox.rows.iter().filter(|row| is_late(row)).map(|row| row.area).collect();
+    let (mut compared, mut differing) = (0_u32, 0_u32);
     // Nodes are compared one by one, below.
     for row in shell.rows.iter().filter(|row| areas.contains(&row.area) && row.area != Area::Nodes) {
-        let other = find(&sandbox.rows, row).map(|index| &sandbox.rows[index]);
+        let other = sandbox.rows.iter().find(|other| is_same(other, row));
         if late.contains(&row.area) && other.is_none_or(is_late) {
             continue;
         }
         compared += 1;
-        if other.map(|other| other.outcome) == Some(row.outcome) {
+        if other.is_some_and(|other| other.outcome == row.outcome) {
             continue;
         }
-        let seen = format!("{} in the shell, {} in the sandbox", words(Some(row)), words(other));
+        differing += 1;
+        let there = other.map_or("missing".to_owned(), words);
+        let seen = format!("{} in the shell, {there} in the sandbox", words(row));
         let check = format!("{}: {}", row.area, row.check);
-        // What failed or was not to be had in the shell can only get better, and of a fact nothing is wanted.
+        // A check that failed or was skipped in the shell can only improve, and a fact has no requirement.
         match row.outcome {
-            Outcome::Pass => section.fail(&check, WANTED, seen),
-            Outcome::Fail | Outcome::Skipped | Outcome::Info => section.info(&check, seen),
-        };
-        differing.insert(check);
+            Outcome::Pass => test.fail(check, WANTED, seen),
+            Outcome::Fail | Outcome::Skipped | Outcome::Info => test.info(check, seen),
+        }
     }
-    // A failure that the shell has no row for.
-    for row in sandbox.rows.iter().filter(|row| row.outcome == Outcome::Fail && find(&shell.rows, row).is_none()) {
-        section.fail(
-            format!("{}: {}", row.area, row.check),
-            WANTED,
-            format!("failed in the sandbox alone ({})", row.seen),
-        );
+    for row in sandbox.rows.iter().filter(|row| row.outcome == Outcome::Fail) {
+        if !shell.rows.iter().any(|other| is_same(&other, row)) {
+            let seen = format!("failed in the sandbox only ({})", row.seen);
+            test.fail(format!("{}: {}", row.area, row.check), WANTED, seen);
+        }
     }
     for area in late {
-        section.info(format!("{area}: not compared, or in part"), format!("in the sandbox: {NO_TIME}"));
+        test.info(format!("{area}: not compared, or in part"), format!("in the sandbox: {NO_TIME}"));
     }
     let changed = nodes::differences(&shell.nodes, &sandbox.nodes);
     for (path, seen) in &changed {
-        section.info(path.display(), seen);
+        test.info(path.display(), seen);
     }
-    let seen = format!(
-        "{compared} checks compared, {} differ; {} device nodes compared, {} differ",
-        differing.len(),
-        shell.nodes.len(),
-        changed.len()
-    );
-    section
-        .info("compared", seen)
-        .figure("checks", f64::from(compared))
-        .figure("differing", differing.len() as f64)
-        .figure("nodes", shell.nodes.len() as f64)
-        .figure("differing_nodes", changed.len() as f64);
+    let (nodes, changed) = (shell.nodes.len(), changed.len());
+    let seen =
+        format!("{compared} checks compared, {differing} differ; {nodes} device nodes compared, {changed} differ");
+    test.info("compared", seen);
+    test.figures([
+        ("checks", compared.into()),
+        ("differing", differing.into()),
+        ("nodes", nodes as f64),
+        ("differing_nodes", changed as f64),
+    ]);
 }
 
 #[cfg(test)]
@@ -347,9 +307,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
 
     use super::super::report::FORMAT;
     use super::*;
+
+    fn area_test(area: Area) -> AreaTest {
+        AreaTest::new(area, true, Instant::now())
+    }
 
     fn report(rows: Vec<Row>) -> Report {
         let (visiond, arch, at) = ("0.1.0".to_owned(), "aarch64".to_owned(), String::new());
@@ -357,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_unit_the_sandbox_stays_and_the_service_goes() {
+    fn of_the_unit_only_the_sandbox_is_kept() {
         let properties = properties(PACKAGED);
         let has = |property: &str| properties.iter().any(|other| other == property);
         for property in [
@@ -399,12 +364,12 @@ mod tests {
         let installed = folder.path().join("visiond");
         let unit = format!("[Service]\nExecStart={} run x\n", installed.display());
         let ours = env!("CARGO_PKG_VERSION");
-        let runs = |program: &str| runs_there(Path::new(program), &unit);
+        let runs = |program: &str| program_there(Path::new(program), &unit);
         assert_eq!(
-            runs("/usr/bin/visiond"),
-            Ok(("/usr/bin/visiond".into(), format!("/usr/bin/visiond, visiond {ours}")))
+            runs("/usr/bin/visiond").unwrap(),
+            ("/usr/bin/visiond".into(), format!("/usr/bin/visiond, visiond {ours}"))
         );
-        let missing = runs("/home/me/visiond").unwrap_err();
+        let missing = runs("/home/me/visiond").unwrap_err().to_string();
         assert!(missing.starts_with("the sandbox hides /home/me/visiond: install this version"), "{missing}");
         let install = |version: &str| {
             fs::write(&installed, format!("#!/bin/sh\necho 'visiond {version}'\necho rten: here\n")).unwrap();
@@ -414,36 +379,36 @@ mod tests {
         let (program, seen) = runs("/home/me/visiond").unwrap();
         assert_eq!((&program, seen.ends_with("the sandbox hides /home/me/visiond")), (&installed, true), "{seen}");
         install("0.0.1");
-        let older = runs("/home/me/visiond").unwrap_err();
+        let older = runs("/home/me/visiond").unwrap_err().to_string();
         assert!(older.contains(&format!("is `visiond 0.0.1`, not {ours}: install")), "{older}");
     }
 
     /// The sandbox's rows as lines.
-    fn lines(section: &Section) -> Vec<String> {
-        section.rows.iter().map(|row| format!("{:?} {}: {}", row.outcome, row.check, row.seen)).collect()
+    fn lines(test: &AreaTest) -> Vec<String> {
+        test.rows.iter().map(|row| format!("{:?} {}: {}", row.outcome, row.check, row.seen)).collect()
     }
 
     #[test]
-    fn what_passes_in_the_shell_alone_fails_and_facts_that_differ_do_not() {
-        let mut shell = Section::new(Area::Cuda);
+    fn what_passes_in_the_shell_only_fails_and_facts_that_differ_do_not() {
+        let mut shell = area_test(Area::Cuda);
         shell.verdict("GPU", "it opens", "Orin", true);
         shell.verdict("kernels", "compiled", "compiled", true);
         shell.fail("kernel cache", "written", "refused");
         shell.info("memory", "8 GiB");
-        let mut sandbox = Section::new(Area::Cuda);
+        let mut sandbox = area_test(Area::Cuda);
         sandbox.skip("GPU", "no node");
         sandbox.verdict("kernels", "compiled", "compiled as well", true);
         sandbox.verdict("kernel cache", "written", "written", true);
         sandbox.fail("new", "good", "bad");
-        let mut section = Section::new(Area::Sandbox);
-        differences(&mut section, &report(shell.rows), &report(sandbox.rows), &AREAS);
+        let mut test = area_test(Area::Sandbox);
+        differences(&mut test, &report(shell.rows), &report(sandbox.rows), &AREAS);
         assert_eq!(
-            lines(&section),
+            lines(&test),
             [
                 "Fail cuda: GPU: passed (Orin) in the shell, skipped (no node) in the sandbox",
                 "Info cuda: kernel cache: failed (refused) in the shell, passed (written) in the sandbox",
-                "Info cuda: memory: seen (8 GiB) in the shell, not there in the sandbox",
-                "Fail cuda: new: failed in the sandbox alone (bad)",
+                "Info cuda: memory: seen (8 GiB) in the shell, missing in the sandbox",
+                "Fail cuda: new: failed in the sandbox only (bad)",
                 "Info compared: 4 checks compared, 3 differ; 0 device nodes compared, 0 differ",
             ]
         );
@@ -451,14 +416,14 @@ mod tests {
 
     #[test]
     fn what_the_sandbox_had_no_time_for_is_not_compared() {
-        let mut shell = Section::new(Area::Memory);
+        let mut shell = area_test(Area::Memory);
         shell.verdict("mapped", "right", "right", true);
-        let mut sandbox = Section::new(Area::Memory);
+        let mut sandbox = area_test(Area::Memory);
         sandbox.skip("the test itself", NO_TIME);
-        let mut section = Section::new(Area::Sandbox);
-        differences(&mut section, &report(shell.rows), &report(sandbox.rows), &AREAS);
+        let mut test = area_test(Area::Sandbox);
+        differences(&mut test, &report(shell.rows), &report(sandbox.rows), &AREAS);
         assert_eq!(
-            lines(&section),
+            lines(&test),
             [
                 format!("Info memory: not compared, or in part: in the sandbox: {NO_TIME}"),
                 "Info compared: 0 checks compared, 0 differ; 0 device nodes compared, 0 differ".to_owned(),
@@ -476,7 +441,7 @@ mod tests {
         assert!(!hides_argus(&properties("[Service]\nUser=visiond\n")));
     }
 
-    /// Runs a script in place of systemd-run, behind as many arguments as a unit has; what was seen, and of what it is.
+    /// Runs a script in place of systemd-run, after as many arguments as a unit has; returns the rows and the sandbox's report.
     fn rerun_by(script: &str, shell: &Report) -> (Vec<String>, Option<Sandbox>) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("systemd-run");
@@ -488,15 +453,16 @@ mod tests {
         let visiond = Path::new("/usr/bin/visiond");
         let as_unit = command(Path::new("/bin/sh"), &with_secret, visiond, &areas, &[camera], patience);
         let command = [&["/bin/sh".to_owned(), program.display().to_string()], &as_unit[1..]].concat();
-        let mut section = Section::new(Area::Sandbox);
-        let sandbox = rerun(&mut section, &mut TestProgress::new(true), shell, &areas, command, patience);
-        (lines(&section), sandbox)
+        let mut test = area_test(Area::Sandbox);
+        let sandbox = rerun(&mut test, shell, &areas, command, patience);
+        (lines(&test), sandbox)
     }
 
     fn gpu(outcome: Outcome, seen: &str) -> Report {
-        let mut section = Section::new(Area::Cuda);
-        section.info("GPU", seen).outcome = outcome;
-        report(section.rows)
+        let mut test = area_test(Area::Cuda);
+        test.info("GPU", seen);
+        test.rows[0].outcome = outcome;
+        report(test.rows)
     }
 
     /// A script's line that prints a report.
@@ -505,9 +471,9 @@ mod tests {
     }
 
     #[test]
-    fn what_the_unit_prints_is_compared_and_what_it_cannot_do_is_told() {
+    fn the_units_report_is_compared_and_a_unit_that_cannot_start_fails() {
         let shell = gpu(Outcome::Pass, "Orin");
-        // It is asked for its report as it is: a redacted one would differ in every row with a serial number in its name.
+        // The report must not be redacted: it would differ in every row with a serial number in its name.
         let check = r#"case "$*" in *--property=User=visiond*"RuntimeMaxSec=100 /usr/bin/visiond selftest --inner=85000ms --only=cuda --camera=046d:0825:A1B2C3D4") ;; *) exit 9 ;; esac"#;
         let script = format!("{check}\n{}", prints(&gpu(Outcome::Skipped, "no node")));
         let (rows, sandbox) = rerun_by(&script, &shell);
@@ -529,12 +495,12 @@ mod tests {
     #[test]
     fn a_property_that_an_older_systemd_does_not_know_is_left_out() {
         let shell = gpu(Outcome::Pass, "Orin");
-        // As systemd 245 says it, one at a time.
+        // As systemd 245 reports it, one at a time.
         let refuse = r#"for key in ProtectProc ProtectClock; do
 case "$*" in *"--property=$key="*) echo "Unknown assignment: $key=x" >&2; echo "Failed to create bus message: Invalid argument" >&2; exit 1 ;; esac
 done"#;
         let (rows, sandbox) = rerun_by(&format!("{refuse}\n{}", prints(&shell)), &shell);
-        let left_out = "this systemd does not know it: left out, as the unit's is";
+        let left_out = "this systemd does not know it: left out, as in the unit";
         assert_eq!(
             rows,
             [
@@ -544,15 +510,9 @@ done"#;
             ]
         );
         assert!(!sandbox.unwrap().command.iter().any(|argument| argument.contains("ProtectProc")));
-        // It is refused however often it is left out.
+        // Refused, although the command does not have it.
         let (rows, _) = rerun_by("echo 'Unknown assignment: NoSuchKey=1' >&2; exit 1", &shell);
         assert_eq!(rows.len(), 1, "{rows:?}");
         assert!(rows[0].starts_with("Fail the unit's sandbox: systemd-run: "), "{rows:?}");
-    }
-
-    #[test]
-    fn an_account_is_found_by_its_whole_name() {
-        let passwd = "root:x:0:0::/:/bin/sh\nvisiond:x:998:998::/:/bin/false\n";
-        assert!(has_account(passwd, "visiond") && !has_account(passwd, "vision"));
     }
 }

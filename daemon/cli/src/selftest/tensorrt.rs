@@ -1,4 +1,4 @@
-//! TensorRT's library: whether its objects answer as visiond's tables of their methods say, on networks that are known.
+//! TensorRT's library: whether its objects behave as visiond's tables of their methods assume, with known models.
 
 use std::fs;
 use std::path::Path;
@@ -9,13 +9,9 @@ use visiond_engine::tensorrt::{Library, Scratch, TrtEngine};
 use visiond_engine_builder::{self as build, BuildOptions, Monitor};
 use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer};
 
-use super::checks::Section;
-use super::progress::TestProgress;
+use super::checks::{AreaTest, Failed};
 
-/// A check that cannot go on, in words.
-type Failed = Box<dyn std::error::Error>;
-
-/// Convolution, activation, pooling, matrix product; `networks.py` makes it.
+/// Convolution, activation, pooling, matrix product; made by `networks.py`.
 const KNOWN: &[u8] = include_bytes!("known.onnx");
 /// The plugin that detectors exported for TensorRT end with.
 const NMS: &[u8] = include_bytes!("nms.onnx");
@@ -23,40 +19,34 @@ const NMS: &[u8] = include_bytes!("nms.onnx");
 /// The plugin's name, and the check's.
 const PLUGIN: &str = "EfficientNMS_TRT";
 
-/// How far an output may be from the CPU's, of its range. TensorRT orders sums as it likes.
+/// How far an output may be from the CPU's, as a share of its range: TensorRT may add in any order.
 const ALLOWED: f32 = 0.01;
 
-/// Builds, runs and looks into both networks.
-pub fn run(section: &mut Section, tell: &mut TestProgress) -> Result<(), Failed> {
-    // CUDA comes first: without it TensorRT 10 and 11 give back rubbish.
-    let device = match Device::open(0) {
-        Ok(device) => device,
-        Err(error) => {
-            section.skip("TensorRT", format!("it needs a GPU: {error}"));
-            return Ok(());
-        }
-    };
-    let library = match Library::get(None) {
-        Ok(library) => library,
-        Err(error) => {
-            section.skip("TensorRT", error);
-            return Ok(());
-        }
-    };
-    section.info("library", format!("{}, {}", library.description(), library.plugins()));
+/// Builds, runs and inspects both models.
+pub fn run(test: &mut AreaTest) -> Result<(), Failed> {
+    // CUDA comes first: without it TensorRT 10 and 11 return garbage.
+    let opened = Device::open(0).map_err(|error| format!("it needs a GPU: {error}"));
+    let (_device, library) =
+        match opened.and_then(|device| Ok((device, Library::get(None).map_err(|e| e.to_string())?))) {
+            Ok(both) => both,
+            Err(why) => {
+                test.skip("TensorRT", why);
+                return Ok(());
+            }
+        };
+    test.info("library", format!("{}, {}", library.description(), library.plugins()));
     let folder = std::env::temp_dir().join(format!("visiond-selftest-trt-{}", std::process::id()));
     fs::create_dir(&folder)?;
-    known(&folder, section, tell);
+    known(&folder, test);
     if library.is_rtx() {
-        section.skip(PLUGIN, "TensorRT for RTX comes without the library of plugins");
+        test.skip(PLUGIN, "TensorRT for RTX has no plugin library");
     } else {
-        plugin(&folder, section, tell);
+        plugin(&folder, test);
     }
-    drop(device);
     Ok(fs::remove_dir_all(&folder)?)
 }
 
-/// Builds `onnx`; the engine as visiond loads it.
+/// Builds `onnx`, and loads the engine as visiond does.
 fn built(folder: &Path, name: &str, onnx: &[u8]) -> Result<Engine, Failed> {
     let (source, plan) = (folder.join(name).with_extension("onnx"), folder.join(name).with_extension("engine"));
     fs::write(&source, onnx)?;
@@ -64,60 +54,57 @@ fn built(folder: &Path, name: &str, onnx: &[u8]) -> Result<Engine, Failed> {
     Ok(Engine::load(&plan, &EngineOptions::default())?)
 }
 
-fn known(folder: &Path, section: &mut Section, tell: &mut TestProgress) {
-    tell.say("building a network");
+fn known(folder: &Path, test: &mut AreaTest) {
+    const BUILT: &str = "an engine of a known model";
+    test.say("building a model");
     let began = std::time::Instant::now();
     let engine = match built(folder, "known", KNOWN) {
         Ok(engine) => engine,
-        Err(error) => {
-            section.fail("builder", "an engine of a known network", error);
-            return;
-        }
+        Err(error) => return test.fail("builder", BUILT, error),
     };
     let seconds = began.elapsed().as_secs_f64();
-    section
-        .verdict("builder", "an engine of a known network", format!("built in {seconds:.1} s"), true)
-        .figure("seconds", seconds);
-    let wanted = "the network's own names, types and shapes";
-    match declared(&folder.join("known.onnx"), &engine) {
-        Ok((seen, same)) => section.verdict("engine's tensors", wanted, seen, same),
-        Err(error) => section.fail("engine's tensors", wanted, error),
-    };
-    tell.say("running the network on GPU and CPU");
+    test.verdict("builder", BUILT, format!("built in {seconds:.1} s"), true);
+    test.figures([("seconds", seconds)]);
+    let onnx = folder.join("known.onnx");
+    let wanted = "the model's own names, types and shapes";
+    match declared(&onnx, &engine) {
+        Ok((seen, same)) => test.verdict("engine's tensors", wanted, seen, same),
+        Err(error) => test.fail("engine's tensors", wanted, error),
+    }
+    test.say("running the model on GPU and CPU");
     let wanted = format!("within {:.0} % of the CPU's range", ALLOWED * 100.0);
-    match against_cpu(&folder.join("known.onnx"), &engine) {
-        Ok((worst, backend)) => section
-            .verdict("outputs", &wanted, format!("{:.4} % off {backend}'s", worst * 100.0), worst <= ALLOWED)
-            .figure("worst_percent", f64::from(worst) * 100.0),
-        Err(error) => section.fail("outputs", &wanted, error),
-    };
-    let Some(engine) = engine.tensorrt() else { return };
-    match inspect(engine) {
-        Ok((layers, timed)) => {
-            section.verdict("inspector", "JSON with layers", format!("JSON with {layers} layers"), layers > 0);
-            section.verdict("profiler", "a time for every layer", format!("{timed} layers with a time"), timed > 0);
+    match against_cpu(&onnx, &engine) {
+        Ok((worst, backend)) => {
+            test.verdict("outputs", wanted, format!("{:.4} % off {backend}'s", worst * 100.0), worst <= ALLOWED);
+            test.figures([("worst_percent", f64::from(worst) * 100.0)]);
         }
-        Err(error) => {
-            section.fail("inspector and profiler", "layers and their times", error);
+        Err(error) => test.fail("outputs", wanted, error),
+    }
+    match engine.tensorrt().map(inspect) {
+        Some(Ok((layers, timed))) => {
+            test.verdict("inspector", "JSON with layers", format!("JSON with {layers} layers"), layers > 0);
+            test.verdict("profiler", "a time for every layer", format!("{timed} layers with a time"), timed > 0);
         }
+        Some(Err(error)) => test.fail("inspector and profiler", "layers and their times", error),
+        None => {}
     }
 }
 
-/// What the engine says of its tensors against what the file says of them.
+/// Returns the engine's description of its tensors, and whether the file has the same.
 fn declared(onnx: &Path, engine: &Engine) -> Result<(String, bool), Failed> {
     let options = EngineOptions { backend: Some(Backend::Rten), ..EngineOptions::default() };
     let cpu = Engine::load(onnx, &options)?;
-    let told = |engine: &Engine| {
+    let tensors = |engine: &Engine| {
         let mut all: Vec<_> = engine.inputs().iter().chain(engine.outputs()).map(ToString::to_string).collect();
         all.sort();
         all.join(", ")
     };
-    let (seen, wanted) = (told(engine), told(&cpu));
-    let same = seen == wanted;
+    let seen = tensors(engine);
+    let same = seen == tensors(&cpu);
     Ok((seen, same))
 }
 
-/// The worst difference of an output from the CPU's, of its range, and what ran on the CPU.
+/// Returns the largest difference of an output from the CPU's, as a share of its range, and what ran on the CPU.
 fn against_cpu(onnx: &Path, engine: &Engine) -> Result<(f32, Backend), Failed> {
     let cpu = Engine::load(onnx, &EngineOptions::default())?;
     let (mut here, mut there) = (engine.session()?, cpu.session()?);
@@ -127,16 +114,20 @@ fn against_cpu(onnx: &Path, engine: &Engine) -> Result<(f32, Backend), Failed> {
     }
     let mut worst = 0.0_f32;
     for (index, info) in cpu.outputs().iter().enumerate() {
-        let other = engine.outputs().iter().position(|output| output.name == info.name);
-        let other = other.ok_or_else(|| format!("the engine has no output {}", info.name))?;
-        let (a, b) = (here.output(other)?.to_f32(), there.output(index)?.to_f32());
+        let (a, b) = (here.output(output(engine, &info.name)?)?.to_f32(), there.output(index)?.to_f32());
         let scale = b.iter().fold(1e-6_f32, |most, value| most.max(value.abs()));
         let differences = a.iter().zip(b.iter()).map(|(a, b)| (a - b).abs() / scale);
-        // Not a number is no agreement either.
+        // NaN does not agree with anything.
         let most = differences.fold(0.0, |most: f32, one| if one.is_nan() { f32::INFINITY } else { most.max(one) });
         worst = worst.max(if a.len() == b.len() { most } else { f32::INFINITY });
     }
     Ok((worst, cpu.backend()))
+}
+
+/// Returns the index of the output with this name.
+fn output(engine: &Engine, name: &str) -> Result<usize, Failed> {
+    let index = engine.outputs().iter().position(|output| output.name == name);
+    Ok(index.ok_or_else(|| format!("the engine has no output {name}"))?)
 }
 
 /// A picture of slopes, 0 to 1.
@@ -146,14 +137,14 @@ fn fill(session: &mut Session) {
     }
 }
 
-/// Layers that the inspector tells of, and those that the profiler has a time of.
+/// Returns how many layers the inspector reports, and for how many the profiler has a time.
 fn inspect(engine: &Arc<TrtEngine>) -> Result<(usize, usize), Failed> {
     let information: serde_json::Value = serde_json::from_str(&engine.information(None)?)?;
     let layers = information.get("Layers").and_then(|layers| layers.as_array()).map_or(0, Vec::len);
     let stream = CudaStream::new(engine.device())?;
     let mut context = engine.context(Scratch::Own)?;
     context.infer_shapes()?;
-    // Declared behind the context, and so dropped before it: the stream is idle by then.
+    // Declared after the context, and so dropped before it: the stream is idle by then.
     let mut buffers = Vec::new();
     for tensor in engine.tensors() {
         let elements: usize = context.shape(&tensor.name)?.iter().product();
@@ -168,13 +159,13 @@ fn inspect(engine: &Arc<TrtEngine>) -> Result<(usize, usize), Failed> {
     Ok((layers, times.len()))
 }
 
-/// EfficientNMS_TRT: of two boxes of a class that overlap the better one stays, of another class the box stays too, and what
-/// scores too little goes.
-fn plugin(folder: &Path, section: &mut Section, tell: &mut TestProgress) {
+/// Runs EfficientNMS_TRT: of two overlapping boxes of one class it keeps the better one, it keeps a box of another class, and
+/// removes boxes with a low score.
+fn plugin(folder: &Path, test: &mut AreaTest) {
     const BOXES: [f32; 16] = [0.0, 0.0, 10.0, 10.0, 1.0, 0.0, 11.0, 10.0, 0.0, 0.0, 10.0, 10.0, 50.0, 50.0, 60.0, 60.0];
     const SCORES: [f32; 8] = [0.9, 0.0, 0.8, 0.0, 0.0, 0.7, 0.1, 0.1];
     const WANTED: &str = "2 of 4 boxes stay, with scores 0.9 and 0.7";
-    tell.say("building a network with a plugin");
+    test.say("building a model with a plugin");
     let run = || -> Result<(i64, Vec<f32>), Failed> {
         let engine = built(folder, "nms", NMS)?;
         let mut session = engine.session()?;
@@ -185,23 +176,17 @@ fn plugin(folder: &Path, section: &mut Section, tell: &mut TestProgress) {
             }
         }
         session.run()?;
-        let of = |name: &str| {
-            let index = engine.outputs().iter().position(|output| output.name == name);
-            index.ok_or_else(|| format!("the engine has no output {name}"))
-        };
-        let count = session.output(of("count")?)?.to_f32().first().copied().unwrap_or(-1.0);
-        let scores = session.output(of("kept_scores")?)?.to_f32().into_owned();
-        Ok((count as i64, scores))
+        let count = session.output(output(&engine, "count")?)?.to_f32().first().copied().unwrap_or(-1.0) as i64;
+        let mut scores = session.output(output(&engine, "kept_scores")?)?.to_f32().into_owned();
+        scores.truncate(usize::try_from(count).unwrap_or(0));
+        Ok((count, scores))
     };
     match run() {
         Ok((count, scores)) => {
-            let kept: Vec<_> = scores.iter().take(usize::try_from(count).unwrap_or(0)).copied().collect();
-            let right = kept.len() == 2 && (kept[0] - 0.9).abs() < 1e-3 && (kept[1] - 0.7).abs() < 1e-3;
-            section.verdict(PLUGIN, WANTED, format!("{count} stay, with scores {kept:?}"), right);
+            let right = scores.len() == 2 && (scores[0] - 0.9).abs() < 1e-3 && (scores[1] - 0.7).abs() < 1e-3;
+            test.verdict(PLUGIN, WANTED, format!("{count} stay, with scores {scores:?}"), right);
         }
-        Err(error) => {
-            section.fail(PLUGIN, WANTED, error);
-        }
+        Err(error) => test.fail(PLUGIN, WANTED, error),
     }
 }
 
@@ -212,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_known_network_runs_on_the_cpu_and_agrees_with_itself() {
+    fn the_known_model_runs_on_the_cpu_and_agrees_with_itself() {
         let folder = tempfile::tempdir().unwrap();
         let onnx = folder.path().join("known.onnx");
         fs::write(&onnx, KNOWN).unwrap();
