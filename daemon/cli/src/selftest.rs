@@ -89,17 +89,10 @@ const WHOLE: &str = "the test itself";
 const FINISHES: &str = "the test finishes";
 
 /// The areas in the order that disturbs later ones least.
-const ORDER: [Area; 9] = [
-    Area::Board,
-    Area::Cuda,
-    Area::Nodes,
-    Area::Memory,
-    Area::Tensorrt,
-    Area::Cameras,
-    Area::Argus,
-    Area::Sandbox,
-    Area::Heat,
-];
+const ORDER: [Area; 9] = {
+    use Area::{Argus, Board, Cameras, Cuda, Heat, Memory, Nodes, Sandbox, Tensorrt};
+    [Board, Cuda, Nodes, Memory, Tensorrt, Cameras, Argus, Sandbox, Heat]
+};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -174,10 +167,7 @@ fn test(args: &Args) -> Report {
         visiond: env!("CARGO_PKG_VERSION").to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
         at: now.to_string(),
-        seconds: 0.0,
-        rows: Vec::new(),
-        nodes: Vec::new(),
-        sandbox: None,
+        ..Report::default()
     };
     let mut nodes_before = wanted(&Area::Nodes).then(|| nodes::list(Path::new("/dev"))).unwrap_or_default();
     for area in ORDER.into_iter().filter(wanted) {

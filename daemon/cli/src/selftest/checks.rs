@@ -17,6 +17,8 @@ pub const NO_TIME: &str = "no time left: test it alone with --only or --camera";
 
 /// Why a check cannot go on.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+/// What a check saw, whether it passed, and the numbers in it.
+pub type Seen = (String, bool, Vec<(&'static str, f64)>);
 
 /// An area of the self-test, in the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -134,6 +136,17 @@ impl AreaTest {
     /// Adds a check that failed with an error.
     pub fn fail(&mut self, check: impl Display, wanted: impl Display, why: impl Display) {
         self.add(check, Outcome::Fail, wanted, why);
+    }
+
+    /// Adds a check by its result.
+    pub fn result(&mut self, check: impl Display, wanted: impl Display, result: Result<Seen, Failed>) {
+        match result {
+            Ok((seen, passed, figures)) => {
+                self.verdict(check, wanted, seen, passed);
+                self.figures(figures);
+            }
+            Err(error) => self.fail(check, wanted, error),
+        }
     }
 
     /// Adds a check that is not possible here.

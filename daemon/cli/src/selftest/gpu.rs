@@ -1,5 +1,6 @@
 //! The GPU through CUDA: its attributes, the time of its driver's compiler, and each kind of memory for frames.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,7 +21,7 @@ use visiond_kernels::preprocess::{PreprocessSpec, Preprocessor, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
 use visiond_system::child_process::die_with_parent;
 
-use super::checks::{AreaTest, Failed, gib};
+use super::checks::{AreaTest, Failed, Seen, gib};
 
 const WIDTH: u32 = 1920;
 const HEIGHT: u32 = 1080;
@@ -93,10 +94,10 @@ fn open(test: &mut AreaTest, check: &str) -> Option<Arc<Device>> {
 /// of its cache when it starts.
 fn compile(test: &mut AreaTest) -> Result<(), Failed> {
     let folder = std::env::temp_dir().join(format!("visiond-selftest-{}", std::process::id()));
-    std::fs::create_dir(&folder)?;
+    fs::create_dir(&folder)?;
     let measured = [measure(&folder), measure(&folder)];
-    let kept = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
-    std::fs::remove_dir_all(&folder)?;
+    let kept = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
+    fs::remove_dir_all(&folder)?;
     let [cold, warm] = measured;
     let (cold, warm) = (cold?, warm?);
     let empty = if kept { "" } else { "; the cache stayed empty" };
@@ -110,9 +111,7 @@ fn compile(test: &mut AreaTest) -> Result<(), Failed> {
     };
     let cache = Path::new(&cache);
     let probe = cache.join(format!("visiond-selftest-{}", std::process::id()));
-    let written = std::fs::create_dir_all(cache)
-        .and_then(|()| std::fs::write(&probe, ""))
-        .and_then(|()| std::fs::remove_file(&probe));
+    let written = fs::create_dir_all(cache).and_then(|()| fs::write(&probe, "")).and_then(|()| fs::remove_file(&probe));
     let error = written.as_ref().map_or_else(|error| format!(": {error}"), |()| String::new());
     let seen = format!("{}{error}", cache.display());
     test.verdict("kernel cache", "this user may write there", seen, written.is_ok());
@@ -217,7 +216,6 @@ fn layout(format: PixelFormat, width: u32, height: u32) -> Result<FrameLayout, F
 
 /// Tests preprocessing and coherence in each kind of memory.
 pub fn memory(test: &mut AreaTest) -> Result<(), Failed> {
-    const WANTED: &str = "the CPU's tensor";
     const UNREGISTERED: &str = "the GPU cannot register foreign memory";
     let Some(device) = open(test, "memory matrix") else { return Ok(()) };
     let auto = AutoMemory::of(&device);
@@ -238,15 +236,11 @@ pub fn memory(test: &mut AreaTest) -> Result<(), Failed> {
         }
         for (name, format) in FORMATS {
             test.say(&format!("preprocess of {name} in {kind} memory"));
-            let check = format!("{kind}, {name} 1080p");
-            if let Err(error) = preprocess(&device, memory, format, &check, WANTED, test) {
-                test.fail(check, WANTED, error);
-            }
+            let result = preprocess(&device, memory, format);
+            test.result(format!("{kind}, {name} 1080p"), "the CPU's tensor", result);
         }
-        let (check, wanted) = (format!("{kind}, coherence"), format!("{ROUNDS} rounds without a stale byte"));
-        if let Err(error) = coherence(&device, memory, &check, &wanted, test) {
-            test.fail(check, wanted, error);
-        }
+        let result = coherence(&device, memory, test);
+        test.result(format!("{kind}, coherence"), format!("{ROUNDS} rounds without a stale byte"), result);
     }
     for (name, is_shared) in [("pages of the process", false), ("pages of a shared mapping", true)] {
         let check = format!("registered {name}");
@@ -254,24 +248,13 @@ pub fn memory(test: &mut AreaTest) -> Result<(), Failed> {
             test.skip(check, UNREGISTERED);
             continue;
         }
-        match registered(&device, is_shared) {
-            Ok(true) => test.verdict(check, "read in place", "read in place", true),
-            Ok(false) => test.fail(check, "read in place", "other bytes"),
-            Err(error) => test.fail(check, "read in place", error),
-        }
+        test.result(check, "read in place", registered(&device, is_shared));
     }
     Ok(())
 }
 
 /// Tests the tensor of one pixel format in one kind of memory, and measures the GPU's time and the CPU's reading speed.
-fn preprocess(
-    device: &Arc<Device>,
-    memory: FrameMemory,
-    format: PixelFormat,
-    check: &str,
-    wanted: &str,
-    test: &mut AreaTest,
-) -> Result<(), Failed> {
+fn preprocess(device: &Arc<Device>, memory: FrameMemory, format: PixelFormat) -> Result<Seen, Failed> {
     let layout = layout(format, WIDTH, HEIGHT)?;
     let frame = picture(&layout);
     let expected = on_the_cpu(&layout, &frame)?;
@@ -319,9 +302,7 @@ fn preprocess(
         text += &format!("; the CPU reads {gb_per_s:.2} GB/s");
         figures.push(("cpu_read_gb_per_s", gb_per_s));
     }
-    test.verdict(check, wanted, text, differing == 0);
-    test.figures(figures);
-    Ok(())
+    Ok((text, differing == 0, figures))
 }
 
 /// Queues work on the stream by `queue`, and waits for all of it, also when `queue` failed half-way: everything that the work
@@ -390,13 +371,7 @@ const ROUND_HEIGHT: u32 = 48;
 
 /// In every round the CPU writes another pattern, the GPU reads it by the preprocess and writes it into memory of the same kind,
 /// and the CPU must read it there: a cache that keeps old bytes on either side shows.
-fn coherence(
-    device: &Arc<Device>,
-    memory: FrameMemory,
-    check: &str,
-    wanted: &str,
-    test: &mut AreaTest,
-) -> Result<(), Failed> {
+fn coherence(device: &Arc<Device>, memory: FrameMemory, test: &mut AreaTest) -> Result<Seen, Failed> {
     let layout = layout(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT)?;
     let stream = CudaStream::new(device)?;
     let mut block = Block::new(device, memory, layout.size_bytes())?;
@@ -448,9 +423,7 @@ fn coherence(
         }
     }
     let seen = first.map_or("none stale".to_owned(), |first| format!("{stale} stale; {first}"));
-    test.verdict(check, wanted, format!("{rounds} rounds, {seen}"), stale == 0);
-    test.figures([("rounds", rounds.into()), ("stale", stale.into())]);
-    Ok(())
+    Ok((format!("{rounds} rounds, {seen}"), stale == 0, vec![("rounds", rounds.into()), ("stale", stale.into())]))
 }
 
 /// Fills `bytes` with a pattern that differs from those of the neighbouring rounds at every place.
@@ -461,14 +434,15 @@ fn pattern(round: u32, bytes: &mut [u8]) {
     }
 }
 
-/// Returns whether the GPU reads what the CPU wrote into pages after they were registered: pages of this process, or of a
-/// shared mapping, like those of a capture driver.
-fn registered(device: &Arc<Device>, is_shared: bool) -> Result<bool, Failed> {
+/// Tests whether the GPU reads what the CPU wrote into pages after they were registered: pages of this process, or of a shared
+/// mapping, like those of a capture driver.
+fn registered(device: &Arc<Device>, is_shared: bool) -> Result<Seen, Failed> {
     const BYTES: usize = 64 * 1024;
-    match is_shared {
+    let right = match is_shared {
         false => reads(device, UnifiedBuffer::host(BYTES)?.as_mut_slice()),
         true => reads(device, Mapping::new(BYTES)?.as_mut_slice()),
-    }
+    }?;
+    Ok((if right { "read in place" } else { "other bytes" }.to_owned(), right, Vec::new()))
 }
 
 fn reads(device: &Arc<Device>, bytes: &mut [u8]) -> Result<bool, Failed> {
@@ -488,7 +462,7 @@ fn reads(device: &Arc<Device>, bytes: &mut [u8]) -> Result<bool, Failed> {
     Ok(seen == bytes)
 }
 
-/// A mapping of a file in memory that other processes could share.
+/// Memory of the kernel's shared-memory file system, which other processes could map, too.
 struct Mapping {
     start: NonNull<u8>,
     length: usize,
@@ -496,17 +470,9 @@ struct Mapping {
 
 impl Mapping {
     fn new(length: usize) -> io::Result<Self> {
-        // SAFETY: the name is a C string; the call makes a descriptor.
-        let descriptor = unsafe { libc::memfd_create(c"visiond-selftest".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: the descriptor is ours; a bad one is an error.
-        if descriptor < 0 || unsafe { libc::ftruncate(descriptor, length as libc::off_t) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of a file of that length, at the kernel's choice of address; the result is checked.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0) };
-        // SAFETY: ours, and not needed once mapped.
-        unsafe { libc::close(descriptor) };
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at the kernel's choice of address; the result is checked.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0) };
         match NonNull::new(start.cast::<u8>()) {
             Some(pages) if start != libc::MAP_FAILED => Ok(Self { start: pages, length }),
             _ => Err(io::Error::last_os_error()),

@@ -1,6 +1,6 @@
 //! Temperatures before and under load, and throttling by heat or by the power supply.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,13 +53,9 @@ pub fn run(test: &mut AreaTest, time: Duration) {
 
 /// Adds the rows about the readings before and during the load.
 fn report(test: &mut AreaTest, before: &Look, looks: &[Look]) {
-    let mut hottest: BTreeMap<&str, f64> = BTreeMap::new();
-    for (zone, degrees) in looks.iter().flat_map(|look| &look.temperatures) {
-        let most = hottest.entry(zone).or_insert(*degrees);
-        *most = most.max(*degrees);
-    }
     for (zone, idle) in &before.temperatures {
-        let loaded = hottest.get(zone.as_str()).copied().unwrap_or(*idle);
+        let readings = looks.iter().flat_map(|look| &look.temperatures).filter(|(other, _)| other == zone);
+        let loaded = readings.map(|(_, degrees)| *degrees).reduce(f64::max).unwrap_or(*idle);
         test.info(format!("zone {zone}"), format!("{idle:.0} °C before, at most {loaded:.0} °C under load"));
         test.figures([("before_c", *idle), ("loaded_c", loaded)]);
     }

@@ -3,7 +3,7 @@
 //! A Jetson's GPU driver makes its nodes when the GPU is first powered on, under a major number that it did not have before, so
 //! they are listed before the GPU's first use and after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -94,15 +94,10 @@ pub fn list(dev: &Path) -> NodeStates {
 }
 
 /// Merges both lists into one.
-pub fn merge(mut before: NodeStates, after: NodeStates) -> Vec<DeviceNode> {
-    let mut nodes: Vec<DeviceNode> = after
-        .into_iter()
-        .map(|(path, after)| DeviceNode { before: before.remove(&path), after: Some(after), path })
-        .collect();
-    // The nodes that have disappeared.
-    nodes.extend(before.into_iter().map(|(path, before)| DeviceNode { path, before: Some(before), after: None }));
-    nodes.sort_by(|a, b| a.path.cmp(&b.path));
-    nodes
+pub fn merge(mut before: NodeStates, mut after: NodeStates) -> Vec<DeviceNode> {
+    let paths: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
+    let node = |path| DeviceNode { before: before.remove(&path), after: after.remove(&path), path };
+    paths.into_iter().map(node).collect()
 }
 
 /// Adds a row for each driver, and one for each node that does not open or has changed.

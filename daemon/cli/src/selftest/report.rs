@@ -11,7 +11,7 @@ use super::nodes::DeviceNode;
 pub const FORMAT: u32 = 1;
 
 /// A whole self-test; docs/selftest.md lists the fields.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub format: u32,
     pub visiond: String,

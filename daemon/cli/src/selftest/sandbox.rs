@@ -119,7 +119,9 @@ fn rerun(
     match printed_report(test, &mut command, patience) {
         Ok(report) => {
             differences(test, shell, &report, areas);
-            let command = command.into_iter().map(without_environment).collect();
+            // Variables of the environment may be secrets.
+            let is_variable = |argument: &&mut String| argument.starts_with("--property=Environment=");
+            command.iter_mut().filter(is_variable).for_each(|it| "--property=Environment=<secret>".clone_into(it));
             Some(Sandbox { command, rows: report.rows, nodes: report.nodes })
         }
         Err(error) => {
@@ -139,7 +141,8 @@ fn printed_report(test: &mut AreaTest, command: &mut Vec<String>, patience: Dura
         if let Ok(report) = serde_json::from_slice::<Report>(&exited.output) {
             return Ok(report);
         }
-        let unknown = exited.errors.lines().find_map(unknown_property);
+        let unknown =
+            exited.errors.lines().find_map(|line| Some(line.split_once("Unknown assignment: ")?.1.split_once('=')?.0));
         let argument = unknown.map(|key| format!("--property={key}="));
         let arguments = command.len();
         command.retain(|other| !argument.as_ref().is_some_and(|argument| other.starts_with(argument)));
@@ -150,11 +153,6 @@ fn printed_report(test: &mut AreaTest, command: &mut Vec<String>, patience: Dura
             _ => return Err(format!("systemd-run: {exited}").into()),
         }
     }
-}
-
-/// The property that systemd-run says it does not know.
-fn unknown_property(line: &str) -> Option<&str> {
-    Some(line.split_once("Unknown assignment: ")?.1.split_once('=')?.0)
 }
 
 /// Whether the unit has a /tmp of its own, without the socket of NVIDIA's camera daemon.
@@ -170,14 +168,6 @@ fn hides_argus(properties: &[String]) -> bool {
         }
     }
     is_private && !is_bound
-}
-
-/// Hides variables of the environment, which may be secrets.
-fn without_environment(argument: String) -> String {
-    match argument.strip_prefix("--property=Environment=") {
-        Some(_) => "--property=Environment=<secret>".to_owned(),
-        None => argument,
-    }
 }
 
 /// The unit as it is installed here, with its drop-ins.
@@ -309,7 +299,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
-    use super::super::report::FORMAT;
     use super::*;
 
     fn area_test(area: Area) -> AreaTest {
@@ -317,8 +306,7 @@ mod tests {
     }
 
     fn report(rows: Vec<Row>) -> Report {
-        let (visiond, arch, at) = ("0.1.0".to_owned(), "aarch64".to_owned(), String::new());
-        Report { format: FORMAT, visiond, arch, at, seconds: 0.0, rows, nodes: Vec::new(), sandbox: None }
+        Report { rows, ..Report::default() }
     }
 
     #[test]

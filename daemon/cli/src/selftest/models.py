@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, onnx 1.23.2
-"""Makes the two networks of `visiond selftest`: known.onnx, which the CPU can run as well, and nms.onnx, which is TensorRT's
-plugin EfficientNMS_TRT alone.
+"""Makes the two models of `visiond selftest`: known.onnx, which the CPU can run, too, and nms.onnx, which is only TensorRT's
+plugin EfficientNMS_TRT.
 
-    python3 daemon/cli/src/selftest/networks.py
+    python3 daemon/cli/src/selftest/models.py
 """
 import pathlib
 
