@@ -154,21 +154,14 @@ fn stream(label: &str, mut arrivals: Arrivals, test: &mut AreaTest, time: Durati
     let streaming = Node::open(arrivals.node().path()).ok().and_then(|node| signal::current(&node));
     test.info(format!("{label}: input streaming"), input(streaming));
     drop(arrivals);
-    let Intervals { ms, missing, damaged } = Intervals::of(&frames);
-    test.verdict(
-        format!("{label}: frames"),
-        format!("at most {MISSING_ALLOWED} frames missing, none damaged"),
-        format!(
-            "{} frames, {:.2} to {:.2} ms apart, median {:.2} ms, {missing} missing, {damaged} damaged",
-            frames.len(),
-            ms.least,
-            ms.most,
-            ms.median
-        ),
-        missing <= MISSING_ALLOWED && damaged == 0,
+    let (ms, missing, damaged) = intervals(&frames);
+    let (count, Spread { least, median, most }) = (frames.len(), ms);
+    let wanted = format!("at most {MISSING_ALLOWED} frames missing, none damaged");
+    let seen = format!(
+        "{count} frames, {least:.2} to {most:.2} ms apart, median {median:.2} ms, {missing} missing, {damaged} damaged"
     );
-    let counts = [("frames", frames.len() as f64), ("missing", missing as f64), ("damaged", damaged as f64)];
-    test.figures(counts);
+    test.verdict(format!("{label}: frames"), wanted, seen, missing <= MISSING_ALLOWED && damaged == 0);
+    test.figures([("frames", count as f64), ("missing", missing as f64), ("damaged", damaged as f64)]);
     test.figures(ms.figures(""));
     let stamps = Stamps::of(&frames);
     let wanted = "a clock of this machine, at most a second old";
@@ -233,24 +226,13 @@ fn ms_between(earlier_ns: u64, later_ns: u64) -> f64 {
     (i128::from(later_ns) - i128::from(earlier_ns)) as f64 / 1e6
 }
 
-/// What the timestamps and numbers of a stream's frames show.
-#[derive(Debug, PartialEq)]
-struct Intervals {
-    ms: Spread,
-    missing: u64,
-    damaged: usize,
-}
-
-impl Intervals {
-    fn of(frames: &[Arrival]) -> Self {
-        let ms = frames.windows(2).map(|pair| ms_between(pair[0].timestamp_ns, pair[1].timestamp_ns));
-        // A driver that does not count leaves 0; one that starts again is not missing four thousand million.
-        let missing = frames
-            .windows(2)
-            .map(|pair| u64::from(pair[1].sequence.saturating_sub(pair[0].sequence)).saturating_sub(1));
-        let damaged = frames.iter().filter(|frame| frame.flags & sys::V4L2_BUF_FLAG_ERROR != 0).count();
-        Self { ms: Spread::of(ms), missing: missing.sum(), damaged }
-    }
+/// Returns the intervals between timestamps, and how many frames are missing and damaged.
+fn intervals(frames: &[Arrival]) -> (Spread, u64, usize) {
+    let ms = frames.windows(2).map(|pair| ms_between(pair[0].timestamp_ns, pair[1].timestamp_ns));
+    // A driver that does not count leaves 0; one that starts again is not missing four thousand million.
+    let steps = frames.windows(2).map(|pair| u64::from(pair[1].sequence.saturating_sub(pair[0].sequence)));
+    let damaged = frames.iter().filter(|frame| frame.flags & sys::V4L2_BUF_FLAG_ERROR != 0).count();
+    (Spread::of(ms), steps.map(|step| step.saturating_sub(1)).sum(), damaged)
 }
 
 /// How old timestamps are when their frames arrive.
@@ -354,10 +336,10 @@ mod tests {
     fn missing_and_damaged_frames_are_counted() {
         let mut came = vec![arrival(7, 0, 1), arrival(8, 33_000_000, 1), arrival(11, 133_000_000, 1)];
         came[2].flags |= sys::V4L2_BUF_FLAG_ERROR;
-        let expected = Intervals { ms: Spread { least: 33.0, median: 100.0, most: 100.0 }, missing: 2, damaged: 1 };
-        assert_eq!(Intervals::of(&came), expected);
-        assert_eq!(Intervals::of(&[arrival(0, 5, 5), arrival(0, 5, 5)]).missing, 0);
-        assert_eq!(Intervals::of(&[]).ms.most, 0.0);
+        let expected = (Spread { least: 33.0, median: 100.0, most: 100.0 }, 2, 1);
+        assert_eq!(intervals(&came), expected);
+        assert_eq!(intervals(&[arrival(0, 5, 5), arrival(0, 5, 5)]).1, 0);
+        assert_eq!(intervals(&[]).0.most, 0.0);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct ExitedProgram {
 impl ExitedProgram {
     /// The last line of its standard error.
     pub fn last_line(&self) -> &str {
-        self.errors.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
+        last_line(&self.errors)
     }
 }
 
@@ -67,11 +67,7 @@ pub fn supervise(
     let (open, closed) = channel::<()>();
     let output = child.stdout.take().map(|pipe| read(pipe, open.clone())).unwrap_or_default();
     let errors = child.stderr.take().map(|pipe| read(pipe, open)).unwrap_or_default();
-    let last_line = || {
-        let errors = errors.lock();
-        let line = errors.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
-        String::from_utf8_lossy(line).into_owned()
-    };
+    let said = || last_line(&String::from_utf8_lossy(&errors.lock())).to_owned();
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
@@ -81,15 +77,19 @@ pub fn supervise(
             signal_group(child.id(), libc::SIGKILL);
             // Returns at once, because the program was killed.
             let _ = child.wait();
-            return Err(SuperviseError::TimedOut { program, patience, last_line: last_line() });
+            return Err(SuperviseError::TimedOut { program, patience, last_line: said() });
         }
-        report(&last_line());
+        report(&said());
         thread::sleep(Duration::from_millis(50));
     };
     // Nothing is ever sent: this returns when both pipes are closed, or after the time limit.
     let _ = closed.recv_timeout(PIPES_TIME);
     let (output, errors) = (std::mem::take(&mut *output.lock()), std::mem::take(&mut *errors.lock()));
     Ok(ExitedProgram { status, output, errors: String::from_utf8_lossy(&errors).into_owned() })
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// Reads a pipe on a thread of its own, and drops `open` at its end.
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_hangs_is_ended_and_its_last_line_are_told() {
+    fn a_program_that_hangs_is_killed_and_its_last_line_reported() {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo ready; echo begun >&2; echo 'waiting for the GPU' >&2; exec sleep 1000"]);
         let mut heard = false;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_crashes_is_told_by_its_signal() {
+    fn a_program_that_crashes_is_reported_with_its_signal() {
         let mut command = Command::new("/bin/sh");
         let ended =
             supervise(command.args(["-c", "echo half; kill -SEGV $$"]), Duration::from_secs(60), |_| {}).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_ended_takes_with_it_what_it_started() {
+    fn a_program_that_is_killed_takes_its_children_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -155,19 +155,19 @@ mod tests {
             supervise(&mut command, Duration::from_secs(1), |_| {}),
             Err(SuperviseError::TimedOut { .. })
         ));
-        // At its end when nothing has it open for writing any more.
+        // The end of file: nothing has it open for writing any more.
         while !matches!(reader.read(&mut [0]), Ok(0)) {
             thread::sleep(Duration::from_millis(10));
         }
     }
 
     #[test]
-    fn a_program_that_leaves_one_behind_with_its_pipes_is_not_waited_for_longer() {
+    fn a_program_that_leaves_its_pipes_to_another_is_not_waited_for() {
         let mut command = Command::new("/bin/sh");
         let ended = supervise(command.args(["-c", "sleep 1000 & echo $!"]), Duration::from_secs(60), |_| {}).unwrap();
         assert!(ended.status.success());
         let left: libc::pid_t = String::from_utf8(ended.output).unwrap().trim().parse().unwrap();
-        // SAFETY: it touches no memory; the program sleeps yet, and nothing has waited for it.
-        assert_eq!(unsafe { libc::kill(left, libc::SIGKILL) }, 0, "it was left alone");
+        // SAFETY: it touches no memory; the program still sleeps, and nothing has waited for it.
+        assert_eq!(unsafe { libc::kill(left, libc::SIGKILL) }, 0, "it was still running");
     }
 }

@@ -76,16 +76,15 @@ pub fn cuda(test: &mut AreaTest) -> Result<(), Failed> {
 
 /// Opens the GPU. Otherwise `check` is skipped where there is no GPU, and fails where there is one. Every Jetson has one.
 fn open(test: &mut AreaTest, check: &str) -> Option<Arc<Device>> {
-    let error = match Device::open(0) {
+    let has_node = || ["/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"].iter().any(|node| Path::new(node).exists());
+    match Device::open(0) {
         Ok(device) => return Some(device),
-        Err(error) => error,
-    };
-    let has_node = ["/dev/nvmap", "/dev/nvidia0", "/dev/nvidiactl"].iter().any(|node| Path::new(node).exists());
-    let is_absent = matches!(error, DeviceError::NoDriver { .. } | DeviceError::NoDevice);
-    if is_absent && !has_node && !is_jetson(Path::new("/")) {
-        test.skip(check, error);
-    } else {
-        test.fail(check, "the GPU opens", error);
+        Err(error @ (DeviceError::NoDriver { .. } | DeviceError::NoDevice))
+            if !has_node() && !is_jetson(Path::new("/")) =>
+        {
+            test.skip(check, error);
+        }
+        Err(error) => test.fail(check, "the GPU opens", error),
     }
     None
 }
@@ -438,31 +437,27 @@ fn pattern(round: u32, bytes: &mut [u8]) {
 /// mapping, like those of a capture driver.
 fn registered(device: &Arc<Device>, is_shared: bool) -> Result<Seen, Failed> {
     const BYTES: usize = 64 * 1024;
-    let right = match is_shared {
-        false => reads(device, UnifiedBuffer::host(BYTES)?.as_mut_slice()),
-        true => reads(device, Mapping::new(BYTES)?.as_mut_slice()),
-    }?;
-    Ok((if right { "read in place" } else { "other bytes" }.to_owned(), right, Vec::new()))
-}
-
-fn reads(device: &Arc<Device>, bytes: &mut [u8]) -> Result<bool, Failed> {
+    // Dropped after the registration, because they are declared before it.
+    let (mut own, mut shared) = (UnifiedBuffer::host(BYTES)?, Mapping::new(BYTES)?);
+    let bytes = if is_shared { shared.as_mut_slice() } else { own.as_mut_slice() };
     let stream = CudaStream::new(device)?;
     let start = NonNull::new(bytes.as_mut_ptr()).ok_or("no memory")?;
-    // SAFETY: the slice is borrowed, and so mapped, longer than the registration lives; `finish` waits for the copies.
-    let pages = unsafe { RegisteredPages::new(device, start, bytes.len()) }?;
+    // SAFETY: the pages stay mapped longer than the registration lives; `finish` waits for the copies.
+    let pages = unsafe { RegisteredPages::new(device, start, BYTES) }?;
     pattern(1, bytes);
-    let there = DeviceBuffer::new(device, bytes.len())?;
-    let mut seen = vec![0; bytes.len()];
+    let there = DeviceBuffer::new(device, BYTES)?;
+    let mut seen = vec![0; BYTES];
     finish(&stream, || {
         // SAFETY: both ranges are of that length, and are dropped after `finish`, which has waited for the stream.
-        unsafe { stream.copy_on_device(pages.device_address(), there.address(), bytes.len()) }?;
+        unsafe { stream.copy_on_device(pages.device_address(), there.address(), BYTES) }?;
         // SAFETY: as above; the host reads `seen` after `finish`.
         Ok(unsafe { stream.copy_to_host(there.address(), &mut seen) }?)
     })?;
-    Ok(seen == bytes)
+    let right = seen == bytes;
+    Ok((if right { "read in place" } else { "other bytes" }.to_owned(), right, Vec::new()))
 }
 
-/// Memory of the kernel's shared-memory file system, which other processes could map, too.
+/// A mapping of a file in memory, which other processes could map, too.
 struct Mapping {
     start: NonNull<u8>,
     length: usize,
@@ -470,9 +465,17 @@ struct Mapping {
 
 impl Mapping {
     fn new(length: usize) -> io::Result<Self> {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at the kernel's choice of address; the result is checked.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0) };
+        // SAFETY: the name is a C string; the call makes a descriptor.
+        let descriptor = unsafe { libc::memfd_create(c"visiond-selftest".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: the descriptor is ours; a bad one is an error.
+        if descriptor < 0 || unsafe { libc::ftruncate(descriptor, length as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a file of that length, at the kernel's choice of address; the result is checked.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0) };
+        // SAFETY: ours, and not needed once mapped.
+        unsafe { libc::close(descriptor) };
         match NonNull::new(start.cast::<u8>()) {
             Some(pages) if start != libc::MAP_FAILED => Ok(Self { start: pages, length }),
             _ => Err(io::Error::last_os_error()),
