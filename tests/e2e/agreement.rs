@@ -1,4 +1,4 @@
-//! The boxes are those of onnxruntime with OpenCV's preprocessing: class, place and score.
+//! The boxes equal those of onnxruntime with OpenCV's preprocessing: class, place and score.
 //!
 //! `tests/golden/agreement.py --write` made the golden detections; the same script compares any other files.
 
@@ -53,7 +53,7 @@ fn ours(message: &Value) -> Vec<Seen> {
     message["detections"].as_array().unwrap().iter().map(seen).collect()
 }
 
-/// Everything of `wanted` has a counterpart of its own in `found`.
+/// Asserts that each item of `wanted` has a counterpart of its own in `found`.
 fn assert_all_in(wanted: impl Iterator<Item = Seen>, found: &[Seen], place: &str) {
     let mut free = found.to_vec();
     for d in wanted {

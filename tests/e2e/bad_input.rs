@@ -1,4 +1,4 @@
-//! Bad input gets a clear sentence and the documented exit status; nothing else is lost, nothing panics.
+//! Bad input gets a clear message and the documented exit status; nothing else is lost, nothing panics.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ const INPUT: i32 = 5;
 const MODEL: i32 = 4;
 const CONFIG: i32 = 3;
 
-/// Ended with that status, said something that names `place`, and did not panic.
+/// Asserts that the command ended with that status and a message that names `place`, and did not panic.
 fn assert_refused(output: &Output, status: i32, place: &str) {
     let said = stderr(output);
     assert_no_panic(&said);
@@ -72,7 +72,7 @@ fn a_truncated_video_gives_the_frames_that_it_has() {
 }
 
 #[test]
-fn a_file_that_is_no_network_is_said_to_be_none() {
+fn a_file_that_is_not_a_model_is_refused_with_that_reason() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -96,7 +96,7 @@ fn a_file_that_is_no_network_is_said_to_be_none() {
 }
 
 #[test]
-fn a_card_that_does_not_fit_its_network_shows_both_shapes() {
+fn a_card_that_does_not_fit_its_model_shows_both_shapes() {
     let folder = tempfile::tempdir().unwrap();
     let card = folder.path().join("wrong.toml");
     std::fs::write(&card, "name = \"wrong\"\n[head]\nfamily = \"yolov8\"\n[classes]\npreset = \"coco80\"\n").unwrap();
@@ -174,7 +174,7 @@ fn a_closed_pipe_ends_detect_quietly() {
 }
 
 #[test]
-fn a_full_disk_loses_that_sink_alone() {
+fn a_full_disk_affects_only_its_sink() {
     let tiny = root().join("tests/vm/tiny.onnx");
     let mut daemon = Daemon::start(&format!(
         r#"
@@ -211,7 +211,7 @@ path = "{{dir}}/out.jsonl"
 }
 
 #[test]
-fn a_source_that_can_never_work_ends_the_daemon_with_a_sentence() {
+fn a_source_that_can_never_work_ends_the_daemon_with_an_error() {
     let daemon = Daemon::start(
         "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{model}\"\n[[camera]]\nname = \"gone\"\n\
          [camera.source]\ntype = \"video\"\nurl = \"{dir}/no-such.mp4\"\n[[sink]]\ntype = \"file\"\npath = \"{dir}/o\"\n",

@@ -1,6 +1,6 @@
 //! `visiond build` as a user meets it, with TensorRT for RTX, which builds without a GPU.
 //!
-//! Where `VISIOND_TEST_TENSORRT` names no folder of libraries (`tests/setup --test` fetches them), tests that need one are ignored.
+//! Tests that need TensorRT are ignored unless `VISIOND_TEST_TENSORRT` names its folder (`tests/setup --test` fetches it).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -40,7 +40,7 @@ impl Bench {
         output
     }
 
-    /// Names in the folder, but the cache.
+    /// Returns the names in the folder, except the cache.
     fn files(&self) -> Vec<String> {
         let entries = self.folder.path().read_dir().unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -66,7 +66,7 @@ fn an_engine_comes_with_its_sidecar_and_its_card() {
     assert_eq!(sidecar["profiles"][0]["images"], "1x3x416x416");
     assert_eq!(sidecar["metadata"]["arch"], "NanoDet-g");
     assert_eq!(sidecar["engine"]["sha256"].as_str().unwrap().len(), 64);
-    // The next build does not replace it unasked.
+    // The next build does not replace it without --force.
     let output = bench.build(&model(), &["-o", "net.engine"]);
     assert_eq!(output.status.code(), Some(6));
     assert!(stderr(&output).contains("--force"), "{}", stderr(&output));
@@ -74,7 +74,7 @@ fn an_engine_comes_with_its_sidecar_and_its_card() {
 
 #[test]
 #[cfg_attr(not(has_tensorrt), ignore = "needs VISIOND_TEST_TENSORRT, the folder that tests/setup --test fills")]
-fn half_precision_makes_a_smaller_engine_and_says_what_stayed() {
+fn half_precision_makes_a_smaller_engine_and_lists_what_stayed() {
     let bench = Bench::new();
     let size = |name: &str| bench.path(name).metadata().unwrap().len();
     assert!(bench.build(&model(), &["-o", "full.engine"]).status.success());
@@ -90,7 +90,7 @@ fn half_precision_makes_a_smaller_engine_and_says_what_stayed() {
 
 #[test]
 #[cfg_attr(not(has_tensorrt), ignore = "needs VISIOND_TEST_TENSORRT, the folder that tests/setup --test fills")]
-fn what_cannot_be_had_is_one_sentence_and_leaves_nothing() {
+fn an_impossible_build_prints_one_line_and_leaves_no_files() {
     let bench = Bench::new();
     for (args, exit, expected) in [
         (&["--fp16", "--precision", "conv_1=fp32"][..], 4, "no layer is called `conv_1`; similar names: `conv_1"),
@@ -119,10 +119,10 @@ fn what_cannot_be_had_is_one_sentence_and_leaves_nothing() {
 
 #[test]
 #[cfg_attr(not(has_tensorrt), ignore = "needs VISIOND_TEST_TENSORRT, the folder that tests/setup --test fills")]
-fn a_broken_network_is_told_by_its_node() {
+fn the_error_about_a_broken_model_names_its_node() {
     let bench = Bench::new();
     let broken = bench.path("broken.onnx");
-    // An operator that nobody knows, in the place of one that everybody does.
+    // Replaces a common operator by an unknown one.
     let mut bytes = std::fs::read(model()).unwrap();
     let at = bytes.windows(7).position(|window| window == b"MaxPool").unwrap();
     bytes[at..at + 7].copy_from_slice(b"MixPool");
@@ -151,7 +151,7 @@ fn an_interrupted_build_leaves_nothing_half_written() {
         unsafe { libc::kill(pid, libc::SIGINT) };
         let whole = child.wait().unwrap().success();
         let files = bench.files();
-        // Whatever came first: the signal, or the end.
+        // Either the signal or the end came first.
         let expected: &[&str] = if whole { &["net.engine", "net.engine.json", "net.toml"] } else { &[] };
         assert!(files == expected || (!whole && files.iter().all(|name| !name.ends_with(".part"))), "{files:?}");
         for name in files {
@@ -164,7 +164,7 @@ fn an_interrupted_build_leaves_nothing_half_written() {
 #[cfg_attr(not(has_tensorrt), ignore = "needs VISIOND_TEST_TENSORRT, the folder that tests/setup --test fills")]
 fn a_disk_that_cannot_take_the_engine_is_left_as_it_was() {
     let bench = Bench::new();
-    // No file may have more than 2 MB: there is room for sidecar and card, and none for the engine.
+    // A file may have at most 2 MB: enough for sidecar and card, too little for the engine.
     let cramped = |args: &[&str]| {
         let command = bench.command(&model(), args);
         let mut shell = Command::new("sh");
@@ -179,7 +179,7 @@ fn a_disk_that_cannot_take_the_engine_is_left_as_it_was() {
     assert!(stderr(&output).contains("-o"), "{}", stderr(&output));
     assert!(bench.files().is_empty(), "{:?}", bench.files());
 
-    // What --force would have replaced is whole, with its own sidecar.
+    // The engine that --force would have replaced is whole, with its own sidecar.
     assert!(bench.build(&model(), &["-o", "net.engine"]).status.success());
     let kept = ["net.engine", "net.engine.json", "net.toml"].map(|name| std::fs::read(bench.path(name)).unwrap());
     assert_eq!(cramped(&["-o", "net.engine", "--force", "--fp16"]).status.code(), Some(6));

@@ -1,4 +1,4 @@
-//! A new network is tried on real frames before it is put in force, and refused with a reason if it is no good.
+//! A new model is tried on real frames before it takes over, and refused with a reason if it fails.
 
 use std::process::Output;
 
@@ -29,12 +29,12 @@ type = "file"
 path = "{dir}/out.jsonl"
 "#;
 
-/// The initializer `one` of the tiny network, as it stands in the file; its value is the last four bytes.
+/// The initializer `one` of the tiny model, as the file has it; its value is the last four bytes.
 const ONE: &[u8] = b"\x42\x03one\x4a\x04\x00\x00\x80\x3f";
 /// The shape of its output: [1, 12, 8].
 const OUTPUT: &[u8] = b"\x0a\x02\x08\x01\x0a\x02\x08\x0c\x0a\x02\x08\x08";
 
-/// A daemon whose camera gives frames.
+/// Starts a daemon whose camera delivers frames.
 fn start() -> Daemon {
     let mut daemon = Daemon::start_with(CONFIG, |command| {
         let folder = command.get_args().last().map(std::path::PathBuf::from).unwrap().parent().unwrap().to_owned();
@@ -46,7 +46,7 @@ fn start() -> Daemon {
     daemon
 }
 
-/// The tiny network with one text of bytes in place of another, beside its card.
+/// Writes the tiny model with some bytes replaced, beside its card.
 fn altered(daemon: &Daemon, name: &str, from: &[u8], to: &[u8]) {
     let network = std::fs::read(root().join("tests/vm/tiny.onnx")).unwrap();
     let at = network.windows(from.len()).position(|window| window == from).unwrap();
@@ -65,7 +65,7 @@ fn reload(daemon: &Daemon, config: &str) -> (Output, Value) {
     (output, outcome)
 }
 
-/// How the newest frames were looked at.
+/// Returns the model of the newest message.
 fn model_of_newest(daemon: &mut Daemon) -> String {
     let before = daemon.count("out.jsonl");
     daemon.wait_until("more detections", |daemon| daemon.count("out.jsonl") > before + 5);
@@ -75,7 +75,7 @@ fn model_of_newest(daemon: &mut Daemon) -> String {
 }
 
 #[test]
-fn a_network_that_gives_no_numbers_is_refused_and_what_runs_goes_on() {
+fn a_model_whose_outputs_are_not_numbers_is_refused_and_the_running_one_stays() {
     let mut daemon = start();
     let running = model_of_newest(&mut daemon);
     let infinite = [&ONE[..ONE.len() - 4], b"\x00\x00\x80\x7f"].concat();
@@ -96,7 +96,7 @@ fn a_network_that_gives_no_numbers_is_refused_and_what_runs_goes_on() {
 }
 
 #[test]
-fn a_network_whose_outputs_are_not_as_it_declares_is_refused() {
+fn a_model_whose_outputs_differ_from_its_declaration_is_refused() {
     let mut daemon = start();
     let running = model_of_newest(&mut daemon);
     altered(&daemon, "wider", OUTPUT, &[&OUTPUT[..OUTPUT.len() - 1], b"\x09"].concat());
@@ -108,7 +108,7 @@ fn a_network_whose_outputs_are_not_as_it_declares_is_refused() {
 }
 
 #[test]
-fn a_network_that_takes_too_long_is_refused_until_it_is_given_the_time() {
+fn a_model_that_takes_too_long_is_refused_until_its_time_limit_is_raised() {
     let mut daemon = start();
     let running = model_of_newest(&mut daemon);
     let slow = CONFIG.replace("{dir}/tiny.onnx", "{model}");
@@ -125,7 +125,7 @@ fn a_network_that_takes_too_long_is_refused_until_it_is_given_the_time() {
 }
 
 #[test]
-fn where_no_camera_gives_a_frame_a_grey_one_serves() {
+fn without_a_camera_frame_the_trial_uses_a_grey_one() {
     let mut daemon = start();
     let infinite = [&ONE[..ONE.len() - 4], b"\x00\x00\x80\x7f"].concat();
     altered(&daemon, "infinite", ONE, &infinite);

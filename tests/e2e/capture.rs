@@ -1,4 +1,4 @@
-//! `visiond capture` without a camera: of whatever else a configuration names. Real cameras: tests/vm/suites/controls.
+//! `visiond capture` from sources other than cameras. tests/vm/suites/controls has real cameras.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -45,15 +45,15 @@ fn frames_are_saved_as_whole_pictures_with_a_line_each() {
     for frame in frames {
         assert!(frame["sequence"].as_u64().unwrap() >= 2, "{frame}");
         let png = fs::read(frame["file"].as_str().unwrap()).unwrap();
-        // The header's chunk begins with the size; the last chunk says that the file is whole.
+        // The header's chunk starts with the size; the last chunk shows that the file is whole.
         assert_eq!((&png[1..4], &png[16..24]), (&b"PNG"[..], &[0, 0, 0, 64, 0, 0, 0, 48][..]));
         assert_eq!(&png[png.len() - 8..][..4], b"IEND");
     }
-    // No half picture is left behind.
+    // No partial picture is left.
     assert_eq!(fs::read_dir(&out).unwrap().count(), 3);
 }
 
-/// What `visiond capture -n 3` makes of a program's raw frames: 64x48, grey.
+/// Runs `visiond capture -n 3` on a program's raw frames: 64x48, grey.
 fn shots_of_program(folder: &Path, fd: u32, script: &str) -> Output {
     let (path, model) = (folder.join("visiond.toml"), model());
     let text = format!(
@@ -85,7 +85,7 @@ fn pictures(output: &Output) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_program_prints_to_standard_output_while_its_frames_go_to_descriptor_3() {
-    // Numbers, so that a frame that begins elsewhere is another picture.
+    // Numbers, so that a frame with another start is another picture.
     let frame = "seq 1 2000 | head -c 3072";
     let folder = tempfile::tempdir().unwrap();
     let alone = pictures(&shots_of_program(folder.path(), 1, &format!("while {frame}; do :; done")));
@@ -98,7 +98,7 @@ fn a_program_prints_to_standard_output_while_its_frames_go_to_descriptor_3() {
 }
 
 #[test]
-fn text_before_raw_frames_is_an_error_that_says_what_to_do() {
+fn text_before_raw_frames_is_an_error_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo GST_ARGUS: Creating output stream; while head -c 3072 /dev/zero; do :; done";
     let output = shots_of_program(folder.path(), 1, script);
@@ -123,7 +123,7 @@ fn opening_and_closing_costs_no_descriptor_and_no_thread() {
 }
 
 #[test]
-fn what_goes_wrong_has_its_status_and_a_sentence() {
+fn each_failure_has_its_exit_status_and_a_message() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), 10);
     let out = folder.path().display().to_string();
@@ -134,7 +134,7 @@ fn what_goes_wrong_has_its_status_and_a_sentence() {
         (&["--camera", "/dev/video0", "--control", "gain"], 2, "expected NAME=VALUE"),
         (&["--config", &config, "--camera", "gate"], 2, "has no camera gate; name one with --camera: door"),
         (&["--config", &config, "--fps", "5"], 2, "is not a V4L2 camera"),
-        // Some of the ten may be lost on a busy machine.
+        // A busy machine may lose some of the ten.
         (&["--config", &config, "-n", "11", "-o", &out], 5, " ended after "),
         (&["--config", &config, "-o", "/proc/pictures"], 6, "cannot create /proc/pictures"),
         (&["--config", "no-such.toml"], 3, "no-such.toml"),
@@ -149,7 +149,7 @@ fn what_goes_wrong_has_its_status_and_a_sentence() {
 }
 
 #[test]
-fn probe_of_a_camera_that_is_away_says_so() {
+fn probe_reports_that_a_camera_is_missing() {
     let output = run(["probe", "--camera", "1234:5678"]);
     assert_eq!(output.status.code(), Some(5));
     assert!(stderr(&output).contains("1234:5678 is missing"), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! The other commands as a newcomer meets them: help, inspect, probe, bench, completions, check; and the message's schema.
+//! The other commands as a newcomer uses them: help, inspect, probe, bench, completions, check; and the message's schema.
 
 use std::ffi::OsStr;
 
@@ -28,7 +28,7 @@ fn completions_exist_for_the_usual_shells() {
 }
 
 #[test]
-fn inspect_tells_what_a_network_is() {
+fn inspect_describes_a_model() {
     let output = run([OsStr::new("inspect"), OsStr::new("--json"), model().as_os_str()]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -39,7 +39,7 @@ fn inspect_tells_what_a_network_is() {
 }
 
 #[test]
-fn inspect_tells_what_an_engine_is_where_nothing_can_run_it() {
+fn inspect_describes_an_engine_that_cannot_run_here() {
     let folder = tempfile::tempdir().unwrap();
     let engine = folder.path().join("net.engine");
     let mut bytes = vec![0; 256];
@@ -97,10 +97,10 @@ fn bench_measures_every_stage() {
 }
 
 #[test]
-fn the_shipped_configurations_are_right() {
+fn the_shipped_configurations_are_valid() {
     for file in ["config/visiond.toml", "config/demo.toml"] {
         let output = run([OsStr::new("check"), root().join(file).as_os_str()]);
-        // The demo's video and a real camera need not be here: a warning, not an error.
+        // The demo's video and a real camera may be missing: a warning, not an error.
         assert!(output.status.success(), "{file}:\n{}{}", stderr(&output), String::from_utf8_lossy(&output.stdout));
     }
 }
@@ -124,7 +124,7 @@ fn nothing_is_written_to_the_home_folder_and_no_backend_reports_home() {
 }
 
 #[test]
-fn what_is_published_is_what_the_schema_says() {
+fn published_messages_match_the_schema() {
     let schema: Value =
         serde_json::from_slice(&std::fs::read(root().join("docs/message.schema.json")).unwrap()).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();

@@ -1,4 +1,4 @@
-//! `visiond detect` as a newcomer tries it: own files in, a table or messages and pictures out.
+//! `visiond detect` as a newcomer tries it: files in, a table or messages and pictures out.
 
 use std::fs;
 use std::path::Path;
@@ -31,13 +31,13 @@ fn a_table_names_what_is_on_each_picture() {
     assert_eq!(row[..3], [cat.to_str().unwrap(), "0", "cat"]);
     assert_eq!(row.len(), 8);
     assert!(table.contains(cup.to_str().unwrap()));
-    // Where detecting takes long, progress is reported as well.
+    // Where detection takes long, progress is reported, too.
     let said = stderr(&output);
     assert!(said.lines().all(|line| line.contains(" frames")), "nothing but the table is said: {said}");
 }
 
 #[test]
-fn a_picture_on_which_nothing_is_found_is_told_all_the_same() {
+fn a_picture_without_detections_is_listed_too() {
     let cat = picture("chelsea.png");
     let output = detect(&[path("--score-threshold"), path("1"), &cat]);
     let table = String::from_utf8(output.stdout).unwrap();
@@ -88,14 +88,14 @@ fn annotated_pictures_are_named_after_their_files_and_replace_none_of_them() {
         ["cat-annotated.jpg", "chelsea-annotated.jpg", "vtest-annotated-00000000.jpg", "vtest-annotated-00000001.jpg"]
     );
     assert_eq!(fs::read(&source).unwrap(), before);
-    // An annotated picture is a picture: it can be looked at again, beside itself.
+    // An annotated picture is a valid input, too.
     let again = detect(&[path("--annotate"), &out, &out.join("cat-annotated.jpg")]);
     assert!(again.status.success(), "{}", stderr(&again));
     assert!(out.join("cat-annotated-annotated.jpg").is_file());
 }
 
 #[test]
-fn a_folder_for_pictures_that_cannot_be_is_told_at_once() {
+fn an_impossible_folder_for_pictures_is_an_early_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -131,7 +131,7 @@ fn a_folder_or_a_damaged_video_is_an_input_error() {
 }
 
 #[test]
-fn standard_output_that_is_full_is_told_by_its_exit_status() {
+fn a_full_standard_output_has_its_exit_status() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = Command::new(visiond());
     command.args(["detect", "--backend", "rten"]).arg(picture("chelsea.png")).current_dir(root());

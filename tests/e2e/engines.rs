@@ -1,4 +1,4 @@
-//! Files that are no engine for this machine: one sentence each, with what the file is and what mends it, on any machine.
+//! Files that are not an engine for this machine: one line each, which names the file's kind and the remedy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use visiond_tests::{assert_no_panic, model, picture, root, visiond};
 
 const MODEL: i32 = 4;
 
-/// A plan of TensorRT for RTX as far as its header tells: version, GPUs, size.
+/// The header of a plan of TensorRT for RTX: version, GPUs, size.
 fn plan(version: [u8; 4], gpus: u64) -> Vec<u8> {
     let mut plan = vec![0x5a; 4096];
     plan[..4].copy_from_slice(b"vtrt");
@@ -54,42 +54,42 @@ fn assert_says(said: &str, words: &[&str]) {
 }
 
 #[test]
-fn garbage_is_said_to_be_no_engine() {
+fn garbage_is_refused_as_not_an_engine() {
     assert_says(&refusal_of(&[0xa7; 10_000]), &["is not a TensorRT engine", "visiond build"]);
     assert_says(&refusal_of(b"version https://git-lfs.github.com/spec/v1\n"), &["visiond build"]);
 }
 
 #[test]
-fn an_empty_file_is_said_to_be_empty() {
+fn an_empty_file_is_refused_as_empty() {
     assert_says(&refusal_of(b""), &["empty", "copy it again", "visiond build"]);
 }
 
 #[test]
-fn a_plan_that_was_cut_off_is_told_by_its_header() {
+fn a_truncated_plan_is_detected_by_its_header() {
     let plan = plan([1, 6, 1, 120], 0x3f);
     assert_says(&refusal_of(&plan[..2000]), &["2000 of 4096 bytes", "copy it again"]);
     assert_says(&refusal_of(&plan[..20]), &["visiond build"]);
 }
 
 #[test]
-fn an_onnx_file_by_an_engines_name_is_recognised() {
+fn an_onnx_file_with_an_engines_name_is_recognised() {
     assert_says(&refusal_of(&fs::read(model()).unwrap()), &["ONNX", ".onnx", "visiond build"]);
 }
 
 #[test]
-fn a_plan_that_cannot_run_here_tells_who_built_it() {
+fn the_error_about_a_foreign_plan_names_what_built_it() {
     // Without a GPU that is the reason; with one, the version or the GPU is.
     assert_says(&refusal_of(&plan([1, 5, 0, 0], 0x3f)), &["1.5.0"]);
     assert_says(&refusal_of(&plan([1, 6, 1, 120], 1)), &["1.6.1"]);
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_said_so() {
+fn an_unreadable_file_is_refused_with_that_reason() {
     let said = refusal(&plan([1, 6, 1, 120], 0x3f), |command, path| {
         fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
         // SAFETY: geteuid takes and touches nothing.
         if unsafe { libc::geteuid() } == 0 {
-            // Root may read everything: go as nobody, with a copy of the binary where nobody can reach it.
+            // Root may read everything: run as the user `nobody`, with a copy of the binary that this user can execute.
             let binary = path.with_file_name("visiond");
             fs::copy(visiond(), &binary).unwrap();
             let card = path.with_file_name("card.toml");

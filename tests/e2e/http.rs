@@ -1,4 +1,4 @@
-//! HTTP from outside: who is let in, what is refused, and that the daemon does not mind.
+//! HTTP from outside: which requests are admitted, which are refused, and that the daemon keeps running.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use visiond_tests::{Daemon, root, visiond};
 
 const TOKEN: &str = "a-token-of-32-characters-or-so-1";
 
-/// One camera with the tiny network, and what stands in [http].
+/// One camera with the tiny model, and these lines in [http].
 fn config(http: &str) -> String {
     let tiny = root().join("tests/vm/tiny.onnx");
     format!(
@@ -40,7 +40,7 @@ fn start_with_token() -> (Daemon, Place, tempfile::TempDir) {
     (daemon, place, folder)
 }
 
-/// Every message goes on coming.
+/// Asserts that messages keep arriving.
 fn goes_on(daemon: &mut Daemon) {
     let before = daemon.count("out.jsonl");
     daemon.wait_until("more messages", |d| d.count("out.jsonl") > before + 2);
@@ -148,7 +148,7 @@ fn the_form_exchanges_the_token_for_a_cookie() {
 }
 
 #[test]
-fn a_page_from_elsewhere_cannot_have_a_browser_ask() {
+fn a_page_from_another_origin_cannot_make_a_browser_send_requests() {
     let (daemon, place) = start("allow_hosts = [\"cams.example\"]");
     for host in ["Host: evil.example", "Host: 192.168.1.9:8790", "Host: localhost.evil.example"] {
         let answer = place.ask("GET", "/api/v1/status", &[host], "");
@@ -185,9 +185,9 @@ fn a_page_from_elsewhere_cannot_have_a_browser_ask() {
 }
 
 #[test]
-fn what_is_malformed_oversized_or_never_finished_is_refused_and_the_daemon_goes_on() {
+fn malformed_oversized_and_unfinished_requests_are_refused_and_the_daemon_keeps_running() {
     let (mut daemon, place) = start("");
-    // Half a head, and nothing more: closed by the daemon in its own time, and in nobody's way until then.
+    // Half a head, and nothing more: the daemon closes the connection after a timeout, and serves others until then.
     let mut slow: Vec<Box<dyn Stream>> = (0..100)
         .map(|n| {
             let mut stream = place.connect();
@@ -195,7 +195,7 @@ fn what_is_malformed_oversized_or_never_finished_is_refused_and_the_daemon_goes_
             stream
         })
         .collect();
-    // A body that never comes.
+    // A body that never arrives.
     let mut bodiless = place.connect();
     bodiless.write_all(b"POST /api/v1/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n1").unwrap();
 
@@ -248,7 +248,7 @@ fn what_is_malformed_oversized_or_never_finished_is_refused_and_the_daemon_goes_
         assert_eq!(answer.json()["status"], 405);
     }
     goes_on(&mut daemon);
-    // The half heads and the body that did not come have had their time.
+    // The half heads and the missing body have timed out.
     let mut rest = Vec::new();
     bodiless.read_to_end(&mut rest).unwrap();
     assert!(String::from_utf8_lossy(&rest).starts_with("HTTP/1.1 408"), "{}", String::from_utf8_lossy(&rest));
@@ -265,9 +265,9 @@ fn what_is_malformed_oversized_or_never_finished_is_refused_and_the_daemon_goes_
 }
 
 #[test]
-fn who_comes_when_all_connections_are_taken_is_told_so() {
+fn a_client_beyond_the_connection_limit_gets_an_answer() {
     let (mut daemon, place) = start("max_connections = 4");
-    // One that was made while the daemon started may still be counted: each of the four is let in when it is answered.
+    // A connection made while the daemon started may still be counted: each of the four is admitted when it gets an answer.
     let mut held: Vec<Box<dyn Stream>> = Vec::new();
     daemon.wait_until("four connections to be let in", |_| {
         let mut stream = place.connect();
@@ -287,7 +287,7 @@ fn who_comes_when_all_connections_are_taken_is_told_so() {
 }
 
 #[test]
-fn secrets_are_told_nowhere() {
+fn secrets_appear_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).unwrap();
@@ -341,7 +341,7 @@ fn a_reload_opens_and_closes_addresses_and_leaves_the_others_alone() {
     assert!(kept.read(&mut [0; 4096]).unwrap() > 0, "a connection stays");
     assert_eq!(place.get("/healthz").status, 200, "the same port");
 
-    // What cannot be opened is refused, with what runs as it was.
+    // An address that cannot be opened is refused, and the running ones stay.
     let text = config("listen = [\"127.0.0.1:0\", \"unix:{dir}/http.sock\", \"unix:{dir}/nowhere/x.sock\"]");
     let text = text.replace("{dir}", &daemon.folder.path().display().to_string());
     std::fs::write(daemon.path("visiond.toml"), text).unwrap();
@@ -360,7 +360,7 @@ fn a_reload_opens_and_closes_addresses_and_leaves_the_others_alone() {
 }
 
 #[test]
-fn systemds_folder_has_a_socket_without_being_asked_and_an_open_address_needs_a_token() {
+fn systemds_folder_has_a_socket_by_default_and_an_open_address_needs_a_token() {
     let text = config("");
     let runtime = tempfile::tempdir().unwrap();
     let mut daemon = Daemon::start_with(&text, |command| {
@@ -378,13 +378,13 @@ fn systemds_folder_has_a_socket_without_being_asked_and_an_open_address_needs_a_
 }
 
 #[test]
-fn sockets_of_systemds_are_served() {
+fn sockets_from_systemd_are_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::Tcp(listener.local_addr().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("visiond.toml");
     std::fs::write(&path, config("").replace("{dir}", &folder.path().display().to_string())).unwrap();
-    // As systemd does it: descriptor 3, and the number of the process that is meant.
+    // As systemd passes it: descriptor 3, and the id of the process.
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" run \"$1\" 3<&0 </dev/null";
     let mut child = Command::new("sh")
         .args(["-c", script])
@@ -394,7 +394,7 @@ fn sockets_of_systemds_are_served() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The socket is open before the daemon is: who asks early waits.
+    // The socket is open before the daemon is: an early client waits.
     assert_eq!(place.get("/healthz").text(), "ok\n");
     // SAFETY: kill(2) takes two integers; the child has not been waited for, so the pid is still its own.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };

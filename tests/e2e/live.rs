@@ -1,4 +1,4 @@
-//! What can be watched over HTTP: messages as events and over WebSockets, and pictures, as a browser asks for them.
+//! Live data over HTTP: messages as events and over WebSockets, and pictures, as a browser requests them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,7 @@ fn start(cameras: &[String]) -> Daemon {
     daemon
 }
 
-/// An answer: its head, and its body to read.
+/// A response: its head, and its body to read.
 struct Answer {
     status: u16,
     head: String,
@@ -71,7 +71,7 @@ fn field(head: &str, name: &str) -> Option<String> {
 }
 
 impl Answer {
-    /// The body of a plain answer.
+    /// Returns the body of a plain response.
     fn bytes(mut self) -> Vec<u8> {
         let length = field(&self.head, "content-length").unwrap().parse().unwrap();
         let mut bytes = vec![0; length];
@@ -79,14 +79,14 @@ impl Answer {
         bytes
     }
 
-    /// The bytes of a body that comes in chunks.
+    /// Returns a body in chunked encoding.
     fn chunked(self) -> Chunked {
         assert_eq!((self.status, field(&self.head, "transfer-encoding").as_deref()), (200, Some("chunked")));
         Chunked { from: self.body, left: 0 }
     }
 }
 
-/// A body that comes in chunks, read as one.
+/// A body in chunked encoding, read as one.
 struct Chunked {
     from: BufReader<UnixStream>,
     left: usize,
@@ -123,7 +123,7 @@ fn web_socket(daemon: &Daemon, path: &str) -> BufReader<UnixStream> {
     answer.body
 }
 
-/// The next text that a WebSocket's server says.
+/// Returns the next text of a WebSocket's server.
 fn next_text(socket: &mut BufReader<UnixStream>) -> Value {
     loop {
         let mut start = [0; 2];
@@ -160,14 +160,14 @@ fn pixel(jpeg: &[u8], x: u32, y: u32) -> ((u32, u32), [u8; 3]) {
     ((width, height), [rgb[at], rgb[at + 1], rgb[at + 2]])
 }
 
-/// How many watch the first camera.
+/// Returns how many clients watch the first camera.
 fn watchers(daemon: &Daemon) -> u64 {
     let status: Value = serde_json::from_slice(&ask(daemon, "/api/v1/status", "").bytes()).unwrap();
     status["cameras"][0]["watchers"].as_u64().unwrap()
 }
 
 #[test]
-fn events_and_web_sockets_give_every_message_that_sinks_get_and_only_what_was_asked_for() {
+fn events_and_web_sockets_deliver_every_message_of_the_sinks_that_was_requested() {
     let daemon = start(&[camera("door", 30), camera("yard", 30)]);
     let mut events = BufReader::new(ask(&daemon, "/api/v1/stream?camera=door", "").chunked());
     let mut all = web_socket(&daemon, "/api/v1/stream");
@@ -203,8 +203,8 @@ fn events_and_web_sockets_give_every_message_that_sinks_get_and_only_what_was_as
 }
 
 #[test]
-fn a_reader_that_was_too_slow_is_told_how_many_it_missed() {
-    // Small frames, many a second: who says nothing for 30 s is cut off.
+fn a_slow_reader_learns_how_many_messages_it_missed() {
+    // Small frames, many a second: a client that is silent for 30 s is disconnected.
     let source = "{ type = \"pattern\", width = 32, height = 32, fps = 1000.0 }";
     let mut daemon = start(&[format!("[[camera]]\nname = \"door\"\nmodel = \"tiny\"\nsource = {source}\n")]);
     let mut slow = web_socket(&daemon, "/api/v1/stream");
@@ -228,7 +228,7 @@ fn a_reader_that_was_too_slow_is_told_how_many_it_missed() {
 }
 
 #[test]
-fn a_snapshot_is_a_picture_of_the_camera_with_boxes_where_they_are_wanted() {
+fn a_snapshot_is_a_picture_of_the_camera_with_boxes_on_request() {
     let mut daemon = start(&[camera("door", 30)]);
     for path in ["/cameras/door/snapshot.jpg", "/api/v1/cameras/door/snapshot", "/cameras/door/snapshot.jpg?overlay=0"]
     {
@@ -254,7 +254,7 @@ fn a_snapshot_is_a_picture_of_the_camera_with_boxes_where_they_are_wanted() {
 }
 
 #[test]
-fn pictures_come_one_after_the_other_while_they_are_watched_and_cost_nothing_after() {
+fn pictures_arrive_in_sequence_while_they_are_watched_and_cost_nothing_after() {
     let mut daemon = start(&[camera("door", 60)]);
     let answer = ask(&daemon, "/cameras/door/stream.mjpeg?overlay=1", "");
     assert_eq!(field(&answer.head, "content-type").as_deref(), Some("multipart/x-mixed-replace; boundary=picture"));
@@ -279,7 +279,7 @@ fn pictures_come_one_after_the_other_while_they_are_watched_and_cost_nothing_aft
 }
 
 #[test]
-fn pictures_end_with_their_camera_and_what_is_not_there_is_told() {
+fn pictures_end_with_their_camera_and_missing_ones_are_an_error() {
     let daemon = start(&[camera("door", 30), camera("yard", 30)]);
     for (path, status, word) in [
         ("/cameras/attic/snapshot.jpg", 404, "attic"),

@@ -1,4 +1,4 @@
-//! End-to-end tests: the built binary as a user meets it.
+//! End-to-end tests: the built binary as a user runs it.
 //!
 //! One binary, because linking takes longer than most of the tests. They run side by side: each has its own folder and its
 //! own ports, and none changes what belongs to the process (environment, working folder).

@@ -1,4 +1,4 @@
-//! Metrics, dashboard, alerts and `visiond top`: what promtool and a terminal make of what the daemon tells.
+//! Metrics, dashboard, alerts and `visiond top`, checked by promtool and in a terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use visiond_tests::{Daemon, root, visiond, wait_until_or_show};
 
-/// A camera that streams and one that is away, on the network that costs nothing; a broker that does not answer.
+/// A camera that streams and one that is missing, on the tiny model; a broker that does not answer.
 const CONFIG: &str = r#"
 [engine]
 backend = "rten"
@@ -66,7 +66,7 @@ fn start_with(adapt: impl FnOnce(&mut Command)) -> Daemon {
     daemon
 }
 
-/// The body at `path`; its status must be 200.
+/// Returns the body at `path`; the status must be 200.
 fn get(daemon: &Daemon, path: &str) -> String {
     let mut stream = UnixStream::connect(daemon.path("http.sock")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -82,7 +82,7 @@ fn status(daemon: &Daemon) -> Value {
     serde_json::from_str(&get(daemon, "/api/v1/status")).unwrap()
 }
 
-/// The value of each sample by its name with labels.
+/// Returns the value of each sample by its name with labels.
 fn samples(scrape: &str) -> BTreeMap<&str, f64> {
     let lines = scrape.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.rsplit_once(' ').unwrap()).map(|(name, value)| (name, value.parse().unwrap())).collect()
@@ -139,7 +139,7 @@ fn jetson() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_scrape_pleases_promtool_and_tells_what_the_status_tells() {
+fn a_scrape_passes_promtool_and_agrees_with_the_status() {
     let mut daemon = start();
     let scrape = get(&daemon, "/metrics");
     let checked = promtool(&["check", "metrics"], daemon.folder.path(), &scrape);
@@ -180,7 +180,7 @@ fn a_scrape_pleases_promtool_and_tells_what_the_status_tells() {
 }
 
 #[test]
-fn the_dashboard_and_the_alerts_name_what_is_there() {
+fn the_dashboard_and_the_alerts_name_existing_metrics() {
     let board: Value =
         serde_json::from_str(&fs::read_to_string(root().join("docs/grafana/visiond.json")).unwrap()).unwrap();
     let mut expressions = Vec::new();
@@ -203,7 +203,7 @@ fn the_dashboard_and_the_alerts_name_what_is_there() {
         assert!(there.contains(metric.as_str()) || there.contains(family), "{metric} is not in the scrape:\n{scrape}");
     }
 
-    // As rules, because promtool reads expressions in them alone.
+    // As rules, because promtool reads expressions only there.
     let mut rules = "groups:\n- name: dashboard\n  rules:\n".to_owned();
     for (number, expression) in expressions.iter().enumerate() {
         let expression =
@@ -216,7 +216,7 @@ fn the_dashboard_and_the_alerts_name_what_is_there() {
 }
 
 #[test]
-fn each_alert_fires_when_it_says_and_not_before() {
+fn each_alert_fires_at_its_threshold_and_not_before() {
     let folder = tempfile::tempdir().unwrap();
     let docs = root().join("docs/prometheus");
     let at = |name: &str| docs.join(name).display().to_string();
@@ -230,7 +230,7 @@ fn each_alert_fires_when_it_says_and_not_before() {
 }
 
 #[test]
-fn the_newest_lines_of_the_log_are_told_once_each() {
+fn the_newest_lines_of_the_log_are_returned_once_each() {
     let daemon = start();
     let tail =
         |after: u64| -> Value { serde_json::from_str(&get(&daemon, &format!("/api/v1/log?after={after}"))).unwrap() };
@@ -246,7 +246,7 @@ fn the_newest_lines_of_the_log_are_told_once_each() {
 }
 
 #[test]
-fn top_prints_a_table_where_there_is_no_terminal() {
+fn top_prints_a_table_without_a_terminal() {
     let daemon = start();
     let url = format!("unix:{}", daemon.path("http.sock").display());
     let once = |args: &[&str]| {
@@ -268,7 +268,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
 }
 
 #[test]
-fn a_file_that_is_refused_is_told_without_the_secrets_in_it() {
+fn a_refused_file_is_reported_without_its_secrets() {
     let mut daemon = start();
     let secret = "[[camera]]\nname = \"x\"\nsource = { type = \"video\", urll = \"rtsp://user:s3cret@10.0.0.1/1\" }\n";
     daemon.reconfigure(&(CONFIG.replace("{tiny}", "tiny.onnx") + secret));
@@ -290,7 +290,7 @@ fn terminal() -> (File, OwnedFd) {
     // which is valid; a null name and a null termios are allowed.
     let result = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(result, 0, "openpty");
-    // SAFETY: both are open and nobody else's, since openpty just returned them.
+    // SAFETY: both are open and owned by no other value, since openpty just returned them.
     unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
 }
 

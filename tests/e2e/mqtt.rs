@@ -1,4 +1,4 @@
-//! The MQTT sink against Mosquitto: what arrives there, read by `mosquitto_sub`.
+//! The MQTT sink against Mosquitto: `mosquitto_sub` reads what arrives there.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,13 +39,13 @@ fn sequences(reader: &Reader) -> Vec<u64> {
     reader.under("/detections").iter().map(|message| message.json()["sequence"].as_u64().unwrap()).collect()
 }
 
-/// Each message's count, out of its id: without a gap, whatever frames a busy machine drops.
+/// Returns each message's count from its id: without a gap, even if a busy machine drops frames.
 fn counts(reader: &Reader) -> Vec<u64> {
     let count = |message: &Message| message.json()["id"].as_str()?.rsplit_once('-')?.1.parse().ok();
     reader.under("/detections").iter().map(|message| count(message).unwrap()).collect()
 }
 
-/// The log of a daemon that ends in order.
+/// Returns the log of a daemon after a regular end.
 fn log_after(daemon: Daemon) -> String {
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
@@ -59,7 +59,7 @@ fn log_with(config: &str, words: &str) -> String {
     log_after(daemon)
 }
 
-/// How often somebody has connected.
+/// Returns the number of connections so far.
 fn connections(broker: &Mosquitto) -> usize {
     broker.log().matches("New connection from").count()
 }
@@ -94,7 +94,7 @@ fn detections_state_and_availability_arrive_by_both_versions_and_every_quality()
         let order = sequences(&reader);
         assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "{protocol} {qos}: {order:?}");
 
-        // Whoever comes later finds what is kept.
+        // A later reader gets the retained messages.
         let kept = broker.retained("visiond/gate/#");
         let state = kept.iter().find(|message| message.topic.ends_with("/cameras/door/state")).unwrap().json();
         assert_eq!((state["phase"].as_str(), state["counts"]["red"].as_u64()), (Some("streaming"), Some(1)), "{state}");
@@ -114,7 +114,7 @@ fn detections_state_and_availability_arrive_by_both_versions_and_every_quality()
 }
 
 #[test]
-fn a_daemon_that_is_killed_is_offline_by_its_last_will() {
+fn a_killed_daemon_is_offline_by_its_last_will() {
     let broker = Mosquitto::start();
     let reader = broker.reader("visiond/gate/availability", &[]);
     let mut daemon = Daemon::start(&config(&url(&broker)));
@@ -125,9 +125,9 @@ fn a_daemon_that_is_killed_is_offline_by_its_last_will() {
 }
 
 #[test]
-fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
+fn a_restarted_broker_gets_everything_in_order_and_the_state_again() {
     for (protocol, qos) in [("5", 1), ("3.1.1", 2)] {
-        // It keeps the reader's session on disk, so that what fails to arrive was lost on the way there.
+        // It keeps the reader's session on disk, so that a missing message was lost on its way to the broker.
         let window = if protocol == "5" { "max_inflight_messages 5\n" } else { "" };
         let mut broker = Mosquitto::start_with(|_| {
             format!("allow_anonymous true\npersistence true\nmax_queued_messages 100000\n{window}")
@@ -135,7 +135,7 @@ fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
         let reader = broker.reader("visiond/#", &["-c", "-q", "1"]);
         let sink = format!("{}protocol = \"{protocol}\"\nqos_detections = {qos}\nqueue = 10000\n", url(&broker));
         let mut daemon = Daemon::start(&config(&sink));
-        // Said while the reader listens, not kept from before.
+        // Published while the reader listens, not retained from before.
         let online = || reader.under("/availability").iter().filter(|m| m.text() == "online" && !m.retained).count();
         for round in 1..=3 {
             let before = sequences(&reader).len();
@@ -156,7 +156,7 @@ fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
         all.dedup();
         let expected: Vec<u64> = (all[0]..all[0] + all.len() as u64).collect();
         assert_eq!(all, expected, "{protocol}: without a gap\n{log}");
-        // What goes out twice does so behind the restart, from the first without an acknowledgement on.
+        // Messages are repeated only after the restart, from the first unacknowledged one on.
         let back = sent.windows(2).filter(|pair| pair[1] <= pair[0]).count();
         assert!(back <= 3, "{protocol}: in order each time: {sent:?}");
         for (line, times) in [("connection lost", 3), ("connected after", 3)] {
@@ -166,7 +166,7 @@ fn a_broker_that_restarts_gets_everything_in_order_and_the_state_anew() {
 }
 
 #[test]
-fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
+fn a_wrong_login_is_reported_and_a_reload_with_the_right_one_connects() {
     let broker = Mosquitto::start_with(|folder| {
         let passwords = folder.join("passwords");
         let made = Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&passwords).args(["jet", "s3cret"]).status();
@@ -179,7 +179,7 @@ fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
         let words = "the broker requires a user and a password: set `login`";
         let mut daemon = Daemon::start(&config(&sink("")));
         daemon.wait_for_log(words);
-        // When it comes for the third time, it has been refused once more.
+        // Before a third attempt it has been refused once more.
         let before = connections(&broker);
         daemon.wait_until("further attempts", |_| connections(&broker) >= before + 2);
         let log = log_after(daemon);
@@ -201,7 +201,7 @@ fn a_wrong_login_is_told_in_a_sentence_and_the_right_one_after_a_reload() {
 }
 
 #[test]
-fn tls_proves_both_ends_and_says_what_is_wrong() {
+fn tls_proves_both_ends_and_reports_what_is_wrong() {
     let broker = Mosquitto::start_with(|folder| {
         certificates::make(folder, "DNS:localhost");
         let file = |name: &str| folder.join(name).display().to_string();
@@ -231,7 +231,7 @@ fn tls_proves_both_ends_and_says_what_is_wrong() {
     let no_tls = config(&format!("url = \"mqtts://localhost:{}\"\n{trust}", plain.port));
     log_with(&no_tls, "if that port has no TLS, use mqtt:// in `url`");
 
-    // Files that can never work are told before anything runs.
+    // Files that can never work are errors before anything runs.
     let refused =
         Daemon::start(&sink("localhost", &format!("{trust}certificate = \"{ca}\"\nkey = \"{ca}\"\n"))).finish();
     assert!(refused.log.contains("has no key in PEM format"), "{}", refused.log);
@@ -239,7 +239,7 @@ fn tls_proves_both_ends_and_says_what_is_wrong() {
 }
 
 #[test]
-fn what_the_broker_refuses_arrives_when_it_may() {
+fn messages_that_the_broker_refused_arrive_once_it_allows_them() {
     let broker = Mosquitto::start_with(|folder| {
         let rights = folder.join("rights");
         std::fs::write(&rights, "topic readwrite visiond/gate/availability\ntopic read #\n").unwrap();
@@ -264,17 +264,17 @@ fn what_the_broker_refuses_arrives_when_it_may() {
     log_after(daemon);
 }
 
-/// What Home Assistant would know, by topic.
+/// Returns the data for Home Assistant, by topic.
 fn announced(broker: &Mosquitto) -> Vec<(String, Value)> {
     let kept = broker.retained("homeassistant/#");
     kept.iter().map(|message| (message.topic.clone(), message.json())).collect()
 }
 
 #[test]
-fn home_assistant_finds_a_camera_and_loses_one_that_is_gone() {
+fn home_assistant_finds_a_camera_and_loses_a_removed_one() {
     let broker = Mosquitto::start();
     let reader = broker.reader("visiond/gate/#", &[]);
-    // What another program announced there, and what this device left behind when it had a camera called attic.
+    // Announcements of another program, and of this device from when it had a camera called attic.
     for (topic, text) in [
         ("homeassistant/sensor/visiond_gate/other_fps/config", "{\"origin\":{\"name\":\"other\"}}"),
         ("homeassistant/sensor/visiond_gate/attic_fps/config", "{\"origin\":{\"name\":\"visiond\"}}"),
@@ -334,7 +334,7 @@ fn home_assistant_finds_a_camera_and_loses_one_that_is_gone() {
 }
 
 #[test]
-fn a_camera_that_is_away_is_told_with_its_reason() {
+fn a_missing_camera_is_published_with_its_reason() {
     let broker = Mosquitto::start();
     let reader = broker.reader("visiond/gate/cameras/door/state", &[]);
     let text = config(&url(&broker));

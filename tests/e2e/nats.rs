@@ -1,4 +1,4 @@
-//! The NATS sink against nats-server with JetStream: what stands in the stream.
+//! The NATS sink against nats-server with JetStream: what the stream contains.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -45,17 +45,17 @@ fn url(port: u16) -> String {
     format!("nats://127.0.0.1:{port}")
 }
 
-/// A stream that is made where it is missing.
+/// Creates the stream if it is missing.
 const MADE: &str = "stream = \"visiond\"\ncreate_stream = true\n";
 
-/// A message as it stands in the stream.
+/// A message in the stream.
 struct Stored {
     subject: String,
     header_id: String,
     json: Value,
 }
 
-/// Everything in the stream; empty while there is none.
+/// Returns everything in the stream; empty while there is none.
 fn stored(port: u16) -> Vec<Stored> {
     stored_with(async_nats::ConnectOptions::new().connect(url(port)))
 }
@@ -85,7 +85,7 @@ fn sequences(stored: &[Stored]) -> Vec<u64> {
     stored.iter().map(|message| message.json["sequence"].as_u64().unwrap()).collect()
 }
 
-/// Each message once, a camera's in order.
+/// Asserts that each message is there once, those of a camera in order.
 fn assert_in_order_and_once(stored: &[Stored], log: &str) {
     let ids: HashSet<_> = stored.iter().map(|message| message.header_id.as_str()).collect();
     assert_eq!(ids.len(), stored.len(), "an id is there twice\n{log}");
@@ -100,7 +100,7 @@ fn assert_same(stored: &[Stored], written: &[Value], log: &str) {
     assert_eq!(of_stream, of_file, "{log}");
 }
 
-/// What has gone to the file so far stands in the stream before long: all of it, and nothing else before or between.
+/// Asserts that the stream soon has the messages that the file has so far, and nothing else before or between them.
 fn assert_as_in_the_file(daemon: &mut Daemon, port: u16) {
     let written = daemon.messages("out.jsonl");
     daemon.wait_until("what is in the file to be in the stream", |_| stored(port).len() >= written.len());
@@ -121,9 +121,9 @@ fn log_with(text: &str, words: &str) -> String {
 }
 
 #[test]
-fn messages_stand_in_the_stream_that_is_made_once_each_with_their_ids() {
+fn messages_are_in_the_created_stream_once_each_with_their_ids() {
     let server = NatsServer::start();
-    // At a limit, unlike at a signal, it has all the time for what is on its way.
+    // At a limit, unlike after a signal, it has all the time for messages in flight.
     let daemon = Daemon::start_with(&config(&url(server.port), MADE), |command| {
         command.args(["--max-frames", "40"]);
     });
@@ -137,13 +137,13 @@ fn messages_stand_in_the_stream_that_is_made_once_each_with_their_ids() {
         assert_eq!(message.json["detections"].as_array().unwrap().len(), 8);
     }
     assert_in_order_and_once(&stored, &ended.log);
-    // What was on its way at the end is there, too.
+    // Messages that were in flight at the end are there, too.
     assert_eq!(stored.len(), 40);
     assert_same(&stored, &ended.daemon.messages("out.jsonl"), &ended.log);
 }
 
 #[test]
-fn a_server_that_is_killed_and_started_again_has_every_message_once_and_in_order() {
+fn a_server_that_was_killed_and_restarted_has_every_message_once_and_in_order() {
     let mut server = NatsServer::start();
     let mut daemon = Daemon::start(&config(&url(server.port), MADE));
     for round in 1..=3 {
@@ -163,10 +163,10 @@ fn a_server_that_is_killed_and_started_again_has_every_message_once_and_in_order
     }
 }
 
-/// A connection of the daemon's, and what it said there.
+/// A connection of the daemon's, and the bytes that it sent there.
 type Overheard = (TcpStream, Arc<Mutex<Vec<u8>>>);
 
-/// Stands between daemon and server, keeps what the daemon says, and can swallow what the server says.
+/// A proxy between daemon and server that keeps the daemon's bytes and can drop the server's.
 struct Middleman {
     port: u16,
     deaf: Arc<AtomicBool>,
@@ -199,7 +199,7 @@ impl Middleman {
         this
     }
 
-    /// Cuts the newest connection off; what the daemon said on it.
+    /// Cuts the newest connection; returns the daemon's bytes on it.
     fn cut(&self) -> Vec<u8> {
         let connections = self.connections.lock().unwrap();
         let (client, said) = connections.last().unwrap();
@@ -207,12 +207,12 @@ impl Middleman {
         said.lock().unwrap().clone()
     }
 
-    /// How often the daemon has connected.
+    /// Returns how often the daemon has connected.
     fn count(&self) -> usize {
         self.connections.lock().unwrap().len()
     }
 
-    /// What the daemon said on the newest connection.
+    /// Returns the daemon's bytes on the newest connection.
     fn said(&self) -> Vec<u8> {
         self.connections.lock().unwrap().last().unwrap().1.lock().unwrap().clone()
     }
@@ -236,10 +236,10 @@ fn ids_in(said: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn what_was_stored_but_not_acknowledged_is_sent_again_and_is_one_message() {
+fn a_stored_but_unacknowledged_message_is_sent_again_and_kept_once() {
     let server = NatsServer::start();
     let between = Middleman::start(server.port);
-    // Not even a busy machine takes so long over an acknowledgement that the daemon gives the connection up.
+    // Even on a busy machine an acknowledgement arrives before the daemon gives up the connection.
     let mut daemon = Daemon::start(&config(&url(between.port), &format!("{MADE}ack_timeout = \"1h\"\n")));
     daemon.wait_until("messages", |_| stored(server.port).len() >= 10);
     between.deaf.store(true, Ordering::SeqCst);
@@ -270,7 +270,7 @@ fn a_message_too_large_for_the_server_is_left_out_and_counts_as_lost() {
 }
 
 #[test]
-fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
+fn a_missing_stream_is_reported_once_with_a_remedy() {
     let bare = NatsServer::start_bare(|_| String::new());
     let mut daemon = Daemon::start(&config(&url(bare.port), MADE));
     daemon.wait_until("what is missing", |daemon| {
@@ -288,7 +288,7 @@ fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
         let between = Middleman::start(server.port);
         let mut daemon = Daemon::start(&config(&url(between.port), keys));
         daemon.wait_for_log(words);
-        // When it comes for the third time, it has failed once more.
+        // Before a third attempt it has failed once more.
         let before = between.count();
         daemon.wait_until("further attempts", |_| between.count() >= before + 2);
         let log = terminated(daemon).log;
@@ -302,7 +302,7 @@ fn what_is_missing_at_the_server_is_said_once_in_a_sentence_that_helps() {
 }
 
 #[test]
-fn tls_and_a_login_prove_both_ends_and_what_is_wrong_is_said_without_the_password() {
+fn tls_and_a_login_prove_both_ends_and_errors_leave_out_the_password() {
     let server = NatsServer::start_with(|folder| {
         certificates::make(folder, "DNS:localhost,IP:127.0.0.1");
         let file = |name: &str| folder.join(name).display().to_string();
@@ -346,7 +346,7 @@ fn tls_and_a_login_prove_both_ends_and_what_is_wrong_is_said_without_the_passwor
 }
 
 #[test]
-fn a_sink_that_is_set_otherwise_connects_anew_and_loses_nothing() {
+fn a_changed_sink_reconnects_and_loses_nothing() {
     let server = NatsServer::start();
     let mut daemon = Daemon::start(&config(&url(server.port), MADE));
     daemon.wait_until("messages", |_| stored(server.port).len() >= 10);

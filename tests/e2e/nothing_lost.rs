@@ -5,7 +5,7 @@ use std::process::Command;
 use visiond_tests::{root, visiond};
 
 #[test]
-fn whatever_is_killed_every_accepted_message_arrives_in_order() {
+fn every_accepted_message_arrives_in_order_after_any_kill() {
     let bench = root().join("tests/bench/nothing_lost.py");
     let short = ["--seconds", "20", "--broker-kills", "3", "--daemon-kills", "2"];
     let ended = Command::new("python3").arg(bench).arg("--visiond").arg(visiond()).args(short).output().unwrap();

@@ -1,4 +1,4 @@
-//! The Debian packages that `./package all` made, looked at without installing them. `./test --all` builds
+//! The Debian packages of `./package all`, inspected without installing them. `./test --all` builds
 //! them, names their folder in `VISIOND_PACKAGES` and runs these tests.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ fn text(program: &str, arguments: &[&str]) -> String {
 
 #[test]
 #[ignore = "needs packages: ./test --all"]
-fn a_package_has_what_an_owner_looks_for_and_it_is_roots() {
+fn a_package_has_the_expected_files_and_root_owns_them() {
     const EXPECTED: &[(&str, &str)] = &[
         ("./usr/bin/visiond", "-rwxr-xr-x"),
         ("./etc/visiond/visiond.toml", "-rw-r--r--"),
@@ -123,7 +123,7 @@ fn every_crate_inside_is_in_the_copyright_file() {
         for line in text(env!("CARGO"), &arguments).lines() {
             let mut words = line.split_whitespace();
             let (crate_name, version) = (words.next().unwrap(), words.next().unwrap().trim_start_matches('v'));
-            // Our own crates stand there with their folder.
+            // Our own crates are listed with their folder.
             if words.next().is_none_or(|folder| folder == "(*)") {
                 assert!(copyright.contains(&format!("\n  {crate_name} {version}: ")), "{name}: {line}");
                 counted += 1;

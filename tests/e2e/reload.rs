@@ -1,4 +1,4 @@
-//! SIGHUP: another configuration is put in force while the rest of the daemon goes on, or it is refused with a reason.
+//! SIGHUP: another configuration takes over while the rest of the daemon keeps running, or it is refused with a reason.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use visiond_tests::{Daemon, Finished, root, wait_until_or_show};
 
-/// The tiny network costs nothing, so that no frame is lost for another reason than a reload. systemd's status is told with a
-/// reload alone.
+/// The tiny model costs nothing, so that no frame is lost for another reason than a reload. systemd gets a status only with a
+/// reload.
 const HEAD: &str = r#"
 [engine]
 backend = "rten"
@@ -25,7 +25,7 @@ name = "tiny"
 path = "{dir}/tiny.onnx"
 "#;
 
-/// A camera that loses nothing: its program waits while a frame stands in the mailbox.
+/// A camera that loses nothing: its program waits while a frame is in the mailbox.
 const STAYS: &str = r#"
 [[camera]]
 name = "stays"
@@ -52,7 +52,7 @@ fn pattern(name: &str, fps: u32) -> String {
 /// A daemon, and systemd at its other end.
 struct Managed {
     daemon: Daemon,
-    /// Every datagram, and how many of them were looked at.
+    /// Every datagram, and how many of them were read.
     said: Arc<Mutex<Vec<String>>>,
     heard: usize,
     _folder: tempfile::TempDir,
@@ -73,7 +73,7 @@ impl Managed {
         });
         let daemon = Daemon::start_with(config, |command| {
             command.env("NOTIFY_SOCKET", &path);
-            // It stands beside the configuration, so that a test may exchange it.
+            // Beside the configuration, so that a test may replace it.
             let folder = PathBuf::from(command.get_args().last().unwrap()).parent().unwrap().to_owned();
             for name in ["tiny.onnx", "tiny.toml"] {
                 std::fs::copy(root().join("tests/vm").join(name), folder.join(name)).unwrap();
@@ -84,7 +84,7 @@ impl Managed {
         this
     }
 
-    /// Waits until systemd hears what begins so; returns it.
+    /// Waits until systemd gets a text with this start; returns it.
     fn hear(&mut self, beginning: &str) -> String {
         let (said, log) = (&self.said, || self.said.lock().unwrap().join("\n"));
         let at = || {
@@ -96,7 +96,7 @@ impl Managed {
         self.said.lock().unwrap()[self.heard - 1].clone()
     }
 
-    /// Reloads and waits for the end of it; returns the status that systemd is told then.
+    /// Reloads and waits for its end; returns the status that systemd gets then.
     fn reload(&mut self, config: &str) -> String {
         self.daemon.reconfigure(config);
         let reloading = self.hear("RELOADING=1");
@@ -104,7 +104,7 @@ impl Managed {
         let begin = self.heard;
         self.hear("READY=1");
         let said = self.said.lock().unwrap().clone();
-        // The status is told beside it.
+        // The status comes with it.
         let status = said[begin..].iter().rfind(|said| said.starts_with("STATUS=")).cloned();
         status.unwrap_or_else(|| self.hear("STATUS="))
     }
@@ -114,7 +114,7 @@ impl Managed {
         messages.into_iter().filter(|message| message["camera"] == camera).collect()
     }
 
-    /// Waits until so many more messages of a camera are there.
+    /// Waits for so many more messages of a camera.
     fn see(&mut self, camera: &str, more: usize) {
         let of = |daemon: &Daemon| daemon.messages("out.jsonl").iter().filter(|m| m["camera"] == camera).count();
         let before = of(&self.daemon);
@@ -127,7 +127,7 @@ impl Managed {
         ended
     }
 
-    /// The programs that it runs.
+    /// Returns the programs that it runs.
     fn children(&self) -> Vec<i32> {
         let pid = self.daemon.pid();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Managed {
     }
 }
 
-/// What `/proc` tells of a daemon: threads, descriptors, resident kilobytes.
+/// Reads a daemon's threads, descriptors and resident kilobytes in `/proc`.
 fn size(daemon: &Daemon) -> (usize, usize, usize) {
     let count = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", daemon.pid())).unwrap().count();
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
@@ -155,14 +155,14 @@ fn sequences(messages: &[Value]) -> Vec<u64> {
     messages.iter().map(|message| message["sequence"].as_u64().unwrap()).collect()
 }
 
-/// Every frame from the first on, once, in order.
+/// Asserts that every frame from the first on is there once, in order.
 fn assert_whole(messages: &[Value]) {
     let sequences = sequences(messages);
     assert_eq!(sequences, (0..sequences.len() as u64).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_did_not_change_is_not_touched_while_all_around_it_does() {
+fn unchanged_parts_keep_running_while_everything_else_changes() {
     let socket = "[[sink]]\ntype = \"unix\"\npath = \"{dir}/d.sock\"\ncameras = [\"stays\"]\nqueue = 1000\n";
     let mut managed = Managed::start(&format!("{HEAD}{STAYS}{socket}{}", pattern("other", 50)));
     let reader = UnixStream::connect(managed.daemon.path("d.sock")).unwrap();
@@ -209,14 +209,14 @@ fn what_did_not_change_is_not_touched_while_all_around_it_does() {
 }
 
 #[test]
-fn a_network_is_exchanged_between_two_frames() {
+fn a_model_is_replaced_between_two_frames() {
     let config = format!("{HEAD}{STAYS}");
     let mut managed = Managed::start(&config);
     managed.see("stays", 10);
     let children = managed.children();
     let mut known = 1;
     for round in 0..6 {
-        // Another file under another name, or in its place, as `visiond build` leaves one; an unknown field is no harm.
+        // Another file under another name, or in its place, as `visiond build` writes one; an unknown field is harmless.
         let mut network = std::fs::read(root().join("tests/vm/tiny.onnx")).unwrap();
         network.extend([0x32, 1, b'a' + round]);
         let name = if round % 2 == 0 { format!("{round}.onnx") } else { "tiny.onnx".to_owned() };
@@ -239,7 +239,7 @@ fn a_network_is_exchanged_between_two_frames() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_with_its_reason_and_what_runs_goes_on() {
+fn a_wrong_configuration_is_refused_with_its_reason_and_the_running_one_stays() {
     let config = format!("{HEAD}{STAYS}");
     let mut managed = Managed::start(&config);
     let children = managed.children();
@@ -279,7 +279,7 @@ fn a_wrong_configuration_is_refused_with_its_reason_and_what_runs_goes_on() {
 }
 
 #[test]
-fn a_camera_moves_to_another_network_and_a_lane_that_has_ended_begins_anew() {
+fn a_camera_moves_to_another_model_and_an_ended_lane_starts_again() {
     let two = format!("{HEAD}[[model]]\nname = \"second\"\npath = \"{{dir}}/tiny.onnx\"\n{STAYS}");
     let moves = |model: &str| pattern("moves", 20).replace("\"tiny\"", &format!("{model:?}"));
     let mut managed = Managed::start(&format!("{two}{}", moves("tiny")));
@@ -287,7 +287,7 @@ fn a_camera_moves_to_another_network_and_a_lane_that_has_ended_begins_anew() {
         managed.messages("moves").iter().filter(|message| message["model"]["name"] == model).count()
     };
     for round in 1..=3 {
-        // With its only camera the second lane comes and goes.
+        // The second lane starts and ends with its only camera.
         for model in ["second", "tiny"] {
             let before = by(&managed, model);
             managed.reload(&format!("{two}{}", moves(model)));
@@ -295,7 +295,7 @@ fn a_camera_moves_to_another_network_and_a_lane_that_has_ended_begins_anew() {
             assert!(by(&managed, model) > before, "round {round}, {model}");
         }
     }
-    // A file that comes to its end takes its lane along; a camera for that network has it loaded again.
+    // A file that ends takes its lane with it; a camera for that model loads it again.
     let film = "[[camera]]\nname = \"film\"\nmodel = \"second\"\nsource = { type = \"command\", container = \"raw\", format = \
                 \"grey\", width = 128, height = 64, pace = \"fastest\", command = [\"head\", \"-c\", \"81920\", \"/dev/zero\"], \
                 repeat = false }\n";
@@ -315,7 +315,7 @@ fn a_camera_moves_to_another_network_and_a_lane_that_has_ended_begins_anew() {
 
 #[test]
 fn sigterm_in_the_middle_of_a_reload_ends_it_in_order() {
-    // Another network that takes a while to load.
+    // Another model that takes a while to load.
     let slow = HEAD.replace("{dir}/tiny.onnx", "{model}");
     for delay_ms in [0, 3, 20, 100, 300] {
         let managed = Managed::start(&format!("{HEAD}{STAYS}{}", pattern("other", 50)));
@@ -323,7 +323,7 @@ fn sigterm_in_the_middle_of_a_reload_ends_it_in_order() {
         managed
             .daemon
             .reconfigure(&format!("{slow}{STAYS}{camera}[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n"));
-        // Wherever the reload is by then.
+        // The reload may be at any step by then.
         std::thread::sleep(Duration::from_millis(delay_ms));
         let ended = managed.end();
         let messages = ended.daemon.messages("out.jsonl");
@@ -369,7 +369,7 @@ fn a_hundred_reloads_leave_memory_threads_and_descriptors_as_they_were() {
     }
     println!("threads, descriptors, resident kB after each 20 pairs: {sizes:?}");
     let first = sizes[0];
-    // What was exchanged last may still be ending.
+    // The part that was replaced last may still be ending.
     let daemon = &managed.daemon;
     let log = || format!("{:?} after {sizes:?}", size(daemon));
     wait_until_or_show(

@@ -1,4 +1,4 @@
-//! `visiond reload` and `visiond check --against-running`: asking the daemon that runs.
+//! `visiond reload` and `visiond check --against-running`: commands to the running daemon.
 
 use std::process::Output;
 
@@ -36,7 +36,7 @@ type = "file"
 path = "{dir}/out.jsonl"
 "#;
 
-/// A camera that is away, and a password in the file.
+/// A missing camera, and a password in the file.
 const GATE: &str =
     "[[camera]]\nname = \"gate\"\nsource = { type = \"video\", url = \"rtsp://admin:swordfish@127.0.0.1:1/1\" }\n";
 
@@ -71,7 +71,7 @@ fn pattern(name: &str, fps: u32) -> String {
 }
 
 #[test]
-fn twelve_reloads_of_which_a_third_is_wrong_touch_nothing_that_did_not_change() {
+fn twelve_reloads_a_third_of_them_wrong_leave_unchanged_parts_alone() {
     let daemon = start(CONFIG);
     let mut now = CONFIG.to_owned();
     for round in 1..=12 {
@@ -111,7 +111,7 @@ fn twelve_reloads_of_which_a_third_is_wrong_touch_nothing_that_did_not_change() 
 }
 
 #[test]
-fn what_a_reload_would_change_is_told_and_nothing_is_changed() {
+fn check_lists_what_a_reload_would_change_and_changes_nothing() {
     let daemon = start(&format!("{CONFIG}{GATE}"));
     let check = |config: &str| {
         write(&daemon, &format!("{config}{GATE}"));
@@ -127,7 +127,7 @@ fn what_a_reload_would_change_is_told_and_nothing_is_changed() {
         stdout(&output).contains("\na reload would not be enough: [device] `name` changes to roof at the next start")
     );
 
-    // A secret that is another is a change, though nobody is told of it.
+    // Another secret is a change, though it is not printed.
     write(&daemon, &format!("{CONFIG}{}", GATE.replace("swordfish", "mackerel")));
     let output = ask(&daemon, &["check", "--against-running"]);
     assert!(stdout(&output).contains("\na reload would change: camera gate opened again\n"), "{}", stdout(&output));
@@ -146,7 +146,7 @@ fn what_a_reload_would_change_is_told_and_nothing_is_changed() {
 }
 
 #[test]
-fn another_file_than_the_daemons_and_no_daemon_at_all_are_told() {
+fn a_file_that_is_not_the_daemons_and_a_missing_daemon_are_errors() {
     let daemon = start(CONFIG);
     let other = daemon.path("other.toml");
     std::fs::write(&other, fill(CONFIG, daemon.folder.path())).unwrap();
@@ -155,7 +155,7 @@ fn another_file_than_the_daemons_and_no_daemon_at_all_are_told() {
     let told = format!(", not {}; name its own file", other.display());
     assert!(stderr(&output).contains(&told), "{}", stderr(&output));
 
-    // A file that cannot be read any more still tells nothing about where the daemon is; --url does.
+    // A file that became unreadable does not show where the daemon is; --url does.
     let url = format!("unix:{}", daemon.path("http.sock").display());
     std::fs::remove_file(daemon.path("visiond.toml")).unwrap();
     let output = run(["reload", "--url", &url]);
@@ -170,7 +170,7 @@ fn another_file_than_the_daemons_and_no_daemon_at_all_are_told() {
 }
 
 #[test]
-fn who_asks_many_times_at_once_is_answered_each_time() {
+fn each_of_many_simultaneous_requests_is_answered() {
     let daemon = start(CONFIG);
     write(&daemon, &format!("{CONFIG}{}", pattern("other", 20)));
     let outputs: Vec<_> = std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ type = "file"
 path = "{dir}/out.jsonl"
 "#;
 
-/// How many processes have `pid` as their parent.
+/// Returns how many processes have `pid` as their parent.
 fn children(pid: i32) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let parent = |entry: std::fs::DirEntry| {
@@ -56,8 +56,8 @@ fn frames_become_messages_in_order_and_sigterm_ends_it() {
 }
 
 #[test]
-fn one_wish_to_end_said_twice_is_one_and_a_deaf_program_does_not_hold_it_up() {
-    // As `timeout` does it: the process, then its group.
+fn two_stop_signals_count_as_one_and_a_program_that_ignores_them_does_not_delay_the_end() {
+    // As `timeout` does: the process, then its group.
     let mut daemon = Daemon::start(&format!("{PATTERN}{FILE_SINK}"));
     daemon.wait_until("a message", |d| d.count("out.jsonl") > 0);
     daemon.signal(libc::SIGTERM);
@@ -107,7 +107,7 @@ max_frames = 12
 }
 
 #[test]
-fn sigterm_while_a_video_plays_takes_ffmpeg_along() {
+fn sigterm_while_a_video_plays_ends_ffmpeg_too() {
     let mut daemon = Daemon::start(&format!(
         "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{{model}}\"\n[[camera]]\nname = \"street\"\n\
          [camera.source]\ntype = \"video\"\nurl = \"{{video}}\"\nrepeat = true\n{FILE_SINK}"
@@ -121,7 +121,7 @@ fn sigterm_while_a_video_plays_takes_ffmpeg_along() {
 }
 
 #[test]
-fn a_source_that_dies_is_started_again_and_the_other_camera_does_not_notice() {
+fn a_source_that_dies_is_restarted_and_the_other_camera_is_unaffected() {
     let mut daemon = Daemon::start(&format!(
         r#"{PATTERN}
 [[camera]]
@@ -153,7 +153,7 @@ command = ["sh", "-c", "head -c 9216 /dev/zero; echo the cable was pulled >&2; e
 }
 
 #[test]
-fn a_program_that_writes_more_than_whole_frames_is_noticed_and_the_other_camera_goes_on() {
+fn a_program_that_writes_more_than_whole_frames_is_reported_and_the_other_camera_keeps_running() {
     let camera = |name: &str, script: &str, repeat: bool| {
         format!(
             "[[camera]]\nname = \"{name}\"\n[camera.source]\ntype = \"command\"\ncontainer = \"raw\"\nformat = \"grey\"\n\
@@ -163,7 +163,7 @@ fn a_program_that_writes_more_than_whole_frames_is_noticed_and_the_other_camera_
     let mut daemon = Daemon::start(&format!(
         "{PATTERN}\n{}{}{FILE_SINK}",
         camera("prints", "echo Setting pipeline to PAUSED ...; while head -c 3072 /dev/zero; do :; done", true),
-        // Text at the end, as a program has it whose buffer of prints is flushed when it exits.
+        // Text at the end, as from a program that flushes its prints when it exits.
         camera("remainder", "head -c 6144 /dev/zero; echo that was all", false),
     ));
     daemon.wait_for_log("writes text where a frame should begin (\"Setting pipeline to PAUSED ...\")");
@@ -182,7 +182,7 @@ fn readers_of_the_socket_come_and_go() {
     let mut daemon = Daemon::start(&format!("{PATTERN}\n[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n"));
     let socket = daemon.path("d.sock");
     daemon.wait_until("the socket", |_| UnixStream::connect(&socket).is_ok());
-    // One that never reads stays while others come, read and go.
+    // One that never reads stays while others connect, read and leave.
     let _lazy = UnixStream::connect(&socket).unwrap();
     for _ in 0..5 {
         let reader = UnixStream::connect(&socket).unwrap();
@@ -198,7 +198,7 @@ fn readers_of_the_socket_come_and_go() {
 }
 
 #[test]
-fn standard_output_carries_json_lines_and_its_closing_ends_a_daemon_that_has_nothing_else() {
+fn standard_output_carries_json_lines_and_closing_it_ends_a_daemon_without_other_sinks() {
     let config = format!("{PATTERN}\n[[sink]]\ntype = \"stdout\"\n");
     let mut reader = None;
     let (read, write) = std::io::pipe().unwrap();
@@ -217,7 +217,7 @@ fn standard_output_carries_json_lines_and_its_closing_ends_a_daemon_that_has_not
 }
 
 #[test]
-fn systemd_is_told_when_it_is_ready_what_it_does_and_that_it_ends() {
+fn systemd_learns_when_the_daemon_is_ready_what_it_does_and_that_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -245,7 +245,7 @@ fn systemd_is_told_when_it_is_ready_what_it_does_and_that_it_ends() {
 }
 
 #[test]
-fn annotated_pictures_appear_whole_and_only_so_many_stay() {
+fn annotated_pictures_appear_whole_and_only_the_newest_stay() {
     let mut daemon = Daemon::start(&format!(
         "{PATTERN}\n[camera.annotate]\ndirectory = \"{{dir}}/pictures\"\nevery = 1\nkeep = 3\n{FILE_SINK}"
     ));

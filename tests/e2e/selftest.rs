@@ -1,4 +1,4 @@
-//! `visiond selftest` on whatever machine runs the tests: what is missing is skipped, and what is sent names nobody.
+//! `visiond selftest` on the machine that runs the tests: missing hardware is skipped, and the report identifies no person.
 
 use std::io::Read;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn a_machine_without_gpu_and_camera_skips_them_and_ends_well() {
 }
 
 #[test]
-fn what_is_no_camera_fails() {
+fn a_device_that_is_not_a_camera_fails() {
     let output = run(["selftest", "--only", "cameras", "--camera", "/dev/null", "--camera", "/dev/no-such-camera"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let table = String::from_utf8(output.stdout.clone()).unwrap();
@@ -57,10 +57,10 @@ fn what_is_no_camera_fails() {
 }
 
 #[test]
-fn the_file_to_send_names_nobody_and_is_shown_as_it_was() {
+fn the_report_identifies_no_person_and_is_shown_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("board.tar.gz");
-    // Two cameras that are not there, of the host's name and of an address.
+    // Two missing cameras, named after the host and an address.
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     let camera = format!("--camera=/dev/{host}");
     let output = Command::new(visiond())
@@ -92,10 +92,10 @@ fn the_file_to_send_names_nobody_and_is_shown_as_it_was() {
     assert_eq!(shown.status.code(), Some(1), "as the test itself");
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("/dev/<host>: opens") && shown.contains("/dev/<ip>: opens"), "{shown}");
-    // For the run in the sandbox it is as it is, or rows of one name would have two.
+    // For the run in the sandbox it is not redacted, or rows of one name would have two.
     let raw = json(&run(["selftest", "--inner=85000ms", "--only", "cameras", &camera]));
     assert_eq!(rows(&raw, "cameras"), [(format!("/dev/{host}: opens").as_str(), "fail")]);
-    // What cannot be written is said before anything is tested.
+    // A file that cannot be written is an error before anything is tested.
     for file in ["/no/such/folder/board.tar.gz", folder.path().to_str().unwrap()] {
         let output = run(["selftest", "--report", file, "--only", "board"]);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(6), 0), "{}", stderr(&output));
@@ -103,7 +103,7 @@ fn the_file_to_send_names_nobody_and_is_shown_as_it_was() {
 }
 
 #[test]
-fn heat_is_told_by_zone_and_throttling_fails() {
+fn heat_has_a_row_for_each_zone_and_throttling_fails() {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, content: &str| {
         let path = root.path().join(path);
@@ -130,7 +130,7 @@ fn heat_is_told_by_zone_and_throttling_fails() {
 }
 
 #[test]
-fn a_jetson_is_told_by_its_release_and_device_tree() {
+fn a_jetson_has_rows_for_its_release_and_device_tree() {
     let board = visiond_tests::root().join("tests/boards/orin-nano-36.4.3");
     let mut command = Command::new(visiond());
     let output =

@@ -1,4 +1,4 @@
-//! A durable sink as a user has it: the broker is away, the daemon is killed, and everything that it accepted arrives.
+//! A durable sink: the broker is away, the daemon is killed, and everything that it accepted arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,7 +41,7 @@ spool_directory = "{}"
     )
 }
 
-/// What a log calls accepted: each camera's messages by their ids, in order.
+/// Returns the messages that a log calls accepted: each camera's ids, in order.
 fn accepted(log: &str, into: &mut BTreeMap<String, Vec<String>>) {
     for line in log.lines() {
         let Some((_, words)) = line.split_once("sink mqtt: accepted ") else { continue };
@@ -51,7 +51,7 @@ fn accepted(log: &str, into: &mut BTreeMap<String, Vec<String>>) {
 }
 
 #[test]
-fn what_was_accepted_arrives_in_order_though_the_broker_was_away_and_the_daemon_killed() {
+fn accepted_messages_arrive_in_order_though_the_broker_was_away_and_the_daemon_killed() {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("made/where/missing");
     let mut broker = Mosquitto::start();
@@ -79,7 +79,7 @@ fn what_was_accepted_arrives_in_order_though_the_broker_was_away_and_the_daemon_
     assert!(ended.log.contains("messages from an earlier run are in the spool"), "{}", ended.log);
     accepted(&ended.log, &mut expected);
 
-    // What did not go out in the time that the end has is in the spool, too: the next start sends it.
+    // Messages that were not sent within the time limit of the end are in the spool, too: the next start sends them.
     let all: BTreeSet<&String> = expected.values().flatten().collect();
     let has_all = || {
         let ids: BTreeSet<String> = reader.under("/detections").iter().map(id).collect();
@@ -110,7 +110,7 @@ fn id(message: &Message) -> String {
 }
 
 #[test]
-fn a_durable_sink_says_what_it_needs() {
+fn a_durable_sink_reports_what_it_needs() {
     let folder = tempfile::tempdir().unwrap();
     let broker = Mosquitto::start();
     let path = folder.path().join("visiond.toml");

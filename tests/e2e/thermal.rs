@@ -1,4 +1,4 @@
-//! A Jetson's temperatures and throttling: told in the status, the log and the summary there, and nowhere else.
+//! A Jetson's temperatures and throttling: in its status, log and summary, and not on other machines.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -35,13 +35,13 @@ path = "{dir}/out.jsonl"
 fn put(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // Exchanged as a whole, since the daemon may read it meanwhile.
+    // Replaced as a whole, since the daemon may read it meanwhile.
     let part = path.with_extension("part");
     fs::write(&part, content).unwrap();
     fs::rename(part, path).unwrap();
 }
 
-/// What systemd is told until a status holds `words`.
+/// Returns what systemd gets until a status contains `words`.
 fn status_with(socket: &UnixDatagram, words: &str) -> String {
     let until = Instant::now() + HANG;
     let mut buffer = [0; 4096];
@@ -56,7 +56,7 @@ fn status_with(socket: &UnixDatagram, words: &str) -> String {
 }
 
 #[test]
-fn a_jetson_tells_its_heat_and_warns_once_when_it_is_throttled() {
+fn a_jetson_reports_its_temperatures_and_warns_once_when_it_is_throttled() {
     let root = tempfile::tempdir().unwrap();
     let at = root.path();
     put(at, "sys/firmware/devicetree/base/compatible", "nvidia,p3768-0000+p3767-0005\0nvidia,tegra234\0");

@@ -1,4 +1,4 @@
-//! `visiond trace` against a daemon that runs.
+//! `visiond trace` against a running daemon.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -52,8 +52,8 @@ fn a_trace_follows_frames_from_the_camera_over_the_lane_to_the_sink() {
         .filter(|event| event["name"] == "thread_name")
         .map(|event| (event["tid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
         .collect();
-    // A frame that was delivered, looked at and written: each on its own thread, with an arrow through all. The first ones written
-    // were looked at before the recording began.
+    // A frame that was delivered, inferred and written: each on its own thread, with an arrow through all. The first ones written
+    // were inferred before the recording began.
     let shows = |name: &str, thread: &str, frame: &Value| {
         events.iter().any(|event| {
             event["name"] == name
@@ -77,11 +77,11 @@ fn a_trace_follows_frames_from_the_camera_over_the_lane_to_the_sink() {
 }
 
 #[test]
-fn two_at_once_and_nobody_there_are_told_in_a_sentence() {
+fn a_second_recording_and_a_missing_daemon_are_errors_of_one_line() {
     let mut daemon = daemon();
     let config = daemon.path("visiond.toml");
     let config = config.to_str().unwrap();
-    // It is recorded while the answer is waited for. The daemon takes connections in their order, so this one comes first.
+    // Records while the client waits for the response. The daemon accepts connections in order, so this one is first.
     let mut first = UnixStream::connect(daemon.path("http.sock")).unwrap();
     first.write_all(b"POST /api/v1/trace?seconds=60 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
     let second = run(["trace", "-o", "-", config]);
@@ -91,7 +91,7 @@ fn two_at_once_and_nobody_there_are_told_in_a_sentence() {
         "{}",
         stderr(&second)
     );
-    // Whoever asks and goes away takes the recording along.
+    // A client that leaves ends its recording.
     drop(first);
     daemon.wait_until("another trace", |_| {
         let third = run(["trace", "--seconds", "1", "-o", "-", config]);

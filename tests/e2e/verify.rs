@@ -1,4 +1,4 @@
-//! `visiond verify`: two builds of a network, compared as a user would.
+//! `visiond verify`: two builds of a model, compared as a user would.
 
 use std::ffi::OsString;
 use std::fs;
@@ -50,7 +50,7 @@ fn each_field(message: &mut [u8], found: &mut dyn FnMut(usize, &mut [u8])) {
     }
 }
 
-/// The sample network in a folder of its own, its card beside it, with only the bits `kept` of every large weight (they are f16).
+/// Writes the sample model into a folder of its own, with its card and only the bits `kept` of every large weight (they are f16).
 fn perturbed(folder: &Path, kept: u16) -> PathBuf {
     const GRAPH: usize = 7;
     const INITIALIZER: usize = 5;
@@ -82,7 +82,7 @@ fn perturbed(folder: &Path, kept: u16) -> PathBuf {
 }
 
 #[test]
-fn two_engines_of_one_network_agree() {
+fn two_engines_of_one_model_agree() {
     for backend in backends() {
         let options = ["--images", &media(), "--backend-a", backend, "--backend-b", "rten", "--json"];
         let output = verify(&model(), &model(), &options);
@@ -99,7 +99,7 @@ fn two_engines_of_one_network_agree() {
 }
 
 #[test]
-fn a_video_is_looked_at_too() {
+fn a_video_is_compared_too() {
     let video = video().display().to_string();
     let options = ["--video", &video, "--max-frames", "5", "--every", "2", "--backend-b", "rten"];
     let output = verify(&model(), &model(), &options);
@@ -109,7 +109,7 @@ fn a_video_is_looked_at_too() {
 }
 
 #[test]
-fn a_network_that_sees_otherwise_is_told_by_the_exit_status_and_the_reason() {
+fn a_model_with_other_results_has_its_exit_status_and_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let slightly = perturbed(folder.path(), 0xffc0);
     let output = verify(&model(), &slightly, &["--images", &media(), "--min-cosine", "0.999999"]);
@@ -117,7 +117,7 @@ fn a_network_that_sees_otherwise_is_told_by_the_exit_status_and_the_reason() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("the models do not agree:") && text.contains("exceed"), "{text}");
     assert!(text.contains("output output has a cosine of 0.9"), "{text}");
-    // What is allowed is the user's choice.
+    // The user chooses the limits.
     let lax = ["--min-iou", "0.5", "--max-score-difference", "0.5", "--max-outside", "1", "--images", &media()];
     assert!(verify(&model(), &slightly, &lax).status.success());
     let broken = perturbed(folder.path(), 0);
@@ -130,7 +130,7 @@ fn a_network_that_sees_otherwise_is_told_by_the_exit_status_and_the_reason() {
 }
 
 #[test]
-fn networks_that_cannot_be_compared_are_refused_with_the_reason() {
+fn models_that_cannot_be_compared_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.onnx");
     fs::copy(model(), &other).unwrap();
@@ -140,7 +140,7 @@ fn networks_that_cannot_be_compared_are_refused_with_the_reason() {
     assert_eq!(output.status.code(), Some(MODEL));
     assert!(stderr(&output).contains("`order` is bgr in the first and rgb in the second"), "{}", stderr(&output));
 
-    // The card of the one serves for the other, too.
+    // The card of one serves for the other, too.
     fs::remove_file(other.with_extension("toml")).unwrap();
     assert!(verify(&other, &model(), &["--images", &media()]).status.success());
     assert!(verify(&model(), &other, &["--images", &media()]).status.success());
@@ -159,7 +159,7 @@ fn pictures_that_show_nothing_prove_nothing() {
     let output = verify(&model(), &model(), &["--images", &images]);
     assert_eq!(output.status.code(), Some(INPUT));
     assert!(stderr(&output).contains("neither model detects anything"), "{}", stderr(&output));
-    // A picture that cannot be read is told, the others are compared.
+    // A picture that cannot be read is reported, the others are compared.
     fs::write(folder.path().join("broken.png"), b"\x89PNG\r\n\x1a\nrubbish").unwrap();
     let output = verify(&model(), &model(), &["--images", &images, "--images", &media()]);
     assert_eq!(output.status.code(), Some(INPUT));
