@@ -1,6 +1,6 @@
 """vivid's test picture "100% Color Squares", and how far a picture is from it.
 
-Eight rows of eight squares, row r beginning with colour r. Every pixel is compared that is at least MARGIN away from a square's
+Eight rows of eight squares, row r starting with colour r. Every pixel is compared that is at least MARGIN away from a square's
 edge, where neither chroma of half the resolution nor a mosaic's neighbours mix two squares. PNG is read here, by nothing of
 visiond's.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, onnx 1.23.2
-"""Makes tiny.onnx, the network of the virtual machines: it finds the bars of a test picture by their colour.
+"""Makes tiny.onnx, the model of the virtual machines: it finds the bars of a test picture by their colour.
 
 The picture is cut into eight upright parts. Each is a box; its score in a class is how near its mean colour is to the class's.
 All of it is one mean and one subtraction, so that a guest without a processor of its own keeps up with its cameras. Outputs as

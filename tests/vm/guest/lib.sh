@@ -71,7 +71,7 @@ node() {
   return 1
 }
 
-# write_config FILE CAMERA=NODE...: the tiny network, these cameras, and messages in messages.jsonl.
+# write_config FILE CAMERA=NODE...: the tiny model, these cameras, and messages in messages.jsonl.
 write_config() {
   local file=$1 camera
   shift
@@ -129,7 +129,7 @@ threads() { local list=(/proc/"$1"/task/*); echo ${#list[@]}; }
 vm_end() {
   local status=$? pid
   for pid in "${vm_started[@]}"; do kill -KILL "$pid" 2>/dev/null; done
-  # Of a failed command that nobody looked at, too.
+  # Also of a failed command whose status was not checked.
   [ $vm_failures -gt 0 ] && { echo "$vm_failures checks failed"; exit 1; }
   exit $status
 }

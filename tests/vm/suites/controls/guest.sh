@@ -1,10 +1,10 @@
 . /opt/lib.sh
-# A webcam, a webcam by the multi-planar API, an HDMI input beside others.
+# A webcam, a webcam with the multi-planar API, an HDMI input among others.
 check "the virtual cameras load" \
   load_vivid n_devs=3 node_types=0x1,0x1,0x1 input_types=0x00,0x00,0xff num_inputs=1,1,4 multiplanar=1,2,1
 web=$(node vivid-000-vid-cap) multi=$(node vivid-001-vid-cap) hdmi=$(node vivid-002-vid-cap)
-# All of vivid's cameras are at one place, so one of them has its link.
-check "udev has named their place" wait_for 60 test -e /dev/v4l/by-path/platform-vivid.0-video-index0
+# All of vivid's cameras have one bus address, so only one of them has its link.
+check "udev has made the link by their address" wait_for 60 test -e /dev/v4l/by-path/platform-vivid.0-video-index0
 
 # --- probe
 visiond probe --json >probe.json
@@ -24,19 +24,19 @@ check "rates of a size" equal "$(of "$web" '.formats[] | select(.fourcc == "YUYV
 check "an HDMI input has a range of sizes" equal "$(of "$hdmi" '[.formats[].sizes[].range] | all(.min_width > 0)')" true
 check "both APIs" equal "$(of "$web" .api) $(of "$multi" .api)" "single-planar multi-planar"
 check "the card's name" equal "$(of "$web" .names.card)" vivid-000-vid-cap
-check "the place's name" equal "$(jq -r '[.cameras[].names.by_path[]] | join(" ")' probe.json)" /dev/v4l/by-path/platform-vivid.0-video-index0
+check "the name by address" equal "$(jq -r '[.cameras[].names.by_path[]] | join(" ")' probe.json)" /dev/v4l/by-path/platform-vivid.0-video-index0
 check "every kind of control" equal "$(of "$web" '[.controls[].type] | unique | join(" ")')" \
   "bitmask boolean button compound integer integer64 integer_menu menu string"
 check "a control with range, default and value" equal "$(of "$web" '.controls[] | select(.name == "brightness") | "\(.minimum) \(.maximum) \(.default) \(.value)"')" "0 255 128 128"
-check "the ways of I/O, and the best" equal "$(of "$web" '"\(.io.userptr) \(.io.mmap) \(.chosen.io)"')" "true true userptr"
+check "the I/O methods, and the best" equal "$(of "$web" '"\(.io.userptr) \(.io.mmap) \(.chosen.io)"')" "true true userptr"
 check "the inputs of a card, the one that is set, its signal" equal \
   "$(of "$hdmi" '"\(.inputs | length) \([.inputs[] | select(.is_set).signal] | join(" "))"')" "4 1280x720 at 60 fps"
-check "what would be run, in words" grep -q '^ *would use .* at .* fps' probe-web.txt
+check "the mode that run would use, in words" grep -q '^ *would use .* at .* fps' probe-web.txt
 check "a camera by its card's name" visiond probe --camera vivid-001-vid-cap
-check_not "a camera that is not there" visiond probe --camera 1234:5678
+check_not "a missing camera" visiond probe --camera 1234:5678
 { printf '[[model]]\nname = "bars"\npath = "/opt/tiny.onnx"\ncard = "/opt/tiny.toml"\n\n'; jq -r .chosen.camera probe.json; } >snippet.toml
-check "the configuration that probe proposes is one" visiond check snippet.toml
-check "and its camera gives pictures" visiond capture --config snippet.toml -o snippet
+check "the configuration that probe proposes is valid" visiond check snippet.toml
+check "and its camera delivers pictures" visiond capture --config snippet.toml -o snippet
 
 # --- controls
 value() { v4l2-ctl -d "$1" -C "$2" | sed 's/^[a-z0-9_]*: //'; }
@@ -57,7 +57,7 @@ string = "ab"
 gain = 33
 gain_automatic = false
 TOML
-# The sink comes behind the camera in what write_config writes: the controls' table must stand before it.
+# write_config writes the sink after the camera: the table of controls must be before it.
 awk '/^\[\[sink\]\]/ { sink = 1 } /^\[camera.source.controls\]/ { sink = 0 } { if (sink) held = held $0 "\n"; else print } END { printf "\n%s", held }' \
   controls.toml >moved.toml && mv moved.toml controls.toml
 all_set() {
@@ -65,8 +65,8 @@ all_set() {
     equal "$(value "$web" integer_64_bits) $(value "$web" integer_menu | cut -d" " -f1) $(value "$web" menu | cut -d" " -f1)" "4294967297 8 4" &&
     equal "$(value "$web" string) $(value "$web" gain) $(value "$web" gain_automatic)" "'ab' 33 0"
 }
-check "a configuration with controls is right" visiond check controls.toml
-check_not "and nothing of it is a warning" grep -q warning <(visiond check controls.toml)
+check "a configuration with controls is valid" visiond check controls.toml
+check_not "and has no warning" grep -q warning <(visiond check controls.toml)
 check "they are set when the camera is opened" visiond capture --config controls.toml -o out -v
 check "all of them" all_set
 v4l2-ctl -d "$web" -c brightness=100,gain_automatic=1,menu=3
@@ -90,15 +90,15 @@ wrong() { # CONTROL=VALUE TEXT...
   for text in "$@"; do grep -qF -- "$text" wrong.err || { cat wrong.err; return 1; }; done
   grep -q '"event":"end"' wrong.out
 }
-check "out of range: it streams without" wrong brightness=300 'does not accept 300: it accepts 0 to 255: the camera streams without it'
-check "an unknown one: the likely one is named" wrong brightnes=3 'did you mean `brightness`?'
-check "no such item: the items are named" wrong 'menu=Item 9' 'Menu Item 4'
-check "bits that are not there" wrong bitmask=0x1 'bits of'
+check "out of range: it streams without it" wrong brightness=300 'does not accept 300: it accepts 0 to 255: the camera streams without it'
+check "unknown: the error suggests the likely one" wrong brightnes=3 'did you mean `brightness`?'
+check "no such item: the error lists the items" wrong 'menu=Item 9' 'Menu Item 4'
+check "bits that do not exist" wrong bitmask=0x1 'bits of'
 check "text that is too long" wrong 'string=abcdefghijklmnopqrstuvwxyz' 'it accepts text of'
-check "what can only be read" wrong read_only_integer_32_bits=3 'is read-only'
-check "what a mode has" eval "v4l2-ctl -d $web -c gain_automatic=1 && wrong gain=3 'has no effect: an automatic mode controls it'"
+check "a read-only control" wrong read_only_integer_32_bits=3 'is read-only'
+check "a control of an automatic mode" eval "v4l2-ctl -d $web -c gain_automatic=1 && wrong gain=3 'has no effect: an automatic mode controls it'"
 sed 's/^brightness = 7/brightness = 300/; s/^gain = 33/zoooom = 1/' controls.toml >bad.toml
-check "check tells of wrong ones" eval "visiond check bad.toml | grep -qF 'does not accept 300' && visiond check bad.toml | grep -qF 'no control \`zoooom\`'"
+check "check reports wrong ones" eval "visiond check bad.toml | grep -qF 'does not accept 300' && visiond check bad.toml | grep -qF 'no control \`zoooom\`'"
 
 # --- capture
 whole() { # FOLDER COUNT: so many whole PNG files
@@ -123,9 +123,9 @@ v4l2-ctl -d "$hdmi" -c dv_timings_signal_mode=1
 check "an input without a signal: 5" equal "$(status visiond capture -c "$hdmi")" 5
 check "and what to check" grep -qF "no signal at its input: check the cable" status.err
 v4l2-ctl -d "$hdmi" -c dv_timings_signal_mode=0
-check "a camera that is away: 5" equal "$(status visiond capture -c /dev/video99)" 5
-check "a folder that cannot be: 6" equal "$(status visiond capture -c "$web" -o /proc/pictures)" 6
-check "a word that is none: 2" equal "$(status visiond capture -c "$web" --format mpeg)" 2
+check "a missing camera: 5" equal "$(status visiond capture -c /dev/video99)" 5
+check "an impossible folder: 6" equal "$(status visiond capture -c "$web" -o /proc/pictures)" 6
+check "an unknown format: 2" equal "$(status visiond capture -c "$web" --format mpeg)" 2
 
 # --- nothing grows
 visiond capture -c "$web" --width 320 --height 180 --fps 25 --cycles 40 --json >cycles.json

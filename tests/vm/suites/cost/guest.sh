@@ -1,5 +1,5 @@
 . /opt/lib.sh
-# An HDMI input, as webcams of this driver have no 30 frames a second at this size.
+# An HDMI input, because webcams of this driver do not deliver 30 frames a second at this size.
 check "the virtual camera loads" load_vivid n_devs=1 node_types=0x1 input_types=0xff num_inputs=1
 camera=$(node vivid-000-vid-cap)
 
@@ -51,7 +51,7 @@ path = "$PWD/messages.jsonl"
 EOF
   rm -f messages.jsonl
   start_visiond "$1.toml"
-  check "$1: frames come" flowing door
+  check "$1: frames arrive" flowing door
   before=$(counted) since=$(ms) after=$before to=$(newest) best_us=
   for second in {1..10}; do
     took_us=${after% *} from=$to
@@ -68,11 +68,11 @@ EOF
   sleeps=$((${after#* } - ${before#* }))
   echo "      $1: $frames frames, $(summary '.cameras[0].capture_cpu_us | ceil') us of CPU each, $best_us at best; $((share / 10)).$((share % 10)) % of an emulated core; slept $sleeps times in $since ms"
   check "$1: frames are 1080p YUYV" equal "$(tail -n1 messages.jsonl | jq -c .frame)" '{"width":1920,"height":1080,"format":"yuyv"}'
-  check "$1: the way it went" equal "$(summary '.cameras[0].io')" "$1"
-  check "$1: at least a hundred frames came" between "$frames" 100 100000
+  check "$1: the I/O method" equal "$(summary '.cameras[0].io')" "$1"
+  check "$1: at least a hundred frames arrived" between "$frames" 100 100000
 }
 
-# Twice each, in turns: whatever the host does, it does to both.
+# Twice each, in turns, so that the host's load affects both.
 copy_us= userptr_us=
 for round in 1 2; do
   measure copy
@@ -84,4 +84,4 @@ for round in 1 2; do
 done
 echo "      at best $userptr_us us a frame by userptr, $copy_us with a copy"
 check "a frame costs less than two thirds of what it costs with a copy" between "$userptr_us" 1 $((copy_us * 2 / 3))
-check "the thread sleeps between frames, and does not wake for nothing" between $((sleeps * 100 / frames)) 20 600
+check "the thread sleeps between frames, and does not wake without one" between $((sleeps * 100 / frames)) 20 600

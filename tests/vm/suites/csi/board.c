@@ -35,7 +35,7 @@
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 #define BASE (V4L2_CTRL_CLASS_CAMERA | 0x2000)
 #define SECOND 1000000000LL
-/* Where the counter cannot be read, as on a PC, stamps are off by something that nobody can know. */
+/* Where the counter cannot be read, as on a PC, timestamps are off by an unknown amount. */
 #define UNKNOWN_OFFSET (37 * SECOND)
 
 enum { SENSOR_MODE, GAIN, EXPOSURE, FRAME_RATE, BYPASS, OVERRIDE, STRIDE, CONTROLS };

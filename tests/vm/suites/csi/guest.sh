@@ -3,11 +3,11 @@ check "a camera" load_vivid n_devs=1 node_types=0x1 input_types=0x00 num_inputs=
 camera=$(node vivid-000-vid-cap)
 export BOARD_LOG=/run/board BOARD_STATE=/run/stored BOARD_FORMAT=RG10
 board() { LD_PRELOAD=/opt/board.so "$@"; }
-told() { grep -qx "$1" $BOARD_LOG; }
+logged() { grep -qx "$1" $BOARD_LOG; }
 last() { grep "^$1 " $BOARD_LOG | tail -n1; }
 
 # --- probe
-check "probe asks the sensor" board visiond probe --camera "$camera"
+check "probe queries the sensor" board visiond probe --camera "$camera"
 board visiond probe --camera "$camera" >probe.txt
 board visiond probe --json >probe.json
 check "probe names driver and card" grep -q 'vi-output, imx219 9-0010 (driver tegra-video, platform:tegra-capture-vi:2, single-planar)' probe.txt
@@ -22,13 +22,13 @@ v4l2-ctl -d "$camera" -c test_pattern=1,timestamp_source=1
   printf 'width = 320\nheight = 180\nfps = 10\n\n[camera.source.controls]\nsensor_mode = 1\ngain = 100\nexposure = 90000\n'
   printf '\n[[sink]]\ntype = "file"\npath = "%s/messages.jsonl"\n' "$PWD"
 } >visiond.toml
-check "the configuration is right" board visiond check visiond.toml
+check "the configuration is valid" board visiond check visiond.toml
 rm -f $BOARD_LOG
 visiond_before_stop() {
   LD_PRELOAD=/opt/board.so start_visiond visiond.toml
   flowing camera 20
 }
-check "detections come of a sensor that says it has no power" visiond_before_stop
+check "a sensor that reports no power gives detections" visiond_before_stop
 check "SIGTERM ends it" stop_visiond
 check "each bar was found by its colour" equal "$(tail -n1 messages.jsonl | jq -r '[.detections | sort_by(.box.x)[].label] | join(" ")')" \
   "white yellow cyan green magenta red blue black"
@@ -36,7 +36,7 @@ check "the mode was chosen before the format" equal "$(last mode)" "mode 1"
 check "the sensor has its gain" equal "$(last 'sensor Gain')" "sensor Gain 100"
 check "and an exposure that is longer than a frame of its highest rate" equal "$(last 'sensor Exposure')" "sensor Exposure 90000"
 check "the rate was set by its control" equal "$(last 'sensor Frame Rate')" "sensor Frame Rate 10000000"
-check "nothing of it is an error or a warning" eval '! grep -E "ERROR|WARN" visiond.log'
+check "the log has no error and no warning" eval '! grep -E "ERROR|WARN" visiond.log'
 
 # --- times: of each message against the frame's true time
 jq -r '"\(.sequence) \(.monotonic_ns)"' messages.jsonl | sort >found
@@ -45,14 +45,14 @@ join found true | awk '{ d = $2 - $3; if (d < 0) d = -d; if (d > worst) worst = 
 read -r frames worst_us <times
 check "times of messages can be compared" between "$frames" 15 100000
 if [ "$(uname -m)" = aarch64 ]; then
-  check "they are within 1 ms of truth, whatever the counter began with" between "$worst_us" 0 999
+  check "they are within 1 ms of the truth, whatever the counter started with" between "$worst_us" 0 999
 else
   # A PC's program cannot read the counter: a frame's time is when it was received.
   check "without a counter they are the times of arrival" between "$worst_us" 0 1000000
   check "and the log says so" grep -q "off the system's clock" visiond.log
 fi
 
-# --- controls: what is stored from an earlier process does not reach a sensor by being set again
+# --- controls: values from an earlier process reach the sensor although the driver has them stored
 rm -f $BOARD_LOG
 board visiond capture --config visiond.toml -n 1 -o again >again.log 2>&1
 check "a second process sets the sensor again" equal "$(last 'sensor Gain')" "sensor Gain 100"
@@ -85,28 +85,28 @@ done
 status=0
 board visiond selftest --camera "$camera" --only board,cameras --json >selftest.json || status=$?
 row() { jq -r --arg check "$1" '.rows[] | select(.area == "cameras" and (.check | endswith(": " + $check))) | "\(.outcome) \(.seen)"' selftest.json; }
-# Stamps of a counter that a PC's programs cannot read are of no clock that there is.
+# A PC's programs cannot read the counter, so its timestamps fit no clock.
 wrong="0 "
 [ "$(uname -m)" = aarch64 ] || wrong="1 $camera: stamps"
-check "selftest finds nothing wrong that is right" \
+check "selftest fails no check that should pass" \
   equal "$status $(jq -r '[.rows[] | select(.outcome == "fail") | .check] | join(", ")' selftest.json)" "$wrong"
 check "it shows the idle status" equal "$(row 'input idle')" "info 0 Camera 2, status 0x1 (no power)"
 check "and the streaming one" equal "$(row 'input streaming')" "info 0 Camera 2, status 0x0"
-check "where the samples stand" grep -q "^pass 10 bits in 16: in the top bits, the low bits filled" <(row samples)
+check "where the samples are" grep -q "^pass 10 bits in 16: in the top bits, the low bits filled" <(row samples)
 check "200 frames" grep -q "^pass 200 frames" <(row frames)
 if [ "$(uname -m)" = aarch64 ]; then
-  check "which clock the stamps are of" grep -q "^pass of the clock .*cntvct" <(row stamps)
+  check "which clock the timestamps are from" grep -q "^pass of the clock .*cntvct" <(row stamps)
 fi
-check "ways of I/O" grep -q "^pass mmap: yes, userptr: yes, expbuf: yes" <(row I/O)
+check "I/O methods" grep -q "^pass mmap: yes, userptr: yes, expbuf: yes" <(row I/O)
 
 # --- faults: a late first frame, broken ones, a reset
 v4l2-ctl -d "$camera" -c test_pattern=1
 rm -f $BOARD_LOG messages.jsonl
 export BOARD_FAULTS=1
 LD_PRELOAD=/opt/board.so start_visiond visiond.toml
-check "the sensor is reset" wait_for 120 told reset
-check "and its frames come again" flowing camera 30
+check "the sensor is reset" wait_for 120 logged reset
+check "and its frames arrive again" flowing camera 30
 check "SIGTERM ends it" stop_visiond
-check "broken frames are counted as such, and never looked at" \
+check "broken frames are counted as such, and never inferred" \
   equal "$(jq -s '[.[].detections | length] | min' messages.jsonl) $(summary '.cameras[0].dropped.corrupt > 1')" "8 true"
 check "the log says what broke off" grep -q "failed: the driver reports a device error" visiond.log

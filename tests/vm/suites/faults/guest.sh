@@ -1,9 +1,9 @@
 . /opt/lib.sh
-# Messages lie in memory: the folder that is shared with the host is slow to poll.
+# Messages are in memory: the folder that is shared with the host is slow to poll.
 data=/run/faults
 mkdir -p $data
 
-# config FILE CAMERA...: door and gate are webcams, gate with the multi-planar API, screen is an HDMI input, hall is no device;
+# config FILE CAMERA...: door and gate are webcams, gate with the multi-planar API, screen is an HDMI input, hall is not a device;
 # each has a file of its own. Of the door's controls one is out of range and one does not exist.
 config() {
   local file=$1
@@ -29,7 +29,7 @@ config() {
 
 size() { stat -c %s "$data/$1.jsonl" 2>/dev/null || echo 0; }
 grew() { [ "$(size "$1")" -gt "$2" ]; }
-# new CAMERA: a message more.
+# new CAMERA: waits for another message.
 new() { wait_for 60 grew "$1" "$(size "$1")" || { echo "no message of $1 in 60 s"; return 1; }; }
 
 # What the log says of a camera's returns: how many; when the last was, in milliseconds, and after how long.
@@ -49,15 +49,15 @@ within_2_s() {
 outage() {
   local what=$1 camera=$2 before
   shift 2
-  # Faults that come in a row are answered more and more slowly, up to 1.5 s.
+  # Repeated faults are handled more and more slowly, up to 1.5 s.
   sleep 3
   before=$(returns $camera)
   "$@" || fail "$what: the fault" "$*"
   if wait_for 60 returned $camera "$before"; then within_2_s "$what" "$(away_for $camera)"; else fail "$what" "not in 60 s"; fi
 }
 
-# repaired "what" CAMERA COMMAND...: the command brings the camera back, which was away; it is streaming 2 s after that. The
-# command may set `since`, in milliseconds, where it goes on after that.
+# repaired "what" CAMERA COMMAND...: the command brings the missing camera back; it is streaming 2 s after that. The
+# command may set `since`, in milliseconds, if it continues after that.
 repaired() {
   local what=$1 camera=$2 before since=
   shift 2
@@ -121,8 +121,8 @@ v4l2-ctl -d "$(node vivid-002-vid-cap)" --set-dv-bt-timings index=5 >/dev/null
 config visiond.toml hall door gate screen
 start_visiond visiond.toml
 for camera in hall door gate screen; do check "$camera is seen" new $camera; done
-check "a control that is out of range is told with its range" grep -q "brightness.*255" visiond.log
-check "one that does not exist is told" grep -q no_such_control visiond.log
+check "a control out of range is reported with its range" grep -q "brightness.*255" visiond.log
+check "an unknown one is reported" grep -q no_such_control visiond.log
 check "the others are set" grep -q ': 90$' <(v4l2-ctl -d "$(node vivid-000-vid-cap)" -C contrast)
 
 set_control vivid-000-vid-cap percentage_of_dropped_buffers=60
@@ -174,7 +174,7 @@ done
 check "the log says what is missing" grep -q "camera screen: .*signal" visiond.log
 
 check "visiond never ended" alive
-check "it ends when it is told to" stop_visiond
+check "SIGTERM ends it" stop_visiond
 check "the door was opened again for each fault" \
   between "$(summary '.cameras[] | select(.name == "door") | .restarts')" 7 16
 check "its damaged frames are in the summary" equal "$(summary '.cameras[] | select(.name == "door") | .dropped.corrupt')" 3
@@ -198,7 +198,7 @@ for round in $(seq 20); do
 done
 check "the gate is back, too" new gate
 check "visiond never ended" alive
-check "what is no device went on" between "$(longest_gap hall)" 0 1500
+check "the source that is not a device kept running" between "$(longest_gap hall)" 0 1500
 for camera in door gate; do check "each loss of the $camera and each return is one line" lost_and_back $camera; done
 
 echo "# under another name"
@@ -212,7 +212,7 @@ check "it is another one" test "$(node vivid-000-vid-cap)" != "$before"
 check "the gate, too" new gate
 exec 9<&-
 check "none was taken for another" equal "$(grep -c ' is now .*, it was ' visiond.log || true)" 0
-check "visiond ends when it is told to" stop_visiond
+check "SIGTERM ends visiond" stop_visiond
 check "its cameras were opened again each time" \
   between "$(summary '[.cameras[] | select(.name == "door" or .name == "gate") | .restarts] | min')" 21 30
 mkdir -p unplugged && mv summary.json visiond.log $data/*.jsonl unplugged/
@@ -233,4 +233,4 @@ check "without rights it is waited for" silent door
 check "the log says whose right is missing" wait_for 60 grep -q "camera door: .*permission denied" visiond.log
 repaired "with its rights the door is back" door chmod 660 "$door"
 check "the gate went on" between "$(longest_gap gate)" 0 1500
-check "visiond ends when it is told to" stop_visiond
+check "SIGTERM ends visiond" stop_visiond

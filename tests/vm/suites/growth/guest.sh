@@ -45,5 +45,5 @@ check "about the same number of mappings" between $(($(mappings "$visiond_pid") 
 check "the same heap and stacks, to 128 KiB" between $(($(anonymous_kb "$visiond_pid") - anonymous)) -100000 128
 echo "heap and stacks after 20 and 220 times: $anonymous KB, $(anonymous_kb "$visiond_pid") KB;" \
   "resident set: $resident KB, $(resident_kb "$visiond_pid") KB; $descriptors descriptors"
-check "visiond ends when it is told to" stop_visiond
+check "SIGTERM ends visiond" stop_visiond
 check "it counted each return" between "$(summary '.cameras[0].restarts')" 220 230

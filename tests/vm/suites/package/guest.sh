@@ -28,7 +28,7 @@ check "it installs" dpkg -i /opt/first.deb
 cp /run/check install.txt
 check "dpkg misses nothing" eval '! dpkg --audit visiond | grep .'
 check "the service is enabled" systemctl is-enabled visiond
-check "the service runs, though there is no camera" systemctl is-active visiond
+check "the service runs without a camera" systemctl is-active visiond
 check "it runs as its user" equal "$(ps -o user= -p "$(property MainPID)")" visiond
 check "its user may open cameras" is_in video
 check "its user may use a GPU" is_in render
@@ -36,9 +36,9 @@ check "the socket is for its group" equal "$(stat -c '%U:%G %a' /run/visiond/det
 check "the configuration is for root and its group" equal "$(stat -c '%U:%G %a' /etc/visiond)" "root:visiond 750"
 if [ "$version" -ge 253 ]; then type=notify-reload; else type=notify; fi
 check "the unit is of the kind that systemd $version knows" equal "$(property Type)" $type
-check "systemd has nothing to say against the units" eval '! journalctl -b | grep -E "visiond(@)?\.service:[0-9]+:"'
-check "the default configuration is right" visiond check /etc/visiond/visiond.toml
-check "the sample network is found without being named" visiond inspect /usr/share/visiond/models/nanodet-g-416.onnx
+check "systemd has no warning about the units" eval '! journalctl -b | grep -E "visiond(@)?\.service:[0-9]+:"'
+check "the default configuration is valid" visiond check /etc/visiond/visiond.toml
+check "the sample model is found by default" visiond inspect /usr/share/visiond/models/nanodet-g-416.onnx
 for page in man1/visiond.1 man1/visiond-run.1 man5/visiond.toml.5; do
   check "there is a page $page" gzip -t /usr/share/man/$page.gz
 done
@@ -57,10 +57,10 @@ done
 cp /etc/visiond/visiond.toml owned.toml
 check "it starts again with the owner's configuration" systemctl restart visiond
 check "it detects" detects /var/lib/visiond
-check "selftest runs in the unit's sandbox, and finds what it finds in the shell" \
+check "selftest runs in the unit's sandbox, with the same results as in the shell" \
   visiond selftest --only board,nodes,cuda,sandbox --report selftest.tar.gz
 cp /run/check selftest.txt
-check "it says how much it compared" grep -q "checks compared, 0 differ" selftest.txt
+check "it reports how much it compared" grep -q "checks compared, 0 differ" selftest.txt
 check_not "its report names this machine" grep -qaw "$(hostname)" <(zcat selftest.tar.gz)
 if [ $full = yes ]; then
   check "an instance starts" systemctl start visiond@second

@@ -4,11 +4,11 @@ camera=$(node vivid-000-vid-cap)
 check "visiond runs here" visiond --version
 check "visiond finds the camera" grep -q vivid <(visiond probe)
 check "dpkg knows what is installed" dpkg-query -W -f '${db:Status-Abbrev} ${Version}\n' libc6 systemd
-check "nothing is missing to what is installed" eval '! dpkg --audit | grep .'
+check "no package is broken" eval '! dpkg --audit | grep .'
 write_config visiond.toml door="$camera"
 sed -i 's/^type = "v4l2"/&\nwidth = 320\nheight = 180\nfps = 25/' visiond.toml
 start_visiond visiond.toml
-check "its frames come to the sink" flowing door
+check "its frames reach the sink" flowing door
 check "a camera's pages, file descriptors and threads can be read" \
   between $(($(resident_kb "$visiond_pid") > 0 && $(descriptors "$visiond_pid") > 3 && $(threads "$visiond_pid") > 1)) 1 1
 check "SIGTERM ends it" stop_visiond

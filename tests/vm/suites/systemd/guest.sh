@@ -24,13 +24,13 @@ messages() { if [ -f $state/messages.jsonl ]; then grep -c "\"camera\":\"$1\"" $
 property() { systemctl show -p "$1" --value "${2:-visiond}"; }
 # Lines of the journal that a filter of jq picks, since the last `mark`.
 mark() { since=$(date +%s.%N); sleep 0.01; }
-# A machine that has just begun has little in its journal, so all of it is read.
+# A machine that has just started has little in its journal, so all of it is read.
 journal() { journalctl -o json --no-pager -u "${2:-visiond}" --since "@${since%.*}" | jq -c "select($1)"; }
 said() { journal "(.MESSAGE // \"\" | tostring | contains(\"$1\"))" "${2:-visiond}" | grep -q .; }
 # as USER COMMAND...
 as() { local user=$1; shift; setpriv --reuid="$user" --regid="$user" --init-groups "$@"; }
 # Another process than $1 is running and ready.
-anew() { [ "$(property MainPID)" != "$1" ] && [ "$(property MainPID)" != 0 ] && [ "$(property ActiveState)" = active ]; }
+replaced() { [ "$(property MainPID)" != "$1" ] && [ "$(property MainPID)" != 0 ] && [ "$(property ActiveState)" = active ]; }
 override() { # UNIT LINE...
   local folder=/etc/systemd/system/$1.d
   mkdir -p "$folder"
@@ -71,7 +71,7 @@ type = "unix"
 path = "/run/visiond/detections.sock"
 END
 verify() { systemd-analyze verify --man=no visiond.service visiond@gate.service visiond.socket >verify.txt 2>&1 && [ ! -s verify.txt ] || { cat verify.txt; return 1; }; }
-check "systemd-analyze verify has nothing to say ($version)" verify
+check "systemd-analyze verify has no warning ($version)" verify
 score() {
   systemd-analyze security --no-pager "$1" >"security-$1.txt" 2>&1
   local score
@@ -82,7 +82,7 @@ score() {
 check "its exposure is 1.5 or less" score visiond.service
 check "an instance's exposure is 1.5 or less" score visiond@gate.service
 
-# --- a camera that comes after visiond, its driver too ------------------------------------------------------------------
+# --- a camera that appears after visiond, its driver too ------------------------------------------------------------------
 check "it starts without a camera" systemctl start visiond
 check "systemctl status has a line that says so" wait_for 60 eval 'property StatusText | grep -q "door waiting"'
 check "no driver of cameras is loaded" eval '! grep -q video4linux /proc/devices'
@@ -90,15 +90,15 @@ check "the virtual cameras load" load_vivid n_devs=1 node_types=0x1 input_types=
 check "the sandbox lets it open the camera" flowing door
 check "the camera is a unit of systemd's" systemctl is-active dev-video0.device
 check "memory is limited" eval '[ "$(property MemoryMax)" != infinity ]'
-check "it is ended first where the machine's memory runs out" equal "$(cat "/proc/$(property MainPID)/oom_score_adj")" 500
+check "it is killed first when the machine runs out of memory" equal "$(cat "/proc/$(property MainPID)/oom_score_adj")" 500
 for service in nvpower nvpmodel nv-load-display-modules nv-load-gpu-libs; do
-  check "it starts behind a Jetson's $service, which need not exist" eval "property After | grep -q $service.service"
+  check "it starts after a Jetson's $service, which need not exist" eval "property After | grep -q $service.service"
 done
 check "it runs as its user" equal "$(ps -o user= -p "$(property MainPID)")" visiond
 
 # --- who may read ---------------------------------------------------------------------------------------------------------
 line_of() { as "$1" timeout 120 perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new(Peer => "/run/visiond/detections.sock") or die "$!\n"; print scalar <$s>'; }
-check "who is in its group reads its socket" eval 'line_of reader | jq -e .schema'
+check "members of its group read its socket" eval 'line_of reader | jq -e .schema'
 check "others may not" eval 'line_of stranger 2>&1 | grep -q "Permission denied"'
 check "its group reads its configuration and its files" \
   as reader test -r /etc/visiond/visiond.toml -a -r $state/messages.jsonl
@@ -125,18 +125,18 @@ check "its socket is gone" eval '[ ! -e /run/visiond/detections.sock ]'
 
 # --- the live page's socket ---------------------------------------------------------------------------------------------------
 page() { timeout 120 perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new("127.0.0.1:8790") or die "$!\n"; print $s "GET $ARGV[0] HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"; print <$s>' "$1"; }
-# answered PATH TEXT: what comes for PATH has TEXT; else shows what came, and how it stands with the units.
+# answered PATH TEXT: the response for PATH contains TEXT; otherwise shows the response and the state of the units.
 answered() {
   page "$1" >answer 2>&1
   grep -q "$2" answer || { systemctl status --no-pager visiond.socket visiond; echo "the answer: $(head -c 300 answer)"; return 1; }
 }
 check "the page's socket is held open" systemctl start visiond.socket
-check "who asks starts visiond and is answered" answered /healthz "^HTTP/1.1 200"
+check "a request starts visiond and is answered" answered /healthz "^HTTP/1.1 200"
 check "the page is served" answered / "<!doctype html>"
 pid=$(property MainPID)
-check "while it starts anew" systemctl --no-block restart visiond
-check "nobody is turned away" answered /healthz "^HTTP/1.1 200"
-check "another process answers" wait_for 60 anew "$pid"
+check "while it restarts" systemctl --no-block restart visiond
+check "no request is refused" answered /healthz "^HTTP/1.1 200"
+check "another process answers" wait_for 60 replaced "$pid"
 
 # --- priorities -----------------------------------------------------------------------------------------------------------------
 # A thread's policy, see ps(1): TS as all, B batch, IDL idle.
@@ -153,7 +153,7 @@ rm /etc/systemd/system/visiond.service.d/priorities.conf
 systemctl stop visiond
 
 if [ "$version" -lt 252 ]; then
-  # The old systemd differs in what it makes of the units, which is all above.
+  # The old systemd reads the units differently, which the checks above cover.
   cat figures
   exit
 fi
@@ -179,13 +179,13 @@ override visiond@gate.service LoadCredential=gate:/etc/visiond/gate.login
 mark
 systemctl start visiond@gate &
 starting=$!
-check "the camera's stream is asked for" wait_for 60 test -e $state/gate/asked
+check "the camera's stream is requested" wait_for 60 test -e $state/gate/asked
 sleep 2
 check "a service whose camera has not given a frame is not ready" equal "$(property ActiveState visiond@gate)" activating
 touch /run/frames
 check "it is ready when it has" wait $starting
 first_us=$(($(head -n1 $state/gate/messages.jsonl | jq .monotonic_ns) / 1000))
-check "the frame was taken before systemd was told" \
+check "the frame was taken before systemd was notified" \
   between "$first_us" 1 "$(property ActiveEnterTimestampMonotonic visiond@gate)"
 
 # --- credentials and sandbox ---------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ check "of which the same user may some outside" as visiond head -c 1 /dev/hwrng
 # --- instances -------------------------------------------------------------------------------------------------------------------
 check "an instance runs beside the service" systemctl start visiond
 check "each has its socket" test -S /run/visiond/gate/detections.sock -a -S /run/visiond/detections.sock
-check "the end of one" systemctl stop visiond
+check "stopping one" systemctl stop visiond
 check "leaves the other" eval 'test -S /run/visiond/gate/detections.sock && systemctl is-active visiond@gate'
 systemctl stop visiond@gate
 
@@ -214,16 +214,16 @@ touch /run/hang
 check "an ioctl that hangs gets it restarted" wait_for 120 eval '[ "$(property MainPID)" != '"$pid"' ]'
 echo "a hang, WatchdogSec=4: ended after $(($(ms) - began)) ms" >>figures
 rm /run/hang
-check "it runs again" wait_for 120 anew "$pid"
+check "it runs again" wait_for 120 replaced "$pid"
 check "by systemd's watchdog" eval 'journalctl --no-pager --since "@${since%.*}" | grep -q "Watchdog timeout"'
 check "which the log explains" eval 'journal ".MESSAGE_ID == \"bffd555b2c8e482eaf825c74d2c6ae40\"" | grep -q .'
-check "frames come again" flowing door
+check "frames arrive again" flowing door
 
 # --- the whole process stops ----------------------------------------------------------------------------------------------------
 pid=$(property MainPID)
 kill -STOP "$pid"
-check "a process that stands still is restarted" wait_for 120 anew "$pid"
-check "frames come again" flowing door
+check "a stopped process is restarted" wait_for 120 replaced "$pid"
+check "frames arrive again" flowing door
 rm -r /etc/systemd/system/visiond.service.d
 systemctl daemon-reload
 systemctl restart visiond
@@ -249,7 +249,7 @@ mark
 echo '[[camera' >>/etc/visiond/visiond.toml
 systemctl reload visiond
 refused() { journalctl --sync 2>/dev/null; journal '.PRIORITY == "3"' | grep -q visiond.toml; }
-check "a configuration that is wrong is an error in the journal" wait_for 60 refused
+check "an invalid configuration is an error in the journal" wait_for 60 refused
 check "and changes nothing" flowing lamp
 check "the process is the same" equal "$(property MainPID) $(property ActiveState)" "$pid active"
 cp /etc/visiond/before.toml /etc/visiond/visiond.toml
@@ -266,7 +266,7 @@ for _ in $(seq $kills); do
   pid=$(property MainPID)
   began=$(ms)
   kill -KILL "$pid"
-  wait_for 120 anew "$pid" || break
+  wait_for 120 replaced "$pid" || break
   took=$(($(ms) - began))
   [ $took -le $longest ] || longest=$took
   came_back=$((came_back + 1))
@@ -274,7 +274,7 @@ done
 kill $load
 echo "kill -9 under load: $came_back times running again, at most $longest ms later" >>figures
 check "killed $kills times, it runs again each time" equal "$came_back $(($(property NRestarts) - restarts))" "$kills $kills"
-check "frames come after the last" flowing door
+check "frames arrive after the last" flowing door
 systemctl stop visiond
 whole() { [ "$(tail -c 1 $state/messages.jsonl | od -An -tx1 | tr -d ' ')" = 0a ] && [ "$(jq -c .schema $state/messages.jsonl | wc -l)" = "$(wc -l <$state/messages.jsonl)" ]; }
 check "no message is half written" whole
