@@ -169,12 +169,12 @@ fn test(args: &Args) -> Report {
         at: now.to_string(),
         ..Report::default()
     };
-    let mut nodes_before = wanted(&Area::Nodes).then(|| nodes::list(Path::new("/dev"))).unwrap_or_default();
+    let mut nodes_before = wanted(&Area::Nodes).then(|| nodes::list(Path::new("/dev")));
     for area in ORDER.into_iter().filter(wanted) {
         let mut test = AreaTest::new(area, args.is_child(), end);
         match area {
             Area::Nodes => {
-                report.nodes = nodes::merge(std::mem::take(&mut nodes_before), nodes::list(Path::new("/dev")));
+                report.nodes = nodes::merge(nodes_before.take().unwrap_or_default(), nodes::list(Path::new("/dev")));
                 nodes::rows(&report.nodes, &mut test);
             }
             Area::Sandbox if args.in_process => {}

@@ -438,7 +438,7 @@ fn pattern(round: u32, bytes: &mut [u8]) {
 fn registered(device: &Arc<Device>, is_shared: bool) -> Result<Seen, Failed> {
     const BYTES: usize = 64 * 1024;
     // Dropped after the registration, because they are declared before it.
-    let (mut own, mut shared) = (UnifiedBuffer::host(BYTES)?, Mapping::new(BYTES)?);
+    let (mut own, mut shared) = (UnifiedBuffer::host(BYTES)?, SharedMapping::new(BYTES)?);
     let bytes = if is_shared { shared.as_mut_slice() } else { own.as_mut_slice() };
     let stream = CudaStream::new(device)?;
     let start = NonNull::new(bytes.as_mut_ptr()).ok_or("no memory")?;
@@ -458,12 +458,12 @@ fn registered(device: &Arc<Device>, is_shared: bool) -> Result<Seen, Failed> {
 }
 
 /// A mapping of a file in memory, which other processes could map, too.
-struct Mapping {
+struct SharedMapping {
     start: NonNull<u8>,
     length: usize,
 }
 
-impl Mapping {
+impl SharedMapping {
     fn new(length: usize) -> io::Result<Self> {
         // SAFETY: the name is a C string; the call makes a descriptor.
         let descriptor = unsafe { libc::memfd_create(c"visiond-selftest".as_ptr(), libc::MFD_CLOEXEC) };
@@ -488,7 +488,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: exactly the range that `new` mapped; no slice of it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
