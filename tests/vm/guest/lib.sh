@@ -1,20 +1,20 @@
 # shellcheck shell=bash
-# What a suite's guest.sh begins with: . /opt/lib.sh
+# Every suite's guest.sh starts with: . /opt/lib.sh
 #
-# The working folder is shared with the host: all that is written there is kept as a log. Each check prints one line; the
+# The working folder is shared with the host: all files there are kept as a log. Each check prints one line; the
 # script's status is 1 when any failed.
 
 vm_failures=0
 vm_started=()
 
-# check "what is expected" COMMAND...: runs it in this shell; its output is shown where it fails.
+# check "what is expected" COMMAND...: runs it in this shell; shows its output if it fails.
 check() {
   local vm_what=$1
   shift
   if "$@" >/run/check 2>&1; then echo "ok    $vm_what"; else fail "$vm_what" "$(cat /run/check)"; fi
 }
 
-# As check, of a command that must fail.
+# As check, but the command must fail.
 check_not() {
   local vm_what=$1
   shift
@@ -32,7 +32,7 @@ fail() {
 equal() { [ "$1" = "$2" ] || { echo "found $1, expected $2"; return 1; }; }
 between() { [[ "$1" =~ ^-?[0-9]+$ ]] && [ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || { echo "found $1, expected $2 to $3"; return 1; }; }
 
-# wait_for SECONDS COMMAND...: until it succeeds; 1 when it does not in time.
+# wait_for SECONDS COMMAND...: until it succeeds; returns 1 after that time.
 wait_for() {
   local until=$(($(ms) + $1 * 1000))
   shift
@@ -53,7 +53,7 @@ load_vivid() {
   quiet_pictures
 }
 
-# Takes the text out of the pictures: after the driver was bound again, too.
+# Removes the text from the pictures; needed again after the driver was rebound.
 quiet_pictures() {
   local folder
   for folder in /sys/class/video4linux/video*; do
@@ -61,7 +61,7 @@ quiet_pictures() {
   done
 }
 
-# node NAME: the node of the camera that sysfs calls so, such as vivid-000-vid-cap.
+# node NAME: the node of the camera with this name in sysfs, such as vivid-000-vid-cap.
 node() {
   local folder
   for folder in /sys/class/video4linux/video*; do
@@ -95,7 +95,7 @@ start_visiond() {
   vm_started+=("$visiond_pid")
 }
 
-# stop_visiond: SIGTERM; succeeds when it ends with status 0.
+# stop_visiond: sends SIGTERM; succeeds when the daemon ends with status 0.
 stop_visiond() {
   local status=0
   kill -TERM "$visiond_pid" || return 1
@@ -106,20 +106,20 @@ stop_visiond() {
 
 alive() { kill -0 "$visiond_pid" 2>/dev/null; }
 
-# summary FILTER: what jq makes of the last run's summary.
+# summary FILTER: the output of jq for the last run's summary.
 summary() { jq -r "$1" summary.json; }
 
-# messages CAMERA: how many came so far. last_sequence CAMERA: the newest's number.
+# messages CAMERA: how many arrived so far. last_sequence CAMERA: the newest's number.
 messages() { if [ -f messages.jsonl ]; then grep -c "\"camera\":\"$1\"" messages.jsonl || true; else echo 0; fi; }
 
-# flowing CAMERA [COUNT]: succeeds once COUNT (default 3) more messages came; waits a minute for them at most.
+# flowing CAMERA [COUNT]: succeeds once COUNT (default 3) more messages arrived; waits a minute at most.
 flowing() {
   local before count=${2:-3}
   before=$(messages "$1")
   wait_for 60 eval "[ \$(messages $1) -ge $((before + count)) ]" || { echo "$(($(messages "$1") - before)) messages of $1 in 60 s"; return 1; }
 }
 
-# Of a process: resident set in KB, what of it no file holds (heap, stacks), number of descriptors, of threads, of mappings.
+# Of a process: resident set in KB, its anonymous part (heap, stacks), number of descriptors, of threads, of mappings.
 resident_kb() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
 anonymous_kb() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }
 descriptors() { local list=(/proc/"$1"/fd/*); echo ${#list[@]}; }
