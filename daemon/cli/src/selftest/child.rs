@@ -67,7 +67,11 @@ pub fn supervise(
     let (open, closed) = channel::<()>();
     let output = child.stdout.take().map(|pipe| read(pipe, open.clone())).unwrap_or_default();
     let errors = child.stderr.take().map(|pipe| read(pipe, open)).unwrap_or_default();
-    let said = || last_line(&String::from_utf8_lossy(&errors.lock())).to_owned();
+    let said = || {
+        let errors = errors.lock();
+        // Only the end, which holds the last line: this runs every 50 ms.
+        last_line(&String::from_utf8_lossy(&errors[errors.len().saturating_sub(4096)..])).to_owned()
+    };
     let began = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
