@@ -4,7 +4,6 @@
 //! the broker has acknowledged it. After a lost connection the sink sends the unacknowledged messages again, in order and with
 //! the same ids.
 
-mod client;
 mod connection;
 mod disk;
 mod outbox;
@@ -13,8 +12,73 @@ mod sink;
 pub mod tls;
 mod window;
 
-pub use client::{BrokerClient, Event, QueuedMessage, WINDOW};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use visiond_config::types::SinkConfig;
+
 pub use sink::BrokerSink;
+
+/// How many messages may be in flight: sent, and not yet acknowledged.
+pub const WINDOW: usize = 256;
+
+/// How often the sink calls [`BrokerClient::tick`].
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// A message for a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// Counts up within a sink. A message that is sent again keeps its number.
+    pub number: u64,
+    /// The message's id, the same in every sink and each time it is sent.
+    pub id: Box<str>,
+    /// The camera's name.
+    pub camera: Arc<str>,
+    /// The message as JSON, without a line feed.
+    pub line: Bytes,
+}
+
+/// What a client reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The broker has the message of this number. Any order will do.
+    Acknowledged(u64),
+    /// The broker can never accept the message of this number. The client has logged it; the sink gives it up.
+    Refused(u64),
+    /// The connection is lost, and why. The sink sends every unacknowledged message again after the next
+    /// [`BrokerClient::connect`].
+    Lost(String),
+    /// Something that concerns the client alone.
+    Nothing,
+}
+
+/// A client of one broker protocol.
+///
+/// The sink calls its methods from one thread, within one runtime that has time and I/O enabled.
+pub trait BrokerClient: Send {
+    /// Connects, whatever was before. Until it returns, the sink calls no other method. The sink may drop the future half way,
+    /// when connecting takes too long or the sink ends.
+    /// The error is a sentence, because the sink only logs it: it names the broker's address and the remedy.
+    fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
+
+    /// Sends a message, or queues it for [`BrokerClient::event`] to send. Waits neither for the acknowledgement nor for
+    /// anything that only `event` does. After an error the connection counts as lost.
+    fn send(&mut self, message: &QueuedMessage) -> impl Future<Output = Result<(), String>>;
+
+    /// Waits for the next event, and does the protocol's own work. The sink calls it again and again while connected, and drops
+    /// the future whenever there is something to send, so it must lose nothing by that.
+    fn event(&mut self) -> impl Future<Output = Event>;
+
+    /// Ends the session with the broker, within that time.
+    fn close(&mut self, within: Duration) -> impl Future<Output = ()>;
+
+    /// Applies new settings; returns `false` if the client has to connect again for them.
+    fn configure(&mut self, config: &SinkConfig) -> bool;
+
+    /// Called every [`TICK`] while connected, for what a protocol sends besides messages. Must not wait.
+    fn tick(&mut self) {}
+}
 
 #[cfg(test)]
 mod tests;

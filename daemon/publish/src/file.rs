@@ -45,15 +45,13 @@ pub struct FileSink {
 #[derive(Debug)]
 struct OpenLog {
     file: File,
-    id: FileId,
+    /// Device and inode, which identify a file whatever its name.
+    id: (u64, u64),
     len_bytes: u64,
     /// Devices such as /dev/null have no length, so the sink neither truncates nor rotates them.
     regular: bool,
     looked_up: Instant,
 }
-
-/// Device and inode, which identify a file whatever its name.
-type FileId = (u64, u64);
 
 impl FileSink {
     /// Opens the file. Fails if waiting cannot help; waits for room on a full disk.
@@ -64,10 +62,10 @@ impl FileSink {
             rotate_bytes: config.rotate_bytes,
             rotate_keep: config.rotate_keep,
             log: None,
-            outage: Outage::new(what(name, &config.path)),
+            outage: Outage::new(label(name, &config.path)),
             rotate_at: config.rotate_bytes,
         };
-        match sink.open_log() {
+        match OpenLog::open(&sink.path, name) {
             Ok(log) => sink.log = Some(log),
             Err(error) if is_passing(&error) => sink.outage.fails(&explain(&error)),
             Err(error) => return Err(format!("cannot write {}: {}", config.path.display(), explain(&error))),
@@ -79,29 +77,29 @@ impl FileSink {
     fn configure(&mut self, config: SinkConfig) {
         let SinkKind::File(FileSinkConfig { rotate_bytes, rotate_keep, .. }) = config.kind else { return };
         (self.rotate_bytes, self.rotate_keep, self.rotate_at) = (rotate_bytes, rotate_keep, rotate_bytes);
-        self.outage.rename(what(&config.name, &self.path));
+        self.outage.rename(label(&config.name, &self.path));
         self.name = config.name;
     }
 
     /// Writes one whole line, or nothing.
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        self.find_again()?;
+        self.close_if_moved()?;
         if self.rotate_bytes > 0
             && self.log.as_ref().is_some_and(|log| {
                 log.regular && log.len_bytes > 0 && log.len_bytes + line.len() as u64 > self.rotate_at
             })
         {
-            self.rotate()?;
+            self.rotate();
         }
         let log = match &mut self.log {
             Some(log) => log,
-            empty => empty.insert(open_log(&self.path, &self.name)?),
+            empty => empty.insert(OpenLog::open(&self.path, &self.name)?),
         };
         log.append(line)
     }
 
-    /// Opens the file again if its path no longer leads to the open file.
-    fn find_again(&mut self) -> io::Result<()> {
+    /// Closes the file if its path no longer leads to it.
+    fn close_if_moved(&mut self) -> io::Result<()> {
         let Some(log) = &mut self.log else { return Ok(()) };
         if log.looked_up.elapsed() < LOOK_UP_EVERY {
             return Ok(());
@@ -115,7 +113,6 @@ impl FileSink {
         }
         if self.log.is_none() {
             log::info!("sink {}: {} was moved or deleted; started a new file", self.name, self.path.display());
-            self.log = Some(self.open_log()?);
         }
         Ok(())
     }
@@ -123,12 +120,11 @@ impl FileSink {
     /// Renames PATH to PATH.1, PATH.1 to PATH.2, up to the number of files to keep, and starts a new PATH.
     ///
     /// If a file cannot be renamed, the sink keeps appending to the current file.
-    fn rotate(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) {
         match self.shift_names() {
             Ok(()) => {
                 self.rotate_at = self.rotate_bytes;
                 self.log = None;
-                self.log = Some(self.open_log()?);
             }
             Err(error) => {
                 let (name, path) = (&self.name, self.path.display());
@@ -137,7 +133,6 @@ impl FileSink {
                 self.rotate_at = len_bytes.saturating_add(self.rotate_bytes);
             }
         }
-        Ok(())
     }
 
     fn shift_names(&self) -> io::Result<()> {
@@ -150,10 +145,6 @@ impl FileSink {
             fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1))?;
         }
         fs::rename(&self.path, numbered(&self.path, 1))
-    }
-
-    fn open_log(&self) -> io::Result<OpenLog> {
-        open_log(&self.path, &self.name)
     }
 }
 
@@ -173,30 +164,44 @@ impl Sink for FileSink {
                 Counters::add(&queue.counters.unsent, 1);
                 return Ended::Closed;
             }
-            if !self.outage.may_try() {
-                self.outage.lost(1);
-                Counters::add(&queue.counters.failed, 1);
-                continue;
-            }
-            let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
-            match self.write(message.line()) {
-                Ok(()) => {
-                    self.outage.works();
-                    Counters::add(&queue.counters.written, 1);
-                }
-                Err(error) => {
-                    // The next attempt opens it again, and so finds a folder that was mounted in the meantime.
-                    self.log = None;
-                    self.outage.fails(&explain(&error));
-                    self.outage.lost(1);
-                    Counters::add(&queue.counters.failed, 1);
+            if self.outage.may_try() {
+                let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
+                match self.write(message.line()) {
+                    Ok(()) => {
+                        self.outage.works();
+                        Counters::add(&queue.counters.written, 1);
+                        continue;
+                    }
+                    Err(error) => {
+                        // The next attempt opens it again, and so finds a folder that was mounted in the meantime.
+                        self.log = None;
+                        self.outage.fails(&explain(&error));
+                    }
                 }
             }
+            self.outage.lost(1);
+            Counters::add(&queue.counters.failed, 1);
         }
     }
 }
 
 impl OpenLog {
+    /// Opens `path` for appending, creates it if it is missing, and removes half a line at its end.
+    fn open(path: &Path, sink: &str) -> io::Result<Self> {
+        // Without O_NONBLOCK, opening a FIFO without a reader would block the thread.
+        let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let found = file.metadata()?;
+        if !(found.is_file() || found.file_type().is_char_device()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+        }
+        let (id, regular) = (id(&found), found.is_file());
+        let mut log = Self { id, len_bytes: found.len(), regular, looked_up: Instant::now(), file };
+        if regular {
+            log.mend_end(path, sink)?;
+        }
+        Ok(log)
+    }
+
     /// Appends `line`, with one write(2) unless the system cuts it short; truncates a line that cannot be completed.
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let mut written = 0;
@@ -219,25 +224,7 @@ impl OpenLog {
         self.len_bytes += written as u64;
         Ok(())
     }
-}
 
-/// Opens `path` for appending, creates it if it is missing, and removes half a line at its end.
-fn open_log(path: &Path, sink: &str) -> io::Result<OpenLog> {
-    // Without O_NONBLOCK, opening a FIFO without a reader would block the thread.
-    let file = OpenOptions::new().read(true).append(true).create(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let found = file.metadata()?;
-    if !(found.is_file() || found.file_type().is_char_device()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
-    }
-    let mut log =
-        OpenLog { id: id(&found), len_bytes: found.len(), regular: found.is_file(), looked_up: Instant::now(), file };
-    if log.regular {
-        log.mend_end(path, sink)?;
-    }
-    Ok(log)
-}
-
-impl OpenLog {
     /// Removes a line of ours that was cut short at the end; ends any other unfinished line with a line feed.
     fn mend_end(&mut self, path: &Path, sink: &str) -> io::Result<()> {
         let looked_at = self.len_bytes.min(LONGEST_LINE_BYTES);
@@ -265,11 +252,11 @@ impl OpenLog {
     }
 }
 
-fn what(name: &str, path: &Path) -> String {
+fn label(name: &str, path: &Path) -> String {
     format!("sink {name}: {}", path.display())
 }
 
-fn id(found: &fs::Metadata) -> FileId {
+fn id(found: &fs::Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 

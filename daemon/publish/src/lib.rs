@@ -2,6 +2,9 @@
 //!
 //! A sink is one file here with its own thread and its own bounded queue, so that a slow sink delays neither a lane nor
 //! another sink. `docs/message.md` describes the messages.
+//!
+//! Why an output does not work is a sentence (`String`) throughout this crate: it goes to the log and into
+//! [`PublishError::Open`], and nothing decides by it.
 
 mod broker;
 mod file;

@@ -9,7 +9,6 @@ mod codec;
 mod connect;
 mod discovery;
 mod session;
-mod snapshots;
 mod topics;
 
 use std::time::{Duration, Instant};
@@ -18,8 +17,8 @@ use bytes::Bytes;
 use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_system::credentials::Login;
 
-use self::cameras::Cameras;
-use self::codec::{Connect, JSON, Publish, Qos};
+use self::cameras::RetainedCameras;
+use self::codec::{Connect, JSON, Publish};
 use self::session::{Session, SessionEvent};
 use self::topics::Topics;
 use crate::broker::{BrokerClient, Event, QueuedMessage, tls};
@@ -31,7 +30,7 @@ pub struct MqttClient {
     config: MqttSinkConfig,
     context: SinkContext,
     topics: Topics,
-    cameras: Cameras,
+    cameras: RetainedCameras,
     session: Option<Session>,
 }
 
@@ -45,7 +44,7 @@ impl MqttClient {
             tls::client(config)?;
         }
         let topics = Topics::new(&config.topic_prefix, &context.device);
-        let cameras = Cameras::new(sink, config, &context, &topics);
+        let cameras = RetainedCameras::new(sink, config, &context, &topics);
         Ok(Self { sink: sink.name.clone(), config: config.clone(), context, topics, cameras, session: None })
     }
 
@@ -61,15 +60,7 @@ impl MqttClient {
     }
 
     fn availability(&self, text: &'static str) -> Publish {
-        Publish {
-            topic: self.topics.availability(),
-            payload: Bytes::from_static(text.as_bytes()),
-            qos: Qos::new(self.config.qos_state),
-            retain: true,
-            content_type: None,
-            id: None,
-            expiry_seconds: None,
-        }
+        Publish::retained(self.topics.availability(), Bytes::from_static(text.as_bytes()), self.config.qos_state, None)
     }
 
     fn detections(&self, message: &QueuedMessage) -> Publish {
@@ -77,7 +68,8 @@ impl MqttClient {
         Publish {
             topic: self.topics.detections(&message.camera),
             payload: message.line.clone(),
-            qos: Qos::new(self.config.qos_detections),
+            // 0 to 2.
+            qos: self.config.qos_detections as u8,
             retain: self.config.retain,
             content_type: Some(JSON),
             id: Some(message.id.clone()),

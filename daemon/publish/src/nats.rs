@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 
-use super::broker::{BrokerClient, Event, QueuedMessage};
-use super::sink::SinkContext;
-use connection::Connection;
+use crate::broker::{BrokerClient, Event, QueuedMessage};
+use crate::sink::SinkContext;
+use connection::NatsConnection;
 use subjects::Subjects;
 
 /// A server that is killed may lose what it acknowledged in its last moments, because it acknowledges before the system has the
@@ -38,7 +38,7 @@ pub struct NatsClient {
     config: NatsSinkConfig,
     device: Arc<str>,
     subjects: Subjects,
-    connection: Option<Connection>,
+    connection: Option<NatsConnection>,
     /// Messages that were acknowledged within [`FORGETFUL`], and when; oldest first.
     recent: VecDeque<(Instant, QueuedMessage)>,
     /// A message that no stream accepted; nothing else is sent before a stream accepts it.
@@ -72,7 +72,7 @@ impl NatsClient {
 impl BrokerClient for NatsClient {
     async fn connect(&mut self) -> Result<(), String> {
         self.connection = None;
-        let mut connection = Connection::open(&self.config, &self.device, &self.name).await?;
+        let mut connection = NatsConnection::open(&self.config, &self.device, &self.name).await?;
         stream::prepare(&mut connection, &self.config, &self.subjects).await?;
         let mut again: Vec<_> = self.recent.iter().map(|(_, message)| message).collect();
         // Acknowledgements may come in any order; the messages are sent in order.

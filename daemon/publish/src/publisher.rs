@@ -52,13 +52,13 @@ pub enum PublishError {
 /// All running sinks.
 #[derive(Debug)]
 pub struct Publisher {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSinks>,
     wake_thread: WakeThread,
 }
 
 /// What the sinks' threads and the publisher share.
 #[derive(Debug)]
-struct Shared {
+struct SharedSinks {
     /// Replaced as a whole, so that a lane that publishes does not hold the lock.
     sinks: Mutex<Arc<Vec<RunningSink>>>,
     context: SinkContext,
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 /// A sink with its configuration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RunningSink {
     config: SinkConfig,
     handle: Arc<SinkHandle>,
@@ -101,14 +101,15 @@ impl Publisher {
     /// pass, such as a full disk, is logged and retried instead.
     pub fn start(sinks: &[SinkConfig], context: &SinkContext, stop: &Stop) -> Result<Self, PublishError> {
         survive_size_limits();
-        let context = context.clone();
-        let shared = Shared { sinks: Mutex::default(), context, failure: OnceLock::new(), stop: stop.clone() };
-        let shared = Arc::new(shared);
-        let wake_thread = {
-            let shared = Arc::clone(&shared);
-            WakeThread::start(move || shared.wake())
-                .map_err(|error| PublishError::Thread { reason: error.to_string() })?
-        };
+        let shared = Arc::new(SharedSinks {
+            sinks: Mutex::default(),
+            context: context.clone(),
+            failure: OnceLock::new(),
+            stop: stop.clone(),
+        });
+        let woken = Arc::clone(&shared);
+        let wake_thread = WakeThread::start(move || woken.wake())
+            .map_err(|error| PublishError::Thread { reason: error.to_string() })?;
         let publisher = Self { shared, wake_thread };
         let RetiredSinks(none) = publisher.change(publisher.prepare(sinks)?)?;
         debug_assert!(none.is_empty());
@@ -138,22 +139,20 @@ impl Publisher {
         let mut sinks = Vec::with_capacity(plan.0.len());
         for (config, sink) in plan.0 {
             let running = before.iter().find(|sink| same_output(&sink.config, &config));
-            let handle = match (sink, running) {
-                (None, Some(running)) => Arc::clone(&running.handle),
+            sinks.push(match (sink, running) {
+                (None, Some(running)) => RunningSink { config, handle: Arc::clone(&running.handle) },
                 (None, None) => continue,
-                (Some(sink), _) => match self.spawn(&config, sink) {
-                    Ok(handle) => {
-                        let handle = Arc::new(handle);
-                        started.0.push(RunningSink { config: config.clone(), handle: Arc::clone(&handle) });
-                        handle
+                (Some(sink), _) => match self.spawn(config, sink) {
+                    Ok(sink) => {
+                        started.0.push(sink.clone());
+                        sink
                     }
                     Err(error) => {
                         started.close(Instant::now());
                         return Err(error);
                     }
                 },
-            };
-            sinks.push(RunningSink { config, handle });
+            });
         }
         for sink in &sinks {
             let same = |before: &&RunningSink| Arc::ptr_eq(&before.handle, &sink.handle);
@@ -162,9 +161,7 @@ impl Publisher {
             }
         }
         let stays = |sink: &&RunningSink| sinks.iter().any(|after| Arc::ptr_eq(&after.handle, &sink.handle));
-        let gone = before.iter().filter(|sink| !stays(sink));
-        let gone =
-            gone.map(|sink| RunningSink { config: sink.config.clone(), handle: Arc::clone(&sink.handle) }).collect();
+        let gone = before.iter().filter(|sink| !stays(sink)).cloned().collect();
         *self.shared.sinks.lock() = Arc::new(sinks);
         self.shared.end_without_readers();
         Ok(RetiredSinks(gone))
@@ -201,14 +198,14 @@ impl Publisher {
         close(&self.shared.sinks(), deadline)
     }
 
-    fn spawn(&self, config: &SinkConfig, sink: Box<dyn Sink>) -> Result<SinkHandle, PublishError> {
-        let queue = Arc::new(Queue::of(config, &self.shared.stop));
+    fn spawn(&self, config: SinkConfig, sink: Box<dyn Sink>) -> Result<RunningSink, PublishError> {
+        let queue = Arc::new(Queue::of(&config, &self.shared.stop));
         let gone = Arc::new(AtomicBool::new(false));
         let thread = {
             let (queue, gone, shared) = (Arc::clone(&queue), Arc::clone(&gone), Arc::clone(&self.shared));
             let name = config.name.clone();
             // The kernel truncates thread names to 15 bytes.
-            std::thread::Builder::new().name(format!("sink-{}", kind(config))).spawn(move || {
+            std::thread::Builder::new().name(format!("sink-{}", kind(&config))).spawn(move || {
                 logging::about(Subject::Sink, name.as_str());
                 give_way(Rank::Batch);
                 match sink.run(&queue) {
@@ -225,9 +222,11 @@ impl Publisher {
                 }
             })
         };
-        let reason = |error: std::io::Error| format!("cannot start its thread: {error}");
-        let thread = thread.map_err(|error| PublishError::Open { sink: config.name.clone(), reason: reason(error) })?;
-        Ok(SinkHandle { queue, gone, thread: Mutex::new(Some(thread)) })
+        let thread = thread.map_err(|error| PublishError::Open {
+            sink: config.name.clone(),
+            reason: format!("cannot start its thread: {error}"),
+        })?;
+        Ok(RunningSink { config, handle: Arc::new(SinkHandle { queue, gone, thread: Mutex::new(Some(thread)) }) })
     }
 }
 
@@ -238,7 +237,7 @@ impl Drop for Publisher {
     }
 }
 
-impl Shared {
+impl SharedSinks {
     fn sinks(&self) -> Arc<Vec<RunningSink>> {
         Arc::clone(&self.sinks.lock())
     }
@@ -388,19 +387,18 @@ fn survive_size_limits() {
 /// Opens a sink. A sink for a broker is a [`BrokerSink`] around the client of its protocol.
 fn open(sink: &SinkConfig, context: &SinkContext) -> Result<Box<dyn Sink>, PublishError> {
     let name = &sink.name;
-    let opened: Result<Box<dyn Sink>, String> = match &sink.kind {
-        SinkKind::Stdout => stdout::StdoutSink::open(name).map(|sink| Box::new(sink) as _),
-        SinkKind::File(config) => file::FileSink::open(name, config).map(|sink| Box::new(sink) as _),
-        SinkKind::Unix(config) => unix::UnixSink::open(name, config).map(|sink| Box::new(sink) as _),
-        SinkKind::Mqtt(config) => mqtt::MqttClient::open(sink, config, context.clone())
-            .and_then(|client| BrokerSink::open(sink, client))
-            .map(|sink| Box::new(sink) as _),
-        SinkKind::Nats(config) => {
-            let client = nats::NatsClient::new(name, config, context);
-            BrokerSink::open(sink, client).map(|sink| Box::new(sink) as _)
-        }
+    let open = || -> Result<Box<dyn Sink>, String> {
+        Ok(match &sink.kind {
+            SinkKind::Stdout => Box::new(stdout::StdoutSink::open(name)?),
+            SinkKind::File(config) => Box::new(file::FileSink::open(name, config)?),
+            SinkKind::Unix(config) => Box::new(unix::UnixSink::open(name, config)?),
+            SinkKind::Mqtt(config) => {
+                Box::new(BrokerSink::open(sink, mqtt::MqttClient::open(sink, config, context.clone())?)?)
+            }
+            SinkKind::Nats(config) => Box::new(BrokerSink::open(sink, nats::NatsClient::new(name, config, context))?),
+        })
     };
-    opened.map_err(|reason| PublishError::Open { sink: name.clone(), reason })
+    open().map_err(|reason| PublishError::Open { sink: name.clone(), reason })
 }
 
 #[cfg(test)]

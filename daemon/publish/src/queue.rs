@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -77,10 +76,10 @@ pub enum Popped {
 /// The queue of one sink.
 #[derive(Debug)]
 pub struct Queue {
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueState>,
     arrived: Condvar,
     room: Condvar,
-    wake: OnceLock<Wake>,
+    wake: OnceLock<WakePipe>,
     /// There are messages that the sink was not woken for.
     news: AtomicBool,
     stop: Stop,
@@ -89,7 +88,7 @@ pub struct Queue {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct QueueState {
     waiting: VecDeque<Arc<Published>>,
     capacity: usize,
     when_full: WhenFull,
@@ -113,10 +112,15 @@ impl Queue {
 
     /// Creates an empty queue. A push that waits for room gives up once `stop` is raised.
     pub fn new(capacity: usize, when_full: WhenFull, stop: &Stop) -> Self {
-        let capacity = capacity.max(1);
-        let waiting = VecDeque::new();
-        let inner =
-            Inner { waiting, capacity, when_full, rate_limit: None, configured: None, deadline: None, dead: false };
+        let inner = QueueState {
+            waiting: VecDeque::new(),
+            capacity: capacity.max(1),
+            when_full,
+            rate_limit: None,
+            configured: None,
+            deadline: None,
+            dead: false,
+        };
         Self {
             inner: Mutex::new(inner),
             arrived: Condvar::new(),
@@ -282,12 +286,12 @@ impl Queue {
     }
 
     /// Makes every later wake and close ring `wake`, for a sink that sleeps in `poll`.
-    pub fn wake_by(&self, wake: Wake) -> &Wake {
+    pub fn wake_by(&self, wake: WakePipe) -> &WakePipe {
         self.wake.get_or_init(|| wake)
     }
 
     /// Moves held-back messages into the queue: those that are due, or all of them.
-    fn release(&self, inner: &mut Inner, all: bool) {
+    fn release(&self, inner: &mut QueueState, all: bool) {
         let Some(rate_limit) = &mut inner.rate_limit else { return };
         let before = inner.waiting.len();
         if all {
@@ -307,15 +311,16 @@ impl Queue {
     }
 }
 
-/// A bell for a thread that sleeps in `poll`.
+/// Wakes a thread that sleeps in `poll`.
 #[derive(Debug)]
-pub struct Wake {
-    reader: UnixStream,
+pub struct WakePipe {
+    /// Readable once it rang; non-blocking.
+    pub reader: UnixStream,
     writer: UnixStream,
 }
 
-impl Wake {
-    /// A bell that has not rung. Fails when the process has no descriptor left.
+impl WakePipe {
+    /// Creates the pipe; it has not rung. Fails when the process has no descriptor left.
     pub fn new() -> std::io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -332,15 +337,5 @@ impl Wake {
     /// Forgets that it rang.
     pub fn hush(&self) {
         while matches!((&self.reader).read(&mut [0; 64]), Ok(64)) {}
-    }
-
-    /// The same for a sleeper that reads the rings itself, and forgets them by that. It is set not to block.
-    pub fn reader(&self) -> std::io::Result<UnixStream> {
-        self.reader.try_clone()
-    }
-
-    /// Readable once it rang.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.reader.as_fd()
     }
 }

@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 
 use visiond_flow::message::Published;
 
-/// Limits the messages of each camera to a rate.
 #[derive(Debug)]
 pub struct CameraRateLimit {
     interval: Duration,
-    cameras: Vec<Camera>,
+    cameras: Vec<LimitedCamera>,
 }
 
 #[derive(Debug)]
-struct Camera {
+struct LimitedCamera {
     name: Arc<str>,
     /// When the next message is due.
     turn: Instant,
@@ -48,7 +47,7 @@ impl CameraRateLimit {
     pub fn offer(&mut self, message: &Arc<Published>, now: Instant) -> Offered {
         let name = &message.message().camera;
         let Some(camera) = self.cameras.iter_mut().find(|camera| camera.name == *name) else {
-            self.cameras.push(Camera { name: Arc::clone(name), turn: now + self.interval, held: None });
+            self.cameras.push(LimitedCamera { name: Arc::clone(name), turn: now + self.interval, held: None });
             return Offered { passes: true, replaces: false };
         };
         let passes = now + self.interval / 2 >= camera.turn;

@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::broker::QueuedMessage;
+use crate::broker::QueuedMessage;
 use cursor::Cursor;
 use lock::Lock;
 use segment::{Segment, SegmentReader, SegmentWriter};
@@ -37,7 +37,8 @@ const LONGEST_SEGMENT: u64 = 8 << 20;
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
-    limit_bytes: u64,
+    /// The limit on disk.
+    pub limit_bytes: u64,
     /// Oldest first; the last is appended to while there is a writer.
     segments: VecDeque<Segment>,
     writer: Option<SegmentWriter>,
@@ -46,8 +47,10 @@ pub struct Spool {
     next_to_read: u64,
     next_number: u64,
     cursor: Cursor,
-    dropped: u64,
-    damaged: u64,
+    /// Unread messages that a full spool has dropped.
+    pub dropped: u64,
+    /// Places where no record could be read.
+    pub damaged: u64,
     unsynced: Unsynced,
     /// Last, so that the lock is released after everything else.
     _lock: Lock,
@@ -66,22 +69,18 @@ impl Spool {
     /// Opens the spool in `directory`, and creates it if it is missing. Opens whatever it finds there, and reads what is
     /// readable.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
-        fs::create_dir_all(directory).map_err(OpenError::Io)?;
+        fs::create_dir_all(directory)?;
         let lock = Lock::take(directory)?;
-        Self::open_locked(directory, limit_bytes, lock).map_err(OpenError::Io)
-    }
-
-    fn open_locked(directory: &Path, limit_bytes: u64, lock: Lock) -> io::Result<Self> {
         let cursor = Cursor::open(&directory.join("cursor"))?;
         let mut segments: VecDeque<_> = Segment::list(directory)?.into();
-        let mut next_number = cursor.number() + 1;
+        let mut next_number = cursor.number + 1;
         // A segment without a whole record is useless, and would be in the way of a new segment of its name.
         while let Some(newest) = segments.back() {
             next_number = next_number.max(newest.first);
             match newest.last(directory)? {
                 Some(last) => {
                     next_number = next_number.max(last + 1);
-                    if last <= cursor.number() {
+                    if last <= cursor.number {
                         segments.drain(..).try_for_each(|old| remove(&old.path(directory)))?;
                     }
                     break;
@@ -92,14 +91,13 @@ impl Spool {
                 }
             }
         }
-        let next_to_read = cursor.number() + 1;
         let mut spool = Self {
             directory: directory.to_owned(),
             limit_bytes,
             segments,
             writer: None,
             reader: None,
-            next_to_read,
+            next_to_read: cursor.number + 1,
             next_number,
             cursor,
             dropped: 0,
@@ -108,16 +106,8 @@ impl Spool {
             _lock: lock,
         };
         spool.forget_acknowledged();
-        match spool.segments.front() {
-            Some(oldest) => spool.next_to_read = next_to_read.max(oldest.first),
-            None => spool.next_to_read = next_number,
-        }
+        spool.next_to_read = spool.segments.front().map_or(next_number, |oldest| spool.next_to_read.max(oldest.first));
         Ok(spool)
-    }
-
-    /// Sets the limit in bytes on disk.
-    pub fn set_limit(&mut self, limit_bytes: u64) {
-        self.limit_bytes = limit_bytes;
     }
 
     /// Returns the next message's number, or a larger one.
@@ -140,7 +130,7 @@ impl Spool {
         let Some((first, last)) = numbers else { return Ok(()) };
         let bytes = records.len() as u64;
         let segment_bytes = (self.limit_bytes / SEGMENTS).min(LONGEST_SEGMENT);
-        if self.writer.as_ref().is_some_and(|writer| !writer.is_empty() && writer.bytes() + bytes > segment_bytes) {
+        if self.writer.as_ref().is_some_and(|writer| !writer.is_empty() && writer.bytes + bytes > segment_bytes) {
             self.writer = None;
         }
         while self.segments.len() > usize::from(self.writer.is_some()) && self.bytes() + bytes > self.limit_bytes {
@@ -157,7 +147,7 @@ impl Spool {
                     }
                     other => other,
                 }?;
-                self.segments.push_back(Segment { first, bytes: writer.bytes() });
+                self.segments.push_back(Segment { first, bytes: writer.bytes });
                 self.unsynced.directory = Some(self.directory.clone());
                 none.insert(writer)
             }
@@ -172,9 +162,11 @@ impl Spool {
             return Err(error);
         }
         if let Some(segment) = self.segments.back_mut() {
-            segment.bytes = writer.bytes();
+            segment.bytes = writer.bytes;
         }
-        self.unsynced.add(writer.file());
+        if !self.unsynced.segments.iter().any(|known| Arc::ptr_eq(known, &writer.file)) {
+            self.unsynced.segments.push(Arc::clone(&writer.file));
+        }
         self.next_number = last + 1;
         Ok(())
     }
@@ -236,7 +228,7 @@ impl Spool {
 
     /// Notes that everything up to `number` is acknowledged.
     pub fn acknowledge(&mut self, number: u64) {
-        self.cursor.advance(number);
+        self.cursor.number = self.cursor.number.max(number);
         self.forget_acknowledged();
     }
 
@@ -244,7 +236,7 @@ impl Spool {
     pub fn write_cursor(&mut self) -> io::Result<bool> {
         let written = self.cursor.write()?;
         if written {
-            self.unsynced.cursor = Some(self.cursor.file());
+            self.unsynced.cursor = Some(Arc::clone(&self.cursor.file));
         }
         Ok(written)
     }
@@ -267,22 +259,12 @@ impl Spool {
     /// Returns the number of unacknowledged messages, if none is damaged.
     pub fn records(&self) -> u64 {
         let oldest = self.segments.front().map_or(self.next_number, |oldest| oldest.first);
-        self.next_number - (self.cursor.number() + 1).max(oldest).min(self.next_number)
+        self.next_number - (self.cursor.number + 1).max(oldest).min(self.next_number)
     }
 
     /// Returns the number of unread messages.
     pub fn unread(&self) -> u64 {
         self.next_number.saturating_sub(self.next_to_read)
-    }
-
-    /// Returns the number of unread messages that a full spool has dropped.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    /// Returns the number of places where no record could be read.
-    pub fn damaged(&self) -> u64 {
-        self.damaged
     }
 
     /// Moves on from the segment at this index, which was read to its end.
@@ -309,20 +291,21 @@ impl Spool {
         if self.reader.as_ref().is_some_and(|reader| reader.first == oldest.first) {
             self.reader = None;
         }
-        let path = oldest.path(&self.directory);
-        if let Err(error) = remove(&path) {
-            log::warn!("cannot remove {}: {error}", path.display());
-        }
+        self.remove(oldest);
     }
 
     /// Deletes the segments in which everything is acknowledged, except the one that is appended to.
     fn forget_acknowledged(&mut self) {
-        while self.segments.get(1).is_some_and(|next| next.first <= self.cursor.number() + 1) {
+        while self.segments.get(1).is_some_and(|next| next.first <= self.cursor.number + 1) {
             let Some(oldest) = self.segments.pop_front() else { return };
-            let path = oldest.path(&self.directory);
-            if let Err(error) = remove(&path) {
-                log::warn!("cannot remove {}: {error}", path.display());
-            }
+            self.remove(oldest);
+        }
+    }
+
+    fn remove(&self, segment: Segment) {
+        let path = segment.path(&self.directory);
+        if let Err(error) = remove(&path) {
+            log::warn!("cannot remove {}: {error}", path.display());
         }
     }
 }
@@ -335,12 +318,6 @@ impl Unsynced {
             File::open(directory)?.sync_all()?;
         }
         self.cursor.map_or(Ok(()), |cursor| cursor.sync_data())
-    }
-
-    fn add(&mut self, file: Arc<File>) {
-        if !self.segments.iter().any(|known| Arc::ptr_eq(known, &file)) {
-            self.segments.push(file);
-        }
     }
 }
 

@@ -32,7 +32,7 @@ pub struct StdoutSink {
 }
 
 /// Why a line could not be written.
-enum Failure {
+enum WriteFailure {
     ReaderGone,
     /// The deadline at the end has passed.
     Overdue,
@@ -50,23 +50,23 @@ impl StdoutSink {
     }
 
     fn new(name: &str, output: File) -> Self {
-        Self { output, outage: Outage::new(what(name)), tail: Vec::new() }
+        Self { output, outage: Outage::new(label(name)), tail: Vec::new() }
     }
 
     /// Completes a line that was written in part, then writes this one; counts each complete line.
     ///
     /// A line of which only a part went out is completed later, and is no error yet.
-    fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), Failure> {
+    fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), WriteFailure> {
         self.write_tail(queue)?;
         match self.write_all(line, queue) {
             Ok(()) => Counters::add(&queue.counters.written, 1),
-            Err((rest, Failure::Other(_))) if rest < line.len() => self.tail = line[line.len() - rest..].to_vec(),
+            Err((rest, WriteFailure::Other(_))) if rest < line.len() => self.tail = line[line.len() - rest..].to_vec(),
             Err((_, failure)) => return Err(failure),
         }
         Ok(())
     }
 
-    fn write_tail(&mut self, queue: &Queue) -> Result<(), Failure> {
+    fn write_tail(&mut self, queue: &Queue) -> Result<(), WriteFailure> {
         if self.tail.is_empty() {
             return Ok(());
         }
@@ -80,27 +80,27 @@ impl StdoutSink {
     }
 
     /// Writes all of `bytes`; on an error returns how many are left, and why.
-    fn write_all(&mut self, mut bytes: &[u8], queue: &Queue) -> Result<(), (usize, Failure)> {
+    fn write_all(&mut self, mut bytes: &[u8], queue: &Queue) -> Result<(), (usize, WriteFailure)> {
         while !bytes.is_empty() {
             let mut ready = [entry(&self.output, libc::POLLOUT)];
-            poll(&mut ready, Some(LOOK_AGAIN)).map_err(|error| (bytes.len(), Failure::Other(error)))?;
+            poll(&mut ready, Some(LOOK_AGAIN)).map_err(|error| (bytes.len(), WriteFailure::Other(error)))?;
             if ready[0].revents == 0 {
                 if queue.is_overdue() {
-                    return Err((bytes.len(), Failure::Overdue));
+                    return Err((bytes.len(), WriteFailure::Overdue));
                 }
                 continue;
             }
             match self.output.write(&bytes[..bytes.len().min(CHUNK_BYTES)]) {
                 Ok(n) => bytes = &bytes[n..],
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Err((bytes.len(), Failure::ReaderGone));
+                    return Err((bytes.len(), WriteFailure::ReaderGone));
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
                     if queue.is_overdue() {
-                        return Err((bytes.len(), Failure::Overdue));
+                        return Err((bytes.len(), WriteFailure::Overdue));
                     }
                 }
-                Err(error) => return Err((bytes.len(), Failure::Other(error))),
+                Err(error) => return Err((bytes.len(), WriteFailure::Other(error))),
             }
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Sink for StdoutSink {
             let message = match queue.pop(Some(LOOK_AGAIN)) {
                 Popped::Message(message) => message,
                 Popped::Configured(config) => {
-                    self.outage.rename(what(&config.name));
+                    self.outage.rename(label(&config.name));
                     continue;
                 }
                 Popped::TimedOut if self.reader_is_gone() => return Ended::ReaderGone,
@@ -133,16 +133,16 @@ impl Sink for StdoutSink {
             let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
             match self.write(message.line(), queue) {
                 Ok(()) => self.outage.works(),
-                Err(Failure::Other(error)) => {
+                Err(WriteFailure::Other(error)) => {
                     self.outage.fails(&explain(&error));
                     self.outage.lost(1);
                     Counters::add(&queue.counters.failed, 1);
                 }
-                Err(Failure::Overdue) => {
+                Err(WriteFailure::Overdue) => {
                     Counters::add(&queue.counters.unsent, 1);
                     return Ended::Closed;
                 }
-                Err(Failure::ReaderGone) => {
+                Err(WriteFailure::ReaderGone) => {
                     Counters::add(&queue.counters.failed, 1);
                     return Ended::ReaderGone;
                 }
@@ -159,7 +159,7 @@ impl StdoutSink {
     }
 }
 
-fn what(name: &str) -> String {
+fn label(name: &str) -> String {
     format!("sink {name}: standard output")
 }
 

@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{SinkConfig, SinkKind, UnixSinkConfig};
+use visiond_flow::message::Published;
 use visiond_flow::trace;
 use visiond_system::unix_socket::{self, SocketFile};
 
 use super::poll::{entry, poll};
-use super::queue::{Counters, Popped, Queue, Wake};
+use super::queue::{Counters, Popped, Queue, WakePipe};
 use super::sink::{Ended, Sink};
-use visiond_flow::message::Published;
 
 /// At the end: how long a reader may accept nothing before the sink drops its remaining messages.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -80,17 +80,11 @@ impl UnixSink {
     }
 
     /// Sleeps until there is a message, a reader or the end, and serves the readers.
-    fn serve(&mut self, bell: &Wake, patience: Duration, counters: &Counters) {
-        let letting_in = match self.accept_again {
-            Some(at) if Instant::now() < at => false,
-            _ => {
-                self.accept_again = None;
-                true
-            }
-        };
+    fn serve(&mut self, bell: &WakePipe, patience: Duration, counters: &Counters) {
+        let accepts = self.accept_again.is_none_or(|at| Instant::now() >= at);
         let mut entries = Vec::with_capacity(2 + self.readers.len());
-        entries.push(entry(&bell.as_fd(), libc::POLLIN));
-        entries.push(entry(&self.listener, if letting_in { libc::POLLIN } else { 0 }));
+        entries.push(entry(&bell.reader, libc::POLLIN));
+        entries.push(entry(&self.listener, if accepts { libc::POLLIN } else { 0 }));
         entries.extend(self.readers.iter().map(|reader| entry(&reader.stream, reader.events())));
         if let Err(error) = poll(&mut entries, Some(patience)) {
             log::error!("sink {}: cannot wait for its readers (poll): {error}", self.name);
@@ -110,17 +104,24 @@ impl UnixSink {
                 reader.gone = true;
             }
         }
-        if entries[1].revents != 0 && letting_in {
-            self.let_in(counters);
+        if entries[1].revents != 0 && accepts {
+            self.accept_readers(counters);
         }
-        self.forget_the_gone(counters);
+        self.remove_closed(counters);
     }
 
-    fn let_in(&mut self, counters: &Counters) {
+    fn accept_readers(&mut self, counters: &Counters) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) if self.readers.len() < self.max_readers => match stream.set_nonblocking(true) {
-                    Ok(()) => self.readers.push(ReaderConnection::new(stream)),
+                    Ok(()) => self.readers.push(ReaderConnection {
+                        stream,
+                        pending: VecDeque::new(),
+                        pending_bytes: 0,
+                        sent_of_first: 0,
+                        mute: false,
+                        gone: false,
+                    }),
                     Err(error) => log::error!("sink {}: cannot serve a reader: {error}", self.name),
                 },
                 Ok(_) => {
@@ -145,7 +146,7 @@ impl UnixSink {
         }
     }
 
-    fn hand_round(&mut self, message: &Arc<Published>, counters: &Counters) {
+    fn send_to_all(&mut self, message: &Arc<Published>, counters: &Counters) {
         let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
         for reader in &mut self.readers {
             Counters::add(&counters.reader_lost, reader.queue(message, self.reader_buffer_bytes));
@@ -154,7 +155,7 @@ impl UnixSink {
         Counters::add(&counters.written, 1);
     }
 
-    fn forget_the_gone(&mut self, counters: &Counters) {
+    fn remove_closed(&mut self, counters: &Counters) {
         self.readers.retain(|reader| !reader.gone);
         if self.readers.len() < self.max_readers {
             self.refusal_logged = false;
@@ -163,7 +164,7 @@ impl UnixSink {
     }
 
     /// Sends the pending messages while the readers accept them and there is time.
-    fn drain(&mut self, bell: &Wake, queue: &Queue) {
+    fn drain(&mut self, bell: &WakePipe, queue: &Queue) {
         // Accepts no new readers: they would get nothing.
         self.accept_again = Some(Instant::now() + Duration::from_secs(3600));
         let mut moved = Instant::now();
@@ -188,7 +189,7 @@ impl UnixSink {
 
 impl Sink for UnixSink {
     fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
-        let bell = match Wake::new() {
+        let bell = match WakePipe::new() {
             Ok(bell) => queue.wake_by(bell),
             Err(error) => {
                 log::error!("sink {}: cannot run: {error}", self.name);
@@ -198,7 +199,7 @@ impl Sink for UnixSink {
         for round in 1_u64.. {
             match queue.pop(Some(Duration::ZERO)) {
                 Popped::Message(message) => {
-                    self.hand_round(&message, &queue.counters);
+                    self.send_to_all(&message, &queue.counters);
                     // A queue that never runs empty must not keep readers out.
                     if round % 64 == 0 {
                         self.serve(bell, Duration::ZERO, &queue.counters);
@@ -219,10 +220,6 @@ impl Sink for UnixSink {
 }
 
 impl ReaderConnection {
-    fn new(stream: UnixStream) -> Self {
-        Self { stream, pending: VecDeque::new(), pending_bytes: 0, sent_of_first: 0, mute: false, gone: false }
-    }
-
     fn events(&self) -> libc::c_short {
         let listen = if self.mute { 0 } else { libc::POLLIN };
         let send = if self.pending.is_empty() { 0 } else { libc::POLLOUT };

@@ -5,70 +5,53 @@ use std::time::{Duration, Instant};
 
 use visiond_system::backoff::Backoff;
 
-/// The first and the longest pause before another attempt.
-const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
-
 /// The state of the connection to a broker.
 #[derive(Debug)]
 pub struct ConnectionState {
     backoff: Backoff,
     /// Whether there ever was a connection.
     before: bool,
-    outage: Option<Outage>,
-    next_try: Instant,
-}
-
-#[derive(Debug)]
-struct Outage {
-    since: Instant,
-    reason: String,
+    /// Since when there is no connection, and why.
+    lost: Option<(Instant, String)>,
+    /// When to try next.
+    pub next_try: Instant,
 }
 
 impl ConnectionState {
     /// Starts unconnected; the first attempt may be made at once.
     pub fn new() -> Self {
-        let backoff = Backoff::new(PAUSES[0], PAUSES[1]);
-        Self { backoff, before: false, outage: None, next_try: Instant::now() }
-    }
-
-    /// Returns when to try next.
-    pub fn next_try(&self) -> Instant {
-        self.next_try
+        let backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+        Self { backoff, before: false, lost: None, next_try: Instant::now() }
     }
 
     /// Returns why there is no connection, if an attempt failed.
     pub fn outage(&self) -> Option<&str> {
-        self.outage.as_ref().map(|outage| outage.reason.as_str())
+        self.lost.as_ref().map(|(_, reason)| reason.as_str())
     }
 
     /// Notes that an attempt failed or the connection is lost, and logs it. `meanwhile` says what happens to the messages.
     pub fn is_lost(&mut self, name: &str, reason: String, meanwhile: &str) {
         let now = Instant::now();
         self.next_try = now + self.backoff.pause();
-        match &mut self.outage {
-            Some(outage) if outage.reason == reason => {}
-            Some(outage) => {
+        match &mut self.lost {
+            Some((_, known)) if *known == reason => {}
+            Some((_, known)) => {
                 log::error!("sink {name}: still not connected: {reason}");
-                outage.reason = reason;
+                *known = reason;
             }
             None => {
                 let what = if self.before { "connection lost" } else { "not connected" };
                 log::error!("sink {name}: {what}: {reason}; retrying, {meanwhile}");
-                self.outage = Some(Outage { since: now, reason });
+                self.lost = Some((now, reason));
             }
         }
     }
 
-    /// Lets the sink connect again at once, because its settings changed.
-    pub fn renew(&mut self) {
-        self.next_try = Instant::now();
-    }
-
     /// Notes and logs that the sink is connected; `waiting` messages go out late. Returns whether it was connected before.
     pub fn works(&mut self, name: &str, waiting: u64) -> bool {
-        match self.outage.take() {
-            Some(outage) => {
-                let seconds = outage.since.elapsed().as_secs_f32();
+        match self.lost.take() {
+            Some((since, _)) => {
+                let seconds = since.elapsed().as_secs_f32();
                 log::info!("sink {name}: connected after {seconds:.1} s; {waiting} messages waited");
             }
             None => log::info!("sink {name}: connected"),

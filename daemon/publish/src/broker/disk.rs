@@ -1,35 +1,39 @@
 //! The spool of a durable sink, as the sink's thread uses it: logs and retries what the disk refuses. Another thread syncs what
 //! was written, so that a power cut does not lose it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use visiond_config::types::SinkConfig;
+use visiond_flow::sink_counts::SpoolCounts;
 use visiond_system::backoff::RateLimit;
 use visiond_system::outage::{Outage, explain};
 
-use super::client::QueuedMessage;
+use super::QueuedMessage;
 use crate::queue::Counters;
 use crate::spool::{OpenError, Spool};
-use visiond_flow::sink_counts::SpoolCounts;
 
 /// How long to wait before retrying a spool that another sink of this process still holds.
 const HANDOVER: Duration = Duration::from_millis(20);
 /// How often to log a problem that persists.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The spool of a sink.
+/// What a durable sink has on disk, and what it could not write there.
 pub struct Disk {
     name: String,
     directory: PathBuf,
     limit_bytes: u64,
     sync_every: Duration,
     /// `None` while the spool cannot be opened.
-    spool: Option<Spool>,
+    pub spool: Option<Spool>,
+    /// Messages that the disk has not accepted yet, with their frames' numbers for the log; newer than all on it.
+    pub unwritten: VecDeque<(QueuedMessage, u64)>,
+    /// The numbers of messages in flight that are not on disk.
+    pub memory_only: BTreeSet<u64>,
     /// When to try to open it next, while `spool` is `None`.
     open_again: Instant,
     outage: Outage,
@@ -38,14 +42,9 @@ pub struct Disk {
     syncing: Option<JoinHandle<io::Result<()>>>,
     sync_failed: RateLimit,
     full: RateLimit,
-    dropped_told: u64,
-    damaged_told: u64,
-}
-
-/// A message that waits to be written, with the frame's number for the log.
-pub(super) struct Unwritten {
-    pub message: QueuedMessage,
-    pub sequence: u64,
+    /// How many dropped messages and damaged places were logged.
+    logged_dropped: u64,
+    logged_damaged: u64,
 }
 
 impl Disk {
@@ -57,37 +56,30 @@ impl Disk {
         })?;
         let mut disk = Self {
             name: config.name.clone(),
-            outage: outage(&config.name, &directory),
+            outage: Outage::new(label(&config.name, &directory)).costing("kept in memory only"),
             directory,
             limit_bytes: config.spool_bytes,
             sync_every: config.spool_sync,
             spool: None,
+            unwritten: VecDeque::new(),
+            memory_only: BTreeSet::new(),
             open_again: Instant::now(),
             sync_due: None,
             syncing: None,
             sync_failed: RateLimit::new(QUIET),
             full: RateLimit::new(QUIET),
-            dropped_told: 0,
-            damaged_told: 0,
+            logged_dropped: 0,
+            logged_damaged: 0,
         };
-        let shown = disk.directory.display();
-        match Spool::open(&disk.directory, disk.limit_bytes) {
-            Ok(spool) => disk.begin(spool),
+        match disk.open_spool() {
             // The old sink of this process hands it over in a moment.
-            Err(OpenError::HeldByThisProcess) => {}
-            Err(OpenError::HeldByOtherProcess) => {
-                return Err(format!(
-                    "the spool {shown} is in use by another process: end that process, or set another `spool_directory`"
-                ));
-            }
+            Ok(()) | Err(OpenError::HeldByThisProcess) => {}
             Err(OpenError::Io(error))
                 if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
             {
                 disk.outage.fails(&explain(&error));
             }
-            Err(OpenError::Io(error)) => {
-                return Err(format!("cannot open the spool {shown}: {}", explain(&error)));
-            }
+            Err(error) => return Err(format!("cannot open the spool {}: {error}", disk.directory.display())),
         }
         Ok(disk)
     }
@@ -95,34 +87,18 @@ impl Disk {
     /// Applies a new name and new limits.
     pub fn configure(&mut self, config: &SinkConfig) {
         self.name.clone_from(&config.name);
-        self.outage.rename(what(&self.name, &self.directory));
+        self.outage.rename(label(&self.name, &self.directory));
         (self.limit_bytes, self.sync_every) = (config.spool_bytes, config.spool_sync);
         if let Some(spool) = &mut self.spool {
-            spool.set_limit(self.limit_bytes);
+            spool.limit_bytes = self.limit_bytes;
         }
     }
 
-    /// Whether the spool is open.
-    pub fn is_open(&self) -> bool {
-        self.spool.is_some()
-    }
-
-    /// Returns the next message's number, or a larger one.
-    pub fn next_number(&self) -> u64 {
-        self.spool.as_ref().map_or(0, Spool::next_number)
-    }
-
-    /// Returns how many messages are unread.
-    pub fn unread(&self) -> u64 {
-        self.spool.as_ref().map_or(0, Spool::unread)
-    }
-
-    /// Returns when there is work to do; `refused`: there are messages that the disk did not accept.
-    pub fn due(&self, refused: bool) -> Option<Instant> {
+    /// Returns when there is work to do.
+    pub fn due(&self) -> Option<Instant> {
         let write = match &self.spool {
             None => Some(self.open_again),
-            Some(_) if refused => Some(self.outage.next_try()),
-            Some(_) => None,
+            Some(_) => (!self.unwritten.is_empty()).then(|| self.outage.next_try()),
         };
         [write, self.sync_due].into_iter().flatten().min()
     }
@@ -132,20 +108,11 @@ impl Disk {
         let now = Instant::now();
         if self.spool.is_none() && now >= self.open_again {
             self.open_again = now + HANDOVER;
-            match Spool::open(&self.directory, self.limit_bytes) {
-                Ok(spool) => {
-                    self.outage.works();
-                    self.begin(spool);
-                }
+            match self.open_spool() {
+                Ok(()) => self.outage.works(),
                 Err(OpenError::HeldByThisProcess) => {}
                 Err(error) => {
-                    let reason = match error {
-                        OpenError::Io(error) => explain(&error),
-                        OpenError::HeldByThisProcess | OpenError::HeldByOtherProcess => {
-                            "another process holds it".to_owned()
-                        }
-                    };
-                    self.outage.fails(&reason);
+                    self.outage.fails(&error.to_string());
                     self.open_again = self.outage.next_try();
                 }
             }
@@ -155,13 +122,13 @@ impl Disk {
         }
     }
 
-    /// Writes all of `messages`, oldest first; returns `false` if it wrote none and they are to be tried again.
-    pub fn write(&mut self, messages: &VecDeque<Unwritten>) -> bool {
+    /// Writes all unwritten messages, oldest first; returns `false` if it wrote none and they are to be tried again.
+    pub fn write(&mut self) -> bool {
         let Some(spool) = &mut self.spool else { return false };
         if !self.outage.may_try() {
             return false;
         }
-        if let Err(error) = spool.append(messages.iter().map(|unwritten| &unwritten.message)) {
+        if let Err(error) = spool.append(self.unwritten.iter().map(|(message, _)| message)) {
             self.outage.fails(&explain(&error));
             return false;
         }
@@ -172,7 +139,7 @@ impl Disk {
             self.complain(&error);
         }
         if log::log_enabled!(log::Level::Trace) {
-            for Unwritten { message: QueuedMessage { id, camera, .. }, sequence } in messages {
+            for (QueuedMessage { id, camera, .. }, sequence) in &self.unwritten {
                 log::trace!("sink {}: accepted {id} {camera} {sequence}", self.name);
             }
         }
@@ -195,27 +162,6 @@ impl Disk {
         }
     }
 
-    /// Marks everything as read, because it is sent from memory.
-    pub fn pass_over(&mut self) {
-        if let Some(spool) = &mut self.spool {
-            spool.pass_over();
-        }
-    }
-
-    /// Notes that the numbers below this one are not on disk.
-    pub fn skip_numbers(&mut self, next_number: u64) {
-        if let Some(spool) = &mut self.spool {
-            spool.skip_numbers(next_number);
-        }
-    }
-
-    /// Notes that everything up to `number` is acknowledged.
-    pub fn acknowledge(&mut self, number: u64) {
-        if let Some(spool) = &mut self.spool {
-            spool.acknowledge(number);
-        }
-    }
-
     /// Writes the acknowledged number. If that fails, messages are sent twice after a restart.
     pub fn write_cursor(&mut self) {
         match self.spool.as_mut().map(Spool::write_cursor) {
@@ -226,62 +172,60 @@ impl Disk {
     }
 
     /// Publishes what the spool holds, and logs what is lost.
-    pub fn tell(&mut self, counters: &Counters) {
+    pub fn report(&mut self, counters: &Counters) {
         let Some(spool) = &self.spool else { return };
         let (name, directory) = (&self.name, self.directory.display());
-        let (dropped, damaged) = (spool.dropped(), spool.damaged());
-        if dropped > self.dropped_told && self.full.pass(Instant::now()).is_some() {
+        let (dropped, damaged) = (spool.dropped, spool.damaged);
+        if dropped > self.logged_dropped && self.full.pass(Instant::now()).is_some() {
             log::warn!(
                 "sink {name}: the spool {directory} is full: {} messages are lost, the oldest first; raise spool_bytes if \
                  that is too many",
-                dropped - self.dropped_told
+                dropped - self.logged_dropped
             );
-            self.dropped_told = dropped;
+            self.logged_dropped = dropped;
         }
-        if damaged > self.damaged_told {
+        if damaged > self.logged_damaged {
             log::warn!(
                 "sink {name}: the spool {directory} is damaged in {} places, as after a power cut; the messages there are \
                  lost",
-                damaged - self.damaged_told
+                damaged - self.logged_damaged
             );
-            self.damaged_told = damaged;
+            self.logged_damaged = damaged;
         }
         let counts =
             SpoolCounts { bytes: spool.bytes(), limit_bytes: self.limit_bytes, records: spool.records(), dropped };
         *counters.spool.lock() = Some(counts);
     }
 
-    /// Syncs everything and closes the spool.
-    pub fn close(mut self) {
+    /// Syncs everything and closes the spool; returns how many messages are lost.
+    pub fn close(mut self) -> u64 {
         self.write_cursor();
-        let Some(mut spool) = self.spool.take() else { return };
-        if let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync()) {
-            self.complain(&error);
+        if let Some(mut spool) = self.spool.take() {
+            if let Some(Err(error)) = spool.unsynced().map(|unsynced| unsynced.sync()) {
+                self.complain(&error);
+            }
+            let records = spool.records();
+            if records > 0 {
+                log::info!("sink {}: {records} messages stay in the spool {}", self.name, self.directory.display());
+            }
         }
-        let records = spool.records();
-        if records > 0 {
-            log::info!("sink {}: {records} messages stay in the spool {}", self.name, self.directory.display());
-        }
+        (self.unwritten.len() + self.memory_only.len()) as u64
     }
 
-    fn begin(&mut self, spool: Spool) {
-        let records = spool.records();
+    fn open_spool(&mut self) -> Result<(), OpenError> {
+        let spool = Spool::open(&self.directory, self.limit_bytes)?;
+        let (records, directory) = (spool.records(), self.directory.display());
         if records > 0 {
-            log::info!(
-                "sink {}: {records} messages from an earlier run are in the spool {}",
-                self.name,
-                self.directory.display()
-            );
+            log::info!("sink {}: {records} messages from an earlier run are in the spool {directory}", self.name);
         }
         self.spool = Some(spool);
+        Ok(())
     }
 
     fn is_to_be_synced(&mut self) {
-        if self.sync_due.is_none() {
-            // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
-            let after = if self.sync_every.is_zero() { Duration::from_secs(1) } else { self.sync_every };
-            self.sync_due = Some(Instant::now() + after);
-        }
+        // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
+        let after = if self.sync_every.is_zero() { Duration::from_secs(1) } else { self.sync_every };
+        self.sync_due.get_or_insert_with(|| Instant::now() + after);
     }
 
     /// Lets another thread sync what was written; one at a time, so that a slow disk is not given more and more work.
@@ -297,11 +241,9 @@ impl Disk {
                 Some(Ok(Ok(())) | Err(_)) => {}
             }
         }
-        self.syncing = None;
         self.sync_due = None;
-        if let Some(unsynced) = self.spool.as_mut().and_then(Spool::unsynced) {
-            self.syncing = Some(tokio::task::spawn_blocking(move || unsynced.sync()));
-        }
+        let unsynced = self.spool.as_mut().and_then(Spool::unsynced);
+        self.syncing = unsynced.map(|unsynced| tokio::task::spawn_blocking(move || unsynced.sync()));
     }
 
     fn complain(&mut self, error: &io::Error) {
@@ -316,10 +258,6 @@ impl Disk {
     }
 }
 
-fn outage(name: &str, directory: &std::path::Path) -> Outage {
-    Outage::new(what(name, directory)).costing("kept in memory only")
-}
-
-fn what(name: &str, directory: &std::path::Path) -> String {
+fn label(name: &str, directory: &Path) -> String {
     format!("sink {name}: the spool {}", directory.display())
 }

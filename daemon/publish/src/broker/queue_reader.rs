@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::OptionFuture;
 use tokio::net::UnixStream;
 use visiond_config::types::SinkConfig;
+use visiond_flow::message::Published;
 
 use super::outbox::Outbox;
-use crate::queue::{Popped, Queue, Wake};
-use visiond_flow::message::Published;
+use crate::queue::{Popped, Queue, WakePipe};
 
 /// How many messages it takes from the queue at once.
 const BATCH: usize = 64;
@@ -30,8 +31,8 @@ pub struct QueueReader<'q> {
     pub outbox: Outbox,
     /// New settings that the sink has not applied yet.
     pub configured: Option<Box<SinkConfig>>,
-    /// The queue is closed and empty.
-    drained: bool,
+    /// The queue is closed and empty: no more messages will come.
+    pub drained: bool,
     /// The deadline for sending everything, once the queue is closed.
     end: Option<Instant>,
     batch: Vec<Arc<Published>>,
@@ -40,18 +41,19 @@ pub struct QueueReader<'q> {
 impl<'q> QueueReader<'q> {
     /// Creates a reader of `queue`. Must be called within a runtime.
     pub fn new(queue: &'q Queue, outbox: Outbox) -> std::io::Result<Self> {
-        let bell = UnixStream::from_std(queue.wake_by(Wake::new()?).reader()?)?;
+        let bell = UnixStream::from_std(queue.wake_by(WakePipe::new()?).reader.try_clone()?)?;
         Ok(Self { queue, bell, outbox, configured: None, drained: false, end: None, batch: Vec::new() })
     }
 
     /// Waits until there is news or work is due, and does it. The future may be dropped at any time.
     pub async fn attend(&mut self, room: usize) {
         let due = [self.end, self.outbox.due(), self.queue.next_turn()].into_iter().flatten().min();
-        let due = due.map(tokio::time::Instant::from_std);
+        let sleep = OptionFuture::from(due.map(|due| tokio::time::sleep_until(due.into())));
         tokio::select! {
             // Before reading the queue, so that a message that arrives meanwhile rings again.
             _ = self.bell.readable() => while self.bell.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
-            () = sleep_until(due) => {}
+            // Without a time, this branch is off.
+            Some(()) = sleep => {}
         }
         self.look(room);
     }
@@ -97,11 +99,6 @@ impl<'q> QueueReader<'q> {
         self.end.is_some()
     }
 
-    /// Whether no more messages will come.
-    pub fn is_drained(&self) -> bool {
-        self.drained
-    }
-
     /// Whether the time to end is over.
     pub fn is_over(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
@@ -110,12 +107,5 @@ impl<'q> QueueReader<'q> {
     /// Messages that are not on their way yet.
     pub fn waiting(&self) -> u64 {
         self.outbox.waiting() + self.queue.waiting() as u64
-    }
-}
-
-async fn sleep_until(due: Option<tokio::time::Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }

@@ -7,11 +7,11 @@ use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
 use visiond_flow::trace;
 
-use super::client::{BrokerClient, Event, TICK, WINDOW};
 use super::connection::ConnectionState;
 use super::outbox::Outbox;
 use super::queue_reader::QueueReader;
-use super::window::{Acknowledged, Window};
+use super::window::Window;
+use super::{BrokerClient, Event, TICK, WINDOW};
 use crate::queue::{Counters, Queue};
 use crate::sink::{Ended, Sink};
 
@@ -39,24 +39,43 @@ impl<C: BrokerClient> BrokerSink<C> {
 impl<C: BrokerClient> Sink for BrokerSink<C> {
     fn run(self: Box<Self>, queue: &Queue) -> Ended {
         let name = self.name.clone();
-        if let Err(error) = run(*self, queue) {
+        if let Err(error) = self.run_to_end(queue) {
             log::error!("sink {name}: cannot run: {error}");
         }
         Ended::Closed
     }
 }
 
+impl<C: BrokerClient> BrokerSink<C> {
+    /// Runs until the queue is closed and empty, or its deadline has passed. Fails if the system gives no runtime.
+    fn run_to_end(self, queue: &Queue) -> std::io::Result<()> {
+        let Self { name, client, outbox } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let result = runtime.block_on(async {
+            let queue_reader = QueueReader::new(queue, outbox)?;
+            let now = Instant::now();
+            let (window, connection, counters) = (Window::default(), ConnectionState::new(), &queue.counters);
+            let sink = SinkLoop { name, client, queue_reader, window, connection, counters, ticked: now, moved: now };
+            sink.run().await;
+            Ok(())
+        });
+        // A task that the client left running must not delay the end.
+        runtime.shutdown_timeout(Duration::from_millis(50));
+        result
+    }
+}
+
 /// Why the sink leaves a connection.
-enum Left {
+enum Leave {
     /// The connection is lost, and why.
     Lost(String),
     /// New settings require a new connection.
     Renew,
     /// The sink ends.
-    Ends,
+    End,
 }
 
-struct Work<'q, C> {
+struct SinkLoop<'q, C> {
     name: String,
     client: C,
     queue_reader: QueueReader<'q>,
@@ -68,38 +87,22 @@ struct Work<'q, C> {
     moved: Instant,
 }
 
-/// Works until the queue is closed and empty, or its deadline has passed. Fails if the system gives no runtime.
-fn run<C: BrokerClient>(sink: BrokerSink<C>, queue: &Queue) -> std::io::Result<()> {
-    let BrokerSink { name, client, outbox } = sink;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let worked = runtime.block_on(async {
-        let queue_reader = QueueReader::new(queue, outbox)?;
-        let now = Instant::now();
-        let (window, connection, counters) = (Window::default(), ConnectionState::new(), &queue.counters);
-        Work { name, client, queue_reader, window, connection, counters, ticked: now, moved: now }.run().await;
-        Ok(())
-    });
-    // A task that the client left running must not delay the end.
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    worked
-}
-
-impl<C: BrokerClient> Work<'_, C> {
+impl<C: BrokerClient> SinkLoop<'_, C> {
     async fn run(mut self) {
         while self.connect().await {
             match self.converse().await {
-                Left::Lost(reason) => self.is_lost(reason),
-                Left::Renew => {
+                Leave::Lost(reason) => self.is_lost(reason),
+                Leave::Renew => {
                     self.client.close(FAREWELL).await;
-                    self.connection.renew();
+                    self.connection.next_try = Instant::now();
                 }
-                Left::Ends => {
+                Leave::End => {
                     self.client.close(FAREWELL).await;
                     break;
                 }
             }
         }
-        self.tell_connected(false);
+        self.report_connected(false);
         let unsent = self.queue_reader.outbox.close(self.window.outstanding() as u64);
         Counters::add(&self.counters.unsent, unsent);
     }
@@ -109,11 +112,11 @@ impl<C: BrokerClient> Work<'_, C> {
         loop {
             self.queue_reader.look(0);
             self.reconfigure();
-            while Instant::now() < self.connection.next_try() {
+            while Instant::now() < self.connection.next_try {
                 if self.gives_up() {
                     return false;
                 }
-                let next_try = tokio::time::Instant::from_std(self.connection.next_try());
+                let next_try = tokio::time::Instant::from_std(self.connection.next_try);
                 tokio::select! {
                     () = self.queue_reader.attend(0) => self.reconfigure(),
                     () = tokio::time::sleep_until(next_try) => {}
@@ -141,7 +144,7 @@ impl<C: BrokerClient> Work<'_, C> {
                     if self.connection.works(&self.name, waiting) {
                         Counters::add(&self.counters.reconnects, 1);
                     }
-                    self.tell_connected(true);
+                    self.report_connected(true);
                     return true;
                 }
                 Some(Ok(Err(reason))) => self.is_lost(reason),
@@ -156,7 +159,7 @@ impl<C: BrokerClient> Work<'_, C> {
     }
 
     /// Sends messages and handles events until the connection ends.
-    async fn converse(&mut self) -> Left {
+    async fn converse(&mut self) -> Leave {
         self.window.rewind();
         self.moved = Instant::now();
         loop {
@@ -164,7 +167,7 @@ impl<C: BrokerClient> Work<'_, C> {
             if let Some(config) = self.queue_reader.configured.take()
                 && !self.configure(*config)
             {
-                return Left::Renew;
+                return Leave::Renew;
             }
             while self.window.len() < WINDOW
                 && let Some(message) = self.queue_reader.outbox.take(self.counters)
@@ -173,9 +176,9 @@ impl<C: BrokerClient> Work<'_, C> {
             }
             self.queue_reader.outbox.settle();
             let all_out =
-                self.window.is_empty() && self.queue_reader.is_drained() && self.queue_reader.outbox.is_empty();
+                self.window.len() == 0 && self.queue_reader.drained && self.queue_reader.outbox.waiting() == 0;
             if self.queue_reader.is_over() || all_out {
-                return Left::Ends;
+                return Leave::End;
             }
             let now = Instant::now();
             if now >= self.ticked + TICK {
@@ -185,7 +188,7 @@ impl<C: BrokerClient> Work<'_, C> {
             if !self.window.awaits() {
                 self.moved = now;
             } else if now >= self.moved + PATIENCE {
-                return Left::Lost(format!("no acknowledgement for {} s", PATIENCE.as_secs()));
+                return Leave::Lost(format!("no acknowledgement for {} s", PATIENCE.as_secs()));
             }
             let left = match self.window.next() {
                 Some(_) => self.send().await,
@@ -198,7 +201,7 @@ impl<C: BrokerClient> Work<'_, C> {
     }
 
     /// Sends the window's next message.
-    async fn send(&mut self) -> Option<Left> {
+    async fn send(&mut self) -> Option<Leave> {
         let trace = trace::work("send");
         let sent = {
             let Self { client, queue_reader, window, .. } = self;
@@ -210,7 +213,7 @@ impl<C: BrokerClient> Work<'_, C> {
                     sent = &mut sending => break sent,
                     () = queue_reader.attend(0) => {
                         if queue_reader.is_over() {
-                            return Some(Left::Ends);
+                            return Some(Leave::End);
                         }
                     }
                 }
@@ -219,8 +222,8 @@ impl<C: BrokerClient> Work<'_, C> {
         drop(trace);
         match sent {
             Ok(Ok(())) => {}
-            Ok(Err(reason)) => return Some(Left::Lost(reason)),
-            Err(_) => return Some(Left::Lost(format!("the broker accepted nothing for {} s", PATIENCE.as_secs()))),
+            Ok(Err(reason)) => return Some(Leave::Lost(reason)),
+            Err(_) => return Some(Leave::Lost(format!("the broker accepted nothing for {} s", PATIENCE.as_secs()))),
         }
         if self.window.sent() {
             Counters::add(&self.counters.resent, 1);
@@ -237,7 +240,7 @@ impl<C: BrokerClient> Work<'_, C> {
     }
 
     /// Waits for the next event, message or tick.
-    async fn listen(&mut self) -> Option<Left> {
+    async fn listen(&mut self) -> Option<Leave> {
         let tick = tokio::time::Instant::from_std(self.ticked + TICK);
         let room = WINDOW - self.window.len();
         let event = tokio::select! {
@@ -248,32 +251,22 @@ impl<C: BrokerClient> Work<'_, C> {
         self.hear(event)
     }
 
-    fn hear(&mut self, event: Event) -> Option<Left> {
-        match event {
-            Event::Acknowledged(number) => {
-                if self.is_done_with(number) {
-                    self.connection.is_good();
-                    Counters::add(&self.counters.written, 1);
-                }
-                None
-            }
-            Event::Refused(number) => {
-                if self.is_done_with(number) {
-                    Counters::add(&self.counters.failed, 1);
-                }
-                None
-            }
-            Event::Lost(reason) => Some(Left::Lost(reason)),
-            Event::Nothing => None,
-        }
-    }
-
-    /// Removes the message of this number from what is to be sent; returns `false` if it was removed before.
-    fn is_done_with(&mut self, number: u64) -> bool {
-        let Some(Acknowledged { through }) = self.window.acknowledge(number) else { return false };
+    fn hear(&mut self, event: Event) -> Option<Leave> {
+        let (number, counter) = match event {
+            Event::Acknowledged(number) => (number, &self.counters.written),
+            Event::Refused(number) => (number, &self.counters.failed),
+            Event::Lost(reason) => return Some(Leave::Lost(reason)),
+            Event::Nothing => return None,
+        };
+        // A message that was removed before counts once.
+        let through = self.window.acknowledge(number)?;
         self.queue_reader.outbox.acknowledge(number, through);
         self.moved = Instant::now();
-        true
+        Counters::add(counter, 1);
+        if matches!(event, Event::Acknowledged(_)) {
+            self.connection.is_good();
+        }
+        None
     }
 
     /// Whether a sink that ends does so without another attempt to connect.
@@ -285,14 +278,14 @@ impl<C: BrokerClient> Work<'_, C> {
 
     fn is_lost(&mut self, reason: String) {
         self.connection.is_lost(&self.name, reason, self.queue_reader.outbox.meanwhile());
-        self.tell_connected(false);
+        self.report_connected(false);
     }
 
     fn reconfigure(&mut self) {
         if let Some(config) = self.queue_reader.configured.take() {
             // There is no connection, so it does not matter whether the settings require a new one.
             self.configure(*config);
-            self.connection.renew();
+            self.connection.next_try = Instant::now();
         }
     }
 
@@ -304,7 +297,7 @@ impl<C: BrokerClient> Work<'_, C> {
         goes_on
     }
 
-    fn tell_connected(&self, connected: bool) {
+    fn report_connected(&self, connected: bool) {
         self.counters.connected.store(if connected { 2 } else { 1 }, Ordering::Relaxed);
         let outage = self.connection.outage().filter(|_| !connected).map(str::to_owned);
         *self.counters.outage.lock() = outage;

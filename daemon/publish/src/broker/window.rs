@@ -1,49 +1,37 @@
-//! Parcels on their way: sent, or next to be sent, and not yet acknowledged; in the order of their numbers.
+//! The messages in flight: sent, or next to be sent, and not yet acknowledged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::client::QueuedMessage;
+use super::QueuedMessage;
 
 /// The messages in flight, in the order of their numbers.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<InFlight>,
     /// Entries before this one were sent over the current connection.
     next: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct InFlight {
     message: Arc<QueuedMessage>,
     acknowledged: bool,
     /// Sent before, over this connection or an earlier one.
     sent: bool,
 }
 
-/// The result of an acknowledgement.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Acknowledged {
-    /// Every message up to this number is acknowledged now, if that is news.
-    pub through: Option<u64>,
-}
-
 impl Window {
     /// Appends a message.
     pub fn push(&mut self, message: QueuedMessage) {
         debug_assert!(self.entries.back().is_none_or(|last| last.message.number < message.number));
-        self.entries.push_back(Entry { message: Arc::new(message), acknowledged: false, sent: false });
+        self.entries.push_back(InFlight { message: Arc::new(message), acknowledged: false, sent: false });
     }
 
     /// Returns the number of entries, including those that were acknowledged out of turn.
     pub fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether every message is acknowledged.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// Returns how many messages the broker has not acknowledged.
@@ -76,8 +64,9 @@ impl Window {
         std::mem::replace(&mut entry.sent, true)
     }
 
-    /// Acknowledges the message of this number; returns `None` if it was acknowledged before or is unknown.
-    pub fn acknowledge(&mut self, number: u64) -> Option<Acknowledged> {
+    /// Acknowledges the message of this number; returns `None` if it was acknowledged before or is unknown, otherwise the number
+    /// up to which everything is acknowledged now, if that is news.
+    pub fn acknowledge(&mut self, number: u64) -> Option<Option<u64>> {
         let at = self.entries.binary_search_by_key(&number, |entry| entry.message.number).ok()?;
         let entry = self.entries.get_mut(at)?;
         if std::mem::replace(&mut entry.acknowledged, true) {
@@ -89,7 +78,7 @@ impl Window {
             self.entries.pop_front();
             self.next = self.next.saturating_sub(1);
         }
-        Some(Acknowledged { through })
+        Some(through)
     }
 }
 
@@ -117,16 +106,16 @@ mod tests {
     fn acknowledgements_may_come_in_any_order_and_count_once() {
         let mut window = window(10..14);
         assert_eq!(send_all(&mut window), [(10, false), (11, false), (12, false), (13, false)]);
-        assert_eq!(window.acknowledge(12), Some(Acknowledged { through: None }));
+        assert_eq!(window.acknowledge(12), Some(None));
         assert_eq!(window.acknowledge(12), None);
-        assert_eq!(window.acknowledge(11), Some(Acknowledged { through: None }));
+        assert_eq!(window.acknowledge(11), Some(None));
         assert_eq!((window.len(), window.outstanding()), (4, 2));
-        assert_eq!(window.acknowledge(10), Some(Acknowledged { through: Some(12) }));
+        assert_eq!(window.acknowledge(10), Some(Some(12)));
         assert_eq!(window.acknowledge(10), None);
         assert_eq!(window.acknowledge(99), None);
         assert!(window.awaits());
-        assert_eq!(window.acknowledge(13), Some(Acknowledged { through: Some(13) }));
-        assert!(window.is_empty() && !window.awaits());
+        assert_eq!(window.acknowledge(13), Some(Some(13)));
+        assert!(window.len() == 0 && !window.awaits());
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct CameraState {
 }
 
 /// What the sink knows about one camera.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StateTracker {
     /// The counter's value at the last update.
     detections: Option<u64>,
@@ -39,11 +39,6 @@ pub struct StateTracker {
 }
 
 impl StateTracker {
-    /// Creates the tracker of a camera whose state was never published.
-    pub fn new() -> Self {
-        Self { detections: None, seen: None, published: None }
-    }
-
     /// Returns the camera's current state. A detection makes it occupied for `hold`.
     pub fn look(
         &mut self,
@@ -123,7 +118,7 @@ mod tests {
     fn a_camera_is_occupied_for_a_while_after_what_was_seen() {
         let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
         camera.enter(Phase::Streaming);
-        let (mut tracker, start) = (StateTracker::new(), Instant::now());
+        let (mut tracker, start) = (StateTracker::default(), Instant::now());
         let mut look = |message: Option<&Message>, at: u32| {
             tracker.look(&camera, &model, message, 5 * SECOND, start + at * SECOND)
         };
@@ -150,7 +145,7 @@ mod tests {
     fn a_state_goes_out_when_it_differs_and_not_too_often() {
         let (camera, model) = (CameraMetrics::new("door".into()), "objects".into());
         camera.enter(Phase::Streaming);
-        let (mut tracker, start) = (StateTracker::new(), Instant::now());
+        let (mut tracker, start) = (StateTracker::default(), Instant::now());
         let state = tracker.look(&camera, &model, None, SECOND, start);
         let mut due = |state: &CameraState, ms: u64| tracker.due(state, SECOND, start + Duration::from_millis(ms));
         assert!(due(&state, 0), "the first");

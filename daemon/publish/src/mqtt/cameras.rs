@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 use visiond_config::types::{MqttSinkConfig, SinkConfig};
 use visiond_flow::metrics::{CameraMetrics, Phase};
 use visiond_live::Live;
 
 use super::camera_state::StateTracker;
-use super::codec::{Incoming, JSON, Publish, Qos};
+use super::codec::{Incoming, JSON, Publish};
 use super::discovery::{self, Discovery};
 use super::session::Session;
-use super::snapshots::Snapshots;
 use super::topics::Topics;
 use crate::sink::SinkContext;
 
@@ -22,9 +22,11 @@ use crate::sink::SinkContext;
 const MOST_WAITING: usize = 256;
 /// How long to receive what the broker retained earlier.
 const RETAINED_SCAN: Duration = Duration::from_secs(3);
+/// How long to wait for a camera's next frame, to publish it as a picture.
+const NEXT_FRAME: Duration = Duration::from_secs(5);
 
 /// The cameras that this sink publishes.
-pub struct Cameras {
+pub struct RetainedCameras {
     live: Arc<Live>,
     config: MqttSinkConfig,
     /// The configured cameras; empty: all.
@@ -49,7 +51,7 @@ enum RetainedScan {
     Done,
 }
 
-impl Cameras {
+impl RetainedCameras {
     /// Creates the cameras of a sink; nothing is published yet.
     pub fn new(sink: &SinkConfig, config: &MqttSinkConfig, context: &SinkContext, topics: &Topics) -> Self {
         Self {
@@ -135,7 +137,7 @@ impl Cameras {
     fn scan_retained(&mut self, session: &mut Session, now: Instant) {
         match (&self.retained_scan, &self.discovery) {
             (RetainedScan::Pending, Some(discovery)) if !self.known.is_empty() => {
-                let topics = vec![discovery.everywhere(), self.topics.states()];
+                let topics = vec![discovery.everywhere(), self.topics.state("+")];
                 session.subscribe(&topics, true);
                 self.retained_scan = RetainedScan::Receiving(topics, now + RETAINED_SCAN);
             }
@@ -151,7 +153,7 @@ impl Cameras {
         let name = &camera.name;
         let (known_model, tracker) = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
-            (Arc::clone(model), StateTracker::new())
+            (Arc::clone(model), StateTracker::default())
         });
         if known_model != model {
             known_model.clone_from(model);
@@ -202,14 +204,45 @@ impl Cameras {
 
     /// Makes a message for the broker to retain.
     fn retained(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
-        Publish {
-            topic,
-            payload,
-            qos: Qos::new(self.config.qos_state),
-            retain: true,
-            content_type: Some(content_type),
-            id: None,
-            expiry_seconds: None,
+        Publish::retained(topic, payload, self.config.qos_state, Some(content_type))
+    }
+}
+
+/// Cameras with their pictures as JPEG.
+type Made = Vec<(Arc<str>, Bytes)>;
+
+/// Requests pictures, and keeps them until the sink takes them.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    next: BTreeMap<Arc<str>, Instant>,
+    made: Arc<Mutex<Made>>,
+}
+
+impl Snapshots {
+    /// Requests a picture of the camera if it is due. Must be called within a runtime.
+    pub fn ask(&mut self, live: &Live, camera: &Arc<str>, overlay: bool, interval: Duration, now: Instant) {
+        if self.next.get(camera).is_some_and(|next| now < *next) {
+            return;
         }
+        let (view, made, camera) = (live.view(camera), Arc::clone(&self.made), Arc::clone(camera));
+        self.next.insert(Arc::clone(&camera), now + interval);
+        // Gives up before the next picture is due, so that each camera has at most one request.
+        tokio::spawn(async move {
+            // Without a frame there is no picture; the camera's state says why.
+            if let Ok(picture) = view.jpeg(overlay, NEXT_FRAME.min(interval)).await {
+                made.lock().push((camera, picture.jpeg.clone()));
+            }
+        });
+    }
+
+    /// Takes the pictures that are ready.
+    pub fn take(&mut self) -> Made {
+        std::mem::take(&mut self.made.lock())
+    }
+
+    /// Forgets all requests and pictures, for a new session.
+    pub fn forget(&mut self) {
+        self.next.clear();
+        self.made.lock().clear();
     }
 }

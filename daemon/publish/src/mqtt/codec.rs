@@ -15,26 +15,15 @@ pub const JSON: &str = "application/json";
 /// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery and states, which are small.
 const MAX_INCOMING: usize = 1 << 20;
 
-/// A message's quality of service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Qos {
-    /// At most once.
-    AtMost,
-    /// At least once.
-    AtLeast,
-    /// Exactly once, as long as the connection lasts.
-    Exactly,
-}
+/// PINGREQ.
+pub const PINGREQ: [u8; 2] = [0xC0, 0];
+/// DISCONNECT, which discards the will.
+pub const DISCONNECT: [u8; 2] = [0xE0, 0];
 
-impl Qos {
-    /// Converts 0, 1 or 2; a larger number counts as 2.
-    pub fn new(number: u32) -> Self {
-        match number {
-            0 => Self::AtMost,
-            1 => Self::AtLeast,
-            _ => Self::Exactly,
-        }
-    }
+/// PUBREL for a message that the broker received: the same in both versions, because MQTT 5 leaves out the reason of success.
+pub fn pubrel(number: u16) -> [u8; 4] {
+    let [high, low] = number.to_be_bytes();
+    [0x62, 2, high, low]
 }
 
 /// CONNECT: starts a session.
@@ -53,7 +42,8 @@ pub struct Connect {
 pub struct Publish {
     pub topic: String,
     pub payload: Bytes,
-    pub qos: Qos,
+    /// Quality of service: 0 at most once, 1 at least once, 2 exactly once as long as the connection lasts.
+    pub qos: u8,
     pub retain: bool,
     pub content_type: Option<&'static str>,
     /// The message's `id`, sent as a user property.
@@ -61,25 +51,32 @@ pub struct Publish {
     pub expiry_seconds: Option<u32>,
 }
 
+impl Publish {
+    /// Creates a message for the broker to retain. The configuration allows a `qos` of 0 to 2.
+    pub fn retained(topic: String, payload: Bytes, qos: u32, content_type: Option<&'static str>) -> Self {
+        Self { topic, payload, qos: qos as u8, retain: true, content_type, id: None, expiry_seconds: None }
+    }
+}
+
 /// The limits that the broker announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct BrokerLimits {
     /// How many messages may wait for their acknowledgement.
     pub in_flight: u16,
     pub packet_bytes: usize,
-    pub qos: Qos,
+    pub qos: u8,
     pub retain: bool,
     pub keep_alive_seconds: Option<u16>,
 }
 
-impl Default for Limits {
+impl Default for BrokerLimits {
     /// The defaults of MQTT 5.
     fn default() -> Self {
         Self {
             in_flight: u16::MAX,
             // The largest remaining length that MQTT allows.
             packet_bytes: 268_435_455,
-            qos: Qos::Exactly,
+            qos: 2,
             retain: true,
             keep_alive_seconds: None,
         }
@@ -90,9 +87,9 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet {
     /// CONNACK: the broker accepts the session.
-    ConnAck(Limits),
+    ConnAck(BrokerLimits),
     /// CONNACK: the broker refuses the session.
-    Refused(Refusal),
+    Refused(SessionRefusal),
     /// PUBACK (QoS 1): the broker has the message of this packet id, or why it refuses it.
     PubAck(u16, Result<(), String>),
     /// PUBREC (QoS 2): the broker has the message and waits for PUBREL, or why it refuses it.
@@ -120,7 +117,7 @@ pub struct Incoming {
 
 /// Why the broker refuses a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SessionRefusal {
     /// The login is wrong or missing.
     Login,
     /// The client id is not accepted.
@@ -133,35 +130,30 @@ pub enum Refusal {
 
 /// Encodes and decodes the packets of one version of MQTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Codec(MqttProtocol);
+pub struct Codec(pub MqttProtocol);
 
 impl Codec {
-    pub fn new(protocol: MqttProtocol) -> Self {
-        Self(protocol)
-    }
-
     /// Writes CONNECT into an empty buffer.
     pub fn connect(self, connect: &Connect, out: &mut BytesMut) -> Result<(), String> {
         debug_assert!(out.is_empty(), "rumqttc sets flags at a fixed place of the buffer");
         let Connect { client_id, keep_alive_seconds: keep_alive, login, will } = connect.clone();
-        let packet = match self.0 {
+        match self.0 {
             MqttProtocol::V3 => {
                 let mut connect = v4::Connect::new(client_id);
                 connect.keep_alive = keep_alive;
                 connect.login = login.map(|(username, password)| v4::Login { username, password });
                 connect.last_will = will
                     .map(|(topic, text)| v4::LastWill::new(topic, text, rumqttc::mqttbytes::QoS::AtLeastOnce, true));
-                v4::Packet::Connect(connect).write(out, usize::MAX).map_err(|error| error.to_string())
+                v4::Packet::Connect(connect).write(out, usize::MAX).map(drop).map_err(|error| error.to_string())
             }
             MqttProtocol::V5 => {
                 let connect = v5::Connect { keep_alive, client_id, clean_start: true, properties: None };
                 let login = login.map(|(username, password)| v5::Login { username, password });
                 let qos = rumqttc::v5::mqttbytes::QoS::AtLeastOnce;
                 let will = will.map(|(topic, text)| v5::LastWill::new(topic, text, qos, true, None));
-                v5::Packet::Connect(connect, will, login).write(out, None).map_err(|error| error.to_string())
+                v5::Packet::Connect(connect, will, login).write(out, None).map(drop).map_err(|error| error.to_string())
             }
-        };
-        packet.map(drop)
+        }
     }
 
     /// Appends PUBLISH. `number` is the packet id, 0 with QoS 0. Fails, and appends nothing, if a text does not fit into a
@@ -170,23 +162,15 @@ impl Codec {
         if message.topic.len() > usize::from(u16::MAX) {
             return Err("its topic is longer than MQTT allows".to_owned());
         }
-        let written = match self.0 {
+        match self.0 {
             MqttProtocol::V3 => {
-                let qos = match message.qos {
-                    Qos::AtMost => rumqttc::mqttbytes::QoS::AtMostOnce,
-                    Qos::AtLeast => rumqttc::mqttbytes::QoS::AtLeastOnce,
-                    Qos::Exactly => rumqttc::mqttbytes::QoS::ExactlyOnce,
-                };
+                let qos = rumqttc::mqttbytes::qos(message.qos).map_err(|error| error.to_string())?;
                 let mut publish = v4::Publish::from_bytes(message.topic.as_str(), qos, message.payload.clone());
                 (publish.pkid, publish.retain) = (number, message.retain);
-                publish.write(out).map_err(|error| error.to_string())
+                publish.write(out).map(drop).map_err(|error| error.to_string())
             }
             MqttProtocol::V5 => {
-                let qos = match message.qos {
-                    Qos::AtMost => rumqttc::v5::mqttbytes::QoS::AtMostOnce,
-                    Qos::AtLeast => rumqttc::v5::mqttbytes::QoS::AtLeastOnce,
-                    Qos::Exactly => rumqttc::v5::mqttbytes::QoS::ExactlyOnce,
-                };
+                let qos = rumqttc::v5::mqttbytes::qos(message.qos).ok_or("there is no such quality of service")?;
                 let properties = v5::PublishProperties {
                     message_expiry_interval: message.expiry_seconds,
                     content_type: message.content_type.map(str::to_owned),
@@ -196,10 +180,9 @@ impl Codec {
                 let mut publish =
                     v5::Publish::new(message.topic.as_str(), qos, message.payload.clone(), Some(properties));
                 (publish.pkid, publish.retain) = (number, message.retain);
-                publish.write(out).map_err(|error| error.to_string())
+                publish.write(out).map(drop).map_err(|error| error.to_string())
             }
-        };
-        written.map(drop)
+        }
     }
 
     /// Returns an upper bound of a PUBLISH packet's size in bytes.
@@ -208,59 +191,30 @@ impl Codec {
         message.topic.len() + message.payload.len() + properties
     }
 
-    /// Appends PUBREL for a message that the broker received.
-    pub fn pubrel(self, number: u16, out: &mut BytesMut) {
-        // The same in both versions: MQTT 5 leaves out the reason code of success.
-        out.extend_from_slice(&[0x62, 2]);
-        out.extend_from_slice(&number.to_be_bytes());
-    }
-
-    /// Appends SUBSCRIBE for these topic filters.
-    pub fn subscribe(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
-        let written = match self.0 {
-            MqttProtocol::V3 => {
-                let filter =
-                    |topic: &String| v4::SubscribeFilter::new(topic.clone(), rumqttc::mqttbytes::QoS::AtMostOnce);
-                let mut packet = v4::Subscribe::new_many(topics.iter().map(filter));
-                packet.pkid = number;
-                packet.write(out).map_err(|error| error.to_string())
+    /// Appends SUBSCRIBE for these topic filters, or UNSUBSCRIBE.
+    pub fn subscribe(self, topics: &[String], listen: bool, number: u16, out: &mut BytesMut) -> Result<(), String> {
+        match (self.0, listen) {
+            (MqttProtocol::V3, true) => {
+                let qos = rumqttc::mqttbytes::QoS::AtMostOnce;
+                let filters = topics.iter().map(|topic| v4::SubscribeFilter::new(topic.clone(), qos));
+                let packet = v4::Subscribe { pkid: number, ..v4::Subscribe::new_many(filters) };
+                packet.write(out).map(drop).map_err(|error| error.to_string())
             }
-            MqttProtocol::V5 => {
-                let filter = |topic: &String| v5::Filter {
-                    nolocal: true,
-                    ..v5::Filter::new(topic.clone(), rumqttc::v5::mqttbytes::QoS::AtMostOnce)
-                };
-                let mut packet = v5::Subscribe::new_many(topics.iter().map(filter), None);
-                packet.pkid = number;
-                packet.write(out).map_err(|error| error.to_string())
-            }
-        };
-        written.map(drop)
-    }
-
-    /// Appends UNSUBSCRIBE for these topic filters.
-    pub fn unsubscribe(self, topics: &[String], number: u16, out: &mut BytesMut) -> Result<(), String> {
-        let written = match self.0 {
-            MqttProtocol::V3 => {
+            (MqttProtocol::V3, false) => {
                 let packet = v4::Unsubscribe { pkid: number, topics: topics.to_vec() };
-                packet.write(out).map_err(|error| error.to_string())
+                packet.write(out).map(drop).map_err(|error| error.to_string())
             }
-            MqttProtocol::V5 => {
+            (MqttProtocol::V5, true) => {
+                let qos = rumqttc::v5::mqttbytes::QoS::AtMostOnce;
+                let filter = |topic: &String| v5::Filter { nolocal: true, ..v5::Filter::new(topic.clone(), qos) };
+                let packet = v5::Subscribe { pkid: number, ..v5::Subscribe::new_many(topics.iter().map(filter), None) };
+                packet.write(out).map(drop).map_err(|error| error.to_string())
+            }
+            (MqttProtocol::V5, false) => {
                 let packet = v5::Unsubscribe { pkid: number, filters: topics.to_vec(), properties: None };
-                packet.write(out).map_err(|error| error.to_string())
+                packet.write(out).map(drop).map_err(|error| error.to_string())
             }
-        };
-        written.map(drop)
-    }
-
-    /// Appends PINGREQ.
-    pub fn pingreq(self, out: &mut BytesMut) {
-        out.extend_from_slice(&[0xC0, 0]);
-    }
-
-    /// Appends DISCONNECT, which discards the will.
-    pub fn disconnect(self, out: &mut BytesMut) {
-        out.extend_from_slice(&[0xE0, 0]);
+        }
     }
 
     /// Takes the next packet out of `input`; `None` if it is incomplete.
@@ -286,11 +240,11 @@ fn packet_v3(packet: &v4::Packet) -> Packet {
         v4::Packet::ConnAck(ack) => match ack.code {
             // MQTT 3.1.1 announces no limit, but Mosquitto ends sessions with more QoS 2 messages in flight than its own limit,
             // by default 20.
-            Code::Success => Packet::ConnAck(Limits { in_flight: 20, ..Limits::default() }),
-            Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(Refusal::Login),
-            Code::BadClientId => Packet::Refused(Refusal::ClientId),
-            Code::RefusedProtocolVersion => Packet::Refused(Refusal::Version),
-            Code::ServiceUnavailable => Packet::Refused(Refusal::Other("service unavailable".to_owned())),
+            Code::Success => Packet::ConnAck(BrokerLimits { in_flight: 20, ..BrokerLimits::default() }),
+            Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(SessionRefusal::Login),
+            Code::BadClientId => Packet::Refused(SessionRefusal::ClientId),
+            Code::RefusedProtocolVersion => Packet::Refused(SessionRefusal::Version),
+            Code::ServiceUnavailable => Packet::Refused(SessionRefusal::Other("service unavailable".to_owned())),
         },
         v4::Packet::PubAck(ack) => Packet::PubAck(ack.pkid, Ok(())),
         v4::Packet::PubRec(ack) => Packet::PubRec(ack.pkid, Ok(())),
@@ -310,25 +264,25 @@ fn packet_v5(packet: v5::Packet) -> Packet {
     match packet {
         v5::Packet::ConnAck(ack) => match ack.code {
             Code::Success => Packet::ConnAck(limits(ack.properties.as_ref())),
-            Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(Refusal::Login),
-            Code::BadClientId | Code::ClientIdentifierNotValid => Packet::Refused(Refusal::ClientId),
-            Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => Packet::Refused(Refusal::Version),
+            Code::BadUserNamePassword | Code::NotAuthorized => Packet::Refused(SessionRefusal::Login),
+            Code::BadClientId | Code::ClientIdentifierNotValid => Packet::Refused(SessionRefusal::ClientId),
+            Code::RefusedProtocolVersion | Code::UnsupportedProtocolVersion => Packet::Refused(SessionRefusal::Version),
             code => {
                 let words = ack.properties.and_then(|properties| properties.reason_string);
-                Packet::Refused(Refusal::Other(told(&format!("{code:?}"), words)))
+                Packet::Refused(SessionRefusal::Other(describe(code, words)))
             }
         },
         v5::Packet::PubAck(ack) => {
             use v5::PubAckReason::{NoMatchingSubscribers, Success};
             let words = ack.properties.and_then(|properties| properties.reason_string);
             let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
-            Packet::PubAck(ack.pkid, if taken { Ok(()) } else { Err(told(&format!("{:?}", ack.reason), words)) })
+            Packet::PubAck(ack.pkid, if taken { Ok(()) } else { Err(describe(ack.reason, words)) })
         }
         v5::Packet::PubRec(ack) => {
             use v5::PubRecReason::{NoMatchingSubscribers, Success};
             let words = ack.properties.and_then(|properties| properties.reason_string);
             let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
-            Packet::PubRec(ack.pkid, if taken { Ok(()) } else { Err(told(&format!("{:?}", ack.reason), words)) })
+            Packet::PubRec(ack.pkid, if taken { Ok(()) } else { Err(describe(ack.reason, words)) })
         }
         v5::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
         v5::Packet::PingResp(_) => Packet::PingResp,
@@ -343,28 +297,28 @@ fn packet_v5(packet: v5::Packet) -> Packet {
         }
         v5::Packet::Disconnect(end) => {
             let words = end.properties.and_then(|properties| properties.reason_string);
-            Packet::Disconnect(told(&format!("{:?}", end.reason_code), words))
+            Packet::Disconnect(describe(end.reason_code, words))
         }
         _ => Packet::Other,
     }
 }
 
-fn limits(properties: Option<&v5::ConnAckProperties>) -> Limits {
-    let default = Limits::default();
+fn limits(properties: Option<&v5::ConnAckProperties>) -> BrokerLimits {
+    let default = BrokerLimits::default();
     let Some(said) = properties else { return default };
-    Limits {
+    BrokerLimits {
         in_flight: said.receive_max.map_or(default.in_flight, |max| max.max(1)),
         packet_bytes: said.max_packet_size.map_or(default.packet_bytes, |max| max as usize),
-        qos: said.max_qos.map_or(default.qos, |max| Qos::new(max.into())),
+        qos: said.max_qos.map_or(default.qos, |max| max.min(2)),
         retain: said.retain_available != Some(0),
         keep_alive_seconds: said.server_keep_alive,
     }
 }
 
 /// Turns a reason code into words (`NotAuthorized`: "not authorized"), and adds the broker's reason string.
-fn told(name: &str, words: Option<String>) -> String {
+fn describe(reason: impl std::fmt::Debug, words: Option<String>) -> String {
     let mut out = String::new();
-    for c in name.chars() {
+    for c in format!("{reason:?}").chars() {
         if c.is_ascii_uppercase() && !out.is_empty() {
             out.push(' ');
         }
@@ -382,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    fn publish(qos: Qos) -> Publish {
+    fn publish(qos: u8) -> Publish {
         Publish {
             topic: "visiond/gate/cameras/door/detections".to_owned(),
             payload: Bytes::from_static(b"{}"),
@@ -397,9 +351,9 @@ mod tests {
     #[test]
     fn a_message_is_read_by_the_other_side_as_it_was_meant() {
         let mut out = BytesMut::new();
-        Codec::new(MqttProtocol::V5).publish(&publish(Qos::AtLeast), 7, &mut out).unwrap();
+        Codec(MqttProtocol::V5).publish(&publish(1), 7, &mut out).unwrap();
         let size = out.len();
-        assert!(Codec::new(MqttProtocol::V5).publish_bytes(&publish(Qos::AtLeast)) >= size);
+        assert!(Codec(MqttProtocol::V5).publish_bytes(&publish(1)) >= size);
         let v5::Packet::Publish(read) = v5::Packet::read(&mut out, None).unwrap() else { panic!() };
         assert_eq!((read.pkid, read.retain, &read.payload[..]), (7, true, &b"{}"[..]));
         let properties = read.properties.unwrap();
@@ -408,14 +362,14 @@ mod tests {
         assert_eq!(properties.message_expiry_interval, Some(60));
 
         let mut out = BytesMut::new();
-        Codec::new(MqttProtocol::V3).publish(&publish(Qos::AtMost), 0, &mut out).unwrap();
+        Codec(MqttProtocol::V3).publish(&publish(0), 0, &mut out).unwrap();
         let v4::Packet::Publish(read) = v4::Packet::read(&mut out, 1 << 20).unwrap() else { panic!() };
         assert_eq!((read.topic.as_str(), read.pkid), ("visiond/gate/cameras/door/detections", 0));
     }
 
     #[test]
     fn answers_are_the_same_of_both_versions_and_come_when_they_are_whole() {
-        let read = |protocol, bytes: &[u8]| Codec::new(protocol).decode(&mut BytesMut::from(bytes));
+        let read = |protocol, bytes: &[u8]| Codec(protocol).decode(&mut BytesMut::from(bytes));
         for protocol in [MqttProtocol::V3, MqttProtocol::V5] {
             assert_eq!(read(protocol, &[0x40, 2, 0]), Ok(None), "cut off");
             assert_eq!(read(protocol, &[0x40, 2, 1, 2]), Ok(Some(Packet::PubAck(0x102, Ok(())))));
@@ -424,20 +378,18 @@ mod tests {
             assert_eq!(read(protocol, &[0xD0, 0]), Ok(Some(Packet::PingResp)));
             assert!(read(protocol, &[0x40, 0xff, 0xff, 0xff, 0x7f]).is_err(), "256 MiB are not waited for");
         }
-        assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 5]), Ok(Some(Packet::Refused(Refusal::Login))));
+        assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 5]), Ok(Some(Packet::Refused(SessionRefusal::Login))));
         let refused = Packet::PubAck(1, Err("not authorized".to_owned()));
         assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
         let busy = Packet::Disconnect("server shutting down".to_owned());
         assert_eq!(read(MqttProtocol::V5, &[0xE0, 2, 0x8B, 0]), Ok(Some(busy)));
-        let limits = Limits { in_flight: 20, ..Limits::default() };
+        let limits = BrokerLimits { in_flight: 20, ..BrokerLimits::default() };
         assert_eq!(read(MqttProtocol::V5, &[0x20, 6, 0, 0, 3, 0x21, 0, 20]), Ok(Some(Packet::ConnAck(limits))));
     }
 
     #[test]
     fn what_is_written_by_hand_is_what_the_library_writes() {
-        let mut out = BytesMut::new();
-        Codec::new(MqttProtocol::V5).pubrel(0x102, &mut out);
-        Codec::new(MqttProtocol::V5).pingreq(&mut out);
+        let out = [&pubrel(0x102)[..], &PINGREQ].concat();
         let mut theirs = BytesMut::new();
         v4::PubRel::new(0x102).write(&mut theirs).unwrap();
         v4::PingReq.write(&mut theirs).unwrap();

@@ -10,54 +10,45 @@ use tokio_rustls::TlsConnector;
 use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
 
-use super::codec::{Codec, Connect, Limits, Packet, Refusal};
-use super::session::{Session, Stream, describe_io_error};
+use super::codec::{Codec, Connect, Packet, SessionRefusal};
+use super::session::{Session, TcpOrTls, describe_io_error};
 use crate::broker::tls;
 
 /// Starts a session. The error is a sentence that names the broker.
 pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<Session, String> {
-    let url = &config.url;
-    let named = |reason: String| format!("{url}: {reason}");
-    let (scheme, host, port) = split_broker(url).ok_or_else(|| named("is not a broker's URL".to_owned()))?;
+    start(config, connect).await.map_err(|reason| format!("{}: {reason}", config.url))
+}
+
+async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<Session, String> {
+    let (scheme, host, port) = split_broker(&config.url).ok_or("is not a broker's URL")?;
     let encrypted = scheme == "mqtts";
     let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
-    let tcp = TcpStream::connect((host, port)).await.map_err(|error| named(unreachable(&error, host, port)))?;
+    let tcp = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error, host, port))?;
     // A small message must not wait for the acknowledgement of the one before.
     let _ = tcp.set_nodelay(true);
-    let mut stream: Box<dyn Stream> = if encrypted {
-        let client = tls::client(config).map_err(named)?;
-        let name =
-            ServerName::try_from(host.to_owned()).map_err(|_| named("has no valid host name for TLS".to_owned()))?;
-        let connected = TlsConnector::from(client).connect(name, tcp).await;
-        Box::new(connected.map_err(|error| named(broken(&error, config, host)))?)
+    let broken = |error: io::Error| broken(&error, config, host);
+    let mut stream: Box<dyn TcpOrTls> = if encrypted {
+        let client = tls::client(config)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| "has no valid host name for TLS")?;
+        Box::new(TlsConnector::from(client).connect(name, tcp).await.map_err(broken)?)
     } else {
         Box::new(tcp)
     };
-    let codec = Codec::new(config.protocol);
+    let codec = Codec(config.protocol);
     let mut out = BytesMut::new();
-    codec.connect(connect, &mut out).map_err(named)?;
-    stream.write_all(&out).await.map_err(|error| named(broken(&error, config, host)))?;
-    stream.flush().await.map_err(|error| named(broken(&error, config, host)))?;
-    let mut input = BytesMut::new();
-    let limits = connack(&mut *stream, codec, &mut input, config, host).await.map_err(named)?;
-    Ok(Session::new(stream, codec, limits, config.keep_alive, input))
-}
-
-/// Waits for CONNACK.
-async fn connack(
-    stream: &mut dyn Stream,
-    codec: Codec,
-    input: &mut BytesMut,
-    config: &MqttSinkConfig,
-    host: &str,
-) -> Result<Limits, String> {
+    codec.connect(connect, &mut out)?;
+    stream.write_all(&out).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
     let other_version = match config.protocol {
         MqttProtocol::V5 => "if it speaks only MQTT 3.1.1, set `protocol = \"3.1.1\"`",
         MqttProtocol::V3 => "if it speaks only MQTT 5, set `protocol = \"5\"`",
     };
+    let mut input = BytesMut::new();
     loop {
-        match codec.decode(input) {
-            Ok(Some(Packet::ConnAck(limits))) => return Ok(limits),
+        match codec.decode(&mut input) {
+            Ok(Some(Packet::ConnAck(limits))) => {
+                return Ok(Session::new(stream, codec, limits, config.keep_alive, input));
+            }
             Ok(Some(Packet::Refused(refusal))) => return Err(refused(refusal, config, other_version)),
             Ok(Some(_)) => return Err("the server is not an MQTT broker: check the port".to_owned()),
             Err(error) => {
@@ -67,24 +58,23 @@ async fn connack(
             }
             Ok(None) => {}
         }
-        let n = stream.read_buf(input).await.map_err(|error| broken(&error, config, host))?;
-        if n == 0 {
+        if stream.read_buf(&mut input).await.map_err(broken)? == 0 {
             return Err(format!("the broker closed the connection without an answer: {other_version}"));
         }
     }
 }
 
-fn refused(refusal: Refusal, config: &MqttSinkConfig, other_version: &str) -> String {
+fn refused(refusal: SessionRefusal, config: &MqttSinkConfig, other_version: &str) -> String {
     match refusal {
-        Refusal::Login => match &config.login {
+        SessionRefusal::Login => match &config.login {
             Some(login) => {
                 format!("the broker rejects the user and password of the login {}: correct them", login.display())
             }
             None => "the broker requires a user and a password: set `login`".to_owned(),
         },
-        Refusal::ClientId => "the broker rejects the client id: set another `client_id`".to_owned(),
-        Refusal::Version => format!("the broker does not speak this version of MQTT: {other_version}"),
-        Refusal::Other(words) => format!("the broker refuses the session: {words}"),
+        SessionRefusal::ClientId => "the broker rejects the client id: set another `client_id`".to_owned(),
+        SessionRefusal::Version => format!("the broker does not speak this version of MQTT: {other_version}"),
+        SessionRefusal::Other(words) => format!("the broker refuses the session: {words}"),
     }
 }
 

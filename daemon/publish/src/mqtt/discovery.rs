@@ -1,12 +1,9 @@
 //! Home Assistant's MQTT discovery: each camera is a device with entities.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use visiond_config::types::MqttSinkConfig;
 
 use super::topics::Topics;
-
-/// Discovery messages by topic, which the broker retains.
-pub type Announcements = Vec<(String, Value)>;
 
 /// Makes the discovery messages of one device's cameras.
 #[derive(Debug, Clone)]
@@ -30,59 +27,31 @@ impl Discovery {
         })
     }
 
-    /// Returns the discovery messages of a camera.
-    pub fn camera(&self, camera: &str, model: &str) -> Announcements {
+    /// Returns the discovery messages of a camera, by topic; the broker retains them.
+    pub fn camera(&self, camera: &str, model: &str) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
             let topic = format!("{}/{component}/visiond_{}/{camera}_{entity}/config", self.prefix, self.device);
             all.push((topic, self.entity(camera, model, entity, name, more)));
         };
         let state = self.topics.state(camera);
-        add(
-            "binary_sensor",
-            "occupancy",
-            "Occupancy",
-            json!({
-                "device_class": "occupancy",
-                "state_topic": state,
-                "value_template": "{{ 'ON' if value_json.occupied else 'OFF' }}",
-            }),
-        );
-        add(
-            "sensor",
-            "detections",
-            "Detections",
-            json!({
-                "icon": "mdi:counter",
-                "state_class": "measurement",
-                "state_topic": state,
-                "value_template": "{{ value_json.detections }}",
-            }),
-        );
+        let sensor = |icon: &str, template: &str| json!({ "icon": icon, "state_class": "measurement", "state_topic": state, "value_template": template });
+        let occupancy = json!({
+            "device_class": "occupancy",
+            "state_topic": state,
+            "value_template": "{{ 'ON' if value_json.occupied else 'OFF' }}",
+        });
+        add("binary_sensor", "occupancy", "Occupancy", occupancy);
+        add("sensor", "detections", "Detections", sensor("mdi:counter", "{{ value_json.detections }}"));
         for label in &self.labels {
             // A JSON string is a valid Jinja string too.
             let template = format!("{{{{ value_json.counts[{}] | default(0) }}}}", Value::from(label.as_str()));
-            let more = json!({
-                "icon": "mdi:counter",
-                "state_class": "measurement",
-                "state_topic": state,
-                "value_template": template,
-            });
-            add("sensor", &format!("count_{}", in_topic(label)), &format!("Count of {label}"), more);
+            let entity = format!("count_{}", in_topic(label));
+            add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
         }
-        add(
-            "sensor",
-            "fps",
-            "Frame rate",
-            json!({
-                "icon": "mdi:speedometer",
-                "state_class": "measurement",
-                "unit_of_measurement": "fps",
-                "entity_category": "diagnostic",
-                "state_topic": state,
-                "value_template": "{{ value_json.fps }}",
-            }),
-        );
+        let mut fps = sensor("mdi:speedometer", "{{ value_json.fps }}");
+        (fps["unit_of_measurement"], fps["entity_category"]) = ("fps".into(), "diagnostic".into());
+        add("sensor", "fps", "Frame rate", fps);
         if self.snapshots {
             add("camera", "snapshot", "Snapshot", json!({ "topic": self.topics.snapshot(camera) }));
         }
@@ -96,35 +65,30 @@ impl Discovery {
 
     fn entity(&self, camera: &str, model: &str, entity: &str, name: &str, more: Value) -> Value {
         let id = format!("visiond_{}_{camera}", self.device);
-        let mut all = Map::new();
-        all.insert("name".to_owned(), name.into());
-        all.insert("unique_id".to_owned(), format!("{id}_{entity}").into());
-        all.insert(
-            "availability".to_owned(),
-            json!([
+        let mut all = json!({
+            "name": name,
+            "unique_id": format!("{id}_{entity}"),
+            "availability": [
                 { "topic": self.topics.availability() },
                 {
                     "topic": self.topics.state(camera),
                     "value_template": "{{ 'online' if value_json.phase == 'streaming' else 'offline' }}",
                 },
-            ]),
-        );
-        all.insert("availability_mode".to_owned(), "all".into());
-        all.insert(
-            "device".to_owned(),
-            json!({
+            ],
+            "availability_mode": "all",
+            "device": {
                 "identifiers": [id],
                 "name": format!("{} {camera}", self.device),
                 "manufacturer": "visiond",
                 "model": format!("camera seen by {model}"),
                 "sw_version": env!("CARGO_PKG_VERSION"),
-            }),
-        );
-        all.insert("origin".to_owned(), json!({ "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") }));
-        if let Value::Object(more) = more {
+            },
+            "origin": { "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") },
+        });
+        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
             all.extend(more);
         }
-        all.into()
+        all
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::codec::{Codec, Incoming, Limits, Packet, Publish, Qos};
+use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, pubrel};
 
 /// How many bytes may wait for the socket before the session makes no more packets.
 const OUTPUT_BYTES: usize = 256 << 10;
@@ -22,8 +22,8 @@ const OUTPUT_BYTES: usize = 256 << 10;
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 /// A TCP connection, with TLS or without.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
 /// What happens in a session.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,13 +40,12 @@ pub enum SessionEvent {
 
 /// A session that the broker has accepted.
 pub struct Session {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn TcpOrTls>,
     codec: Codec,
-    limits: Limits,
+    limits: BrokerLimits,
     input: BytesMut,
     output: BytesMut,
-    /// Bytes that were ever put into `output`, and bytes that the socket has taken.
-    made: u64,
+    /// Bytes that the socket has taken so far.
     written: u64,
     unflushed: bool,
     /// Messages without a number of the sink's: states and pictures.
@@ -54,14 +53,16 @@ pub struct Session {
     messages: VecDeque<(u64, Publish)>,
     in_flight: BTreeMap<u16, InFlight>,
     last_number: u16,
-    /// Messages of QoS 0, each with the value of `made` at its end.
+    /// Messages of QoS 0, each with the value of `written` once its last byte is out.
     leaving: VecDeque<(u64, u64)>,
     events: VecDeque<SessionEvent>,
     lost: Option<String>,
     keep_alive: Duration,
-    heard: Instant,
-    said: Instant,
-    asked: Option<Instant>,
+    received_at: Instant,
+    sent_at: Instant,
+    /// When the PINGREQ went out that the broker has not answered yet.
+    pinged_at: Option<Instant>,
+    /// Why the broker refused the last message.
     refusal: Option<String>,
     /// Whether a refused state or picture was logged.
     complained: bool,
@@ -78,7 +79,13 @@ struct InFlight {
 
 impl Session {
     /// Creates a session on `stream`, which the broker has accepted.
-    pub fn new(stream: Box<dyn Stream>, codec: Codec, limits: Limits, keep_alive: Duration, input: BytesMut) -> Self {
+    pub fn new(
+        stream: Box<dyn TcpOrTls>,
+        codec: Codec,
+        limits: BrokerLimits,
+        keep_alive: Duration,
+        input: BytesMut,
+    ) -> Self {
         let now = Instant::now();
         let keep_alive = limits.keep_alive_seconds.map_or(keep_alive, |s| Duration::from_secs(u64::from(s.max(1))));
         Self {
@@ -87,7 +94,6 @@ impl Session {
             limits,
             input,
             output: BytesMut::new(),
-            made: 0,
             written: 0,
             unflushed: false,
             own: VecDeque::new(),
@@ -98,9 +104,9 @@ impl Session {
             events: VecDeque::new(),
             lost: None,
             keep_alive,
-            heard: now,
-            said: now,
-            asked: None,
+            received_at: now,
+            sent_at: now,
+            pinged_at: None,
             refusal: None,
             complained: false,
             refused_until: None,
@@ -121,15 +127,9 @@ impl Session {
     pub fn subscribe(&mut self, topics: &[String], listen: bool) {
         let number = self.free_number();
         let before = self.output.len();
-        let written = if listen {
-            self.codec.subscribe(topics, number, &mut self.output)
-        } else {
-            self.codec.unsubscribe(topics, number, &mut self.output)
-        };
-        if written.is_err() {
+        if self.codec.subscribe(topics, listen, number, &mut self.output).is_err() {
             self.output.truncate(before);
         }
-        self.made += (self.output.len() - before) as u64;
     }
 
     /// Queues a message and writes what the socket accepts now.
@@ -154,20 +154,18 @@ impl Session {
         if self.refused_until.is_some_and(|until| now >= until) {
             self.refused_until = None;
         }
-        match self.asked {
-            Some(asked) if since(asked) >= self.keep_alive => {
-                let seconds = since(self.heard).as_secs();
+        match self.pinged_at {
+            Some(pinged_at) if since(pinged_at) >= self.keep_alive => {
+                let seconds = since(self.received_at).as_secs();
                 self.lost.get_or_insert_with(|| {
                     format!("no packet from the broker for {seconds} s: check the broker and the network")
                 });
             }
             Some(_) => {}
             // Half of it, because the broker measures the same time at its end.
-            None if since(self.heard.min(self.said)) >= self.keep_alive / 2 => {
-                let before = self.output.len();
-                self.codec.pingreq(&mut self.output);
-                self.made += (self.output.len() - before) as u64;
-                self.asked = Some(now);
+            None if since(self.received_at.min(self.sent_at)) >= self.keep_alive / 2 => {
+                self.output.extend_from_slice(&PINGREQ);
+                self.pinged_at = Some(now);
             }
             None => {}
         }
@@ -179,9 +177,7 @@ impl Session {
             if !poll_fn(|context| self.poll_own_sent(context)).await {
                 return;
             }
-            let before = self.output.len();
-            self.codec.disconnect(&mut self.output);
-            self.made += (self.output.len() - before) as u64;
+            self.output.extend_from_slice(&DISCONNECT);
             let _ = poll_fn(|context| self.write(context)).await;
             let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
         };
@@ -242,7 +238,7 @@ impl Session {
             self.output.advance(n);
             self.written += n as u64;
             self.unflushed = true;
-            self.said = Instant::now();
+            self.sent_at = Instant::now();
             while let Some((_, number)) = self.leaving.pop_front_if(|(end, _)| *end <= self.written) {
                 self.events.push_back(SessionEvent::Acknowledged(number));
             }
@@ -259,7 +255,7 @@ impl Session {
         while self.output.len() < OUTPUT_BYTES {
             let message = self.refused_until.is_none().then(|| self.messages.front()).flatten();
             let Some(next) = self.own.front().or(message.map(|(_, publish)| publish)) else { return };
-            if next.qos != Qos::AtMost && self.in_flight.len() >= usize::from(self.limits.in_flight) {
+            if next.qos > 0 && self.in_flight.len() >= usize::from(self.limits.in_flight) {
                 return;
             }
             let (number, mut publish) = match self.own.pop_front() {
@@ -269,11 +265,9 @@ impl Session {
                     None => return,
                 },
             };
-            if publish.qos as u8 > self.limits.qos as u8 {
-                publish.qos = self.limits.qos;
-            }
+            publish.qos = publish.qos.min(self.limits.qos);
             publish.retain &= self.limits.retain;
-            let id = if publish.qos == Qos::AtMost { 0 } else { self.free_number() };
+            let id = if publish.qos == 0 { 0 } else { self.free_number() };
             let before = self.output.len();
             let bytes = self.codec.publish_bytes(&publish);
             let packed = if bytes > self.limits.packet_bytes {
@@ -289,9 +283,8 @@ impl Session {
                 }
                 continue;
             }
-            self.made += (self.output.len() - before) as u64;
             match number {
-                Some(number) if id == 0 => self.leaving.push_back((self.made, number)),
+                Some(number) if id == 0 => self.leaving.push_back((self.written + self.output.len() as u64, number)),
                 _ if id == 0 => {}
                 number => drop(self.in_flight.insert(id, InFlight { number, publish })),
             }
@@ -319,7 +312,7 @@ impl Session {
             return Poll::Ready(Err("the broker closed the connection".to_owned()));
         }
         self.input.extend_from_slice(buffer.filled());
-        (self.heard, self.asked) = (Instant::now(), None);
+        (self.received_at, self.pinged_at) = (Instant::now(), None);
         loop {
             match self.codec.decode(&mut self.input) {
                 Ok(Some(packet)) => self.received(packet),
@@ -340,31 +333,29 @@ impl Session {
                     self.events.push_back(SessionEvent::Acknowledged(number));
                 }
             }
-            Packet::PubRec(id, Ok(())) => {
-                let before = self.output.len();
-                self.codec.pubrel(id, &mut self.output);
-                self.made += (self.output.len() - before) as u64;
-            }
+            Packet::PubRec(id, Ok(())) => self.output.extend_from_slice(&pubrel(id)),
             Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
                 if let Some(refused) = self.in_flight.remove(&id) {
                     self.refused(refused, reason);
                 }
             }
             Packet::Disconnect(reason) => self.lost = Some(format!("the broker ended the session: {reason}")),
-            Packet::Publish(heard) => self.events.push_back(SessionEvent::Incoming(heard)),
+            Packet::Publish(message) => self.events.push_back(SessionEvent::Incoming(message)),
             Packet::ConnAck(_) | Packet::Refused(_) | Packet::PingResp | Packet::Other => {}
         }
     }
 
     /// Returns a refused message to its place in the queue, where all wait a while; drops a refused state or picture.
     fn refused(&mut self, InFlight { number, publish }: InFlight, reason: String) {
-        let told = match number {
+        let is_logged = match number {
             Some(_) => self.refusal.as_ref() == Some(&reason),
             None => std::mem::replace(&mut self.complained, true),
         };
-        if !told {
-            let remedy = "allow this user to publish there";
-            log::error!("the broker refuses a message to {}: {reason}; {remedy}", publish.topic);
+        if !is_logged {
+            log::error!(
+                "the broker refuses a message to {}: {reason}; allow this user to publish there",
+                publish.topic
+            );
         }
         if let Some(number) = number {
             self.refusal = Some(reason);

@@ -17,24 +17,17 @@ impl Topics {
         format!("{}/availability", self.base)
     }
 
-    /// Returns the topic of a camera's detections.
     pub fn detections(&self, camera: &str) -> String {
         self.of(camera, "detections")
     }
 
-    /// Returns the topic of a camera's state.
+    /// Returns the topic of a camera's state; `+` stands for every camera.
     pub fn state(&self, camera: &str) -> String {
         self.of(camera, "state")
     }
 
-    /// Returns the topic of a camera's picture.
     pub fn snapshot(&self, camera: &str) -> String {
         self.of(camera, "snapshot")
-    }
-
-    /// Returns the filter for all cameras' states.
-    pub fn states(&self) -> String {
-        self.state("+")
     }
 
     /// Returns the camera whose state has this topic.

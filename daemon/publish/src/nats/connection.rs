@@ -5,7 +5,6 @@ use std::error::Error as _;
 use std::fs::File;
 use std::future::{Future, ready};
 use std::io;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +34,7 @@ const PING: Duration = Duration::from_secs(10);
 type Acknowledgement = Pin<Box<dyn Future<Output = (QueuedMessage, bool, Result<PublishAck, PublishError>)> + Send>>;
 
 /// A connection to a server.
-pub struct Connection {
+pub struct NatsConnection {
     client: Client,
     /// The JetStream API.
     pub jetstream: jetstream::Context,
@@ -54,21 +53,20 @@ pub struct Connection {
     lost: UnboundedReceiver<String>,
 }
 
-impl Connection {
+impl NatsConnection {
     /// Connects to the first server that answers.
     pub async fn open(config: &NatsSinkConfig, device: &str, sink: &str) -> Result<Self, String> {
         let servers = config.url.join(", ");
         let addresses: Result<Vec<_>, _> = config.url.iter().map(|url| url.parse::<ServerAddr>()).collect();
         let addresses = addresses.map_err(|error| format!("{servers}: {error}"))?;
         for (key, path) in [("ca", &config.ca), ("certificate", &config.certificate), ("key", &config.key)] {
-            if let Some(Err(error)) = path.as_ref().map(File::open) {
-                let path = path.as_deref().unwrap_or(Path::new("")).display();
-                return Err(format!("{servers}: cannot read the `{key}` {path}: {error}"));
-            }
+            let Some(path) = path else { continue };
+            File::open(path)
+                .map_err(|error| format!("{servers}: cannot read the `{key}` {}: {error}", path.display()))?;
         }
         let auth = Arc::new(ClientAuth::read(config)?);
         let connected = Arc::new(AtomicBool::new(false));
-        let (tell, lost) = unbounded_channel();
+        let (loses, lost) = unbounded_channel();
         // The NATS client would reconnect by itself. This fails, because the callback gives no credentials from then on; the
         // client gives up after as many attempts as there are servers.
         let show = {
@@ -93,7 +91,7 @@ impl Connection {
                     _ => None,
                 };
                 // The receiver is gone if the connection was given up already.
-                let _ = reason.map(|reason| tell.send(reason));
+                let _ = reason.map(|reason| loses.send(reason));
                 ready(())
             });
         if let Some(ca) = &config.ca {

@@ -5,51 +5,56 @@ use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::Config;
 use visiond_config::types::NatsSinkConfig;
 
-use super::connection::Connection;
+use super::connection::NatsConnection;
 use super::subjects::Subjects;
 
 /// Makes sure that the configured stream exists.
-pub async fn prepare(connection: &mut Connection, config: &NatsSinkConfig, subjects: &Subjects) -> Result<(), String> {
+pub async fn prepare(
+    connection: &mut NatsConnection,
+    config: &NatsSinkConfig,
+    subjects: &Subjects,
+) -> Result<(), String> {
     let Some(name) = &config.stream else { return Ok(()) };
     let jetstream = connection.jetstream.clone();
     let found = connection.unless_lost(jetstream.get_stream(name)).await?;
     let Err(error) = found else { return Ok(()) };
     let GetStreamErrorKind::JetStream(reason) = error.kind() else {
-        let why = "no answer from JetStream: start the server with -js, and allow this login to ask for streams";
+        let why = "no answer from JetStream: start the server with -js, and allow this login to query streams";
         return Err(connection.at(why));
     };
-    match reason.error_code() {
-        ErrorCode::STREAM_NOT_FOUND if config.create_stream => {}
+    let why = match reason.error_code() {
+        ErrorCode::STREAM_NOT_FOUND if config.create_stream => None,
         ErrorCode::STREAM_NOT_FOUND => {
-            let remedy = "create it (`nats stream add`), or set `create_stream`";
-            return Err(connection.at(&format!("there is no stream {name}: {remedy}")));
+            Some(format!("there is no stream {name}: create it (`nats stream add`), or set `create_stream`"))
         }
         ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
-            return Err(connection.at("JetStream is off: start the server with -js, or enable it for this account"));
+            Some("JetStream is off: start the server with -js, or enable it for this account".to_owned())
         }
-        _ => return Err(connection.at(&format!("cannot ask for the stream {name}: {reason}"))),
+        _ => Some(format!("cannot query the stream {name}: {reason}")),
+    };
+    if let Some(why) = why {
+        return Err(connection.at(&why));
     }
     let limit = |bytes: u64| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) };
     let wanted = Config {
         name: name.clone(),
-        subjects: vec![subjects.all().to_owned()],
+        subjects: vec![subjects.all.clone()],
         max_age: config.stream_max_age,
         max_bytes: limit(config.stream_max_bytes),
         description: Some("what visiond sees".to_owned()),
         ..Config::default()
     };
-    match connection.unless_lost(jetstream.create_stream(wanted)).await? {
-        Ok(_) => {
-            log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all());
-            Ok(())
+    let Err(error) = connection.unless_lost(jetstream.create_stream(wanted)).await? else {
+        log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all);
+        return Ok(());
+    };
+    let reason = match error.kind() {
+        // Another device created it first.
+        CreateStreamErrorKind::JetStream(reason) if reason.error_code() == ErrorCode::STREAM_NAME_EXIST => {
+            return Ok(());
         }
-        Err(error) => match error.kind() {
-            // Another device created it first.
-            CreateStreamErrorKind::JetStream(reason) if reason.error_code() == ErrorCode::STREAM_NAME_EXIST => Ok(()),
-            CreateStreamErrorKind::JetStream(reason) => {
-                Err(connection.at(&format!("cannot create the stream {name}: {reason}")))
-            }
-            _ => Err(connection.at(&format!("cannot create the stream {name}: {error}"))),
-        },
-    }
+        CreateStreamErrorKind::JetStream(reason) => reason.to_string(),
+        _ => error.to_string(),
+    };
+    Err(connection.at(&format!("cannot create the stream {name}: {reason}")))
 }

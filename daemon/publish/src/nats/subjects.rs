@@ -11,7 +11,7 @@ pub struct Subjects {
     /// Contains {camera}.
     template: String,
     /// A wildcard for every device and camera.
-    all: String,
+    pub all: String,
     cameras: HashMap<Arc<str>, Subject>,
 }
 
@@ -28,17 +28,8 @@ impl Subjects {
 
     /// Returns the subject of a camera's messages.
     pub fn of(&mut self, camera: &Arc<str>) -> Subject {
-        if let Some(subject) = self.cameras.get(camera) {
-            return subject.clone();
-        }
-        let subject = Subject::from(self.template.replace("{camera}", camera));
-        self.cameras.insert(Arc::clone(camera), subject.clone());
-        subject
-    }
-
-    /// Returns the wildcard that matches every device and camera.
-    pub fn all(&self) -> &str {
-        &self.all
+        let subject = || Subject::from(self.template.replace("{camera}", camera));
+        self.cameras.entry(Arc::clone(camera)).or_insert_with(subject).clone()
     }
 }
 
@@ -52,7 +43,7 @@ mod tests {
         assert_eq!(subjects.of(&"door".into()).as_str(), "visiond.gate-7.cam-door.detections");
         assert_eq!(subjects.of(&"yard".into()).as_str(), "visiond.gate-7.cam-yard.detections");
         assert_eq!(subjects.of(&"door".into()).as_str(), "visiond.gate-7.cam-door.detections");
-        assert_eq!(subjects.all(), "visiond.*.*.detections");
-        assert_eq!(Subjects::new("all", "gate-7").all(), "all");
+        assert_eq!(subjects.all, "visiond.*.*.detections");
+        assert_eq!(Subjects::new("all", "gate-7").all, "all");
     }
 }

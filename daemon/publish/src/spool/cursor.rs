@@ -14,13 +14,13 @@ const PLACE: usize = 20;
 /// Where the two copies begin: in different sectors of a disk.
 const PLACES: [u64; 2] = [0, 4096];
 
-/// The cursor.
 #[derive(Debug)]
 pub struct Cursor {
-    file: Arc<File>,
+    pub file: Arc<File>,
     /// The copy to write next: the one with the older number.
     next: usize,
-    number: u64,
+    /// Everything up to this number is acknowledged; [`Cursor::write`] writes it to disk.
+    pub number: u64,
     written: u64,
 }
 
@@ -32,16 +32,6 @@ impl Cursor {
         let number = first.max(second).unwrap_or(0);
         let next = usize::from(first > second);
         Ok(Self { file: Arc::new(file), next, number, written: number })
-    }
-
-    /// Returns the number up to which everything is acknowledged.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Raises the number; [`Cursor::write`] writes it to disk.
-    pub fn advance(&mut self, number: u64) {
-        self.number = self.number.max(number);
     }
 
     /// Writes a new number, 20 bytes; returns whether it was new.
@@ -58,11 +48,6 @@ impl Cursor {
         self.next = 1 - self.next;
         self.written = self.number;
         Ok(true)
-    }
-
-    /// Returns the file, to sync it.
-    pub fn file(&self) -> Arc<File> {
-        Arc::clone(&self.file)
     }
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use visiond_system::outage::explain;
 
 /// The folders that this process has locked.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -18,26 +19,27 @@ pub struct Lock {
 }
 
 /// Why a spool cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another sink of this process holds the lock: for a moment, while one sink takes over from another.
+    /// For a moment, while one sink takes over from another.
+    #[error("another sink of this process holds it")]
     HeldByThisProcess,
-    /// Another process holds the lock.
+    #[error("it is in use by another process: end that process, or set another `spool_directory`")]
     HeldByOtherProcess,
-    /// The folder or a file in it cannot be opened.
-    Io(io::Error),
+    #[error("{}", explain(.0))]
+    Io(#[from] io::Error),
 }
 
 impl Lock {
     /// Locks `directory`, which must exist.
     pub fn take(directory: &Path) -> Result<Self, OpenError> {
-        let directory = directory.canonicalize().map_err(OpenError::Io)?;
+        let directory = directory.canonicalize()?;
         let mut held = HELD.lock();
         if held.contains(&directory) {
             return Err(OpenError::HeldByThisProcess);
         }
         let path = directory.join("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(OpenError::Io)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::HeldByOtherProcess),
@@ -50,8 +52,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The file is closed, and with it unlocked, when this is over; who comes between finds it locked by "another
-        // process", so it is unlocked here.
+        // Closing the file would unlock it only after this function; until then another sink would take it for the lock of
+        // another process.
         let mut held = HELD.lock();
         let _ = self.file.unlock();
         held.remove(&self.directory);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::record::{self, Decoded};
 use crate::broker::QueuedMessage;
 
-/// The first bytes of a segment, which tell people what the file is.
+/// The first bytes of a segment, which show people what the file is.
 const HEAD: &[u8; 16] = b"visiond spool 1\n";
 /// The end of its name.
 const SUFFIX: &str = ".spool";
@@ -28,7 +28,6 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Returns the segment's path.
     pub fn path(&self, directory: &Path) -> PathBuf {
         directory.join(format!("{:016x}{SUFFIX}", self.first))
     }
@@ -61,8 +60,9 @@ impl Segment {
 /// The segment that is appended to.
 #[derive(Debug)]
 pub struct SegmentWriter {
-    file: Arc<File>,
-    bytes: u64,
+    pub file: Arc<File>,
+    /// Its length.
+    pub bytes: u64,
 }
 
 impl SegmentWriter {
@@ -77,11 +77,6 @@ impl SegmentWriter {
             return Err(error);
         }
         Ok(Self { file: Arc::new(file), bytes: segment.bytes })
-    }
-
-    /// Returns its length in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Whether it has no record.
@@ -104,11 +99,6 @@ impl SegmentWriter {
     /// Whether its file was deleted, so that what is written is lost.
     pub fn is_deleted(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.nlink() == 0)
-    }
-
-    /// Returns the file, to sync it.
-    pub fn file(&self) -> Arc<File> {
-        Arc::clone(&self.file)
     }
 }
 

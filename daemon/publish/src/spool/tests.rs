@@ -179,16 +179,16 @@ fn a_full_spool_gives_up_its_oldest_and_counts_them() {
     }
     let on_disk = || fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum::<u64>();
     assert!(on_disk() <= limit && on_disk() > limit * 9 / 10, "{}", on_disk());
-    let dropped = spool.dropped();
+    let dropped = spool.dropped;
     assert_eq!(spool.unread() + dropped, 1000);
     assert_eq!(spool.records(), spool.unread());
     assert_eq!(read_all(&mut spool), (dropped + 1..=1000).collect::<Vec<_>>());
     // What is read is no loss.
     spool.append([message(1001, 500)].iter()).unwrap();
     (1002..1200).for_each(|number| spool.append([message(number, 500)].iter()).unwrap());
-    assert!(spool.dropped() - dropped < 200);
+    assert!(spool.dropped - dropped < 200);
     let mut smaller = spool;
-    smaller.set_limit(8 << 10);
+    smaller.limit_bytes = 8 << 10;
     smaller.append([message(1200, 500)].iter()).unwrap();
     assert!(smaller.bytes() <= 8 << 10);
 }
@@ -298,7 +298,7 @@ proptest! {
                 }
                 Step::Restart => {
                     let unread = spool.unread();
-                    prop_assert_eq!(count + unread + spool.dropped() + before, written, "before the restart");
+                    prop_assert_eq!(count + unread + spool.dropped + before, written, "before the restart");
                     drop(spool);
                     spool = Spool::open(folder.path(), limit).unwrap();
                     (last, count, before) = (0, 0, written - spool.unread());
@@ -309,7 +309,7 @@ proptest! {
         while spool.read().unwrap().is_some() {
             count += 1;
         }
-        prop_assert_eq!(count + spool.dropped() + before, written);
-        prop_assert_eq!(spool.damaged(), 0);
+        prop_assert_eq!(count + spool.dropped + before, written);
+        prop_assert_eq!(spool.damaged, 0);
     }
 }

@@ -11,13 +11,13 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A session with a broker that the test plays.
-fn session_with(limits: Limits, pipe_bytes: usize) -> (Session, DuplexStream) {
+fn session_with(limits: BrokerLimits, pipe_bytes: usize) -> (Session, DuplexStream) {
     let (ours, theirs) = duplex(pipe_bytes);
-    let codec = Codec::new(MqttProtocol::V5);
+    let codec = Codec(MqttProtocol::V5);
     (Session::new(Box::new(ours), codec, limits, 20 * SECOND, BytesMut::new()), theirs)
 }
 
-fn publish(text: &str, qos: Qos) -> Publish {
+fn publish(text: &str, qos: u8) -> Publish {
     let payload = Bytes::copy_from_slice(text.as_bytes());
     Publish { topic: "t".into(), payload, qos, retain: false, content_type: None, id: None, expiry_seconds: None }
 }
@@ -64,10 +64,10 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn each_quality_is_acknowledged_as_it_should_be() {
     run(async {
-        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
-        session.send(7, publish("a", Qos::AtMost)).await;
-        session.send(8, publish("b", Qos::AtLeast)).await;
-        session.send(9, publish("c", Qos::Exactly)).await;
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        session.send(7, publish("a", 0)).await;
+        session.send(8, publish("b", 1)).await;
+        session.send(9, publish("c", 2)).await;
         assert_eq!(got(&mut broker).await, ["0 a", "1 b", "2 c"]);
         assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(7)), "written");
         assert_eq!(now(&mut session).await, None);
@@ -84,11 +84,11 @@ fn each_quality_is_acknowledged_as_it_should_be() {
 #[test]
 fn the_brokers_window_is_kept_and_what_is_our_own_goes_first() {
     run(async {
-        let (mut session, mut broker) = session_with(Limits { in_flight: 2, ..Limits::default() }, 1 << 16);
+        let (mut session, mut broker) = session_with(BrokerLimits { in_flight: 2, ..BrokerLimits::default() }, 1 << 16);
         for number in 0..4 {
-            session.send(number, publish(&number.to_string(), Qos::AtLeast)).await;
+            session.send(number, publish(&number.to_string(), 1)).await;
         }
-        session.publish(publish("own", Qos::AtLeast));
+        session.publish(publish("own", 1));
         assert_eq!(now(&mut session).await, None);
         assert_eq!(got(&mut broker).await, ["1 0", "2 1"]);
         says(&mut broker, &[0x40, 2, 0, 2]).await;
@@ -104,9 +104,9 @@ fn the_brokers_window_is_kept_and_what_is_our_own_goes_first() {
 #[test]
 fn what_is_refused_is_sent_again_later_in_its_order() {
     run(async {
-        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
         for number in 0..3 {
-            session.send(number, publish(&number.to_string(), Qos::AtLeast)).await;
+            session.send(number, publish(&number.to_string(), 1)).await;
         }
         assert_eq!(got(&mut broker).await, ["1 0", "2 1", "3 2"]);
         // Not authorized, quota exceeded; in another order.
@@ -122,9 +122,10 @@ fn what_is_refused_is_sent_again_later_in_its_order() {
 #[test]
 fn what_is_too_large_is_told_and_the_rest_goes_on() {
     run(async {
-        let (mut session, mut broker) = session_with(Limits { packet_bytes: 200, ..Limits::default() }, 1 << 16);
-        session.send(1, publish(&"x".repeat(300), Qos::AtLeast)).await;
-        session.send(2, publish("small", Qos::AtLeast)).await;
+        let (mut session, mut broker) =
+            session_with(BrokerLimits { packet_bytes: 200, ..BrokerLimits::default() }, 1 << 16);
+        session.send(1, publish(&"x".repeat(300), 1)).await;
+        session.send(2, publish("small", 1)).await;
         assert!(matches!(now(&mut session).await, Some(SessionEvent::Impossible(1, reason)) if reason.contains("200")));
         assert_eq!(got(&mut broker).await, ["2 small"]);
     });
@@ -134,10 +135,10 @@ fn what_is_too_large_is_told_and_the_rest_goes_on() {
 fn a_slow_reader_gets_every_byte_although_each_wait_is_given_up() {
     run(async {
         // Seven bytes fit into the pipe: every packet is written in parts, and each wait ends in the middle of one.
-        let (mut session, mut broker) = session_with(Limits::default(), 7);
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 7);
         let mut packets = BytesMut::new();
         for number in 0..20 {
-            session.send(number, publish(&format!("message {number}"), Qos::AtLeast)).await;
+            session.send(number, publish(&format!("message {number}"), 1)).await;
         }
         let mut chunk = [0; 64];
         for _ in 0..600 {
@@ -162,7 +163,7 @@ fn a_slow_reader_gets_every_byte_although_each_wait_is_given_up() {
 fn a_silent_broker_is_asked_and_then_given_up() {
     run(async {
         let before = Instant::now();
-        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
         let start = Instant::now();
         session.tick(before + 9 * SECOND);
         assert_eq!(now(&mut session).await, None);
@@ -182,13 +183,13 @@ fn a_silent_broker_is_asked_and_then_given_up() {
 #[test]
 fn the_end_of_a_session_is_told_with_its_reason() {
     run(async {
-        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
         says(&mut broker, &[0xE0, 2, 0x8B, 0]).await;
         assert_eq!(
             now(&mut session).await,
             Some(SessionEvent::Lost("the broker ended the session: server shutting down".to_owned()))
         );
-        let (mut session, broker) = session_with(Limits::default(), 1 << 16);
+        let (mut session, broker) = session_with(BrokerLimits::default(), 1 << 16);
         drop(broker);
         assert_eq!(now(&mut session).await, Some(SessionEvent::Lost("the broker closed the connection".to_owned())));
     });
@@ -197,9 +198,9 @@ fn the_end_of_a_session_is_told_with_its_reason() {
 #[test]
 fn a_session_that_ends_in_order_says_so_after_its_last_words() {
     run(async {
-        let (mut session, mut broker) = session_with(Limits::default(), 1 << 16);
-        session.send(1, publish("message", Qos::AtLeast)).await;
-        session.publish(publish("offline", Qos::AtLeast));
+        let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);
+        session.send(1, publish("message", 1)).await;
+        session.publish(publish("offline", 1));
         assert_eq!(now(&mut session).await, None);
         assert_eq!(got(&mut broker).await, ["1 message", "2 offline"]);
         says(&mut broker, &[0x40, 2, 0, 2]).await;
