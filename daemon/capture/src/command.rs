@@ -6,24 +6,22 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Instant;
 use std::{io, sync::Arc};
 
 use visiond_config::types::{CommandConfig, CommandContainer};
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::{Frame, PooledBuffer};
+use visiond_flow::clock::Clock;
+use visiond_flow::frame::PooledBuffer;
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
-use visiond_system::child_process::{self, Child, Filled};
+use visiond_system::child_process::{self, Child};
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::pipe::{PipeFrames, ReadFrame};
+use super::pipe::{PipeFrames, ReadError, fill};
 use super::source::{Next, Source, SourceError};
 use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
 
-/// The source of `type = "command"`.
 pub struct CommandSource {
     config: CommandConfig,
     buffers: Buffers,
@@ -36,16 +34,7 @@ pub struct CommandSource {
     /// Whether this run's Y4M header was read.
     has_header: bool,
     sequence: u64,
-    /// Frames of the current run.
     run_frames: u64,
-}
-
-/// The result of reading from the program.
-enum Read<T> {
-    Done(T),
-    /// The program closed its output after this many bytes.
-    Ended(usize),
-    Stopped,
 }
 
 impl CommandSource {
@@ -56,11 +45,10 @@ impl CommandSource {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
-        let program = config.command.first().map_or("", String::as_str);
         let mut source = Self {
             config: config.clone(),
             buffers: buffers.clone(),
-            label: format!("camera {name}: {program}"),
+            label: format!("camera {name}: {}", program(config)),
             clock,
             child: None,
             frames: None,
@@ -73,10 +61,6 @@ impl CommandSource {
         }
         source.start()?;
         Ok(source)
-    }
-
-    fn program(&self) -> &str {
-        self.config.command.first().map_or("", String::as_str)
     }
 
     fn start(&mut self) -> Result<(), SourceError> {
@@ -103,65 +87,43 @@ impl CommandSource {
         Ok(())
     }
 
-    fn read_next(&mut self, stop: &Stop) -> Result<Next, SourceError> {
-        if self.config.container == CommandContainer::Y4m {
+    fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
+        let is_y4m = self.config.container == CommandContainer::Y4m;
+        if is_y4m {
             if !self.has_header {
-                match self.read_header(stop)? {
-                    Read::Done(()) => self.has_header = true,
-                    Read::Ended(read) => return self.run_ended(read, stop),
-                    Read::Stopped => return Ok(Next::Stopped),
-                }
+                self.read_header(stop)?;
+                self.has_header = true;
             }
-            match self.read_frame_line(stop)? {
-                Read::Done(()) => {}
-                Read::Ended(read) => return self.run_ended(read, stop),
-                Read::Stopped => return Ok(Next::Stopped),
-            }
+            self.read_frame_line(stop)?;
         }
-        let (Some(child), Some(frames)) = (&mut self.child, &mut self.frames) else { return Ok(Next::End) };
-        let read = frames.read(child, stop, self.config.timeout);
-        let layout = frames.layout;
-        let buffer = match read {
-            Ok(ReadFrame::Frame(buffer)) => Some(buffer),
-            Ok(ReadFrame::Dropped) => None,
-            Ok(ReadFrame::Ended(read)) => {
-                // In Y4M, the FRAME line came first.
-                let read = read + usize::from(self.config.container == CommandContainer::Y4m);
-                return self.run_ended(read, stop);
-            }
-            Ok(ReadFrame::Stopped) => return Ok(Next::Stopped),
-            Ok(ReadFrame::TimedOut) => return Err(self.timed_out("frame")),
-            Err(error) => return Err(self.unreadable(&error)),
-        };
-        if self.config.container == CommandContainer::Raw {
-            let bytes = buffer.as_ref().map_or(frames.dropped(), PooledBuffer::as_slice);
-            if let Some(text) = leading_text(bytes).map(str::to_owned) {
-                return Err(SourceError::transient(format!(
+        let Self { child: Some(child), frames: Some(frames), config, .. } = self else { return Ok(Next::End) };
+        let buffer = frames.read(child, stop, config.timeout, || origin(config)).map_err(|error| match error {
+            // In Y4M, the FRAME line came first.
+            ReadError::Ended(read) => ReadError::Ended(read + usize::from(is_y4m)),
+            error => error,
+        })?;
+        if !is_y4m {
+            let bytes = buffer.as_ref().map_or(&frames.discarded[..], PooledBuffer::as_slice);
+            if let Some(text) = leading_text(bytes) {
+                return Err(ReadError::Failed(SourceError::transient(format!(
                     "{} writes text where a frame should begin ({text:?}), which shifts all later frames: {}",
-                    self.program(),
-                    self.frames_alone()
-                )));
+                    program(config),
+                    frames_alone(config)
+                ))));
             }
         }
         let sequence = self.sequence;
         self.sequence += 1;
         self.run_frames += 1;
-        let Some(buffer) = buffer else {
-            return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
-        };
-        let timestamp = clock::now(self.clock.as_ref());
-        Ok(Next::Frame(Frame { layout, buffer: buffer.into(), sequence, timestamp, name: None }))
+        Ok(frames.frame(buffer, sequence, self.clock.as_ref()))
     }
 
     /// Reads the stream's first line. The first run's header determines the buffers; a later run's replaces them if it differs.
-    fn read_header(&mut self, stop: &Stop) -> Result<Read<()>, SourceError> {
-        let line = match self.read_line(Vec::new(), stop)? {
-            Read::Done(line) => line,
-            Read::Ended(read) => return Ok(Read::Ended(read)),
-            Read::Stopped => return Ok(Read::Stopped),
+    fn read_header(&mut self, stop: &Stop) -> Result<(), ReadError> {
+        let line = self.read_line(Vec::new(), stop)?;
+        let wrong = |reason: String| {
+            SourceError::permanent(format!("cannot read what {} writes: {reason}", program(&self.config)))
         };
-        let wrong =
-            |reason: String| SourceError::permanent(format!("cannot read what {} writes: {reason}", self.program()));
         let header = Y4mHeader::parse(&line).map_err(|error| wrong(error.to_string()))?;
         let range = self.config.color_range.or(header.range).unwrap_or(ColorRange::Limited);
         let color = ColorDescription { matrix: self.config.color_matrix, range };
@@ -170,60 +132,47 @@ impl CommandSource {
         if self.frames.as_ref().is_none_or(|frames| frames.layout != layout) {
             self.frames = Some(PipeFrames::new(layout, &self.buffers, self.config.pace)?);
         }
-        Ok(Read::Done(()))
+        Ok(())
     }
 
     /// Reads "FRAME", perhaps parameters, and the line feed.
-    fn read_frame_line(&mut self, stop: &Stop) -> Result<Read<()>, SourceError> {
+    fn read_frame_line(&mut self, stop: &Stop) -> Result<(), ReadError> {
         // Nearly always the line is these six bytes.
         let mut start = [0; FRAME_MAGIC.len() + 1];
-        match self.fill(&mut start, "frame", stop)? {
-            Read::Done(()) => {}
-            Read::Ended(read) => return Ok(Read::Ended(read)),
-            Read::Stopped => return Ok(Read::Stopped),
-        }
+        self.fill(&mut start, "frame", stop)?;
         if !start.starts_with(FRAME_MAGIC) || !matches!(start[FRAME_MAGIC.len()], b'\n' | b' ') {
-            return Err(SourceError::transient(format!(
+            return Err(ReadError::Failed(SourceError::transient(format!(
                 "{} is out of step: {:?} stands where a frame should begin, so it writes something else between frames: {}",
-                self.program(),
+                program(&self.config),
                 String::from_utf8_lossy(&start),
-                self.frames_alone()
-            )));
+                frames_alone(&self.config)
+            ))));
         }
-        if start.ends_with(b"\n") {
-            return Ok(Read::Done(()));
+        if !start.ends_with(b"\n") {
+            self.read_line(start.to_vec(), stop)?;
         }
-        Ok(match self.read_line(start.to_vec(), stop)? {
-            Read::Done(_) => Read::Done(()),
-            Read::Ended(read) => Read::Ended(read),
-            Read::Stopped => Read::Stopped,
-        })
+        Ok(())
     }
 
     /// Reads up to a line feed, byte by byte, because the bytes after it belong to the frame.
-    fn read_line(&mut self, mut line: Vec<u8>, stop: &Stop) -> Result<Read<Vec<u8>>, SourceError> {
+    fn read_line(&mut self, mut line: Vec<u8>, stop: &Stop) -> Result<Vec<u8>, ReadError> {
         loop {
             let mut byte = [0];
-            match self.fill(&mut byte, "header", stop)? {
-                Read::Done(()) if byte[0] == b'\n' => return Ok(Read::Done(line)),
-                Read::Done(()) if line.len() < MAX_LINE_BYTES => line.push(byte[0]),
-                // No header is that long; the parser reports what it is not.
-                Read::Done(()) => return Ok(Read::Done(line)),
-                Read::Ended(_) => return Ok(Read::Ended(line.len())),
-                Read::Stopped => return Ok(Read::Stopped),
+            match self.fill(&mut byte, "header", stop) {
+                Err(ReadError::Ended(_)) => return Err(ReadError::Ended(line.len())),
+                result => result?,
             }
+            // No header is longer than that; the parser reports what it is not.
+            if byte[0] == b'\n' || line.len() >= MAX_LINE_BYTES {
+                return Ok(line);
+            }
+            line.push(byte[0]);
         }
     }
 
-    fn fill(&mut self, buffer: &mut [u8], what: &str, stop: &Stop) -> Result<Read<()>, SourceError> {
-        let Some(child) = &mut self.child else { return Ok(Read::Ended(0)) };
-        match child.fill(buffer, stop, Instant::now() + self.config.timeout) {
-            Ok(Filled::Full) => Ok(Read::Done(())),
-            Ok(Filled::Ended(read)) => Ok(Read::Ended(read)),
-            Ok(Filled::Stopped) => Ok(Read::Stopped),
-            Ok(Filled::TimedOut) => Err(self.timed_out(what)),
-            Err(error) => Err(self.unreadable(&error)),
-        }
+    fn fill(&mut self, buffer: &mut [u8], what: &str, stop: &Stop) -> Result<(), ReadError> {
+        let Self { child: Some(child), config, .. } = self else { return Err(ReadError::Ended(0)) };
+        fill(child, buffer, stop, config.timeout, what, || origin(config))
     }
 
     /// Handles the end of the program's output, `partial` bytes into a frame.
@@ -233,17 +182,21 @@ impl CommandSource {
             if stop.is_raised() {
                 return Ok(Next::Stopped);
             }
-            return Err(SourceError::transient(format!("{} closed its output and did not exit", self.program())));
+            return Err(SourceError::transient(format!(
+                "{} closed its output and did not exit",
+                program(&self.config)
+            )));
         };
         let lines = child.last_lines();
         let said = lines.last().map(|line| format!(": {line}")).unwrap_or_default();
         let after = format!("{} after {} frames", child_process::how_it_ended(status), self.run_frames);
         if !status.success() {
-            return Err(SourceError::transient(format!("{} {after}{said}", self.program())));
+            return Err(SourceError::transient(format!("{} {after}{said}", program(&self.config))));
         }
         if self.run_frames == 0 {
             // It would end again at once, forever: let the supervisor wait in between.
-            let message = format!("{} {after}, it wrote no whole frame{}{said}", self.program(), self.where_to());
+            let on = if self.config.fd == 3 { " on descriptor 3" } else { "" };
+            let message = format!("{} {after}, it wrote no whole frame{on}{said}", program(&self.config));
             return Err(SourceError::transient(message));
         }
         if partial > 0 {
@@ -251,7 +204,7 @@ impl CommandSource {
                 "{}: its output ended {partial} bytes into a frame: it was cut off, or it writes more than frames, which shifts \
                  them. To keep them apart, {}",
                 self.label,
-                self.frames_alone()
+                frames_alone(&self.config)
             );
             return Ok(Next::Lost { frames: 1, cause: LossCause::Corrupt });
         }
@@ -260,27 +213,22 @@ impl CommandSource {
         }
         self.next(stop)
     }
+}
 
-    fn timed_out(&self, what: &str) -> SourceError {
-        let seconds = self.config.timeout.as_secs_f64();
-        SourceError::transient(format!("no {what} from {}{} for {seconds} s", self.program(), self.where_to()))
-    }
+fn program(config: &CommandConfig) -> &str {
+    config.command.first().map_or("", String::as_str)
+}
 
-    /// Returns where frames are expected, unless it is standard output.
-    fn where_to(&self) -> &'static str {
-        if self.config.fd == 3 { " on descriptor 3" } else { "" }
-    }
+/// Returns the program and, unless it is standard output, the descriptor that it writes frames to.
+fn origin(config: &CommandConfig) -> String {
+    format!("{}{}", program(config), if config.fd == 3 { " on descriptor 3" } else { "" })
+}
 
-    /// Returns the remedy for a program that writes more than frames.
-    fn frames_alone(&self) -> &'static str {
-        match self.config.fd {
-            3 => "make it write only frames to descriptor 3",
-            _ => "set `fd = 3` and make it write frames to descriptor 3, in GStreamer with `fdsink fd=3`",
-        }
-    }
-
-    fn unreadable(&self, error: &io::Error) -> SourceError {
-        SourceError::transient(format!("cannot read the output of {}: {error}", self.program()))
+/// Returns the remedy for a program that writes more than frames.
+fn frames_alone(config: &CommandConfig) -> &'static str {
+    match config.fd {
+        3 => "make it write only frames to descriptor 3",
+        _ => "set `fd = 3` and make it write frames to descriptor 3, in GStreamer with `fdsink fd=3`",
     }
 }
 
@@ -299,7 +247,12 @@ impl Source for CommandSource {
             }
             self.start()?;
         }
-        self.read_next(stop)
+        match self.read_next(stop) {
+            Ok(next) => Ok(next),
+            Err(ReadError::Ended(partial)) => self.run_ended(partial, stop),
+            Err(ReadError::Stopped) => Ok(Next::Stopped),
+            Err(ReadError::Failed(error)) => Err(error),
+        }
     }
 
     fn describe(&self) -> String {

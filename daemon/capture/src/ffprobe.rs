@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use serde_json::Value;
 use visiond_config::types::VideoConfig;
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
-use visiond_system::child_process::{Child, Filled};
+use visiond_system::child_process::Child;
 use visiond_system::redact::redact_line;
 use visiond_system::stop::Stop;
 
+use super::pipe::{ReadError, fill};
 use super::source::SourceError;
 
 /// The longest answer that is read.
@@ -55,17 +55,8 @@ pub struct VideoInfo {
     pub has_fps_mode: bool,
 }
 
-/// Why there is no [`VideoInfo`].
-#[derive(Debug)]
-pub enum ProbeFailure {
-    /// Stop was raised.
-    Stopped,
-    /// The video cannot be read.
-    Error(SourceError),
-}
-
 /// Asks ffprobe about the video of `config`.
-pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo, ProbeFailure> {
+pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo, ReadError> {
     let program = beside(&config.ffmpeg);
     let mut command = Command::new(&program);
     command
@@ -74,16 +65,19 @@ pub fn probe(config: &VideoConfig, label: &str, stop: &Stop) -> Result<VideoInfo
         .args(probe_args(&config.input_args))
         .arg("-i")
         .arg(input(&config.url));
-    let mut child = Child::spawn(command, label, secret(&config.url))
-        .map_err(|error| ProbeFailure::Error(cannot_start(&program, &error)))?;
-    let answer = read_answer(&mut child, config, stop)?;
-    let Some(status) = child.exit_status(stop) else { return Err(ProbeFailure::Stopped) };
-    if !status.success() {
-        return Err(ProbeFailure::Error(refused(config, &child.last_lines())));
+    let mut child =
+        Child::spawn(command, label, secret(&config.url)).map_err(|error| cannot_start(&program, &error))?;
+    let mut answer = vec![0; MAX_ANSWER_BYTES];
+    match fill(&mut child, &mut answer, stop, config.timeout, "answer", || shown(&config.url)) {
+        Err(ReadError::Ended(read)) => answer.truncate(read),
+        result => result?,
     }
-    parse(&answer).map_err(|reason| {
-        ProbeFailure::Error(SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url))))
-    })
+    let status = child.exit_status(stop).ok_or(ReadError::Stopped)?;
+    if !status.success() {
+        return Err(refused(config, &child.last_lines()).into());
+    }
+    let wrong = |reason| SourceError::permanent(format!("cannot read the video {}: {reason}", shown(&config.url)));
+    Ok(parse(&answer).map_err(wrong)?)
 }
 
 /// Returns the value of `-i`: a path gets `file:`, so that ffmpeg does not take a colon in it for a protocol.
@@ -141,31 +135,6 @@ fn probe_args(input_args: &[String]) -> Vec<&str> {
     kept
 }
 
-fn read_answer(child: &mut Child, config: &VideoConfig, stop: &Stop) -> Result<Vec<u8>, ProbeFailure> {
-    let deadline = Instant::now() + config.timeout;
-    let transient = |message: String| ProbeFailure::Error(SourceError::transient(message));
-    let mut answer = Vec::new();
-    let mut chunk = vec![0; 64 * 1024];
-    loop {
-        let read = match child.fill(&mut chunk, stop, deadline) {
-            Ok(Filled::Full) => chunk.len(),
-            Ok(Filled::Ended(read)) => read,
-            Ok(Filled::Stopped) => return Err(ProbeFailure::Stopped),
-            Ok(Filled::TimedOut) => {
-                let waited = config.timeout.as_secs_f64();
-                return Err(transient(format!("{} did not answer within {waited} s", shown(&config.url))));
-            }
-            Err(error) => {
-                return Err(transient(format!("cannot read what ffprobe says about {}: {error}", shown(&config.url))));
-            }
-        };
-        answer.extend_from_slice(&chunk[..read]);
-        if read < chunk.len() || answer.len() > MAX_ANSWER_BYTES {
-            return Ok(answer);
-        }
-    }
-}
-
 /// Returns the error of an ffprobe that failed; its last line is the reason.
 fn refused(config: &VideoConfig, lines: &[String]) -> SourceError {
     let url = &shown(&config.url);
@@ -185,6 +154,7 @@ pub fn reason<'a>(line: &'a str, url: &str) -> &'a str {
     rest.strip_prefix(url).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(line)
 }
 
+/// Parses ffprobe's answer. The error is a sentence: only the error of [`probe`] contains it.
 fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     let answer: Value =
         serde_json::from_slice(answer).map_err(|error| format!("ffprobe's answer is not JSON: {error}"))?;
@@ -192,13 +162,13 @@ fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     if answer["format"]["format_name"] == "tty" {
         return Err("it is a text file".to_owned());
     }
-    let empty = Vec::new();
-    let streams = answer["streams"].as_array().unwrap_or(&empty);
+    let streams = answer["streams"].as_array();
     // To ffmpeg, a cover picture in a music file is a video stream.
     let stream = streams
-        .iter()
+        .into_iter()
+        .flatten()
         .find(|stream| stream["disposition"]["attached_pic"] != 1)
-        .ok_or_else(|| "it has no video in it, only sound or other streams".to_owned())?;
+        .ok_or("it has no video in it, only sound or other streams")?;
     let side = |name: &str| stream[name].as_u64().and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
     let (Some(width), Some(height)) = (side("width"), side("height")) else {
         return Err("its size is unknown: the file is damaged, or this ffmpeg lacks its codec".to_owned());

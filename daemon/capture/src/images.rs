@@ -27,7 +27,6 @@ use super::source::{Next, Source, SourceError};
 const ENDINGS: [&str; 14] =
     ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
 
-/// The source of `type = "images"`.
 pub struct ImagesSource {
     config: ImagesConfig,
     is_folder: bool,
@@ -38,7 +37,7 @@ pub struct ImagesSource {
     /// Complete pictures to read.
     waiting: VecDeque<PathBuf>,
     /// Every file of a watched folder at the last scan.
-    known: HashMap<PathBuf, Known>,
+    known: HashMap<PathBuf, KnownFile>,
     /// Whether the first scan of a watched folder, whose files all count as complete, is over.
     is_watching: bool,
     sequence: u64,
@@ -49,22 +48,10 @@ pub struct ImagesSource {
 
 /// A file of a watched folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownFile {
     bytes: u64,
     modified: Option<SystemTime>,
     handed_out: bool,
-}
-
-/// What to do next.
-enum NextPicture {
-    /// Read this picture.
-    Picture(PathBuf),
-    /// Scan for pictures again.
-    Scan,
-    /// There are no more pictures.
-    End,
-    /// The daemon is stopping.
-    Stopped,
 }
 
 impl ImagesSource {
@@ -77,20 +64,16 @@ impl ImagesSource {
     ) -> Result<Self, SourceError> {
         let path = config.path.display();
         let metadata = fs::metadata(&config.path).map_err(|error| cannot_read(&config.path, &error, config.watch))?;
-        let pacer = match config.fps {
-            Some(fps) if fps.is_finite() && fps > 0.0 => Some(Pacer::new(fps)),
-            Some(fps) => {
-                return Err(SourceError::permanent(format!("cannot read {path} at {fps} pictures per second")));
-            }
-            None => None,
-        };
+        if let Some(fps) = config.fps.filter(|fps| !(fps.is_finite() && *fps > 0.0)) {
+            return Err(SourceError::permanent(format!("cannot read {path} at {fps} pictures per second")));
+        }
         let mut source = Self {
             config: config.clone(),
             is_folder: metadata.is_dir(),
             // Pictures differ in size: each buffer grows as needed.
             pool: buffers.pool(0)?,
             loader: Loader::default(),
-            pacer,
+            pacer: config.fps.map(Pacer::new),
             clock,
             waiting: VecDeque::new(),
             known: HashMap::new(),
@@ -140,22 +123,6 @@ impl ImagesSource {
         self.is_watching = true;
         Ok(())
     }
-
-    /// Returns the next picture's path, or what to do to get one.
-    fn next_path(&mut self, stop: &Stop) -> NextPicture {
-        if let Some(path) = self.waiting.pop_front() {
-            return NextPicture::Picture(path);
-        }
-        if self.is_folder && self.config.watch {
-            let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
-            return if self.clock.sleep_until(wake_ns, stop) { NextPicture::Stopped } else { NextPicture::Scan };
-        }
-        if self.config.repeat && self.round_read > 0 {
-            self.round_read = 0;
-            return NextPicture::Scan;
-        }
-        NextPicture::End
-    }
 }
 
 impl Source for ImagesSource {
@@ -165,12 +132,18 @@ impl Source for ImagesSource {
             if stop.is_raised() {
                 return Ok(Next::Stopped);
             }
-            match self.next_path(stop) {
-                NextPicture::Picture(path) => break path,
-                NextPicture::Scan => self.scan()?,
-                NextPicture::Stopped => return Ok(Next::Stopped),
-                NextPicture::End => return Ok(Next::End),
+            if let Some(path) = self.waiting.pop_front() {
+                break path;
             }
+            if self.is_folder && self.config.watch {
+                let wake_ns = self.clock.monotonic_ns() + self.config.watch_interval.as_nanos() as u64;
+                if self.clock.sleep_until(wake_ns, stop) {
+                    return Ok(Next::Stopped);
+                }
+            } else if !self.config.repeat || std::mem::take(&mut self.round_read) == 0 {
+                return Ok(Next::End);
+            }
+            self.scan()?;
         };
         let buffer = match &mut self.pacer {
             Some(pacer) => {
@@ -224,12 +197,11 @@ impl Source for ImagesSource {
 
 /// Returns the error for a path that cannot be read. A watched folder may appear later (a disk that is mounted later).
 fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
-    let message = match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("cannot read pictures from {}: no such file or folder", path.display())
-        }
-        _ => format!("cannot read pictures from {}: {error}", path.display()),
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "no such file or folder".to_owned(),
+        _ => error.to_string(),
     };
+    let message = format!("cannot read pictures from {}: {reason}", path.display());
     if may_come { SourceError::transient(message) } else { SourceError::permanent(message) }
 }
 
@@ -239,7 +211,7 @@ pub fn pictures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Lists a folder's pictures in natural order. Leaves out hidden files, and files that disappear meanwhile.
-fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
+fn list(folder: &Path) -> io::Result<Vec<(PathBuf, KnownFile)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -252,7 +224,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Known)>> {
         if let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {
-            let file = Known { bytes: metadata.len(), modified: metadata.modified().ok(), handed_out: false };
+            let file = KnownFile { bytes: metadata.len(), modified: metadata.modified().ok(), handed_out: false };
             files.push((path, file));
         }
     }

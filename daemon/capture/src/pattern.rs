@@ -18,7 +18,6 @@ use super::pacer::Pacer;
 use super::source::{Next, Source, SourceError};
 use painter::Painter;
 
-/// The source of `type = "pattern"`.
 pub struct PatternSource {
     painter: Painter,
     pool: FramePool,

@@ -1,83 +1,99 @@
 //! Reads frames of one size from a program's pipe into pooled buffers, with no copy but the kernel's.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::Pace;
-use visiond_flow::frame::{FramePool, PooledBuffer};
+use visiond_flow::clock::{self, Clock};
+use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
+use visiond_flow::metrics::LossCause;
 use visiond_kernels::frame::FrameLayout;
 use visiond_system::child_process::{Child, Filled};
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::source::SourceError;
+use super::source::{Next, SourceError};
 
-/// The result of reading one frame.
+/// Why a program's output could not be read to the end of a frame, header or answer.
 #[derive(Debug)]
-pub enum ReadFrame {
-    /// A frame.
-    Frame(PooledBuffer),
-    /// The frame was read and discarded, because every buffer was in use.
-    Dropped,
-    /// The program closed its output after this many bytes of a frame.
+pub enum ReadError {
+    /// The program closed its output after this many bytes.
     Ended(usize),
     /// Stop was raised.
     Stopped,
-    /// The frame did not arrive in full in time.
-    TimedOut,
+    Failed(SourceError),
+}
+
+impl From<SourceError> for ReadError {
+    fn from(error: SourceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Fills `buffer` with what `child` writes. `what` is expected, and `origin` names where it comes from, for errors.
+pub fn fill(
+    child: &mut Child,
+    buffer: &mut [u8],
+    stop: &Stop,
+    timeout: Duration,
+    what: &str,
+    origin: impl Fn() -> String,
+) -> Result<(), ReadError> {
+    let message = match child.fill(buffer, stop, Instant::now() + timeout) {
+        Ok(Filled::Full) => return Ok(()),
+        Ok(Filled::Ended(read)) => return Err(ReadError::Ended(read)),
+        Ok(Filled::Stopped) => return Err(ReadError::Stopped),
+        Ok(Filled::TimedOut) => format!("no {what} from {} for {} s", origin(), timeout.as_secs_f64()),
+        Err(error) => format!("cannot read the output of {}: {error}", origin()),
+    };
+    Err(ReadError::Failed(SourceError::transient(message)))
 }
 
 /// The buffers of a source that reads a pipe.
 #[derive(Debug)]
 pub struct PipeFrames {
-    /// The layout of every frame.
     pub layout: FrameLayout,
     pool: FramePool,
-    /// Receives discarded frames; empty until the first.
-    discarded: Vec<u8>,
+    /// The last frame that was discarded; empty until the first.
+    pub discarded: Vec<u8>,
     pace: Pace,
 }
 
 impl PipeFrames {
-    /// Allocates the buffers.
     pub fn new(layout: FrameLayout, buffers: &Buffers, pace: Pace) -> Result<Self, SourceError> {
         Ok(Self { layout, pool: buffers.pool(layout.size_bytes())?, discarded: Vec::new(), pace })
     }
 
-    /// Returns the bytes of the last frame that was [dropped](ReadFrame::Dropped).
-    pub fn dropped(&self) -> &[u8] {
-        &self.discarded
-    }
-
-    /// Reads the next frame. With `pace = "fastest"` it waits for a free buffer; otherwise it discards the frame if no buffer
-    /// is free.
+    /// Reads the next frame. With `pace = "fastest"` it waits for a free buffer; otherwise it discards the frame, and returns
+    /// `None`, if no buffer is free.
     ///
     /// `timeout` applies to the program: waiting for a buffer does not count.
-    pub fn read(&mut self, child: &mut Child, stop: &Stop, timeout: Duration) -> io::Result<ReadFrame> {
+    pub fn read(
+        &mut self,
+        child: &mut Child,
+        stop: &Stop,
+        timeout: Duration,
+        origin: impl Fn() -> String,
+    ) -> Result<Option<PooledBuffer>, ReadError> {
         let bytes = self.layout.size_bytes();
-        let buffer = match self.pace {
-            Pace::Fastest => match self.pool.take_wait(stop) {
-                Some(buffer) => Some(buffer),
-                None => return Ok(ReadFrame::Stopped),
-            },
+        let mut buffer = match self.pace {
+            Pace::Fastest => Some(self.pool.take_wait(stop).ok_or(ReadError::Stopped)?),
             Pace::Realtime => self.pool.take(),
         };
-        let deadline = Instant::now() + timeout;
-        let (filled, frame) = match buffer {
-            Some(mut buffer) => {
-                let filled = child.fill(&mut buffer.as_mut_slice()[..bytes], stop, deadline)?;
-                (filled, ReadFrame::Frame(buffer))
-            }
+        let target = match &mut buffer {
+            Some(buffer) => &mut buffer.as_mut_slice()[..bytes],
             None => {
                 self.discarded.resize(bytes, 0);
-                (child.fill(&mut self.discarded, stop, deadline)?, ReadFrame::Dropped)
+                &mut self.discarded
             }
         };
-        Ok(match filled {
-            Filled::Full => frame,
-            Filled::Ended(read) => ReadFrame::Ended(read),
-            Filled::Stopped => ReadFrame::Stopped,
-            Filled::TimedOut => ReadFrame::TimedOut,
-        })
+        fill(child, target, stop, timeout, "frame", origin)?;
+        Ok(buffer)
+    }
+
+    /// Makes a frame of what [`read`](Self::read) returned.
+    pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, clock: &dyn Clock) -> Next {
+        let Some(buffer) = buffer else { return Next::Lost { frames: 1, cause: LossCause::Overload } };
+        let timestamp = clock::now(clock);
+        Next::Frame(Frame { layout: self.layout, buffer: buffer.into(), sequence, timestamp, name: None })
     }
 }

@@ -23,7 +23,7 @@ mod hotplug;
 pub mod identity;
 pub mod io_method;
 pub mod open;
-pub mod opener;
+pub(crate) mod opener;
 mod planes;
 mod quirks;
 pub mod sample_alignment;
@@ -43,10 +43,10 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::stop::{Stop, Wake};
 
 use self::driver_timestamp::TimestampConverter;
-use self::frame_number::{FrameNumber, FrameNumbers};
-use self::open::{Camera, Streaming};
+use self::frame_number::FrameNumbers;
+use self::open::{OpenCamera, Streaming};
 use self::signal::NoSignal;
-use self::stream::Filled;
+use self::stream::FilledBuffer;
 use super::buffers::Buffers;
 use super::source::{Next, Source, SourceError};
 
@@ -61,8 +61,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// The source of `type = "v4l2"`.
 pub struct V4l2Source {
-    state: State,
-    camera: Camera,
+    state: StreamState,
+    camera: OpenCamera,
     clock: Arc<dyn Clock>,
     numbers: FrameNumbers,
     timestamps: TimestampConverter,
@@ -72,22 +72,26 @@ pub struct V4l2Source {
     pending: VecDeque<Next>,
 }
 
-/// Whether the camera streams.
-enum State {
-    /// The camera streams.
-    Streaming { streaming: Box<Streaming>, had_frame: bool, next_look: Moment },
-    /// The signal is missing or has changed; `told` is what was reported of that.
-    Waiting { told: Option<NoSignal> },
+enum StreamState {
+    Streaming {
+        streaming: Box<Streaming>,
+        had_frame: bool,
+        next_look: Moment,
+    },
+    /// The signal is missing or has changed; what was reported of that.
+    Waiting {
+        reported: Option<NoSignal>,
+    },
 }
 
 /// The result of waiting for a buffer.
 enum Waited {
-    Filled(Filled),
+    Filled(FilledBuffer),
     SignalChanged,
     Stopped,
 }
 
-impl State {
+impl StreamState {
     fn streaming(streaming: Streaming) -> Self {
         Self::Streaming { streaming: Box::new(streaming), had_frame: false, next_look: Moment::now() + LOOK }
     }
@@ -114,9 +118,9 @@ impl V4l2Source {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
-        let camera = Camera::open(node, config, &format!("camera {name}"), buffers)?;
+        let camera = OpenCamera::open(node, config, &format!("camera {name}"), buffers)?;
         let timestamps = TimestampConverter::new(&camera.node);
-        let state = camera.begin()?.map_or(State::Waiting { told: None }, State::streaming);
+        let state = camera.begin()?.map_or(StreamState::Waiting { reported: None }, StreamState::streaming);
         Ok(Self {
             state,
             camera,
@@ -133,13 +137,13 @@ impl V4l2Source {
         let missing = match self.camera.begin()? {
             Ok(streaming) => {
                 self.numbers.restart();
-                self.state = State::streaming(streaming);
+                self.state = StreamState::streaming(streaming);
                 return Ok(None);
             }
             Err(missing) => missing,
         };
-        let State::Waiting { told } = &mut self.state else { return Ok(None) };
-        if told.replace(missing) != Some(missing) {
+        let StreamState::Waiting { reported } = &mut self.state else { return Ok(None) };
+        if reported.replace(missing) != Some(missing) {
             let reason = format!("{}: {missing}", self.camera.node.path().display());
             return Ok(Some(Next::Waiting { reason: reason.into() }));
         }
@@ -155,11 +159,11 @@ impl V4l2Source {
 
     /// Waits for a filled buffer.
     fn wait(&mut self, stop: &Stop) -> Result<Waited, SourceError> {
-        let Self { state: State::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
+        let Self { state: StreamState::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
             return Ok(Waited::SignalChanged);
         };
         let camera = &*camera;
-        let Camera { node, watch, .. } = camera;
+        let OpenCamera { node, watch, .. } = camera;
         let broken = |error| camera.broken(&error);
         let timeout = if *had_frame { streaming.timeout.next } else { streaming.timeout.first };
         let mut until = Moment::now() + timeout;
@@ -211,11 +215,11 @@ impl V4l2Source {
     }
 
     /// Makes a frame of a buffer, and gives the buffer back.
-    fn receive(&mut self, filled: Filled) -> Result<Next, SourceError> {
-        let Self { state: State::Streaming { streaming, .. }, camera, .. } = self else {
+    fn receive(&mut self, filled: FilledBuffer) -> Result<Next, SourceError> {
+        let Self { state: StreamState::Streaming { streaming, .. }, camera, .. } = self else {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Driver });
         };
-        let FrameNumber { sequence, missing } = self.numbers.number(filled.sequence);
+        let (sequence, missing) = self.numbers.number(filled.sequence);
         let timestamp = self.timestamps.stamp(&filled, self.clock.as_ref(), &camera.label);
         let taken = streaming.extract.take(&mut streaming.stream, filled).map_err(|error| camera.broken(&error))?;
         let came = match taken {
@@ -240,7 +244,7 @@ impl Source for V4l2Source {
             return Ok(next);
         }
         loop {
-            if matches!(self.state, State::Waiting { .. }) {
+            if matches!(self.state, StreamState::Waiting { .. }) {
                 match self.find_signal(stop)? {
                     Some(next) => return Ok(next),
                     None => continue,
@@ -252,7 +256,7 @@ impl Source for V4l2Source {
                 Waited::SignalChanged => {
                     self.copied_bytes = self.copied_bytes();
                     // The buffers must be freed before the signal's timings can be set.
-                    self.state = State::Waiting { told: None };
+                    self.state = StreamState::Waiting { reported: None };
                 }
             }
         }
@@ -260,22 +264,22 @@ impl Source for V4l2Source {
 
     fn describe(&self) -> String {
         match &self.state {
-            State::Streaming { streaming, .. } => streaming.description.clone(),
-            State::Waiting { .. } => format!("{}: open", self.camera.describe()),
+            StreamState::Streaming { streaming, .. } => streaming.description.clone(),
+            StreamState::Waiting { .. } => format!("{}: open", self.camera.describe()),
         }
     }
 
     fn io(&self) -> Option<&'static str> {
         match &self.state {
-            State::Streaming { streaming, .. } => Some(streaming.mode.name()),
-            State::Waiting { .. } => None,
+            StreamState::Streaming { streaming, .. } => Some(streaming.mode.name()),
+            StreamState::Waiting { .. } => None,
         }
     }
 
     fn copied_bytes(&self) -> u64 {
         let now = match &self.state {
-            State::Streaming { streaming, .. } => streaming.extract.copied_bytes(),
-            State::Waiting { .. } => 0,
+            StreamState::Streaming { streaming, .. } => streaming.extract.copied_bytes(),
+            StreamState::Waiting { .. } => 0,
         };
         self.copied_bytes + now
     }

@@ -7,15 +7,13 @@
 //!
 //! visiond paces a file with `pace = "realtime"` by its average rate and absolute deadlines. A live stream sets its own pace.
 
-use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_config::types::{Pace, VideoConfig, VideoPixels};
-use visiond_flow::clock::{self, Clock};
-use visiond_flow::frame::Frame;
+use visiond_flow::clock::Clock;
 use visiond_flow::metrics::LossCause;
 use visiond_kernels::color::{ColorDescription, ColorMatrix, ColorRange};
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
@@ -24,9 +22,9 @@ use visiond_system::credentials::Login;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::ffprobe::{self, ProbeFailure, VideoInfo};
+use super::ffprobe::{self, VideoInfo};
 use super::pacer::Pacer;
-use super::pipe::{PipeFrames, ReadFrame};
+use super::pipe::{PipeFrames, ReadError};
 use super::source::{Next, Source, SourceError};
 
 /// The rate of a file that has none.
@@ -35,22 +33,20 @@ const USUAL_FPS: f64 = 25.0;
 /// A file that is late by more than this continues from now instead of catching up.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// The source of `type = "video"`.
 pub struct VideoSource {
     config: VideoConfig,
     buffers: Buffers,
     label: String,
     clock: Arc<dyn Clock>,
     /// `None` before ffprobe: a file is probed at once, a stream with the first frame, because that may take long.
-    running: Option<Running>,
+    running: Option<OpenVideo>,
     sequence: u64,
     /// Frames of the current round through the file.
     round_frames: u64,
-    /// Frames missing from the file, to be reported with the next call.
-    missing: u64,
 }
 
-struct Running {
+/// A video that was probed.
+struct OpenVideo {
     info: VideoInfo,
     frames: PipeFrames,
     /// `None` if the file is read as fast as possible, or is live.
@@ -81,24 +77,21 @@ impl VideoSource {
             running: None,
             sequence: 0,
             round_frames: 0,
-            missing: 0,
         };
         if !ffprobe::is_remote(&source.config.url) {
             let never =
                 Stop::new().map_err(|error| SourceError::transient(format!("cannot make an eventfd: {error}")))?;
-            source.start(&never)?;
+            if let Err(ReadError::Failed(error)) = source.start(&never) {
+                return Err(error);
+            }
         }
         Ok(source)
     }
 
-    /// Probes the video, allocates the buffers and starts ffmpeg. `None` if stop came first.
-    fn start(&mut self, stop: &Stop) -> Result<Option<()>, SourceError> {
+    /// Probes the video, allocates the buffers and starts ffmpeg.
+    fn start(&mut self, stop: &Stop) -> Result<(), ReadError> {
         let config = &self.config;
-        let info = match ffprobe::probe(config, &self.label, stop) {
-            Ok(info) => info,
-            Err(ProbeFailure::Stopped) => return Ok(None),
-            Err(ProbeFailure::Error(error)) => return Err(error),
-        };
+        let info = ffprobe::probe(config, &self.label, stop)?;
         let (format, color) = output_format(config, &info);
         let layout = FrameLayout::packed(format, info.width, info.height, color).map_err(|error| {
             SourceError::permanent(format!("cannot read the video {}: {error}", ffprobe::shown(&config.url)))
@@ -108,8 +101,8 @@ impl VideoSource {
         let paced = config.pace == Pace::Realtime && !is_live;
         let pacer = paced.then(|| Pacer::new(info.fps.unwrap_or(USUAL_FPS)));
         let child = Some(spawn(config, &info, &self.label)?);
-        self.running = Some(Running { info, frames, pacer, child });
-        Ok(Some(()))
+        self.running = Some(OpenVideo { info, frames, pacer, child });
+        Ok(())
     }
 
     /// Handles the end of ffmpeg's output, `partial` bytes into a frame.
@@ -136,12 +129,10 @@ impl VideoSource {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
             log::warn!("{}: {url} is damaged or cut off: decoded {round_frames} frames, lost {lost}{why}", self.label);
-            self.missing = lost;
-        } else if let Some(said) = said {
-            log::warn!("{}: {url} was decoded with errors: {said}", self.label);
+            return Ok(Next::Lost { frames: lost, cause: LossCause::Corrupt });
         }
-        if self.missing > 0 {
-            return Ok(Next::Lost { frames: std::mem::take(&mut self.missing), cause: LossCause::Corrupt });
+        if let Some(said) = said {
+            log::warn!("{}: {url} was decoded with errors: {said}", self.label);
         }
         self.next(stop)
     }
@@ -153,9 +144,18 @@ impl VideoSource {
         if ffprobe::is_remote(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 
-    fn hand_out(&mut self, read: ReadFrame, stop: &Stop) -> Result<Next, SourceError> {
-        let Some(running) = &mut self.running else { return Ok(Next::End) };
-        if let Some(pacer) = &mut running.pacer {
+    fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
+        if self.running.is_none() {
+            self.start(stop)?;
+        }
+        let Some(OpenVideo { info, frames, pacer, child }) = &mut self.running else { return Ok(Next::End) };
+        let child = match child {
+            Some(child) => child,
+            None if self.config.repeat || self.sequence == 0 => child.insert(spawn(&self.config, info, &self.label)?),
+            None => return Ok(Next::End),
+        };
+        let buffer = frames.read(child, stop, self.config.timeout, || ffprobe::shown(&self.config.url))?;
+        if let Some(pacer) = pacer {
             pacer.forgive(self.clock.monotonic_ns(), CATCH_UP);
             let due_ns = pacer.due_ns(self.clock.monotonic_ns());
             if self.clock.sleep_until(due_ns, stop) {
@@ -166,11 +166,7 @@ impl VideoSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.round_frames += 1;
-        let ReadFrame::Frame(buffer) = read else {
-            return Ok(Next::Lost { frames: 1, cause: LossCause::Overload });
-        };
-        let timestamp = clock::now(self.clock.as_ref());
-        Ok(Next::Frame(Frame { layout: running.frames.layout, buffer: buffer.into(), sequence, timestamp, name: None }))
+        Ok(frames.frame(buffer, sequence, self.clock.as_ref()))
     }
 }
 
@@ -179,39 +175,17 @@ impl Source for VideoSource {
         if self.config.max_frames.is_some_and(|max| self.sequence >= max) {
             return Ok(Next::End);
         }
-        if self.running.is_none() && self.start(stop)?.is_none() {
-            return Ok(Next::Stopped);
-        }
-        let Some(running) = &mut self.running else { return Ok(Next::End) };
-        let child = match &mut running.child {
-            Some(child) => child,
-            None if self.config.repeat || self.sequence == 0 => {
-                running.child.insert(spawn(&self.config, &running.info, &self.label)?)
-            }
-            None => return Ok(Next::End),
-        };
-        match running.frames.read(child, stop, self.config.timeout) {
-            Ok(read @ (ReadFrame::Frame(_) | ReadFrame::Dropped)) => self.hand_out(read, stop),
-            Ok(ReadFrame::Ended(partial)) => self.round_ended(partial, stop),
-            Ok(ReadFrame::Stopped) => Ok(Next::Stopped),
-            Ok(ReadFrame::TimedOut) => {
-                let message = format!(
-                    "no frame from {} for {} s",
-                    ffprobe::shown(&self.config.url),
-                    self.config.timeout.as_secs_f64()
-                );
-                Err(SourceError::transient(message))
-            }
-            Err(error) => Err(SourceError::transient(format!(
-                "cannot read ffmpeg's output for {}: {error}",
-                ffprobe::shown(&self.config.url)
-            ))),
+        match self.read_next(stop) {
+            Ok(next) => Ok(next),
+            Err(ReadError::Ended(partial)) => self.round_ended(partial, stop),
+            Err(ReadError::Stopped) => Ok(Next::Stopped),
+            Err(ReadError::Failed(error)) => Err(error),
         }
     }
 
     fn describe(&self) -> String {
         let url = &ffprobe::shown(&self.config.url);
-        let Some(Running { info, frames, pacer, .. }) = &self.running else {
+        let Some(OpenVideo { info, frames, pacer, .. }) = &self.running else {
             return format!("video {url}, not opened yet");
         };
         let rate = info.fps.map_or_else(|| "unknown rate".to_owned(), |fps| format!("{fps:.2} fps"));
@@ -272,7 +246,7 @@ fn spawn(config: &VideoConfig, info: &VideoInfo, label: &str) -> Result<Child, S
     let mut command = Command::new(&config.ffmpeg);
     command.args(arguments(config, info));
     Child::spawn(command, label, ffprobe::secret(&config.url))
-        .map_err(|error: io::Error| ffprobe::cannot_start(Path::new(&config.ffmpeg), &error))
+        .map_err(|error| ffprobe::cannot_start(Path::new(&config.ffmpeg), &error))
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo) -> Vec<String> {

@@ -15,9 +15,7 @@ pub const FRAME_MAGIC: &[u8] = b"FRAME";
 /// A stream's header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Y4mHeader {
-    /// Width in pixels.
     pub width: u32,
-    /// Height in pixels.
     pub height: u32,
     /// I420 or grey.
     pub format: PixelFormat,

@@ -26,7 +26,6 @@ pub const WINDOW: usize = 256;
 /// How often the sink calls [`BrokerClient::tick`].
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// A message for a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {
     /// Counts up within a sink. A message that is sent again keeps its number.

@@ -27,7 +27,6 @@ const OUR_LINE: &[u8] = b"{\"schema\":\"visiond/";
 /// How many bytes at the end of a file the sink searches for a line that was cut short.
 const LONGEST_LINE_BYTES: u64 = 4 << 20;
 
-/// The sink of `type = "file"`.
 #[derive(Debug)]
 pub struct FileSink {
     name: String,

@@ -32,7 +32,6 @@ const FORGETFUL: Duration = Duration::from_secs(1);
 /// How many of them are sent again at most.
 const MOST_RECENT: usize = 512;
 
-/// The client of a NATS server.
 pub struct NatsClient {
     name: String,
     config: NatsSinkConfig,
@@ -46,7 +45,6 @@ pub struct NatsClient {
 }
 
 impl NatsClient {
-    /// Creates the client of a sink.
     pub fn new(name: &str, config: &NatsSinkConfig, context: &SinkContext) -> Self {
         Self {
             name: name.to_owned(),

@@ -20,7 +20,6 @@ pub fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Resu
     Ok(())
 }
 
-/// An entry for [`poll`].
 pub fn entry(fd: &impl std::os::fd::AsRawFd, events: libc::c_short) -> libc::pollfd {
     libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
 }

@@ -25,7 +25,6 @@ pub struct Counters {
     pub queued: AtomicU64,
     /// Written; for a socket: put into its readers' buffers.
     pub written: AtomicU64,
-    /// Dropped because the queue was full.
     pub dropped_full: AtomicU64,
     /// Lost because a write failed.
     pub failed: AtomicU64,
@@ -54,7 +53,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds `n` to one of the counters.
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
@@ -63,17 +61,14 @@ impl Counters {
 /// What [`Queue::pop`] found.
 #[derive(Debug)]
 pub enum Popped {
-    /// The next message.
     Message(Arc<Published>),
     /// The sink has new settings; its place is the same.
     Configured(Box<SinkConfig>),
     /// No message arrived in time.
     TimedOut,
-    /// The queue is closed and empty.
     Closed,
 }
 
-/// The queue of one sink.
 #[derive(Debug)]
 pub struct Queue {
     inner: Mutex<QueueState>,
@@ -258,7 +253,6 @@ impl Queue {
         self.inner.lock().deadline
     }
 
-    /// Returns the number of messages in the queue.
     pub fn waiting(&self) -> usize {
         self.inner.lock().waiting.len()
     }

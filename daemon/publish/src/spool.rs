@@ -33,7 +33,6 @@ const SEGMENTS: u64 = 32;
 /// The longest segment in bytes, unless one batch is longer.
 const LONGEST_SEGMENT: u64 = 8 << 20;
 
-/// An open spool.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
@@ -179,7 +178,6 @@ impl Spool {
         self.next_number = self.next_number.max(next_number);
     }
 
-    /// Whether everything was read.
     pub fn is_read(&self) -> bool {
         self.next_to_read >= self.next_number
     }
@@ -262,7 +260,6 @@ impl Spool {
         self.next_number - (self.cursor.number + 1).max(oldest).min(self.next_number)
     }
 
-    /// Returns the number of unread messages.
     pub fn unread(&self) -> u64 {
         self.next_number.saturating_sub(self.next_to_read)
     }

@@ -22,7 +22,6 @@ const CHUNK_BYTES: usize = 4096;
 /// How often the sink checks for the end of the daemon.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The sink of `type = "stdout"`.
 #[derive(Debug)]
 pub struct StdoutSink {
     output: File,

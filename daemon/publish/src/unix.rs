@@ -26,7 +26,6 @@ const LAST_PATIENCE: Duration = Duration::from_millis(200);
 /// How long the sink accepts no readers after the process ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The sink of `type = "unix"`.
 #[derive(Debug)]
 pub struct UnixSink {
     name: String,

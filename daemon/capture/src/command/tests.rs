@@ -10,6 +10,8 @@ use visiond_kernels::color::ColorMatrix;
 use visiond_kernels::frame::PixelFormat;
 use visiond_system::testing::{HANG, stopped_while_it_waits};
 
+use visiond_flow::frame::Frame;
+
 use super::*;
 
 fn config(script: &str) -> CommandConfig {

@@ -52,7 +52,8 @@ impl Painter {
         let layout = FrameLayout::packed(format, width, height, ColorDescription::default())?;
         let pairs = width.div_ceil(2) as usize;
         let row = |plane, parity| -> Vec<u8> {
-            (0..pairs).flat_map(|pair| Pair::of(format, plane, parity, BARS[pair * BARS.len() / pairs])).collect()
+            let pairs = (0..pairs).map(|pair| Pair::of(format, plane, parity, BARS[pair * BARS.len() / pairs]));
+            pairs.flat_map(|pair| pair.bytes.into_iter().take(pair.len)).collect()
         };
         let bars = (0..format.plane_count()).map(|plane| Bars {
             pair_bytes: Pair::of(format, plane, 0, BLACK).len,
@@ -61,21 +62,19 @@ impl Painter {
         Ok(Self { layout, pairs, bars: bars.collect() })
     }
 
-    /// Returns the frames' layout.
     pub fn layout(&self) -> &FrameLayout {
         &self.layout
     }
 
-    /// Draws all of picture `sequence`.
     pub fn draw(&self, sequence: u64, out: &mut [u8]) {
         self.draw_bars(Cells { x: 0, y: 0, width: self.pairs, height: self.groups() }, out);
-        self.draw_things(sequence, out);
+        self.draw_box_and_number(sequence, out);
     }
 
     /// Draws picture `sequence` over picture `before`, which `out` holds: moves the box and changes the number.
     pub fn redraw(&self, before: u64, sequence: u64, out: &mut [u8]) {
         self.draw_bars(self.moving_box(before), out);
-        self.draw_things(sequence, out);
+        self.draw_box_and_number(sequence, out);
     }
 
     /// Returns the number of rows of 2x2 groups.
@@ -93,8 +92,7 @@ impl Painter {
         Cells { x: swing(self.pairs, 2), y: swing(self.groups(), 1), width: side, height: side }
     }
 
-    /// Draws the box and the cells.
-    fn draw_things(&self, sequence: u64, out: &mut [u8]) {
+    fn draw_box_and_number(&self, sequence: u64, out: &mut [u8]) {
         self.fill(self.moving_box(sequence), BOX, out);
         let cell = (self.pairs / 64).max(1);
         for bit in 0..COUNTER_BITS {
@@ -207,15 +205,6 @@ impl Pair {
     }
 }
 
-impl IntoIterator for Pair {
-    type Item = u8;
-    type IntoIter = std::iter::Take<std::array::IntoIter<u8, 8>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.bytes.into_iter().take(self.len)
-    }
-}
-
 /// Converts to BT.601 limited range, the default of `ColorDescription`.
 fn to_yuv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let (kr, kb) = ColorMatrix::Bt601.luma_weights();
@@ -233,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawn_over_any_other_picture_it_is_the_picture_drawn_anew() {
+    fn drawn_over_any_other_picture_it_equals_a_full_drawing() {
         // Neighbours, far ones, back, and where the box turns.
         let numbers =
             [0, 1, 2, 5, 4, 63, 64, 319, 320, 321, 330, 7, 8, 1_000_000, 1_000_003, 31, 33, 959, 960, 962, 958];
@@ -241,12 +230,12 @@ mod tests {
             for (width, height) in [(1, 1), (2, 3), (65, 33), (127, 40), (640, 480)] {
                 let painter = Painter::new(format, width, height).unwrap();
                 let mut over = vec![0xa5; painter.layout().size_bytes()];
-                let mut anew = over.clone();
+                let mut full = over.clone();
                 painter.draw(numbers[0], &mut over);
                 for pair in numbers.windows(2) {
                     painter.redraw(pair[0], pair[1], &mut over);
-                    painter.draw(pair[1], &mut anew);
-                    assert!(over == anew, "{format} {width}x{height}: {} over {}", pair[1], pair[0]);
+                    painter.draw(pair[1], &mut full);
+                    assert!(over == full, "{format} {width}x{height}: {} over {}", pair[1], pair[0]);
                 }
             }
         }
@@ -255,7 +244,8 @@ mod tests {
     #[test]
     fn a_mosaic_has_its_colours_in_its_order() {
         let bytes = |order, parity| -> Vec<u8> {
-            Pair::of(PixelFormat::Bayer(order, BayerDepth::Bits8), 0, parity, [1, 2, 3]).into_iter().collect()
+            let pair = Pair::of(PixelFormat::Bayer(order, BayerDepth::Bits8), 0, parity, [1, 2, 3]);
+            pair.bytes[..pair.len].to_vec()
         };
         assert_eq!((bytes(BayerOrder::Rggb, 0), bytes(BayerOrder::Rggb, 1)), (vec![1, 2], vec![2, 3]));
         assert_eq!((bytes(BayerOrder::Grbg, 0), bytes(BayerOrder::Grbg, 1)), (vec![2, 1], vec![3, 2]));

@@ -11,7 +11,7 @@ use visiond_flow::clock::{Clock, SystemClock};
 use visiond_system::stop::{Stop, Wake};
 
 use super::device::{Node, PixFormat};
-use super::open::{Camera, Streaming};
+use super::open::{OpenCamera, Streaming};
 use super::quirks::Quirk;
 use super::sample_alignment::SampleAlignment;
 use super::signal::NoSignal;
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Arrivals {
     /// Dropped before the node is closed.
     streaming: Streaming,
-    camera: Camera,
+    camera: OpenCamera,
     had_frame: bool,
 }
 
@@ -67,7 +67,7 @@ impl Clocks {
 impl Arrivals {
     /// Opens the camera behind `path` and starts its stream.
     pub fn open(path: &Path, config: &V4l2Config, buffers: &Buffers) -> Result<Result<Self, NoSignal>, SourceError> {
-        let camera = Camera::open(path, config, &format!("camera {}", path.display()), buffers)?;
+        let camera = OpenCamera::open(path, config, &format!("camera {}", path.display()), buffers)?;
         Ok(camera.begin()?.map(|streaming| Self { streaming, camera, had_frame: false }))
     }
 

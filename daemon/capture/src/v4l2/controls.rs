@@ -17,7 +17,7 @@ use visiond_config::types::ControlValue;
 use super::device::Node;
 use resolve::resolve;
 
-pub use control::{Control, Kind, MenuItem, Value};
+pub use control::{Control, ControlKind, MenuItem, Value};
 pub use frame_rate::FrameRateControl;
 pub use ioctl::list;
 pub use setter::ControlSetter;
@@ -25,7 +25,7 @@ pub use setter::ControlSetter;
 /// Returns what is wrong with `wanted`: the control's configured name, and a sentence. Changes nothing.
 pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(String, String)> {
     let Ok(controls) = list(node) else { return Vec::new() };
-    resolve(&controls, wanted).1.into_iter().map(|refusal| (refusal.name, refusal.why)).collect()
+    resolve(&controls, wanted).1
 }
 
 #[cfg(test)]

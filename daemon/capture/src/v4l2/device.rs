@@ -112,15 +112,6 @@ impl PixFormat {
     }
 }
 
-/// The time from one frame to the next, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interval {
-    /// The numerator.
-    pub numerator: u32,
-    /// The denominator.
-    pub denominator: u32,
-}
-
 /// An open node.
 #[derive(Debug)]
 pub struct Node {
@@ -176,10 +167,8 @@ impl Node {
     }
 
     fn ask(&self) -> io::Result<Capabilities> {
-        // SAFETY: a struct of integers and arrays of them, for which zeros are values.
-        let mut raw: sys::v4l2_capability = unsafe { mem::zeroed() };
-        // SAFETY: QUERYCAP writes a v4l2_capability.
-        unsafe { self.ioctl(vidioc::VIDIOC_QUERYCAP, &mut raw)? };
+        // SAFETY: QUERYCAP writes a v4l2_capability, integers and arrays of them.
+        let raw: sys::v4l2_capability = unsafe { self.query(vidioc::VIDIOC_QUERYCAP, |_| ())? };
         let has_own = raw.capabilities & sys::V4L2_CAP_DEVICE_CAPS != 0;
         Ok(Capabilities {
             driver: text(&raw.driver),
@@ -205,15 +194,16 @@ impl Node {
     }
 
     fn format_call(&self, request: vidioc::_IOC_TYPE, wanted: &PixFormat) -> io::Result<PixFormat> {
-        // SAFETY: a union of structs of integers, and of pointers that captured pictures do not use; zeros are values of all.
-        let mut raw: sys::v4l2_format = unsafe { mem::zeroed() };
-        raw.type_ = self.api.buffer_type();
-        match self.api {
-            Api::Single => raw.fmt.pix = single(wanted),
-            Api::Multi => raw.fmt.pix_mp = multi(wanted),
-        }
-        // SAFETY: G_FMT, TRY_FMT and S_FMT, which alone are passed here, read and write a v4l2_format.
-        unsafe { self.ioctl(request, &mut raw)? };
+        let fill = |raw: &mut sys::v4l2_format| {
+            raw.type_ = self.api.buffer_type();
+            match self.api {
+                Api::Single => raw.fmt.pix = single(wanted),
+                Api::Multi => raw.fmt.pix_mp = multi(wanted),
+            }
+        };
+        // SAFETY: G_FMT, TRY_FMT and S_FMT, which alone are passed here, read and write a v4l2_format: a union of structs of
+        // integers, and of pointers that captured pictures do not use.
+        let raw = unsafe { self.query(request, fill)? };
         Ok(match self.api {
             // SAFETY: of a format of type VIDEO_CAPTURE `pix` is what the kernel wrote.
             Api::Single => of_single(unsafe { raw.fmt.pix }),
@@ -222,42 +212,49 @@ impl Node {
         })
     }
 
-    /// Returns the time between frames; `None` if the driver does not say.
-    pub fn interval(&self) -> Option<Interval> {
-        self.parameters()
-            .ok()
-            .map(|raw| Interval { numerator: raw.timeperframe.numerator, denominator: raw.timeperframe.denominator })
+    /// Returns the frames per second; `None` if the driver does not say.
+    pub fn rate(&self) -> Option<f64> {
+        rate(self.parameters(vidioc::VIDIOC_G_PARM, |_| ()).ok()?.timeperframe)
     }
 
-    /// Requests a time between frames; returns what the driver made of it.
-    pub fn set_interval(&self, wanted: Interval) -> io::Result<Interval> {
-        let mut capture = self.parameters()?;
+    /// Requests a time between frames; returns the frames per second that the driver made of it.
+    pub fn set_interval(&self, wanted: sys::v4l2_fract) -> io::Result<Option<f64>> {
+        let mut capture = self.parameters(vidioc::VIDIOC_G_PARM, |_| ())?;
         if capture.capability & sys::V4L2_CAP_TIMEPERFRAME == 0 {
             return Err(io::Error::from_raw_os_error(libc::ENOTTY));
         }
-        capture.timeperframe = sys::v4l2_fract { numerator: wanted.numerator, denominator: wanted.denominator };
-        let set = self.parameters_call(vidioc::VIDIOC_S_PARM, capture)?;
-        Ok(Interval { numerator: set.timeperframe.numerator, denominator: set.timeperframe.denominator })
+        capture.timeperframe = wanted;
+        Ok(rate(self.parameters(vidioc::VIDIOC_S_PARM, |raw| raw.parm.capture = capture)?.timeperframe))
     }
 
-    fn parameters(&self) -> io::Result<sys::v4l2_captureparm> {
-        // SAFETY: as in `ask`.
-        self.parameters_call(vidioc::VIDIOC_G_PARM, unsafe { mem::zeroed() })
-    }
-
-    fn parameters_call(
+    fn parameters(
         &self,
         request: vidioc::_IOC_TYPE,
-        capture: sys::v4l2_captureparm,
+        fill: impl FnOnce(&mut sys::v4l2_streamparm),
     ) -> io::Result<sys::v4l2_captureparm> {
-        // SAFETY: a union of structs of integers and bytes; zeros are values of all.
-        let mut raw: sys::v4l2_streamparm = unsafe { mem::zeroed() };
-        raw.type_ = self.api.buffer_type();
-        raw.parm.capture = capture;
-        // SAFETY: G_PARM and S_PARM, which alone are passed here, read and write a v4l2_streamparm.
-        unsafe { self.ioctl(request, &mut raw)? };
+        let fill = |raw: &mut sys::v4l2_streamparm| {
+            raw.type_ = self.api.buffer_type();
+            fill(raw);
+        };
+        // SAFETY: G_PARM and S_PARM, which alone are passed here, read and write a v4l2_streamparm: a union of structs of
+        // integers and bytes.
+        let raw = unsafe { self.query(request, fill)? };
         // SAFETY: of parameters of type VIDEO_CAPTURE `capture` is what the kernel wrote.
         Ok(unsafe { raw.parm.capture })
+    }
+
+    /// Passes the driver a struct of zeros and of what `fill` sets; returns what the driver made of it.
+    ///
+    /// # Safety
+    ///
+    /// `T` must be the struct that `request` reads and writes, zeros must be a value of it, and `fill` must set no pointer.
+    pub(super) unsafe fn query<T>(&self, request: vidioc::_IOC_TYPE, fill: impl FnOnce(&mut T)) -> io::Result<T> {
+        // SAFETY: zeros are a value, says the caller.
+        let mut raw: T = unsafe { mem::zeroed() };
+        fill(&mut raw);
+        // SAFETY: `raw` is what the request takes, and every pointer in it is null, says the caller.
+        unsafe { self.ioctl(request, &mut raw)? };
+        Ok(raw)
     }
 
     /// Passes `argument` to the driver; repeats the call if a signal interrupted it.
@@ -276,11 +273,10 @@ impl Node {
     }
 }
 
-impl Interval {
-    /// Returns frames per second; `None` if the interval is not valid.
-    pub fn rate(self) -> Option<f64> {
-        (self.numerator > 0 && self.denominator > 0).then(|| f64::from(self.denominator) / f64::from(self.numerator))
-    }
+/// Returns frames per second; `None` if the interval is not valid.
+pub(super) fn rate(interval: sys::v4l2_fract) -> Option<f64> {
+    let is_valid = interval.numerator > 0 && interval.denominator > 0;
+    is_valid.then(|| f64::from(interval.denominator) / f64::from(interval.numerator))
 }
 
 fn single(wanted: &PixFormat) -> sys::v4l2_pix_format {

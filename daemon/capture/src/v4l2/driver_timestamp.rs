@@ -6,7 +6,7 @@ use visiond_flow::timestamp::{Instant, Timestamp};
 
 use super::device::Node;
 use super::quirks::Quirk;
-use super::stream::Filled;
+use super::stream::FilledBuffer;
 
 /// A frame older than this on arrival has a timestamp of another clock, whatever its flags say.
 const OLDEST_NS: u64 = 60_000_000_000;
@@ -28,14 +28,13 @@ pub struct TimestampConverter {
 }
 
 impl TimestampConverter {
-    /// Creates the converter for the frames of `node`.
     pub fn new(node: &Node) -> Self {
         let has = |quirk| node.has(quirk);
         Self { counts: has(Quirk::StampsOfSystemCounter), either: has(Quirk::StampsOfEitherClock), said: false }
     }
 
     /// Returns when the frame was taken: the driver's timestamp if it is on CLOCK_MONOTONIC, otherwise now.
-    pub fn stamp(&mut self, filled: &Filled, clock: &dyn Clock, label: &str) -> Timestamp {
+    pub fn stamp(&mut self, filled: &FilledBuffer, clock: &dyn Clock, label: &str) -> Timestamp {
         if let Some(seconds) = WallWatch::of_process().step(clock) {
             log::info!(
                 "the system clock was set by {seconds:+.1} s; the times of frames follow it, their ages do not change"
@@ -125,7 +124,7 @@ mod tests {
     fn stamp_at_100_s(flags: u32, timestamp_ns: u64) -> Timestamp {
         let clock = SimulatedClock::default();
         clock.advance(Duration::from_secs(100));
-        TimestampConverter::default().stamp(&Filled::simulated(flags, timestamp_ns), &clock, "camera door")
+        TimestampConverter::default().stamp(&FilledBuffer::simulated(flags, timestamp_ns), &clock, "camera door")
     }
 
     #[test]
@@ -163,12 +162,13 @@ mod tests {
             clock.advance(Duration::from_nanos(to - clock.monotonic_ns()));
             clock.set_counter_ns(second * S + 37 * S);
             // The frame began 48 ms ago.
-            let filled = Filled::simulated(MONOTONIC, second * S + 37 * S - 48_000_000);
+            let filled = FilledBuffer::simulated(MONOTONIC, second * S + 37 * S - 48_000_000);
             let stamp = timestamps.stamp(&filled, &clock, "camera gate");
             assert_eq!((stamp.monotonic_ns, stamp.instant), (to - 48_000_000, Instant::StartOfFrame));
             assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + to - 48_000_000);
             // A little ahead is now.
-            let ahead = timestamps.stamp(&Filled::simulated(MONOTONIC, second * S + 37 * S + 9), &clock, "camera gate");
+            let ahead =
+                timestamps.stamp(&FilledBuffer::simulated(MONOTONIC, second * S + 37 * S + 9), &clock, "camera gate");
             assert_eq!(ahead.monotonic_ns, to);
         }
         assert!(!timestamps.said);
@@ -178,7 +178,7 @@ mod tests {
     fn a_time_of_the_wall_clock_is_known_where_the_driver_may_be_set_to_it() {
         let clock = SimulatedClock::default();
         clock.advance(Duration::from_secs(100));
-        let filled = Filled::simulated(MONOTONIC, SimulatedClock::EPOCH_NS + 99_970_000_000);
+        let filled = FilledBuffer::simulated(MONOTONIC, SimulatedClock::EPOCH_NS + 99_970_000_000);
         let taken_ns = |either| {
             TimestampConverter { either, ..TimestampConverter::default() }
                 .stamp(&filled, &clock, "camera door")
@@ -195,7 +195,7 @@ mod tests {
         // A machine whose counter cannot be read; one whose driver was mended.
         for counter_ns in [0, 137_000_000_000] {
             clock.set_counter_ns(counter_ns);
-            let stamp = timestamps.stamp(&Filled::simulated(MONOTONIC, 99_950_000_000), &clock, "camera gate");
+            let stamp = timestamps.stamp(&FilledBuffer::simulated(MONOTONIC, 99_950_000_000), &clock, "camera gate");
             assert_eq!((stamp.monotonic_ns, stamp.instant), (99_950_000_000, Instant::EndOfFrame));
         }
     }

@@ -1,6 +1,5 @@
 //! Turns a filled buffer into a frame's bytes: in place, copied, or decoded.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -14,19 +13,19 @@ use super::device::MAX_MEMORY_PLANES;
 use super::format_negotiation::Picture;
 use super::planes::Planes;
 use super::stream::ioctl::Used;
-use super::stream::{Filled, Stream};
+use super::stream::{FilledBuffer, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
 /// Takes pictures out of the driver's buffers.
 pub(super) struct FrameExtractor {
-    method: Method,
+    method: ExtractMethod,
     /// The layout of every frame whose picture starts where its memory does.
     layout: FrameLayout,
     copied_bytes: u64,
 }
 
-enum Method {
+enum ExtractMethod {
     /// The picture stays in the driver's buffer.
     InPlace(Planes, [usize; MAX_MEMORY_PLANES]),
     /// The picture is copied once.
@@ -36,31 +35,21 @@ enum Method {
 }
 
 /// Why a buffer has no usable frame.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Damage {
-    /// The driver marked it.
+    #[error("the driver marks it as damaged")]
     Marked,
-    /// The buffer is empty.
+    #[error("it is empty")]
     Empty,
-    /// The picture was cut off.
+    #[error("it has {found} bytes of {needed}")]
     Short { found: usize, needed: usize },
     /// The JPEG cannot be decoded.
+    #[error("{0}")]
     Undecodable(String),
 }
 
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Marked => f.write_str("the driver marks it as damaged"),
-            Self::Empty => f.write_str("it is empty"),
-            Self::Short { found, needed } => write!(f, "it has {found} bytes of {needed}"),
-            Self::Undecodable(why) => f.write_str(why),
-        }
-    }
-}
-
 /// A frame's layout and bytes; `None` if every buffer is in use.
-pub(super) type Taken = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
+pub(super) type Extracted = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
 
 impl FrameExtractor {
     /// Creates the extractor of `picture`s from `stream`.
@@ -74,22 +63,24 @@ impl FrameExtractor {
         let wrong = |what: String| SourceError::permanent(format!("{}: {what}", device.display()));
         let described = |error: FrameError| wrong(format!("the driver describes its frames wrongly: {error}"));
         let (method, layout) = match picture {
-            Picture::Jpeg(layout) => (Method::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout),
+            Picture::Jpeg(layout) => {
+                (ExtractMethod::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout)
+            }
             Picture::Raw(planes) => {
                 let memory = stream.memory_planes().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
                 for index in 0..planes.memory_count() {
-                    let (found, needed) = (memory.length(index), planes.needed_bytes(index));
+                    let (found, needed) = (memory.lengths[index], planes.needed_bytes(index));
                     if found < needed {
                         return Err(wrong(format!(
                             "the driver's buffers have {found} bytes, too few for the {needed} bytes of a frame as it describes them"
                         )));
                     }
                 }
-                let starts = *memory.starts();
+                let starts = memory.starts;
                 let layout = planes.layout(&starts).map_err(described)?;
                 let method = match mode {
-                    IoMode::Copy => Method::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
-                    IoMode::Userptr | IoMode::Mmap => Method::InPlace(*planes, starts),
+                    IoMode::Copy => ExtractMethod::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
+                    IoMode::Userptr | IoMode::Mmap => ExtractMethod::InPlace(*planes, starts),
                 };
                 (method, layout)
             }
@@ -104,23 +95,22 @@ impl FrameExtractor {
 
     /// Returns the picture. Gives the buffer back unless the picture stays in it; the outer error is the driver's, when it does
     /// not take the buffer back.
-    pub fn take(&mut self, stream: &mut Stream, filled: Filled) -> io::Result<Taken> {
+    pub fn take(&mut self, stream: &mut Stream, filled: FilledBuffer) -> io::Result<Extracted> {
         let taken = match &mut self.method {
-            Method::InPlace(planes, starts) => match whole(stream, &filled, planes) {
+            ExtractMethod::InPlace(planes, starts) => match whole(stream, &filled, planes) {
                 Ok(()) => {
                     let layout = shifted(planes, starts, &filled.used).unwrap_or(self.layout);
                     return Ok(Ok(stream.lend(filled).map(|lent| (layout, FrameBytes::Driver(lent)))));
                 }
                 Err(damage) => Err(damage),
             },
-            Method::Copied(planes, starts, pool) => match whole(stream, &filled, planes) {
-                Ok(()) => Ok(pool.take().map(|mut buffer| {
+            ExtractMethod::Copied(planes, starts, pool) => whole(stream, &filled, planes).map(|()| {
+                pool.take().map(|mut buffer| {
                     self.copied_bytes += copy(stream, &filled, planes, starts, buffer.as_mut_slice()) as u64;
                     (self.layout, buffer.into())
-                })),
-                Err(damage) => Err(damage),
-            },
-            Method::Decoded(pool, jpeg) => match pool.take() {
+                })
+            }),
+            ExtractMethod::Decoded(pool, jpeg) => match pool.take() {
                 Some(mut buffer) => {
                     let decoded =
                         decode(stream.bytes(&filled, 0), filled.flags, &self.layout, jpeg, buffer.as_mut_slice());
@@ -148,7 +138,7 @@ fn shifted(
 }
 
 /// Checks that a buffer holds a whole raw picture.
-fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage> {
+fn whole(stream: &Stream, filled: &FilledBuffer, planes: &Planes) -> Result<(), Damage> {
     undamaged(filled.flags)?;
     for memory in 0..planes.memory_count() {
         let (found, needed) = (stream.bytes(filled, memory).len(), planes.needed_bytes(memory));
@@ -165,7 +155,7 @@ fn whole(stream: &Stream, filled: &Filled, planes: &Planes) -> Result<(), Damage
 /// Copies the memory planes of a whole picture to `starts` in `out`; returns how many bytes they have.
 fn copy(
     stream: &Stream,
-    filled: &Filled,
+    filled: &FilledBuffer,
     planes: &Planes,
     starts: &[usize; MAX_MEMORY_PLANES],
     out: &mut [u8],

@@ -4,6 +4,7 @@
 //! found as an [`Identity`]: a camera configured by its node is then known by its identity, and is found again when the kernel
 //! gives it another number. A link in /dev/v4l/by-path names a port, not a camera: any camera plugged in there is the right one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ use super::identity::{Identity, UsbIds};
 
 /// A camera that is plugged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundCamera {
     /// The node to open.
     pub node: PathBuf,
     /// The camera's identity; `None` for a node that is not in /sys.
@@ -57,13 +58,16 @@ fn list(places: &[PathBuf]) -> String {
 }
 
 /// Finds the camera on this machine. `remembered` is its identity when it was last open.
-pub fn find(name: &CameraName, remembered: Option<&Identity>) -> Result<Found, NotFound> {
-    Machine::default().find(name, remembered)
+pub fn find(name: &CameraName, remembered: Option<&Identity>) -> Result<FoundCamera, NotFound> {
+    SystemFolders::default().find(name, remembered)
 }
+
+/// A node in /dev, and the camera behind it.
+type NodeIdentity = (PathBuf, Identity);
 
 /// Where to search, and how to query a node.
 #[derive(Debug, Clone)]
-pub(super) struct Machine {
+pub(super) struct SystemFolders {
     pub sys: PathBuf,
     pub dev: PathBuf,
     pub ask: fn(&Path) -> Answer,
@@ -80,7 +84,7 @@ pub(super) enum Answer {
     Silent,
 }
 
-impl Default for Machine {
+impl Default for SystemFolders {
     fn default() -> Self {
         Self { sys: "/sys".into(), dev: "/dev".into(), ask }
     }
@@ -97,31 +101,26 @@ fn ask(node: &Path) -> Answer {
     }
 }
 
-/// A node in /sys.
-struct Candidate {
-    node: PathBuf,
-    identity: Identity,
-}
-
-impl Machine {
-    pub(super) fn find(&self, name: &CameraName, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+impl SystemFolders {
+    pub(super) fn find(&self, name: &CameraName, remembered: Option<&Identity>) -> Result<FoundCamera, NotFound> {
         match name {
             CameraName::Node(path) => self.by_node(path, remembered),
             CameraName::Usb { vendor, product, serial } => {
-                let fits = |candidate: &Candidate| {
-                    candidate.identity.usb.as_ref().is_some_and(|usb| {
+                let fits = |(node, identity): &NodeIdentity| {
+                    identity.usb.as_ref().is_some_and(|usb| {
                         (usb.vendor, usb.product) == (*vendor, *product) && (serial.is_none() || usb.serial == *serial)
-                    }) && (self.ask)(&candidate.node) != Answer::Other
+                    }) && (self.ask)(node) != Answer::Other
                 };
                 self.only(name, self.nodes().into_iter().filter(fits).collect(), remembered)
             }
             CameraName::Card(card) => {
                 let nodes = self.nodes();
-                let called = |c: &Candidate| c.identity.card == *card && (self.ask)(&c.node) != Answer::Other;
+                let called =
+                    |(node, identity): &NodeIdentity| identity.card == *card && (self.ask)(node) != Answer::Other;
                 let (mut fitting, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(called);
                 if fitting.is_empty() {
                     // Some drivers name their nodes differently from their card.
-                    let says = |c: &Candidate| (self.ask)(&c.node) == Answer::Camera(card.clone());
+                    let says = |(node, _): &NodeIdentity| (self.ask)(node) == Answer::Camera(card.clone());
                     fitting.extend(others.into_iter().filter(says));
                 }
                 self.only(name, fitting, remembered)
@@ -129,34 +128,35 @@ impl Machine {
         }
     }
 
-    fn by_node(&self, path: &Path, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+    fn by_node(&self, path: &Path, remembered: Option<&Identity>) -> Result<FoundCamera, NotFound> {
         let absent = || NotFound::Absent { name: path.display().to_string() };
         let there = path.canonicalize().ok();
         let Some(remembered) = remembered.filter(|_| !self.is_place(path)) else {
             let node = there.ok_or_else(absent)?;
             let identity = self.identity(&node);
             // The path stays as configured, because messages show it.
-            return Ok(Found { node: path.to_owned(), identity });
+            return Ok(FoundCamera { node: path.to_owned(), identity });
         };
         let there = there.map(|node| (self.identity(&node), node));
         if let Some((Some(identity), _)) = &there
             && identity == remembered
         {
-            return Ok(Found { node: path.to_owned(), identity: Some(remembered.clone()) });
+            return Ok(FoundCamera { node: path.to_owned(), identity: Some(remembered.clone()) });
         }
         let nodes = self.nodes();
-        let like =
-            |c: &&Candidate| c.identity.is_like(remembered) && !claims::is_claimed_by_another(&c.identity, remembered);
-        let exact = nodes.iter().filter(|c| c.identity == *remembered).collect::<Vec<_>>();
+        let like = |(_, identity): &&NodeIdentity| {
+            identity.is_like(remembered) && !claims::is_claimed_by_another(identity, remembered)
+        };
+        let exact = nodes.iter().filter(|(_, identity)| identity == remembered).collect::<Vec<_>>();
         let found = match exact.as_slice() {
             [] => nodes.iter().filter(like).collect(),
             _ => exact,
         };
         match (found.as_slice(), there) {
-            ([one], _) => Ok(Found { node: one.node.clone(), identity: Some(one.identity.clone()) }),
+            ([(node, identity)], _) => Ok(FoundCamera { node: node.clone(), identity: Some(identity.clone()) }),
             ([], None) => Err(absent()),
             // A node that is not in /sys cannot be told from the one that was there before.
-            ([], Some((None, _))) => Ok(Found { node: path.to_owned(), identity: None }),
+            ([], Some((None, _))) => Ok(FoundCamera { node: path.to_owned(), identity: None }),
             ([], Some((Some(there), _))) if claims::is_claimed_by_another(&there, remembered) => Err(absent()),
             ([], Some((Some(there), _))) => Err(NotFound::Replaced {
                 name: path.display().to_string(),
@@ -164,10 +164,10 @@ impl Machine {
                 remembered: Box::new(remembered.clone()),
             }),
             (several, there) => match there {
-                Some((Some(identity), node)) if several.iter().any(|c| c.node == node) => {
-                    Ok(Found { node: path.to_owned(), identity: Some(identity) })
+                Some((Some(identity), node)) if several.iter().any(|(other, _)| *other == node) => {
+                    Ok(FoundCamera { node: path.to_owned(), identity: Some(identity) })
                 }
-                _ => Err(self.ambiguous(remembered.to_string(), several.iter().map(|c| c.node.as_path()))),
+                _ => Err(self.ambiguous(remembered.to_string(), several.iter().map(|(node, _)| node.as_path()))),
             },
         }
     }
@@ -176,18 +176,18 @@ impl Machine {
     fn only(
         &self,
         name: &CameraName,
-        fitting: Vec<Candidate>,
+        fitting: Vec<NodeIdentity>,
         remembered: Option<&Identity>,
-    ) -> Result<Found, NotFound> {
+    ) -> Result<FoundCamera, NotFound> {
         let chosen = match fitting.as_slice() {
             [] => return Err(NotFound::Absent { name: name.to_string() }),
             [one] => one,
             several => several
                 .iter()
-                .find(|candidate| Some(&candidate.identity) == remembered)
-                .ok_or_else(|| self.ambiguous(name.to_string(), several.iter().map(|c| c.node.as_path())))?,
+                .find(|(_, identity)| Some(identity) == remembered)
+                .ok_or_else(|| self.ambiguous(name.to_string(), several.iter().map(|(node, _)| node.as_path())))?,
         };
-        Ok(Found { node: chosen.node.clone(), identity: Some(chosen.identity.clone()) })
+        Ok(FoundCamera { node: chosen.0.clone(), identity: Some(chosen.1.clone()) })
     }
 
     fn ambiguous<'a>(&self, name: String, nodes: impl Iterator<Item = &'a Path>) -> NotFound {
@@ -207,20 +207,16 @@ impl Machine {
     }
 
     /// Lists the video nodes in /sys that exist in /dev, by number.
-    fn nodes(&self) -> Vec<Candidate> {
-        let mut nodes: Vec<(u32, Candidate)> = Vec::new();
-        for entry in fs::read_dir(self.sys.join("class/video4linux")).into_iter().flatten().flatten() {
+    fn nodes(&self) -> Vec<NodeIdentity> {
+        let entries = fs::read_dir(self.sys.join("class/video4linux")).into_iter().flatten().flatten();
+        let numbered = entries.filter_map(|entry| {
             let name = entry.file_name();
-            let Some(number) = name.to_str().and_then(|name| name.strip_prefix("video")?.parse().ok()) else {
-                continue;
-            };
+            let number: u32 = name.to_str()?.strip_prefix("video")?.parse().ok()?;
             let node = self.dev.join(&name);
-            if let Some(identity) = self.identity(&node).filter(|_| node.exists()) {
-                nodes.push((number, Candidate { node, identity }));
-            }
-        }
-        nodes.sort_by_key(|(number, _)| *number);
-        nodes.into_iter().map(|(_, candidate)| candidate).collect()
+            let identity = self.identity(&node).filter(|_| node.exists())?;
+            Some((number, (node, identity)))
+        });
+        numbered.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
     /// Reads the identity of a node's camera from /sys; `None` if the node is not there.

@@ -9,7 +9,7 @@ use visiond_kernels::frame::{BayerDepth, FrameLayout, PixelFormat};
 
 use super::color;
 use super::controls::{self, FrameRateControl};
-use super::device::{Interval, Node, PixFormat};
+use super::device::{Node, PixFormat};
 use super::errors::{gone, in_use};
 use super::formats;
 use super::fourcc::{self, FourCc};
@@ -137,7 +137,7 @@ fn full_words(format: CameraFormat) -> CameraFormat {
 pub fn rate(node: &Node) -> Option<f64> {
     let by_control = || FrameRateControl::among(&controls::list(node).ok()?)?.now();
     let rate = if node.has(Quirk::RateByControl) { by_control() } else { None };
-    rate.or_else(|| node.interval().and_then(Interval::rate))
+    rate.or_else(|| node.rate())
 }
 
 /// Requests the rate; returns the rate that is set, or will be set with the controls.
@@ -157,25 +157,19 @@ fn set_rate(node: &Node, wanted: Option<f64>, label: &str) -> Option<f64> {
     }
     let Some(fps) = wanted else { return rate(node) };
     match node.set_interval(interval(fps)) {
-        Ok(set) => {
-            let rate = set.rate();
-            rate.inspect(|&rate| warn(fps, rate))
-        }
+        Ok(rate) => rate.inspect(|&rate| warn(fps, rate)),
         Err(error) => {
             log::warn!("{label}: the driver cannot set a rate (S_PARM: {error}), ignoring `fps`");
-            node.interval().and_then(Interval::rate)
+            node.rate()
         }
     }
 }
 
 /// Returns the time between frames at `fps`, to a thousandth of a frame per second.
-fn interval(fps: f64) -> Interval {
+fn interval(fps: f64) -> sys::v4l2_fract {
     let thousandths = (fps * 1000.0).round().max(1.0) as u32;
-    if thousandths.is_multiple_of(1000) {
-        Interval { numerator: 1, denominator: thousandths / 1000 }
-    } else {
-        Interval { numerator: 1000, denominator: thousandths }
-    }
+    let unit = if thousandths.is_multiple_of(1000) { 1000 } else { 1 };
+    sys::v4l2_fract { numerator: 1000 / unit, denominator: thousandths / unit }
 }
 
 /// Describes the pictures: honours the driver's pitches; configured colours take precedence.
@@ -244,6 +238,7 @@ mod tests {
 
     use visiond_kernels::color::{ColorMatrix, ColorRange};
 
+    use super::super::device::rate;
     use super::*;
 
     #[test]
@@ -272,11 +267,10 @@ mod tests {
 
     #[test]
     fn rates_become_intervals() {
-        assert_eq!(interval(30.0), Interval { numerator: 1, denominator: 30 });
-        assert_eq!(interval(29.97), Interval { numerator: 1000, denominator: 29_970 });
-        assert_eq!(interval(0.5), Interval { numerator: 1000, denominator: 500 });
-        assert_eq!(interval(30.0).rate(), Some(30.0));
-        assert_eq!(Interval { numerator: 0, denominator: 30 }.rate(), None);
+        let parts = |fps| (interval(fps).numerator, interval(fps).denominator);
+        assert_eq!([30.0, 29.97, 0.5].map(parts), [(1, 30), (1000, 29_970), (1000, 500)]);
+        assert_eq!(rate(interval(30.0)), Some(30.0));
+        assert_eq!(rate(sys::v4l2_fract { numerator: 0, denominator: 30 }), None);
     }
 
     #[test]

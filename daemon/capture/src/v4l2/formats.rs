@@ -2,12 +2,12 @@
 //!
 //! <https://docs.kernel.org/userspace-api/media/v4l/vidioc-enum-framesizes.html>
 
-use std::{io, mem};
+use std::io;
 
 use v4l::v4l_sys as sys;
 use v4l::v4l2::vidioc;
 
-use super::device::{Interval, Node, text};
+use super::device::{Node, rate, text};
 use super::fourcc::FourCc;
 
 /// The most sizes and rates that are listed, because a faulty driver may never end its list.
@@ -75,13 +75,10 @@ pub fn list(node: &Node) -> io::Result<Vec<SupportedFormat>> {
 pub fn pixel_formats(node: &Node) -> io::Result<Vec<(FourCc, String)>> {
     let mut formats = Vec::new();
     for index in 0..MAX_ENTRIES {
-        // SAFETY: a struct of integers and arrays of them, for which zeros are values.
-        let mut raw: sys::v4l2_fmtdesc = unsafe { mem::zeroed() };
-        raw.index = index;
-        raw.type_ = node.api().buffer_type();
-        // SAFETY: ENUM_FMT reads and writes a v4l2_fmtdesc.
-        match unsafe { node.ioctl(vidioc::VIDIOC_ENUM_FMT, &mut raw) } {
-            Ok(()) => formats.push((raw.pixelformat.to_le_bytes(), text(&raw.description))),
+        let fill = |raw: &mut sys::v4l2_fmtdesc| (raw.index, raw.type_) = (index, node.api().buffer_type());
+        // SAFETY: ENUM_FMT reads and writes a v4l2_fmtdesc, integers and arrays of them.
+        match unsafe { node.query(vidioc::VIDIOC_ENUM_FMT, fill) } {
+            Ok(raw) => formats.push((raw.pixelformat.to_le_bytes(), text(&raw.description))),
             // The end of the list.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             Err(error) => return Err(error),
@@ -101,14 +98,12 @@ pub fn highest_rate(node: &Node, fourcc: FourCc, width: u32, height: u32) -> Opt
 fn sizes(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> {
     let mut sizes = Vec::new();
     for index in 0..MAX_ENTRIES {
-        // SAFETY: integers, and a union of structs of integers; zeros are values of all.
-        let mut raw: sys::v4l2_frmsizeenum = unsafe { mem::zeroed() };
-        raw.index = index;
-        raw.pixel_format = u32::from_le_bytes(fourcc);
-        // SAFETY: ENUM_FRAMESIZES reads and writes a v4l2_frmsizeenum. The end of the list is an error, too.
-        if unsafe { node.ioctl(vidioc::VIDIOC_ENUM_FRAMESIZES, &mut raw) }.is_err() {
-            break;
-        }
+        let fill = |raw: &mut sys::v4l2_frmsizeenum| {
+            (raw.index, raw.pixel_format) = (index, u32::from_le_bytes(fourcc));
+        };
+        // SAFETY: ENUM_FRAMESIZES reads and writes a v4l2_frmsizeenum: integers, and a union of structs of them. The end of the
+        // list is an error, too.
+        let Ok(raw) = (unsafe { node.query(vidioc::VIDIOC_ENUM_FRAMESIZES, fill) }) else { break };
         let is_list = raw.type_ == sys::v4l2_frmsizetypes_V4L2_FRMSIZE_TYPE_DISCRETE;
         let (largest, range) = if is_list {
             // SAFETY: of this type the driver wrote this one; any bits are integers.
@@ -137,19 +132,14 @@ fn sizes(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> {
 /// Enumerates the frame rates of a format and size, highest first.
 fn rates(node: &Node, fourcc: FourCc, size: (u32, u32)) -> FrameRates {
     let mut list: Vec<f64> = Vec::new();
-    let rate = |interval: sys::v4l2_fract| {
-        Interval { numerator: interval.numerator, denominator: interval.denominator }.rate()
-    };
     for index in 0..MAX_ENTRIES {
-        // SAFETY: integers, and a union of structs of integers; zeros are values of all.
-        let mut raw: sys::v4l2_frmivalenum = unsafe { mem::zeroed() };
-        raw.index = index;
-        raw.pixel_format = u32::from_le_bytes(fourcc);
-        (raw.width, raw.height) = size;
-        // SAFETY: ENUM_FRAMEINTERVALS reads and writes a v4l2_frmivalenum. The end of the list is an error, too.
-        if unsafe { node.ioctl(vidioc::VIDIOC_ENUM_FRAMEINTERVALS, &mut raw) }.is_err() {
-            break;
-        }
+        let fill = |raw: &mut sys::v4l2_frmivalenum| {
+            (raw.index, raw.pixel_format) = (index, u32::from_le_bytes(fourcc));
+            (raw.width, raw.height) = size;
+        };
+        // SAFETY: ENUM_FRAMEINTERVALS reads and writes a v4l2_frmivalenum: integers, and a union of structs of them. The end of
+        // the list is an error, too.
+        let Ok(raw) = (unsafe { node.query(vidioc::VIDIOC_ENUM_FRAMEINTERVALS, fill) }) else { break };
         if raw.type_ == sys::v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_DISCRETE {
             // SAFETY: of this type the driver wrote this one; any bits are integers.
             list.extend(rate(unsafe { raw.__bindgen_anon_1.discrete }));

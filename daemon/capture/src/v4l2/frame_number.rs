@@ -9,36 +9,27 @@ pub struct FrameNumbers {
     next: Option<u64>,
 }
 
-/// A frame's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameNumber {
-    /// The number.
-    pub sequence: u64,
-    /// Frames lost between the last one and this one.
-    pub missing: u64,
-}
-
 impl FrameNumbers {
     /// Notes that the driver starts counting again with the next frame; visiond's numbers go on.
     pub fn restart(&mut self) {
         self.next = self.last.take().map(|(_, sequence)| sequence + 1).or(self.next);
     }
 
-    /// Returns the number of the frame that has the driver's `number`.
+    /// Returns the number of the frame that has the driver's `number`, and how many frames were lost since the last one.
     ///
     /// A number that is not ahead of the last one (a driver that restarts at 0, or does not count) becomes the next number.
-    pub fn number(&mut self, number: u32) -> FrameNumber {
-        let place = match self.last {
-            None => FrameNumber { sequence: self.next.take().unwrap_or(u64::from(number)), missing: 0 },
+    pub fn number(&mut self, number: u32) -> (u64, u64) {
+        let (sequence, missing) = match self.last {
+            None => (self.next.take().unwrap_or(u64::from(number)), 0),
             Some((last, sequence)) => {
                 let ahead = number.wrapping_sub(last);
                 let is_ahead = ahead > 0 && ahead <= u32::MAX / 2;
                 let step = if is_ahead { u64::from(ahead) } else { 1 };
-                FrameNumber { sequence: sequence + step, missing: step - 1 }
+                (sequence + step, step - 1)
             }
         };
-        self.last = Some((number, place.sequence));
-        place
+        self.last = Some((number, sequence));
+        (sequence, missing)
     }
 }
 
@@ -48,7 +39,7 @@ mod tests {
 
     fn places(numbers: &[u32]) -> Vec<(u64, u64)> {
         let mut sequence = FrameNumbers::default();
-        numbers.iter().map(|&number| sequence.number(number)).map(|place| (place.sequence, place.missing)).collect()
+        numbers.iter().map(|&number| sequence.number(number)).collect()
     }
 
     #[test]
@@ -68,8 +59,8 @@ mod tests {
         sequence.number(7);
         sequence.restart();
         sequence.restart();
-        assert_eq!(sequence.number(100), FrameNumber { sequence: 8, missing: 0 });
-        assert_eq!(sequence.number(102), FrameNumber { sequence: 10, missing: 1 });
+        assert_eq!(sequence.number(100), (8, 0));
+        assert_eq!(sequence.number(102), (10, 1));
     }
 
     #[test]

@@ -3,21 +3,23 @@
 //! The kernel creates a node; udev then sets its permissions and creates its links. Each of these is an inotify event in /dev
 //! or in a folder of links.
 
-use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use visiond_config::types::CameraName;
 use visiond_system::stop::{Stop, Wake};
 
 /// The other events of one hotplug follow within this time: node, owner, permissions, links.
 const BURST: Duration = Duration::from_millis(20);
-const EVENTS: u32 = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ATTRIB | libc::IN_DELETE;
-/// The size of an event before its name.
-const HEAD: usize = size_of::<libc::inotify_event>();
+const EVENTS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::ONLYDIR);
 
 /// Watches /dev until dropped.
 #[derive(Debug)]
@@ -37,13 +39,7 @@ impl HotplugWatch {
     }
 
     fn below(dev: &Path, name: &CameraName) -> io::Result<Self> {
-        // SAFETY: no pointer is passed; the result is checked before use.
-        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just made, is valid, and belongs to nobody else.
-        let inotify = unsafe { OwnedFd::from_raw_fd(fd) };
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let mut folders: Vec<_> = ["v4l", "v4l/by-id", "v4l/by-path"].iter().map(|folder| dev.join(folder)).collect();
         if let CameraName::Node(path) = name
             && let Some(parent) = path.parent().filter(|parent| *parent != dev && !folders.iter().any(|f| f == parent))
@@ -55,21 +51,13 @@ impl HotplugWatch {
         Ok(watch)
     }
 
-    /// Watches new folders too. A missing folder will appear in one that is watched.
+    /// Watches new folders too. A missing folder will appear in one that is watched. A folder that is watched already keeps its
+    /// descriptor.
     fn refresh(&mut self) {
-        self.dev_number = self.add(&self.dev).unwrap_or(-1);
+        self.dev_number = inotify::add_watch(&self.inotify, &self.dev, EVENTS).unwrap_or(-1);
         for folder in &self.folders {
-            let _ = self.add(folder);
+            let _ = inotify::add_watch(&self.inotify, folder, EVENTS);
         }
-    }
-
-    /// Adds a watch on `folder`; the same folder keeps its descriptor.
-    fn add(&self, folder: &Path) -> Option<i32> {
-        let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
-        // SAFETY: the descriptor is open as long as `self.inotify`; `path` is a C string that lives through the call.
-        let number =
-            unsafe { libc::inotify_add_watch(self.inotify.as_raw_fd(), path.as_ptr(), EVENTS | libc::IN_ONLYDIR) };
-        (number >= 0).then_some(number)
     }
 
     /// Waits for an event about cameras, which returns [`Wake::Ready`], at most for `pause`.
@@ -98,45 +86,18 @@ impl HotplugWatch {
     /// Reads all pending events; returns whether one was about a camera.
     fn take(&self) -> bool {
         let mut news = false;
-        // The events are read byte by byte, so the buffer needs no alignment.
-        let mut buffer = [0_u8; 4096];
-        loop {
-            // SAFETY: the buffer has as many writable bytes as is said; the descriptor is open as long as `self.inotify`.
-            let read = unsafe { libc::read(self.inotify.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
-            let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else { return news };
-            let mut rest = &buffer[..read];
-            while let Some((event, after)) = split(rest) {
-                news |= self.is_news(&event);
-                rest = after;
-            }
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let name = event.file_name().map_or(&[][..], |name| name.to_bytes());
+            // In /dev itself, only video nodes and the folder of links matter.
+            news |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                || event.wd() != self.dev_number
+                || name.starts_with(b"video")
+                || name == b"v4l";
         }
+        news
     }
-
-    fn is_news(&self, event: &Event<'_>) -> bool {
-        if event.mask & libc::IN_Q_OVERFLOW != 0 {
-            return true;
-        }
-        let name = event.name.as_bytes();
-        // In /dev itself, only video nodes and the folder of links matter.
-        event.number != self.dev_number || name.starts_with(b"video") || name == b"v4l"
-    }
-}
-
-struct Event<'a> {
-    number: i32,
-    mask: u32,
-    name: &'a OsStr,
-}
-
-/// Splits off the first event.
-fn split(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
-    let field = |at: usize| <[u8; 4]>::try_from(bytes.get(at..at + 4)?).ok();
-    // wd, mask, cookie, len, as in inotify(7).
-    let (number, mask) = (i32::from_ne_bytes(field(0)?), u32::from_ne_bytes(field(4)?));
-    let length = u32::from_ne_bytes(field(12)?) as usize;
-    let name = bytes.get(HEAD..HEAD + length)?;
-    let end = name.iter().position(|byte| *byte == 0).unwrap_or(length);
-    Some((Event { number, mask, name: OsStr::from_bytes(&name[..end]) }, &bytes[HEAD + length..]))
 }
 
 #[cfg(test)]

@@ -27,17 +27,6 @@ use crate::source::SourceError;
 /// the driver's buffers, as many more as a pool would have.
 const DRIVER_BUFFERS: u32 = 4;
 
-/// A running stream with its I/O method.
-#[derive(Debug)]
-pub struct Chosen {
-    /// The running stream.
-    pub stream: Stream,
-    /// The I/O method, as configured with `io`.
-    pub mode: IoMode,
-    /// The method, and why a better one was refused, for the log.
-    pub description: String,
-}
-
 /// An I/O method.
 #[derive(Clone, Copy)]
 enum IoMethod<'a> {
@@ -82,7 +71,7 @@ impl<'a> IoMethod<'a> {
 
 /// The requirements for the buffers.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct BufferRequest {
     /// The size of each memory plane in bytes.
     pub lengths: [usize; MAX_MEMORY_PLANES],
     /// The number of memory planes.
@@ -93,8 +82,13 @@ pub struct Wanted {
     pub io: Option<IoMode>,
 }
 
-/// Starts a stream of `node` with the best method.
-pub fn choose(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Chosen, SourceError> {
+/// Starts a stream of `node` with the best method; also returns the method, and a description of it for the log that says why
+/// better ones were refused.
+pub fn choose(
+    node: &Arc<Node>,
+    wanted: &BufferRequest,
+    buffers: &Buffers,
+) -> Result<(Stream, IoMode, String), SourceError> {
     let ours = ours(wanted, buffers);
     let mut refused = Vec::new();
     let mut last = None;
@@ -102,7 +96,7 @@ pub fn choose(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Ch
         match try_method(node, wanted, buffers, method) {
             Ok(stream) => {
                 let description = describe(method, &stream, wanted.is_jpeg, &refused);
-                return Ok(Chosen { stream, mode: method.mode(), description });
+                return Ok((stream, method.mode(), description));
             }
             // No other method would do better.
             Err(Refusal::Driver { error, .. }) if is_final(error.raw_os_error()) => {
@@ -132,7 +126,7 @@ pub fn choose(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers) -> Result<Ch
 
 /// Returns the method that [`choose`] would probably choose, from what the driver claims. Tries nothing.
 pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
-    let wanted = Wanted { lengths: [0; MAX_MEMORY_PLANES], memories: 0, is_jpeg, io: None };
+    let wanted = BufferRequest { lengths: [0; MAX_MEMORY_PLANES], memories: 0, is_jpeg, io: None };
     let has = |method: &IoMethod<'_>| match method.mode() {
         IoMode::Userptr => modes.userptr != Some(false),
         IoMode::Mmap | IoMode::Copy => modes.mmap != Some(false),
@@ -141,7 +135,7 @@ pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMo
 }
 
 /// Returns the kinds of memory that the driver may fill, best first.
-fn ours(wanted: &Wanted, buffers: &Buffers) -> Vec<Memory> {
+fn ours(wanted: &BufferRequest, buffers: &Buffers) -> Vec<Memory> {
     let memory = &buffers.memory;
     match memory.device() {
         // The decoder reads the JPEG, and writes the frame into the model's kind of memory.
@@ -167,7 +161,7 @@ fn instead_of_managed(stays: bool) -> &'static [MemoryKind] {
 }
 
 /// Returns the methods to try, best first.
-fn methods<'a>(wanted: &Wanted, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec<IoMethod<'a>> {
+fn methods<'a>(wanted: &BufferRequest, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec<IoMethod<'a>> {
     let gpu = buffers.memory.device().filter(|_| buffers.memory.kind() != MemoryKind::Host);
     let mut methods: Vec<IoMethod<'a>> = ours.iter().map(IoMethod::Ours).collect();
     methods.extend(match gpu {
@@ -186,7 +180,12 @@ fn methods<'a>(wanted: &Wanted, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec
     methods
 }
 
-fn try_method(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers, method: IoMethod<'_>) -> Result<Stream, Refusal> {
+fn try_method(
+    node: &Arc<Node>,
+    wanted: &BufferRequest,
+    buffers: &Buffers,
+    method: IoMethod<'_>,
+) -> Result<Stream, Refusal> {
     let stays = !wanted.is_jpeg && !matches!(method, IoMethod::Copied);
     // The configuration allows at most a few dozen.
     let count = DRIVER_BUFFERS + if stays { buffers.count as u32 } else { 0 };
@@ -199,11 +198,11 @@ fn try_method(node: &Arc<Node>, wanted: &Wanted, buffers: &Buffers, method: IoMe
     if let IoMethod::MappedForGpu(gpu) = method {
         stream.register(gpu)?;
     }
-    let start = |stream: &mut Stream| stream.start().map_err(|error| Refusal::Driver { call: "STREAMON", error });
-    match start(&mut stream) {
-        Err(Refusal::Driver { error, .. }) if !is_final(error.raw_os_error()) => start(&mut stream)?,
-        started => started?,
-    }
+    let started = match stream.start() {
+        Err(error) if !is_final(error.raw_os_error()) => stream.start(),
+        started => started,
+    };
+    started.map_err(|error| Refusal::Driver { call: "STREAMON", error })?;
     Ok(stream)
 }
 
@@ -228,7 +227,7 @@ mod tests {
 
     fn ways(is_jpeg: bool, io: Option<IoMode>) -> Vec<String> {
         let buffers = Buffers::default();
-        let wanted = Wanted { lengths: [1, 0, 0], memories: 1, is_jpeg, io };
+        let wanted = BufferRequest { lengths: [1, 0, 0], memories: 1, is_jpeg, io };
         methods(&wanted, &buffers, &ours(&wanted, &buffers))
             .into_iter()
             .map(|method| format!("{} {}", method.name(), method.mode().name()))
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_on_the_cpu_has_our_memory_before_a_copy() {
+    fn a_model_on_the_cpu_has_our_memory_before_a_copy() {
         let ours = "USERPTR into host memory userptr";
         assert_eq!(ways(false, None), [ours, "MMAP copy"]);
         assert_eq!(ways(false, Some(IoMode::Userptr)), [ours]);

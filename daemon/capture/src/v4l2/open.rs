@@ -15,14 +15,14 @@ use super::errors::{gone, unknown, unopened};
 use super::extract::FrameExtractor;
 use super::format_negotiation::{self, NegotiatedFormat, Picture};
 use super::fourcc;
-use super::io_method::{self, Chosen, Wanted};
+use super::io_method::{self, BufferRequest};
 use super::signal::{NoSignal, SignalWatch};
 use super::stream::Stream;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
 /// An open camera.
-pub(super) struct Camera {
+pub(super) struct OpenCamera {
     pub node: Arc<Node>,
     pub watch: SignalWatch,
     pub label: String,
@@ -62,7 +62,7 @@ impl FrameTimeout {
     }
 }
 
-impl Camera {
+impl OpenCamera {
     /// Opens the camera behind a node, and selects its input.
     pub fn open(path: &Path, config: &V4l2Config, label: &str, buffers: &Buffers) -> Result<Self, SourceError> {
         let node = Arc::new(node(path)?);
@@ -75,11 +75,11 @@ impl Camera {
         let Self { node, watch, label, config, .. } = self;
         // Changes up to now are covered by the query below.
         watch.take_change(node);
-        let timings =
-            match watch.settle(node).map_err(|error| format_negotiation::refused(node, "query its signal", &error))? {
-                Ok(timings) => timings,
-                Err(missing) => return Ok(Err(missing)),
-            };
+        let settled = watch.settle(node);
+        let timings = match settled.map_err(|error| format_negotiation::refused(node, "query its signal", &error))? {
+            Ok(timings) => timings,
+            Err(missing) => return Ok(Err(missing)),
+        };
         let mut setting = ControlSetter::new(node, config, label);
         setting.before_format();
         let choice = format_negotiation::choose(node, config)?;
@@ -105,13 +105,13 @@ impl Camera {
     fn start(&self, negotiated: &NegotiatedFormat) -> Result<Streaming, SourceError> {
         let Self { node, config, buffers, .. } = self;
         let NegotiatedFormat { picture, pix, format, fps } = negotiated;
-        let wanted = Wanted {
+        let wanted = BufferRequest {
             lengths: lengths(negotiated),
             memories: pix.memory_count.min(MAX_MEMORY_PLANES),
             is_jpeg: matches!(picture, Picture::Jpeg(_)),
             io: config.io,
         };
-        let Chosen { stream, mode, description: io } = io_method::choose(node, &wanted, buffers)?;
+        let (stream, mode, io) = io_method::choose(node, &wanted, buffers)?;
         let extract = FrameExtractor::new(picture, mode, &stream, buffers, node.path())?;
         let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
         let description =

@@ -9,7 +9,7 @@ use visiond_system::stop::{Stop, Wake};
 
 use super::V4l2Source;
 use super::claims::CameraClaim;
-use super::find_camera::{self, Found, NotFound};
+use super::find_camera::{self, FoundCamera, NotFound};
 use super::hotplug::HotplugWatch;
 use super::identity::Identity;
 use crate::buffers::Buffers;
@@ -46,7 +46,7 @@ impl V4l2Opener {
         Ok(Box::new(source))
     }
 
-    fn find(&mut self) -> Result<Found, NotFound> {
+    fn find(&mut self) -> Result<FoundCamera, NotFound> {
         let error = match find_camera::find(&self.config.device, self.remembered.as_ref()) {
             Err(error @ NotFound::Replaced { .. }) => error,
             found => {

@@ -44,7 +44,6 @@ const TABLE: &[(&str, Quirk)] = &[
     ("uvcvideo", Quirk::StampsOfEitherClock),
 ];
 
-/// Whether a driver has a quirk.
 pub fn has(driver: &str, quirk: Quirk) -> bool {
     TABLE.contains(&(driver, quirk))
 }

@@ -4,7 +4,7 @@
 //! another size than before. Then the stream must be set up again:
 //! <https://docs.kernel.org/userspace-api/media/v4l/dv-timings.html>
 
-use std::{fmt, io, mem};
+use std::io;
 
 use v4l::v4l_sys as sys;
 use v4l::v4l2::vidioc;
@@ -36,33 +36,22 @@ pub struct Input {
 }
 
 /// Why an input has no picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSignal {
     /// There is no signal.
+    #[error("no signal at its input: check the cable, and that the connected device is on")]
     Nothing,
     /// There is a signal, but the input is not locked to it, or not yet.
+    #[error("no stable signal at its input: check the cable, and that the connected device sends a common mode")]
     NoLock,
     /// The signal exceeds what the input supports.
+    #[error("the signal at its input is out of range: set the connected device to a smaller size or rate")]
     OutOfRange,
-}
-
-impl fmt::Display for NoSignal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "no signal at its input: check the cable, and that the connected device is on",
-            Self::NoLock => {
-                "no stable signal at its input: check the cable, and that the connected device sends a common mode"
-            }
-            Self::OutOfRange => {
-                "the signal at its input is out of range: set the connected device to a smaller size or rate"
-            }
-        })
-    }
 }
 
 /// The timings of a digital signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timings {
+pub struct SignalTimings {
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
@@ -75,7 +64,7 @@ pub struct Timings {
     pub total_pixels: u64,
 }
 
-impl Timings {
+impl SignalTimings {
     /// Returns frames per second; `None` if the driver leaves fields empty.
     pub fn rate(&self) -> Option<f64> {
         let known = self.pixel_clock > 0 && self.total_pixels > 0;
@@ -126,12 +115,12 @@ impl SignalWatch {
         let current = current(node);
         let has = |flag| current.as_ref().is_some_and(|input| input.capabilities & flag != 0);
         let has_timings = has(sys::V4L2_IN_CAP_DV_TIMINGS);
-        // SAFETY: integers, for which zeros are values.
-        let mut raw: sys::v4l2_event_subscription = unsafe { mem::zeroed() };
-        raw.type_ = sys::V4L2_EVENT_SOURCE_CHANGE;
-        raw.id = current.as_ref().map_or(0, |input| input.index);
-        // SAFETY: SUBSCRIBE_EVENT reads a v4l2_event_subscription. Most cameras have no such event.
-        let has_events = unsafe { node.ioctl(sys::VIDIOC_SUBSCRIBE_EVENT, &mut raw) }.is_ok();
+        let fill = |raw: &mut sys::v4l2_event_subscription| {
+            raw.type_ = sys::V4L2_EVENT_SOURCE_CHANGE;
+            raw.id = current.as_ref().map_or(0, |input| input.index);
+        };
+        // SAFETY: SUBSCRIBE_EVENT reads a v4l2_event_subscription, integers. Most cameras have no such event.
+        let has_events = unsafe { node.query(sys::VIDIOC_SUBSCRIBE_EVENT, fill) }.is_ok();
         let has_status = has_timings || has(sys::V4L2_IN_CAP_STD);
         Ok(Self { has_timings, has_status, has_events })
     }
@@ -147,7 +136,7 @@ impl SignalWatch {
     }
 
     /// Queries the signal. Changes nothing.
-    pub fn look(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
+    pub fn look(&self, node: &Node) -> io::Result<Result<Option<SignalTimings>, NoSignal>> {
         if !self.has_status {
             return Ok(Ok(None));
         }
@@ -156,8 +145,8 @@ impl SignalWatch {
             return Ok(missing.map_or(Ok(None), Err));
         }
         // The reason for missing timings says more than the status.
-        let timings = match query(node) {
-            Ok(raw) => Some(Timings::of(&raw)),
+        let timings = match timings(node, sys::VIDIOC_QUERY_DV_TIMINGS) {
+            Ok(raw) => Some(SignalTimings::of(&raw)),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOLINK) => return Ok(Err(NoSignal::Nothing)),
                 Some(libc::ENOLCK) => return Ok(Err(NoSignal::NoLock)),
@@ -171,20 +160,16 @@ impl SignalWatch {
     }
 
     /// Sets the camera to the current signal. To be called before streaming.
-    pub fn settle(&self, node: &Node) -> io::Result<Result<Option<Timings>, NoSignal>> {
-        let Some(timings) = (match self.look(node)? {
-            Ok(timings) => timings,
-            Err(missing) => return Ok(Err(missing)),
-        }) else {
-            return Ok(Ok(None));
-        };
-        let mut raw = query(node)?;
-        let set = timings_call(node, sys::VIDIOC_G_DV_TIMINGS).ok().map(|raw| Timings::of(&raw));
-        if !set.is_some_and(|set| set.is_like(&timings)) {
+    pub fn settle(&self, node: &Node) -> io::Result<Result<Option<SignalTimings>, NoSignal>> {
+        let found = self.look(node)?;
+        let Ok(Some(measured)) = found else { return Ok(found) };
+        let mut raw = timings(node, sys::VIDIOC_QUERY_DV_TIMINGS)?;
+        let set = timings(node, sys::VIDIOC_G_DV_TIMINGS).ok().map(|raw| SignalTimings::of(&raw));
+        if !set.is_some_and(|set| set.is_like(&measured)) {
             // SAFETY: S_DV_TIMINGS reads and writes a v4l2_dv_timings.
             unsafe { node.ioctl(sys::VIDIOC_S_DV_TIMINGS, &mut raw)? };
         }
-        Ok(Ok(Some(timings)))
+        Ok(found)
     }
 
     /// Reads all pending events; returns whether the signal changed.
@@ -192,17 +177,9 @@ impl SignalWatch {
         if !self.has_events {
             return false;
         }
-        let mut changed = false;
-        loop {
-            // SAFETY: integers and unions of them, for which zeros are values.
-            let mut raw: sys::v4l2_event = unsafe { mem::zeroed() };
-            // SAFETY: DQEVENT writes a v4l2_event. No more of them is an error.
-            if unsafe { node.ioctl(sys::VIDIOC_DQEVENT, &mut raw) }.is_err() {
-                break;
-            }
-            changed |= raw.type_ == sys::V4L2_EVENT_SOURCE_CHANGE;
-        }
-        changed
+        // SAFETY: DQEVENT writes a v4l2_event, integers and unions of them. No more of them is an error.
+        let next = || unsafe { node.query(sys::VIDIOC_DQEVENT, |_: &mut sys::v4l2_event| ()) }.ok();
+        std::iter::from_fn(next).fold(false, |changed, raw| changed | (raw.type_ == sys::V4L2_EVENT_SOURCE_CHANGE))
     }
 }
 
@@ -213,18 +190,15 @@ pub fn inputs(node: &Node) -> Vec<Input> {
 
 /// Returns the current input; `None` if the driver knows none.
 pub fn current(node: &Node) -> Option<Input> {
-    let mut index: libc::c_int = 0;
     // SAFETY: G_INPUT writes an int.
-    unsafe { node.ioctl(vidioc::VIDIOC_G_INPUT, &mut index) }.ok()?;
+    let index: libc::c_int = unsafe { node.query(vidioc::VIDIOC_G_INPUT, |_| ()) }.ok()?;
     input(node, u32::try_from(index).ok()?)
 }
 
 fn input(node: &Node, index: u32) -> Option<Input> {
-    // SAFETY: a struct of integers and arrays of them, for which zeros are values.
-    let mut raw: sys::v4l2_input = unsafe { mem::zeroed() };
-    raw.index = index;
-    // SAFETY: ENUMINPUT reads and writes a v4l2_input.
-    unsafe { node.ioctl(vidioc::VIDIOC_ENUMINPUT, &mut raw) }.ok()?;
+    let fill = |raw: &mut sys::v4l2_input| raw.index = index;
+    // SAFETY: ENUMINPUT reads and writes a v4l2_input, integers and arrays of them.
+    let raw = unsafe { node.query(vidioc::VIDIOC_ENUMINPUT, fill) }.ok()?;
     Some(Input { index, name: text(&raw.name), status: raw.status, capabilities: raw.capabilities })
 }
 
@@ -261,16 +235,9 @@ fn missing(status: u32) -> Option<NoSignal> {
     }
 }
 
-fn query(node: &Node) -> io::Result<sys::v4l2_dv_timings> {
-    timings_call(node, sys::VIDIOC_QUERY_DV_TIMINGS)
-}
-
-fn timings_call(node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<sys::v4l2_dv_timings> {
-    // SAFETY: integers and unions of them, for which zeros are values.
-    let mut raw: sys::v4l2_dv_timings = unsafe { mem::zeroed() };
-    // SAFETY: QUERY_DV_TIMINGS and G_DV_TIMINGS, which alone are passed here, write a v4l2_dv_timings.
-    unsafe { node.ioctl(request, &mut raw)? };
-    Ok(raw)
+fn timings(node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<sys::v4l2_dv_timings> {
+    // SAFETY: QUERY_DV_TIMINGS and G_DV_TIMINGS, which alone are passed here, write a v4l2_dv_timings, integers and unions of them.
+    unsafe { node.query(request, |_| ()) }
 }
 
 #[cfg(test)]
@@ -293,7 +260,7 @@ mod tests {
 
     #[test]
     fn timings_that_were_measured_twice_are_the_same() {
-        let hd = Timings {
+        let hd = SignalTimings {
             width: 1920,
             height: 1080,
             is_interlaced: false,
@@ -301,9 +268,9 @@ mod tests {
             total_pixels: 2200 * 1125,
         };
         assert_eq!(hd.rate(), Some(60.0));
-        assert!(hd.is_like(&Timings { pixel_clock: 148_350_000, ..hd }));
-        assert!(!hd.is_like(&Timings { pixel_clock: 74_250_000, ..hd }));
-        assert!(!hd.is_like(&Timings { is_interlaced: true, ..hd }));
-        assert!(!hd.is_like(&Timings { height: 720, ..hd }));
+        assert!(hd.is_like(&SignalTimings { pixel_clock: 148_350_000, ..hd }));
+        assert!(!hd.is_like(&SignalTimings { pixel_clock: 74_250_000, ..hd }));
+        assert!(!hd.is_like(&SignalTimings { is_interlaced: true, ..hd }));
+        assert!(!hd.is_like(&SignalTimings { height: 720, ..hd }));
     }
 }

@@ -1,6 +1,6 @@
 //! A node's stream of buffers: the driver fills them, the CPU or the GPU reads them, and they are queued again.
 //!
-//! A buffer has one owner. The driver has it from QBUF to DQBUF. Then it is a [`Filled`] or a [`DriverBuffer`], neither of
+//! A buffer has one owner. The driver has it from QBUF to DQBUF. Then it is a [`FilledBuffer`] or a [`DriverBuffer`], neither of
 //! which can be copied; it goes back to the driver when that value is given back or dropped. So nothing reads a buffer after it
 //! was queued.
 
@@ -18,13 +18,13 @@ use visiond_flow::frame::{DriverBuffer, DriverMemory};
 use visiond_kernels::buffer::{BufferError, Memory};
 use visiond_kernels::cuda::{CudaError, Device};
 
-use self::buffer_memory::{BufferMemory, MemoryPlanes, PinnedError};
+use self::buffer_memory::{BufferMemory, MemoryPlanes};
 use self::ioctl::{Granted, MemoryType, RawBuffer, Used};
 use super::device::{MAX_MEMORY_PLANES, Node};
 
 /// A buffer that the driver has filled and does not own until [`Stream::give_back`].
 #[derive(Debug)]
-pub struct Filled {
+pub struct FilledBuffer {
     index: u32,
     /// The bytes of the picture in each memory plane.
     pub used: [Used; MAX_MEMORY_PLANES],
@@ -37,7 +37,7 @@ pub struct Filled {
 }
 
 #[cfg(test)]
-impl Filled {
+impl FilledBuffer {
     /// Creates a buffer of no stream.
     pub fn simulated(flags: u32, timestamp_ns: u64) -> Self {
         Self { index: 0, used: Default::default(), flags, sequence: 0, timestamp_ns }
@@ -80,15 +80,6 @@ pub enum Refusal {
 impl Refusal {
     fn of(call: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Driver { call, error }
-    }
-}
-
-impl From<PinnedError> for Refusal {
-    fn from(error: PinnedError) -> Self {
-        match error {
-            PinnedError::Buffer(error) => error.into(),
-            PinnedError::Cuda(error) => error.into(),
-        }
     }
 }
 
@@ -139,7 +130,11 @@ impl Stream {
             let buffer = match origin {
                 BufferOrigin::Driver => BufferMemory::mapped(node, index, planes).map_err(Refusal::of("mmap"))?,
                 BufferOrigin::Ours(kind) => BufferMemory::unified(kind, planes)?,
-                BufferOrigin::Registered(device) => BufferMemory::pinned(device, planes)?,
+                BufferOrigin::Registered(device) => {
+                    let mut buffer = BufferMemory::unified(&Memory::host(), planes)?;
+                    buffer.register(device)?;
+                    buffer
+                }
             };
             stream.buffers.push(Arc::new(buffer));
             stream.queue(index).map_err(Refusal::of("QBUF"))?;
@@ -155,18 +150,22 @@ impl Stream {
 
     /// Starts streaming.
     pub fn start(&mut self) -> io::Result<()> {
-        let mut kind = self.node.api().buffer_type() as libc::c_int;
-        // SAFETY: STREAMON reads an int.
-        unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMON, &mut kind) }
+        self.switch(vidioc::VIDIOC_STREAMON)
+    }
+
+    fn switch(&self, request: vidioc::_IOC_TYPE) -> io::Result<()> {
+        let kind = self.node.api().buffer_type() as libc::c_int;
+        // SAFETY: STREAMON and STREAMOFF, which alone are passed here, read an int.
+        unsafe { self.node.query(request, |raw| *raw = kind) }.map(drop)
     }
 
     /// Returns the layout of a buffer's memory planes.
     pub fn memory_planes(&self) -> Option<&MemoryPlanes> {
-        self.buffers.first().map(|buffer| buffer.memory_planes())
+        self.buffers.first().map(|buffer| &buffer.planes)
     }
 
     /// Lends a buffer out without a copy. After it was dropped, [`reclaim`](Self::reclaim) queues it again.
-    pub fn lend(&mut self, filled: Filled) -> Option<DriverBuffer> {
+    pub fn lend(&mut self, filled: FilledBuffer) -> Option<DriverBuffer> {
         let buffer = self.buffers.get(filled.index as usize)?;
         self.away += 1;
         let memory: Arc<dyn DriverMemory> = Arc::<BufferMemory>::clone(buffer);
@@ -183,14 +182,10 @@ impl Stream {
         if self.away == 0 || self.away < self.buffers.len() {
             return Ok(true);
         }
-        match self.returned.recv_timeout(timeout) {
-            Ok(index) => {
-                self.away -= 1;
-                self.queue(index)?;
-                Ok(true)
-            }
-            Err(_) => Ok(false),
-        }
+        let Ok(index) = self.returned.recv_timeout(timeout) else { return Ok(false) };
+        self.away -= 1;
+        self.queue(index)?;
+        Ok(true)
     }
 
     /// Returns the number of buffers.
@@ -199,7 +194,7 @@ impl Stream {
     }
 
     /// Dequeues a filled buffer; `None` if there is none.
-    pub fn take(&mut self) -> io::Result<Option<Filled>> {
+    pub fn take(&mut self) -> io::Result<Option<FilledBuffer>> {
         let mut raw = RawBuffer::new(&self.node, self.memory, 0);
         let buffer = match raw.dequeue(&self.node) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -207,7 +202,7 @@ impl Stream {
         };
         let seconds = u64::try_from(buffer.timestamp.tv_sec).unwrap_or(0);
         let micros = u64::try_from(buffer.timestamp.tv_usec).unwrap_or(0);
-        Ok(Some(Filled {
+        Ok(Some(FilledBuffer {
             index: buffer.index,
             used: raw.used(),
             flags: buffer.flags,
@@ -217,19 +212,19 @@ impl Stream {
     }
 
     /// Returns the picture's bytes in a memory plane.
-    pub fn bytes(&self, filled: &Filled, plane: usize) -> &[u8] {
+    pub fn bytes(&self, filled: &FilledBuffer, plane: usize) -> &[u8] {
         let Some(buffer) = self.buffers.get(filled.index as usize) else { return &[] };
-        let (planes, used) = (buffer.memory_planes(), filled.used[plane]);
-        let end = used.end.min(planes.length(plane));
-        // SAFETY: the driver has a buffer only while it is queued; this one is not: a `Filled` comes from `take` alone, cannot
+        let used = filled.used[plane];
+        let end = used.end.min(buffer.planes.lengths[plane]);
+        // SAFETY: the driver has a buffer only while it is queued; this one is not: a `FilledBuffer` comes from `take` alone, cannot
         // be copied, and `give_back`, which queues it, takes it away, so it is not borrowed then.
         let bytes = unsafe { buffer.bytes() };
-        let start = planes.starts()[plane];
+        let start = buffer.planes.starts[plane];
         bytes.get(start + used.start.min(end)..start + end).unwrap_or(&[])
     }
 
     /// Queues the buffer again.
-    pub fn give_back(&mut self, filled: Filled) -> io::Result<()> {
+    pub fn give_back(&mut self, filled: FilledBuffer) -> io::Result<()> {
         self.queue(filled.index)
     }
 
@@ -239,7 +234,7 @@ impl Stream {
             buffer.point(&mut raw);
         }
         // SAFETY: what it points at is the buffer's memory, which is freed after `drop` has had the driver give everything back;
-        // it is read through a `Filled` or a `DriverBuffer` alone, of which there is none for a buffer that is queued.
+        // it is read through a `FilledBuffer` or a `DriverBuffer` alone, of which there is none for a buffer that is queued.
         match unsafe { raw.queue(&self.node) } {
             // A driver may refuse once for a reason that passes.
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
@@ -254,13 +249,12 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut kind = self.node.api().buffer_type() as libc::c_int;
-        // SAFETY: STREAMOFF reads an int.
-        match unsafe { self.node.ioctl(vidioc::VIDIOC_STREAMOFF, &mut kind) } {
-            Ok(()) => {}
-            // The camera was unplugged, and its stream ended with it.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-            Err(error) => log::warn!("cannot end a camera's stream (STREAMOFF): {error}"),
+        match self.switch(vidioc::VIDIOC_STREAMOFF) {
+            // ENODEV: the camera was unplugged, and its stream ended with it.
+            Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
+                log::warn!("cannot end a camera's stream (STREAMOFF): {error}");
+            }
+            _ => {}
         }
         // Mappings that are not lent are unmapped first, because older kernels do not free mapped buffers. STREAMOFF has
         // returned visiond's own memory.

@@ -9,6 +9,8 @@ use visiond_flow::clock::SystemClock;
 use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_system::testing::{EVER, HANG, stopped_while_it_waits};
 
+use visiond_flow::frame::Frame;
+
 use super::*;
 
 fn make(folder: &TempDir, name: &str, args: &[&str]) -> String {

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use visiond_system::backoff::Backoff;
 
-/// The state of the connection to a broker.
 #[derive(Debug)]
 pub struct ConnectionState {
     backoff: Backoff,
@@ -13,7 +12,6 @@ pub struct ConnectionState {
     before: bool,
     /// Since when there is no connection, and why.
     lost: Option<(Instant, String)>,
-    /// When to try next.
     pub next_try: Instant,
 }
 

@@ -23,7 +23,6 @@ struct InFlight {
 }
 
 impl Window {
-    /// Appends a message.
     pub fn push(&mut self, message: QueuedMessage) {
         debug_assert!(self.entries.back().is_none_or(|last| last.message.number < message.number));
         self.entries.push_back(InFlight { message: Arc::new(message), acknowledged: false, sent: false });
@@ -49,7 +48,6 @@ impl Window {
         self.next = 0;
     }
 
-    /// Returns the next message to send.
     pub fn next(&mut self) -> Option<Arc<QueuedMessage>> {
         while self.entries.get(self.next).is_some_and(|entry| entry.acknowledged) {
             self.next += 1;

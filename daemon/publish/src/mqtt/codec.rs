@@ -15,7 +15,6 @@ pub const JSON: &str = "application/json";
 /// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery and states, which are small.
 const MAX_INCOMING: usize = 1 << 20;
 
-/// PINGREQ.
 pub const PINGREQ: [u8; 2] = [0xC0, 0];
 /// DISCONNECT, which discards the will.
 pub const DISCONNECT: [u8; 2] = [0xE0, 0];
@@ -58,7 +57,6 @@ impl Publish {
     }
 }
 
-/// The limits that the broker announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerLimits {
     /// How many messages may wait for their acknowledgement.
@@ -83,7 +81,6 @@ impl Default for BrokerLimits {
     }
 }
 
-/// A packet from the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet {
     /// CONNACK: the broker accepts the session.

@@ -25,7 +25,6 @@ const REFUSED_WAIT: Duration = Duration::from_secs(5);
 pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
-/// What happens in a session.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// The broker has the message of this number.

@@ -1,6 +1,5 @@
 //! Names the MQTT topics: see docs/mqtt.md.
 
-/// The topics of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topics {
     base: String,

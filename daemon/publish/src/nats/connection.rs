@@ -30,13 +30,10 @@ const ANSWER: Duration = Duration::from_secs(4);
 /// How often to ping a silent server; the connection is lost after two unanswered pings.
 const PING: Duration = Duration::from_secs(10);
 
-/// A future acknowledgement.
 type Acknowledgement = Pin<Box<dyn Future<Output = (QueuedMessage, bool, Result<PublishAck, PublishError>)> + Send>>;
 
-/// A connection to a server.
 pub struct NatsConnection {
     client: Client,
-    /// The JetStream API.
     pub jetstream: jetstream::Context,
     /// The sink's name, for the log.
     pub sink: String,

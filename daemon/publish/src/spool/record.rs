@@ -27,7 +27,6 @@ pub enum Decoded {
     Record(QueuedMessage, usize),
     /// Possibly a record that needs this many bytes.
     Incomplete(usize),
-    /// Not a record.
     Damaged,
 }
 

@@ -18,7 +18,6 @@ const SUFFIX: &str = ".spool";
 /// How many bytes are read at once.
 const CHUNK: usize = 256 << 10;
 
-/// A segment on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// No number in it is smaller.
@@ -57,11 +56,9 @@ impl Segment {
     }
 }
 
-/// The segment that is appended to.
 #[derive(Debug)]
 pub struct SegmentWriter {
     pub file: Arc<File>,
-    /// Its length.
     pub bytes: u64,
 }
 

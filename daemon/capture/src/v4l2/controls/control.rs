@@ -15,7 +15,7 @@ pub struct Control {
     pub title: String,
     /// The type of its values.
     #[serde(rename = "type")]
-    pub kind: Kind,
+    pub kind: ControlKind,
     /// The smallest value; for text, the shortest length.
     pub minimum: i64,
     /// The largest value; for text, the longest length; for a bitmask, all bits that may be set.
@@ -55,7 +55,7 @@ pub struct MenuItem {
 /// The type of a control's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ControlKind {
     /// A 32-bit number.
     Integer,
     /// On or off.
@@ -87,28 +87,32 @@ impl Control {
     pub fn takes(&self) -> String {
         let Self { minimum, maximum, step, .. } = self;
         match self.kind {
-            Kind::Integer | Kind::Integer64 if *step > 1 => format!("{minimum} to {maximum} in steps of {step}"),
-            Kind::Integer | Kind::Integer64 => format!("{minimum} to {maximum}"),
-            Kind::Boolean => "true or false".to_owned(),
-            Kind::Menu | Kind::IntegerMenu => self.items.iter().map(MenuItem::to_string).collect::<Vec<_>>().join(", "),
-            Kind::Button => "true, which presses it".to_owned(),
-            Kind::String if minimum == maximum => format!("text of {maximum} bytes"),
-            Kind::String => format!("text of {minimum} to {maximum} bytes"),
-            Kind::Bitmask => format!("bits of {maximum:#x}"),
-            Kind::Compound => "an array or structure, which cannot be set here".to_owned(),
+            ControlKind::Integer | ControlKind::Integer64 if *step > 1 => {
+                format!("{minimum} to {maximum} in steps of {step}")
+            }
+            ControlKind::Integer | ControlKind::Integer64 => format!("{minimum} to {maximum}"),
+            ControlKind::Boolean => "true or false".to_owned(),
+            ControlKind::Menu | ControlKind::IntegerMenu => {
+                self.items.iter().map(MenuItem::to_string).collect::<Vec<_>>().join(", ")
+            }
+            ControlKind::Button => "true, which presses it".to_owned(),
+            ControlKind::String if minimum == maximum => format!("text of {maximum} bytes"),
+            ControlKind::String => format!("text of {minimum} to {maximum} bytes"),
+            ControlKind::Bitmask => format!("bits of {maximum:#x}"),
+            ControlKind::Compound => "an array or structure, which cannot be set here".to_owned(),
         }
     }
 
     /// Returns a value as people read it; for a menu with the item's name.
     pub fn show(&self, value: &Value) -> String {
         match (self.kind, value) {
-            (Kind::Menu | Kind::IntegerMenu, Value::Number(number)) => self
+            (ControlKind::Menu | ControlKind::IntegerMenu, Value::Number(number)) => self
                 .items
                 .iter()
                 .find(|item| item.index == *number)
                 .map_or_else(|| number.to_string(), MenuItem::to_string),
-            (Kind::Boolean, Value::Number(number)) => (*number != 0).to_string(),
-            (Kind::Bitmask, Value::Number(number)) => format!("{number:#x}"),
+            (ControlKind::Boolean, Value::Number(number)) => (*number != 0).to_string(),
+            (ControlKind::Bitmask, Value::Number(number)) => format!("{number:#x}"),
             (_, Value::Number(number)) => number.to_string(),
             (_, Value::Text(text)) => format!("{text:?}"),
         }
@@ -124,7 +128,7 @@ impl Control {
 
     /// Returns the driver's default as people read it; `None` for controls without one.
     pub fn show_default(&self) -> Option<String> {
-        let has = !matches!(self.kind, Kind::Button | Kind::String | Kind::Compound);
+        let has = !matches!(self.kind, ControlKind::Button | ControlKind::String | ControlKind::Compound);
         has.then(|| self.show(&Value::Number(self.default)))
     }
 }

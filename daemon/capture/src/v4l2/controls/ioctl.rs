@@ -8,8 +8,8 @@ use std::{io, mem};
 use v4l::v4l_sys as sys;
 use v4l::v4l2::vidioc;
 
-use super::control::{Control, Kind, MenuItem, Value, spelled};
-use crate::v4l2::device::Node;
+use super::control::{Control, ControlKind, MenuItem, Value, spelled};
+use crate::v4l2::device::{self, Node};
 
 /// The most items of a menu that are queried.
 const MAX_ITEMS: i64 = 1024;
@@ -21,12 +21,9 @@ pub fn list(node: &Node) -> io::Result<Vec<Control>> {
     loop {
         let after = last | sys::V4L2_CTRL_FLAG_NEXT_CTRL | sys::V4L2_CTRL_FLAG_NEXT_COMPOUND;
         let raw = match query(node, after) {
-            Ok(raw) => raw,
-            Err(error) => match error.raw_os_error() {
-                // The end of the list, or a node without controls.
-                Some(libc::EINVAL | libc::ENOTTY) => return Ok(controls),
-                _ => return Err(error),
-            },
+            // The end of the list, or a node without controls.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY)) => return Ok(controls),
+            result => result?,
         };
         if raw.id <= last {
             // A faulty driver may never end its list.
@@ -37,18 +34,15 @@ pub fn list(node: &Node) -> io::Result<Vec<Control>> {
     }
 }
 
-/// Returns the control's current `V4L2_CTRL_FLAG_*`.
-pub fn flags(node: &Node, control: &Control) -> Option<u32> {
-    query(node, control.id).ok().map(|raw| raw.flags)
+/// Whether an automatic mode, or another one, overrides the control now.
+pub fn is_inactive(node: &Node, control: &Control) -> bool {
+    query(node, control.id).is_ok_and(|raw| raw.flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0)
 }
 
 fn query(node: &Node, id: u32) -> io::Result<sys::v4l2_query_ext_ctrl> {
-    // SAFETY: a struct of integers and arrays of them, for which zeros are values.
-    let mut raw: sys::v4l2_query_ext_ctrl = unsafe { mem::zeroed() };
-    raw.id = id;
-    // SAFETY: QUERY_EXT_CTRL reads and writes a v4l2_query_ext_ctrl.
-    unsafe { node.ioctl(vidioc::VIDIOC_QUERY_EXT_CTRL, &mut raw)? };
-    Ok(raw)
+    let fill = |raw: &mut sys::v4l2_query_ext_ctrl| raw.id = id;
+    // SAFETY: QUERY_EXT_CTRL reads and writes a v4l2_query_ext_ctrl, integers and arrays of them.
+    unsafe { node.query(vidioc::VIDIOC_QUERY_EXT_CTRL, fill) }
 }
 
 /// Converts the driver's description; `None` for a heading and for a disabled control.
@@ -59,8 +53,7 @@ fn control(node: &Node, raw: &sys::v4l2_query_ext_ctrl) -> Option<Control> {
         return None;
     }
     // C treats these bytes as signed on one machine and unsigned on another.
-    let title: Vec<u8> = raw.name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
-    let title = String::from_utf8_lossy(&title).into_owned();
+    let title = device::text(&raw.name.map(|byte| byte as u8));
     let mut control = Control {
         id: raw.id,
         name: spelled(&title),
@@ -78,12 +71,12 @@ fn control(node: &Node, raw: &sys::v4l2_query_ext_ctrl) -> Option<Control> {
         changes_others: has(sys::V4L2_CTRL_FLAG_UPDATE),
         volatile: has(sys::V4L2_CTRL_FLAG_VOLATILE),
     };
-    if kind == Kind::Bitmask {
+    if kind == ControlKind::Bitmask {
         // A 32-bit mask.
         control.maximum &= 0xffff_ffff;
         control.default &= 0xffff_ffff;
     }
-    if matches!(kind, Kind::Menu | Kind::IntegerMenu) {
+    if matches!(kind, ControlKind::Menu | ControlKind::IntegerMenu) {
         let indices = control.minimum..=control.maximum.min(control.minimum.saturating_add(MAX_ITEMS));
         control.items = indices.filter_map(|index| item(node, raw.id, index, kind)).collect();
     }
@@ -93,41 +86,36 @@ fn control(node: &Node, raw: &sys::v4l2_query_ext_ctrl) -> Option<Control> {
     Some(control)
 }
 
-fn kind(raw: &sys::v4l2_query_ext_ctrl) -> Option<Kind> {
+fn kind(raw: &sys::v4l2_query_ext_ctrl) -> Option<ControlKind> {
     if raw.nr_of_dims > 0 || raw.elems > 1 || raw.type_ >= sys::v4l2_ctrl_type_V4L2_CTRL_COMPOUND_TYPES {
-        return Some(Kind::Compound);
+        return Some(ControlKind::Compound);
     }
     match raw.type_ {
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER => Some(Kind::Integer),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BOOLEAN => Some(Kind::Boolean),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_MENU => Some(Kind::Menu),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER_MENU => Some(Kind::IntegerMenu),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BUTTON => Some(Kind::Button),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64 => Some(Kind::Integer64),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING => Some(Kind::String),
-        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BITMASK => Some(Kind::Bitmask),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER => Some(ControlKind::Integer),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BOOLEAN => Some(ControlKind::Boolean),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_MENU => Some(ControlKind::Menu),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER_MENU => Some(ControlKind::IntegerMenu),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BUTTON => Some(ControlKind::Button),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_INTEGER64 => Some(ControlKind::Integer64),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_STRING => Some(ControlKind::String),
+        sys::v4l2_ctrl_type_V4L2_CTRL_TYPE_BITMASK => Some(ControlKind::Bitmask),
         // V4L2_CTRL_TYPE_CTRL_CLASS, a heading.
         _ => None,
     }
 }
 
 /// Queries an item of a menu; `None` if the menu has a gap there.
-fn item(node: &Node, id: u32, index: i64, kind: Kind) -> Option<MenuItem> {
-    // SAFETY: integers, and a union of bytes and an integer; zeros are values of all.
-    let mut raw: sys::v4l2_querymenu = unsafe { mem::zeroed() };
-    raw.id = id;
-    raw.index = u32::try_from(index).ok()?;
-    // SAFETY: QUERYMENU reads and writes a v4l2_querymenu.
-    unsafe { node.ioctl(vidioc::VIDIOC_QUERYMENU, &mut raw) }.ok()?;
-    let text = if kind == Kind::IntegerMenu {
+fn item(node: &Node, id: u32, index: i64, kind: ControlKind) -> Option<MenuItem> {
+    let number = u32::try_from(index).ok()?;
+    let fill = |raw: &mut sys::v4l2_querymenu| (raw.id, raw.index) = (id, number);
+    // SAFETY: QUERYMENU reads and writes a v4l2_querymenu: integers, and a union of bytes and an integer.
+    let raw = unsafe { node.query(vidioc::VIDIOC_QUERYMENU, fill) }.ok()?;
+    let text = if kind == ControlKind::IntegerMenu {
         // SAFETY: any bits are an integer; of an integer menu the driver wrote it.
-        let number = unsafe { raw.__bindgen_anon_1.value };
-        number.to_string()
+        unsafe { raw.__bindgen_anon_1.value }.to_string()
     } else {
         // SAFETY: any bits are bytes; of a menu the driver wrote a name.
-        let name = unsafe { raw.__bindgen_anon_1.name };
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        String::from_utf8_lossy(&name[..end]).into_owned()
+        device::text(unsafe { &raw.__bindgen_anon_1.name })
     };
     Some(MenuItem { index, text })
 }
@@ -138,16 +126,15 @@ pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
     raw.id = control.id;
     match control.kind {
-        Kind::Button | Kind::Compound => Err(io::ErrorKind::Unsupported.into()),
-        Kind::String => {
+        ControlKind::Button | ControlKind::Compound => Err(io::ErrorKind::Unsupported.into()),
+        ControlKind::String => {
             let mut text = vec![0_u8; text_bytes(control)];
             // As many bytes as a control's text has, which is checked in `text_bytes` to fit.
             raw.size = text.len() as u32;
             raw.__bindgen_anon_1.string = text.as_mut_ptr().cast();
             // SAFETY: `string` points at `size` bytes that may be written and live through the call.
             unsafe { call(node, vidioc::VIDIOC_G_EXT_CTRLS, &mut raw)? };
-            let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
-            Ok(Value::Text(String::from_utf8_lossy(&text[..end]).into_owned()))
+            Ok(Value::Text(device::text(&text)))
         }
         kind => {
             // SAFETY: the value of a control of this kind is in the struct, and `size` is 0.
@@ -155,9 +142,9 @@ pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
             let value = raw.__bindgen_anon_1;
             Ok(Value::Number(match kind {
                 // SAFETY: any bits are an integer; of this kind the driver wrote 64 bits, of the others 32.
-                Kind::Integer64 => unsafe { value.value64 },
+                ControlKind::Integer64 => unsafe { value.value64 },
                 // SAFETY: as above.
-                Kind::Bitmask => i64::from(unsafe { value.value } as u32),
+                ControlKind::Bitmask => i64::from(unsafe { value.value } as u32),
                 // SAFETY: as above.
                 _ => i64::from(unsafe { value.value }),
             }))
@@ -180,7 +167,7 @@ pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
             unsafe { call(node, vidioc::VIDIOC_S_EXT_CTRLS, &mut raw) }
         }
         Value::Number(number) => {
-            if control.kind == Kind::Integer64 {
+            if control.kind == ControlKind::Integer64 {
                 raw.__bindgen_anon_1.value64 = *number;
             } else {
                 // Numbers of other kinds have 32 bits, a mask without a sign: their range was checked.

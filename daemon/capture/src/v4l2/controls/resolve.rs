@@ -7,15 +7,13 @@ use v4l::v4l_sys as sys;
 use visiond_config::diagnostics::nearest;
 use visiond_config::types::ControlValue;
 
-use super::control::{Control, Kind, MenuItem, Value, spelled};
+use super::control::{Control, ControlKind, MenuItem, Value, spelled};
 use super::frame_rate::FRAME_RATE;
 
 /// A control and the value to set.
 #[derive(Debug, PartialEq)]
 pub struct Assignment<'a> {
-    /// The control.
     pub control: &'a Control,
-    /// The value.
     pub value: Value,
 }
 
@@ -28,7 +26,8 @@ impl fmt::Display for Assignment<'_> {
 impl Assignment<'_> {
     /// Returns a value next to this one; `None` if it is not a number, or the only value.
     pub fn neighbour(&self) -> Option<Value> {
-        let Control { kind: Kind::Integer | Kind::Integer64, minimum, maximum, step, .. } = self.control else {
+        let Control { kind: ControlKind::Integer | ControlKind::Integer64, minimum, maximum, step, .. } = self.control
+        else {
             return None;
         };
         let Value::Number(value) = self.value else { return None };
@@ -39,29 +38,20 @@ impl Assignment<'_> {
     }
 }
 
-/// A configured control that cannot be set.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The configured name.
-    pub name: String,
-    /// A sentence that says what is possible.
-    pub why: String,
-}
-
-/// Returns what to set, in order, and what is wrong.
+/// Returns what to set, in order, and what is wrong: the control's configured name, and a sentence that says what is possible.
 pub fn resolve<'a>(
     controls: &'a [Control],
     wanted: &BTreeMap<String, ControlValue>,
-) -> (Vec<Assignment<'a>>, Vec<Refusal>) {
+) -> (Vec<Assignment<'a>>, Vec<(String, String)>) {
     let (mut assignments, mut refusals) = (Vec::new(), Vec::new());
     for (name, value) in wanted {
-        let assignment = find(controls, name).and_then(|control| match fit(control, value) {
-            Some(value) => Ok(Assignment { control, value }),
-            None => Err(unfit(control, value)),
+        let assignment = find(controls, name).and_then(|control| {
+            let value = fit(control, value).ok_or_else(|| unfit(control, value))?;
+            Ok(Assignment { control, value })
         });
         match assignment {
             Ok(assignment) => assignments.push(assignment),
-            Err(why) => refusals.push(Refusal { name: name.clone(), why }),
+            Err(why) => refusals.push((name.clone(), why)),
         }
     }
     // The sort is stable: equal ranks stay in order of their names.
@@ -90,6 +80,7 @@ pub fn named<'a>(controls: &'a [Control], name: &str) -> Option<&'a Control> {
     named(&wanted).or_else(|| named(other?))
 }
 
+/// Finds a control. The error is a sentence, because it goes into the log and into `check`'s report only.
 fn find<'a>(controls: &'a [Control], name: &str) -> Result<&'a Control, String> {
     named(controls, name).ok_or_else(|| {
         let wanted = spelled(name);
@@ -110,15 +101,17 @@ fn fit(control: &Control, value: &ControlValue) -> Option<Value> {
     }
     let in_range = |number: &i64| (control.minimum..=control.maximum).contains(number);
     let number = match (control.kind, value) {
-        (Kind::Integer | Kind::Integer64, ControlValue::Number(number)) => Some(*number).filter(in_range),
-        (Kind::Boolean, ControlValue::Flag(flag)) => Some(i64::from(*flag)),
-        (Kind::Boolean, ControlValue::Number(number @ (0 | 1))) => Some(*number),
-        (Kind::Button, ControlValue::Flag(true)) => Some(1),
-        (Kind::Bitmask, ControlValue::Number(number)) => Some(*number).filter(|bits| bits & !control.maximum == 0),
-        (Kind::Menu | Kind::IntegerMenu, value) => item(control, value).map(|item| item.index),
-        (Kind::String, ControlValue::Text(text)) => return fit_text(control, text),
+        (ControlKind::Integer | ControlKind::Integer64, ControlValue::Number(number)) => Some(*number).filter(in_range),
+        (ControlKind::Boolean, ControlValue::Flag(flag)) => Some(i64::from(*flag)),
+        (ControlKind::Boolean, ControlValue::Number(number @ (0 | 1))) => Some(*number),
+        (ControlKind::Button, ControlValue::Flag(true)) => Some(1),
+        (ControlKind::Bitmask, ControlValue::Number(number)) => {
+            Some(*number).filter(|bits| bits & !control.maximum == 0)
+        }
+        (ControlKind::Menu | ControlKind::IntegerMenu, value) => item(control, value).map(|item| item.index),
+        (ControlKind::String, ControlValue::Text(text)) => return fit_text(control, text),
         // A word on the command line may look like a number and be meant as text.
-        (Kind::String, ControlValue::Number(number)) => return fit_text(control, &number.to_string()),
+        (ControlKind::String, ControlValue::Number(number)) => return fit_text(control, &number.to_string()),
         _ => None,
     };
     number.map(Value::Number)
@@ -128,8 +121,8 @@ fn fit_text(control: &Control, text: &str) -> Option<Value> {
     let length = i64::try_from(text.len()).ok()?;
     let fits = (control.minimum..=control.maximum).contains(&length);
     // The length of a text has steps, as numbers have.
-    let assignments = i64::try_from(control.step.max(1)).ok()?;
-    (fits && (length - control.minimum) % assignments == 0).then(|| Value::Text(text.to_owned()))
+    let step = i64::try_from(control.step.max(1)).ok()?;
+    (fits && (length - control.minimum) % step == 0).then(|| Value::Text(text.to_owned()))
 }
 
 /// Finds a menu's item by its index or its name; case and punctuation do not matter, as in v4l2-ctl.
@@ -153,24 +146,17 @@ fn unfit(control: &Control, value: &ControlValue) -> String {
     }
     let takes = control.takes();
     match kind {
-        Kind::Compound => format!("the control `{name}` is {takes}"),
-        Kind::Menu => format!("the control `{name}` has no item {value}: it has {takes}"),
-        Kind::IntegerMenu => format!(
+        ControlKind::Compound => format!("the control `{name}` is {takes}"),
+        ControlKind::Menu => format!("the control `{name}` has no item {value}: it has {takes}"),
+        ControlKind::IntegerMenu => format!(
             "the control `{name}` has no item {value}: it has {takes}; without quotes the number before the brackets \
              counts, with quotes the one in them"
         ),
-        Kind::String => {
-            format!("the control `{name}` does not accept {value}: it accepts {takes}{}", steps_of(control))
+        ControlKind::String if control.step > 1 && control.minimum != control.maximum => {
+            let step = control.step;
+            format!("the control `{name}` does not accept {value}: it accepts {takes}, in steps of {step}")
         }
         _ => format!("the control `{name}` does not accept {value}: it accepts {takes}"),
-    }
-}
-
-fn steps_of(control: &Control) -> String {
-    if control.step > 1 && control.minimum != control.maximum {
-        format!(", in steps of {}", control.step)
-    } else {
-        String::new()
     }
 }
 
@@ -179,7 +165,7 @@ fn steps_of(control: &Control) -> String {
 fn rank(control: &Control) -> u8 {
     let is_automatic = control.name.split('_').any(|word| matches!(word, "auto" | "automatic" | "autogain"));
     match control.kind {
-        Kind::Button => 4,
+        ControlKind::Button => 4,
         _ if control.id == sys::V4L2_CID_3A_LOCK => 3,
         _ if is_automatic || control.changes_others => 0,
         _ if control.name == FRAME_RATE => 1,

@@ -5,10 +5,9 @@ use std::io;
 
 use log::Level;
 use parking_lot::Mutex;
-use v4l::v4l_sys as sys;
 use visiond_config::types::{ControlValue, V4l2Config};
 
-use super::control::{Control, Kind};
+use super::control::{Control, ControlKind};
 use super::frame_rate::FrameRateControl;
 use super::ioctl;
 use super::resolve::{Assignment, named, resolve};
@@ -29,7 +28,7 @@ pub struct ControlSetter<'a> {
     is_off: bool,
     /// What was set, as text.
     set: Vec<String>,
-    told: Vec<(Level, String)>,
+    messages: Vec<(Level, String)>,
 }
 
 /// NVIDIA's control that applies the stored values when the sensor starts.
@@ -40,7 +39,7 @@ impl<'a> ControlSetter<'a> {
     pub fn new(node: &'a Node, config: &V4l2Config, label: &'a str) -> Self {
         let is_off = node.has(Quirk::SensorOffUntilStreaming);
         let fps = config.fps.filter(|_| node.has(Quirk::RateByControl));
-        Self { node, label, wanted: config.controls.clone(), fps, is_off, set: Vec::new(), told: Vec::new() }
+        Self { node, label, wanted: config.controls.clone(), fps, is_off, set: Vec::new(), messages: Vec::new() }
     }
 
     /// Sets the controls that decide which formats there are. To be called before streaming.
@@ -67,7 +66,7 @@ impl<'a> ControlSetter<'a> {
         let is_off = self.is_off;
         // This also reports controls that the camera does not have.
         let (_, refusals) = resolve(&controls, &self.wanted);
-        self.told.extend(refusals.iter().map(|refusal| without(&refusal.why)));
+        self.messages.extend(refusals.iter().map(|(_, why)| without(why)));
         self.set(&controls, |control| !is_off || !control.is_captures());
     }
 
@@ -84,9 +83,9 @@ impl<'a> ControlSetter<'a> {
             if let Some(neighbour) = assignment.neighbour() {
                 let result = ioctl::set(self.node, assignment.control, &neighbour);
                 let result = result.and_then(|()| ioctl::set(self.node, assignment.control, &assignment.value));
-                self.told.extend(result.err().map(|error| without(&refused(self.node, assignment, &error))));
+                self.messages.extend(result.err().map(|error| without(&refused(self.node, assignment, &error))));
             }
-            self.told.extend(read_back(self.node, assignment).map(|text| (Level::Warn, text)));
+            self.messages.extend(read_back(self.node, assignment).map(|text| (Level::Warn, text)));
         }
     }
 
@@ -100,7 +99,7 @@ impl<'a> ControlSetter<'a> {
             Err(error) => {
                 let why =
                     format!("the driver cannot list its controls ({error}): the camera streams without setting any");
-                self.told.push((Level::Error, why));
+                self.messages.push((Level::Error, why));
                 // Log this once.
                 self.wanted.clear();
                 self.fps = None;
@@ -116,7 +115,7 @@ impl<'a> ControlSetter<'a> {
         for assignment in assignments.iter().filter(|assignment| which(assignment.control)) {
             match ioctl::set(self.node, assignment.control, &assignment.value) {
                 Ok(()) => set.push(assignment),
-                Err(error) => self.told.push(without(&refused(self.node, assignment, &error))),
+                Err(error) => self.messages.push(without(&refused(self.node, assignment, &error))),
             }
         }
         self.set.extend(set.iter().map(|assignment| assignment.to_string()));
@@ -124,16 +123,16 @@ impl<'a> ControlSetter<'a> {
         let tells = |assignment: &&&Assignment<'_>| !self.is_off || assignment.control.is_captures();
         let differing =
             set.iter().filter(tells).filter_map(|assignment| Some((Level::Warn, read_back(self.node, assignment)?)));
-        self.told.extend(differing.collect::<Vec<_>>());
+        self.messages.extend(differing.collect::<Vec<_>>());
     }
 }
 
 impl Drop for ControlSetter<'_> {
     fn drop(&mut self) {
         if !self.set.is_empty() {
-            self.told.push((Level::Info, format!("set {}", self.set.join(", "))));
+            self.messages.push((Level::Info, format!("set {}", self.set.join(", "))));
         }
-        tell(self.label, std::mem::take(&mut self.told));
+        log_news(self.label, std::mem::take(&mut self.messages));
     }
 }
 
@@ -142,24 +141,22 @@ fn without(why: &str) -> (Level, String) {
 }
 
 /// Logs the result; at debug level if it is the same as the last time.
-fn tell(label: &str, told: Vec<(Level, String)>) {
+fn log_news(label: &str, messages: Vec<(Level, String)>) {
     static LAST: Mutex<BTreeMap<String, Vec<(Level, String)>>> = Mutex::new(BTreeMap::new());
     let mut last = LAST.lock();
-    let is_news = last.get(label) != Some(&told);
-    for (level, line) in &told {
+    let is_news = last.get(label) != Some(&messages);
+    for (level, line) in &messages {
         log::log!(if is_news { *level } else { Level::Debug }, "{label}: {line}");
     }
     if is_news {
-        last.insert(label.to_owned(), told);
+        last.insert(label.to_owned(), messages);
     }
 }
 
 /// Returns why the driver may have refused.
 fn refused(node: &Node, assignment: &Assignment<'_>, error: &io::Error) -> String {
-    let inactive =
-        ioctl::flags(node, assignment.control).is_some_and(|flags| flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0);
     match error.raw_os_error() {
-        _ if inactive => {
+        _ if ioctl::is_inactive(node, assignment.control) => {
             format!(
                 "the driver refuses {assignment} ({error}): an automatic mode controls it, configure that mode as well"
             )
@@ -174,11 +171,10 @@ fn refused(node: &Node, assignment: &Assignment<'_>, error: &io::Error) -> Strin
 /// Returns a warning if the control has another value than the one set, or no effect.
 fn read_back(node: &Node, assignment: &Assignment<'_>) -> Option<String> {
     let Assignment { control, value, .. } = assignment;
-    if control.write_only || control.kind == Kind::Button {
+    if control.write_only || control.kind == ControlKind::Button {
         return None;
     }
-    let inactive = ioctl::flags(node, control).is_some_and(|flags| flags & sys::V4L2_CTRL_FLAG_INACTIVE != 0);
-    if inactive {
+    if ioctl::is_inactive(node, control) {
         return Some(format!("{assignment} has no effect: an automatic mode controls it, configure that mode as well"));
     }
     let now = ioctl::get(node, control).ok().filter(|now| now != value && !control.volatile)?;

@@ -9,7 +9,7 @@ use super::*;
 
 struct Desk {
     folder: tempfile::TempDir,
-    machine: Machine,
+    machine: SystemFolders,
 }
 
 /// What a node of the desk says is what stands in its file.
@@ -24,7 +24,7 @@ fn ask(node: &Path) -> Answer {
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let machine = Machine { sys: folder.path().join("sys"), dev: folder.path().join("dev"), ask };
+        let machine = SystemFolders { sys: folder.path().join("sys"), dev: folder.path().join("dev"), ask };
         for made in ["sys/class/video4linux", "sys/devices", "dev/v4l/by-path"] {
             fs::create_dir_all(folder.path().join(made)).unwrap();
         }
@@ -73,11 +73,11 @@ impl Desk {
         fs::remove_file(self.dev(&format!("v4l/by-path/usb-{port}-video-index0"))).unwrap();
     }
 
-    fn find(&self, name: &str, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+    fn find(&self, name: &str, remembered: Option<&Identity>) -> Result<FoundCamera, NotFound> {
         self.machine.find(&name.parse().unwrap(), remembered)
     }
 
-    fn at(&self, name: &str, remembered: Option<&Identity>) -> Result<Found, NotFound> {
+    fn at(&self, name: &str, remembered: Option<&Identity>) -> Result<FoundCamera, NotFound> {
         self.machine.find(&CameraName::Node(self.dev(name)), remembered)
     }
 
@@ -198,7 +198,7 @@ fn a_place_is_whatever_is_plugged_in_there() {
 fn a_node_that_sys_does_not_tell_of_is_taken_as_it_is() {
     let desk = Desk::new();
     fs::write(desk.dev("camera"), "").unwrap();
-    assert_eq!(desk.at("camera", None).unwrap(), Found { node: desk.dev("camera"), identity: None });
+    assert_eq!(desk.at("camera", None).unwrap(), FoundCamera { node: desk.dev("camera"), identity: None });
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_jetsons_sensors_are_found_by_the_names_that_its_driver_gives_them() {
         fs::write(dev.path().join(node), format!("camera {card}")).unwrap();
     }
     let sys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boards/orin-nano-36.4.3/sys");
-    let machine = Machine { sys, dev: dev.path().to_owned(), ask };
+    let machine = SystemFolders { sys, dev: dev.path().to_owned(), ask };
     let found = machine.find(&CameraName::Card("vi-output, imx219 10-0010".to_owned()), None).unwrap();
     assert_eq!(found.node, dev.path().join("video1"));
 }

@@ -1,4 +1,4 @@
-//! The memory of one buffer: one address range, whoever allocated it and however many memory planes it has.
+//! The memory of one buffer: one address range, from the driver or from visiond, with any number of memory planes.
 
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
@@ -17,8 +17,10 @@ use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPlanes {
     count: usize,
-    starts: [usize; MAX_MEMORY_PLANES],
-    lengths: [usize; MAX_MEMORY_PLANES],
+    /// The offset of each plane.
+    pub starts: [usize; MAX_MEMORY_PLANES],
+    /// The length of each plane in bytes.
+    pub lengths: [usize; MAX_MEMORY_PLANES],
 }
 
 impl MemoryPlanes {
@@ -37,16 +39,6 @@ impl MemoryPlanes {
         (count > 0 && count <= MAX_MEMORY_PLANES && end <= i32::MAX as usize).then_some(planes)
     }
 
-    /// Returns the offset of each plane.
-    pub fn starts(&self) -> &[usize; MAX_MEMORY_PLANES] {
-        &self.starts
-    }
-
-    /// Returns the length of a plane in bytes.
-    pub fn length(&self, plane: usize) -> usize {
-        self.lengths[plane]
-    }
-
     /// Returns the length of the range: whole pages.
     pub fn total(&self) -> usize {
         let last = self.count - 1;
@@ -54,49 +46,46 @@ impl MemoryPlanes {
     }
 }
 
-/// A buffer's memory.
+/// A buffer's memory. Fields drop in order: the GPU's registration before the memory.
 #[derive(Debug)]
 pub struct BufferMemory {
-    block: Block,
+    /// Of memory that the GPU could not read otherwise.
+    registered: Option<RegisteredPages>,
+    owner: MemoryOwner,
     start: NonNull<u8>,
-    planes: MemoryPlanes,
+    pub planes: MemoryPlanes,
 }
 
-// SAFETY: `start` points into `block`, which this value alone owns; nothing about the memory is tied to a thread.
+// SAFETY: `start` points into `owner`, which this value alone has; nothing about the memory is tied to a thread.
 unsafe impl Send for BufferMemory {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for BufferMemory {}
 
-/// Who owns a buffer's memory. Fields drop in order: the GPU's registration before the memory.
+/// Who owns a buffer's memory.
 #[derive(Debug)]
-enum Block {
-    /// The driver's memory, mapped, and registered with CUDA if the GPU reads it in place.
-    Mapped { registered: Option<RegisteredPages>, _mapping: Mapping },
-    /// visiond's memory, of the kind that the model reads.
-    Unified(UnifiedBuffer),
-    /// visiond's ordinary memory, registered with CUDA.
-    Registered { pages: RegisteredPages, _buffer: UnifiedBuffer },
+enum MemoryOwner {
+    /// The driver; the memory is mapped.
+    Driver { _mapping: Mapping },
+    /// visiond.
+    Ours(UnifiedBuffer),
 }
 
 // SAFETY: the memory is mapped or allocated once, initialised (by the kernel, or zeroed), and freed with the buffer.
 unsafe impl DriverMemory for BufferMemory {
     unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the range is that long, readable and initialised (by the kernel, or zeroed when it was made), and lives as
-        // long as `self`; that nobody writes is the caller's promise.
+        // long as `self`; that nothing writes is the caller's promise.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.planes.total()) }
     }
 
     fn device_address(&self) -> Option<DeviceAddress> {
-        match &self.block {
-            Block::Mapped { registered, .. } => registered.as_ref().map(RegisteredPages::device_address),
-            Block::Unified(buffer) => buffer.device_address(),
-            Block::Registered { pages, .. } => Some(pages.device_address()),
-        }
+        let registered = self.registered.as_ref().map(RegisteredPages::device_address);
+        registered.or_else(|| self.buffer()?.device_address())
     }
 
     fn buffer(&self) -> Option<&UnifiedBuffer> {
-        match &self.block {
-            Block::Unified(buffer) => Some(buffer),
+        match (&self.registered, &self.owner) {
+            (None, MemoryOwner::Ours(buffer)) => Some(buffer),
             _ => None,
         }
     }
@@ -111,39 +100,21 @@ impl BufferMemory {
             mapping.fill(node, planes.starts[plane], length.min(planes.lengths[plane]), offset)?;
         }
         let start = mapping.start;
-        Ok(Self { block: Block::Mapped { registered: None, _mapping: mapping }, start, planes })
+        Ok(Self { registered: None, owner: MemoryOwner::Driver { _mapping: mapping }, start, planes })
     }
 
     /// Allocates memory of this kind.
     pub fn unified(memory: &Memory, planes: MemoryPlanes) -> Result<Self, BufferError> {
         let buffer = memory.allocate(planes.total())?;
-        Ok(Self { start: buffer.start(), block: Block::Unified(buffer), planes })
+        Ok(Self { registered: None, start: buffer.start(), owner: MemoryOwner::Ours(buffer), planes })
     }
 
-    /// Allocates ordinary memory and registers it with CUDA.
-    pub fn pinned(device: &Arc<Device>, planes: MemoryPlanes) -> Result<Self, PinnedError> {
-        let buffer = UnifiedBuffer::host(planes.total())?;
-        let start = buffer.start();
-        // SAFETY: the range is the buffer's, readable and writable; it is freed after the registration was undone, by the order
-        // of the fields. GPU work on it is over when a frame is dropped, and a frame keeps the buffer.
-        let pages = unsafe { RegisteredPages::new(device, start, planes.total()) }?;
-        Ok(Self { block: Block::Registered { pages, _buffer: buffer }, start, planes })
-    }
-
-    /// Registers a mapped buffer with the GPU; other memory needs no registration or cannot have one.
+    /// Registers the buffer with the GPU: mapped memory, or ordinary memory.
     pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
-        let length = self.planes.total();
-        if let Block::Mapped { registered, .. } = &mut self.block {
-            // SAFETY: the range is the mapping, readable and writable; the registration is undone before it is unmapped, by the
-            // order of the fields. GPU work on it is over when a frame is dropped, and a frame keeps the buffer.
-            *registered = Some(unsafe { RegisteredPages::new(device, self.start, length) }?);
-        }
+        // SAFETY: the range is the owner's, readable and writable; the registration is undone before the owner frees it, by the
+        // order of the fields. GPU work on it is over when a frame is dropped, and a frame keeps the buffer.
+        self.registered = Some(unsafe { RegisteredPages::new(device, self.start, self.planes.total()) }?);
         Ok(())
-    }
-
-    /// Returns the layout of the memory planes.
-    pub fn memory_planes(&self) -> &MemoryPlanes {
-        &self.planes
     }
 
     /// Sets the addresses of a USERPTR buffer.
@@ -152,17 +123,6 @@ impl BufferMemory {
             raw.point(plane, self.start.as_ptr() as usize + self.planes.starts[plane], self.planes.lengths[plane]);
         }
     }
-}
-
-/// Ordinary memory could not be registered with CUDA.
-#[derive(Debug, thiserror::Error)]
-pub enum PinnedError {
-    /// There is no memory.
-    #[error(transparent)]
-    Buffer(#[from] BufferError),
-    /// CUDA refuses the memory.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
 }
 
 /// An address range, unmapped when dropped.
@@ -192,7 +152,7 @@ impl Mapping {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let fd = node.file.as_raw_fd();
-        // SAFETY: the pages from `at` on are this value's own reservation (checked above), that nobody refers to yet.
+        // SAFETY: the pages from `at` on are this value's own reservation (checked above), which nothing refers to yet.
         let place = unsafe { self.start.as_ptr().add(at).cast() };
         // SAFETY: as above: what the fixed mapping takes the place of is this reservation.
         unsafe { v4l2::mmap(place, length, access, flags, fd, libc::off_t::from(offset))? };
@@ -202,14 +162,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that `reserve` made; whoever read it borrowed the buffer that holds this.
+        // SAFETY: exactly the range that `reserve` made; a reader of it borrows the buffer that holds this.
         if let Err(error) = unsafe { v4l2::munmap(self.start.as_ptr().cast(), self.length) } {
             log::warn!("cannot unmap a camera's buffer: {error}");
         }
     }
 }
 
-/// Returns the size of a memory page.
 fn page_bytes() -> usize {
     // SAFETY: no pointer is passed.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -223,10 +182,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_stand_on_pages_of_their_own() {
+    fn memory_planes_start_on_pages_of_their_own() {
         let page = page_bytes();
         let planes = MemoryPlanes::new([page + 1, 10, 2 * page], 3).unwrap();
-        assert_eq!((planes.starts(), planes.total()), (&[0, 2 * page, 3 * page], 5 * page));
+        assert_eq!((planes.starts, planes.total()), ([0, 2 * page, 3 * page], 5 * page));
         assert_eq!(MemoryPlanes::new([page, 10, 0], 1).unwrap().total(), page);
         assert_eq!(MemoryPlanes::new([0; 3], 1), None);
         assert_eq!(MemoryPlanes::new([usize::MAX; 3], 3), None);
@@ -234,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_ours_is_one_zeroed_range() {
+    fn memory_of_ours_is_one_zeroed_range() {
         let buffer = BufferMemory::unified(&Memory::host(), MemoryPlanes::new([5000, 100, 0], 2).unwrap()).unwrap();
         // SAFETY: no driver knows of it.
         assert!(unsafe { buffer.bytes() }.iter().all(|&byte| byte == 0));

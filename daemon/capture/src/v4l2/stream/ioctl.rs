@@ -30,7 +30,6 @@ impl MemoryType {
 /// The driver's answer to REQBUFS.
 #[derive(Debug, Clone, Copy)]
 pub struct Granted {
-    /// The number of buffers.
     pub count: u32,
     /// `V4L2_BUF_CAP_*`; 0 with a kernel before 4.20.
     pub capabilities: u32,
@@ -38,25 +37,21 @@ pub struct Granted {
 
 /// REQBUFS: requests `count` buffers; 0 frees them.
 pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<Granted> {
-    // SAFETY: integers, for which zeros are values.
-    let mut raw: sys::v4l2_requestbuffers = unsafe { mem::zeroed() };
-    raw.count = count;
-    raw.type_ = node.api().buffer_type();
-    raw.memory = memory.raw();
-    // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers.
-    unsafe { node.ioctl(vidioc::VIDIOC_REQBUFS, &mut raw)? };
+    let fill = |raw: &mut sys::v4l2_requestbuffers| {
+        (raw.count, raw.type_, raw.memory) = (count, node.api().buffer_type(), memory.raw());
+    };
+    // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers, integers.
+    let raw = unsafe { node.query(vidioc::VIDIOC_REQBUFS, fill)? };
     Ok(Granted { count: raw.count, capabilities: raw.capabilities })
 }
 
 /// EXPBUF: exports the first memory plane of the driver's buffer `index` as a DMA-BUF.
 pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
-    // SAFETY: integers, for which zeros are values.
-    let mut raw: sys::v4l2_exportbuffer = unsafe { mem::zeroed() };
-    raw.type_ = node.api().buffer_type();
-    raw.index = index;
-    raw.flags = libc::O_CLOEXEC as u32;
-    // SAFETY: EXPBUF reads and writes a v4l2_exportbuffer.
-    unsafe { node.ioctl(vidioc::VIDIOC_EXPBUF, &mut raw)? };
+    let fill = |raw: &mut sys::v4l2_exportbuffer| {
+        (raw.type_, raw.index, raw.flags) = (node.api().buffer_type(), index, libc::O_CLOEXEC as u32);
+    };
+    // SAFETY: EXPBUF reads and writes a v4l2_exportbuffer, integers.
+    let raw = unsafe { node.query(vidioc::VIDIOC_EXPBUF, fill)? };
     // SAFETY: the call made the descriptor for us, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw.fd) })
 }
@@ -106,7 +101,7 @@ impl RawBuffer {
     ///
     /// # Safety
     ///
-    /// Where the memory is USERPTR, what was [pointed](Self::point) at must be this process's, stay so and be read by nobody
+    /// Where the memory is USERPTR, what was [pointed](Self::point) at must be this process's, stay so and not be read
     /// until the driver gives the buffer back or its buffers were freed by REQBUFS.
     pub unsafe fn queue(&mut self, node: &Node) -> io::Result<()> {
         // SAFETY: QBUF reads and writes a v4l2_buffer; the rest is the caller's promise.

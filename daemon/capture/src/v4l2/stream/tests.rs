@@ -13,8 +13,8 @@ fn stream(buffers: usize) -> Stream {
     Stream { buffers, node, memory: MemoryType::UserPtr, home, returned, away: 0 }
 }
 
-fn filled(index: u32) -> Filled {
-    Filled { index, ..Filled::simulated(0, 0) }
+fn filled(index: u32) -> FilledBuffer {
+    FilledBuffer { index, ..FilledBuffer::simulated(0, 0) }
 }
 
 #[test]
