@@ -16,20 +16,20 @@ use super::source::SourceError;
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// Arguments of ffmpeg that ffprobe does not know, and whether a value follows.
-const FFMPEG_ONLY: [(&str, bool); 12] = [
-    ("-re", false),
-    ("-readrate", true),
-    ("-stream_loop", true),
-    ("-ss", true),
-    ("-sseof", true),
-    ("-t", true),
-    ("-to", true),
-    ("-itsoffset", true),
-    ("-r", true),
-    ("-hwaccel", true),
-    ("-hwaccel_device", true),
-    ("-hwaccel_output_format", true),
+/// Arguments of ffmpeg that ffprobe does not know. All but `-re` are followed by a value.
+const FFMPEG_ONLY: [&str; 12] = [
+    "-re",
+    "-readrate",
+    "-stream_loop",
+    "-ss",
+    "-sseof",
+    "-t",
+    "-to",
+    "-itsoffset",
+    "-r",
+    "-hwaccel",
+    "-hwaccel_device",
+    "-hwaccel_output_format",
 ];
 
 /// The first video stream of a video.
@@ -126,10 +126,10 @@ fn probe_args(input_args: &[String]) -> Vec<&str> {
     let mut kept = Vec::new();
     let mut args = input_args.iter();
     while let Some(arg) = args.next() {
-        match FFMPEG_ONLY.iter().find(|(name, _)| name == arg) {
-            Some((_, true)) => _ = args.next(),
-            Some((_, false)) => {}
-            None => kept.push(arg.as_str()),
+        if !FFMPEG_ONLY.contains(&arg.as_str()) {
+            kept.push(arg.as_str());
+        } else if arg != "-re" {
+            args.next();
         }
     }
     kept

@@ -27,7 +27,7 @@ use super::source::{Next, Source, SourceError};
 const ENDINGS: [&str; 14] =
     ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
 
-pub struct ImagesSource {
+pub(crate) struct ImagesSource {
     config: ImagesConfig,
     is_folder: bool,
     pool: FramePool,
@@ -234,31 +234,18 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, KnownFile)>> {
 
 /// Compares names with numbers by value: img2 comes before img10. Otherwise compares bytes.
 fn natural(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
-    loop {
-        match (left.first(), right.first()) {
-            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
-                let (first, rest_left) = number(left);
-                let (second, rest_right) = number(right);
-                let order = first.len().cmp(&second.len()).then_with(|| first.cmp(second));
-                if order != Ordering::Equal {
-                    return order;
-                }
-                (left, right) = (rest_left, rest_right);
+    /// Each byte; of a number its length without leading zeros, then its digits.
+    fn parts(name: &str) -> impl Iterator<Item = (u8, usize, &[u8])> {
+        let chunks = name.as_bytes().chunk_by(|left, right| left.is_ascii_digit() && right.is_ascii_digit());
+        chunks.map(|chunk| {
+            if !chunk[0].is_ascii_digit() {
+                return (chunk[0], 0, &[][..]);
             }
-            (Some(x), Some(y)) if x == y => (left, right) = (&left[1..], &right[1..]),
-            (None, None) => return a.cmp(b),
-            (x, y) => return x.cmp(&y),
-        }
+            let zeros = chunk.iter().take_while(|&&digit| digit == b'0').count();
+            (b'0', chunk.len() - zeros, &chunk[zeros..])
+        })
     }
-}
-
-/// Returns the digits at the start, without leading zeros, and the rest.
-fn number(text: &[u8]) -> (&[u8], &[u8]) {
-    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, rest) = text.split_at(end);
-    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
-    (&digits[zeros..], rest)
+    parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ use painter::Painter;
 pub struct PatternSource {
     painter: Painter,
     pool: FramePool,
-    drawn: Drawn,
+    /// Which picture each buffer holds, by the buffer's address. The pool's buffers live as long as it does, and only this source
+    /// writes to them.
+    drawn: Vec<(usize, u64)>,
     pacer: Pacer,
     clock: Arc<dyn Clock>,
     fps: f64,
@@ -42,7 +44,7 @@ impl PatternSource {
         Ok(Self {
             painter,
             pool,
-            drawn: Drawn::default(),
+            drawn: Vec::new(),
             pacer: Pacer::new(config.fps),
             clock,
             fps: config.fps,
@@ -78,9 +80,13 @@ impl Source for PatternSource {
         };
         let timestamp = clock::now(self.clock.as_ref());
         let out = buffer.as_mut_slice();
-        match self.drawn.replace(out, sequence) {
-            Some(before) => self.painter.redraw(before, sequence, out),
-            None => self.painter.draw(sequence, out),
+        let address = out.as_ptr().addr();
+        match self.drawn.iter_mut().find(|(other, _)| *other == address) {
+            Some((_, drawn)) => self.painter.redraw(std::mem::replace(drawn, sequence), sequence, out),
+            None => {
+                self.drawn.push((address, sequence));
+                self.painter.draw(sequence, out);
+            }
         }
         Ok(Next::Frame(Frame {
             layout: *self.painter.layout(),
@@ -94,25 +100,6 @@ impl Source for PatternSource {
     fn describe(&self) -> String {
         let layout = self.painter.layout();
         format!("test pattern, {}x{} {} at {} fps", layout.width(), layout.height(), layout.format(), self.fps)
-    }
-}
-
-/// Which picture each buffer holds, by the buffer's address. The pool's buffers live as long as it does, and only this source
-/// writes to them.
-#[derive(Debug, Default)]
-struct Drawn(Vec<(usize, u64)>);
-
-impl Drawn {
-    /// Notes that `buffer` will hold picture `sequence`; returns the picture that it holds now, if any.
-    fn replace(&mut self, buffer: &[u8], sequence: u64) -> Option<u64> {
-        let address = buffer.as_ptr().addr();
-        match self.0.iter_mut().find(|(other, _)| *other == address) {
-            Some((_, drawn)) => Some(std::mem::replace(drawn, sequence)),
-            None => {
-                self.0.push((address, sequence));
-                None
-            }
-        }
     }
 }
 

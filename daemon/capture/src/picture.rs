@@ -30,6 +30,9 @@ const MAX_FILE_BYTES: u64 = 512 << 20;
 /// How much a decoder may allocate for the picture in its own format.
 const MAX_DECODER_BYTES: u64 = 8 * MAX_PIXELS;
 
+/// Why a picture cannot be read, as text alone: it becomes a part of the [`SourceError`].
+type Reason = Box<dyn std::error::Error>;
+
 /// Reads one picture into `memory`.
 pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
     let pool = FramePool::new(memory, 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
@@ -60,7 +63,7 @@ impl Loader {
     /// Reads a picture into `buffer`, which grows as needed.
     pub fn load(&mut self, path: &Path, sequence: u64, mut buffer: PooledBuffer) -> Result<Frame, SourceError> {
         let fail =
-            |reason: String| SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()));
+            |reason: Reason| SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()));
         self.read_file(path).map_err(fail)?;
         let timestamp = clock::now(&SystemClock);
         let layout = self.decode(&mut buffer).map_err(fail)?;
@@ -68,36 +71,36 @@ impl Loader {
         Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, name })
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), String> {
+    fn read_file(&mut self, path: &Path) -> Result<(), Reason> {
         self.file.clear();
-        let file = fs::File::open(path).map_err(|error| error.to_string())?;
-        let metadata = file.metadata().map_err(|error| error.to_string())?;
-        if metadata.is_dir() {
-            return Err("it is a folder".to_owned());
+        let file = fs::File::open(path)?;
+        if file.metadata()?.is_dir() {
+            return Err("it is a folder".into());
         }
-        let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut self.file).map_err(|error| error.to_string())?;
-        match read as u64 {
-            0 => Err("the file is empty".to_owned()),
-            read if read > MAX_FILE_BYTES => Err(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20)),
+        match file.take(MAX_FILE_BYTES + 1).read_to_end(&mut self.file)? as u64 {
+            0 => Err("the file is empty".into()),
+            read if read > MAX_FILE_BYTES => {
+                Err(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20).into())
+            }
             _ => Ok(()),
         }
     }
 
-    fn decode(&mut self, buffer: &mut PooledBuffer) -> Result<FrameLayout, String> {
+    fn decode(&mut self, buffer: &mut PooledBuffer) -> Result<FrameLayout, Reason> {
         let format = image::guess_format(&self.file)
-            .map_err(|_| "not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".to_owned())?;
+            .map_err(|_| "not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)")?;
         let decoded = match format {
             ImageFormat::Jpeg => {
-                let (width, height) = self.jpeg.header(&self.file).map_err(|error| error.to_string())?;
+                let (width, height) = self.jpeg.header(&self.file)?;
                 let needed = rgb_bytes(width, height)?;
                 let orientation = jpeg::exif(&self.file).and_then(Orientation::from_exif_chunk);
                 let orientation = orientation.unwrap_or(Orientation::NoTransforms);
                 if orientation == Orientation::NoTransforms {
-                    buffer.grow(needed).map_err(|error| error.to_string())?;
-                    return self.jpeg.decode(&self.file, buffer.as_mut_slice()).map_err(|error| error.to_string());
+                    buffer.grow(needed)?;
+                    return Ok(self.jpeg.decode(&self.file, buffer.as_mut_slice())?);
                 }
                 let mut pixels = vec![0; needed];
-                self.jpeg.decode(&self.file, &mut pixels).map_err(|error| error.to_string())?;
+                self.jpeg.decode(&self.file, &mut pixels)?;
                 let picture = RgbImage::from_raw(width, height, pixels).map(DynamicImage::ImageRgb8);
                 // The vector has exactly the bytes of this size.
                 let mut picture = picture.ok_or("its size does not fit its bytes")?;
@@ -107,9 +110,8 @@ impl Loader {
             other => decode_with_image(&self.file, other)?,
         };
         let (width, height) = (decoded.width(), decoded.height());
-        buffer.grow(rgb_bytes(width, height)?).map_err(|error| error.to_string())?;
-        let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())
-            .map_err(|error| error.to_string())?;
+        buffer.grow(rgb_bytes(width, height)?)?;
+        let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
         write_rgb(&decoded, &mut buffer.as_mut_slice()[..layout.size_bytes()])?;
         self.copied_bytes += layout.size_bytes() as u64;
         Ok(layout)
@@ -117,7 +119,7 @@ impl Loader {
 }
 
 /// Decodes every format but JPEG, and applies the EXIF orientation.
-fn decode_with_image(file: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
+fn decode_with_image(file: &[u8], format: ImageFormat) -> Result<DynamicImage, Reason> {
     let mut reader = ImageReader::with_format(Cursor::new(file), format);
     let mut limits = Limits::no_limits();
     limits.max_image_width = Some(MAX_SIDE);
@@ -134,18 +136,17 @@ fn decode_with_image(file: &[u8], format: ImageFormat) -> Result<DynamicImage, S
 }
 
 /// Checks the size; returns the bytes of the frame.
-fn rgb_bytes(width: u32, height: u32) -> Result<usize, String> {
-    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())
-        .map_err(|error| error.to_string())?;
+fn rgb_bytes(width: u32, height: u32) -> Result<usize, Reason> {
+    let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
     let pixels = u64::from(width) * u64::from(height);
     if pixels > MAX_PIXELS {
-        return Err(format!("it has {pixels} pixels ({width}x{height}), visiond reads at most {MAX_PIXELS}"));
+        return Err(format!("it has {pixels} pixels ({width}x{height}), visiond reads at most {MAX_PIXELS}").into());
     }
     Ok(layout.size_bytes())
 }
 
 /// Writes three bytes a pixel, as `imread` does.
-fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), String> {
+fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
     fn pixels<T: Copy, const N: usize>(samples: &[T], out: &mut [u8], rgb: impl Fn(&[T; N]) -> [u8; 3]) {
         let (samples, _) = samples.as_chunks::<N>();
         let (out, _) = out.as_chunks_mut::<3>();
@@ -163,7 +164,7 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), String> {
         DynamicImage::ImageRgba16(p) => pixels(p.as_raw(), out, |&[r, g, b, _]| [high(r), high(g), high(b)]),
         DynamicImage::ImageLuma16(p) => pixels(p.as_raw(), out, |&[y]| [high(y); 3]),
         DynamicImage::ImageLumaA16(p) => pixels(p.as_raw(), out, |&[y, _]| [high(y); 3]),
-        _ => return Err("it has floating-point samples: save it with 8 or 16 bits".to_owned()),
+        _ => return Err("it has floating-point samples: save it with 8 or 16 bits".into()),
     }
     Ok(())
 }

@@ -7,7 +7,6 @@
 //! While its input has no signal, the camera stays open and waits for one.
 
 pub mod arrivals;
-mod claims;
 mod color;
 pub mod controls;
 pub mod device;

@@ -28,19 +28,15 @@ pub struct Y4mHeader {
 /// A header that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Y4mError {
-    /// The stream does not begin as YUV4MPEG2 does.
     #[error(
         "it does not begin with YUV4MPEG2: set `container = \"raw\"`, let the program write y4m, or, where it prints something \
          first, set `fd = 3` and have it write to descriptor 3"
     )]
     NotY4m,
-    /// The header has no usable width or height.
     #[error("its YUV4MPEG2 header has no width and height: {0:?}")]
     NoSize(String),
-    /// The frames are interlaced.
     #[error("its frames are interlaced (I{0}): deinterlace before visiond reads them (ffmpeg: `-vf yadif`)")]
     Interlaced(char),
-    /// visiond has no pixel format for this chroma format.
     #[error(
         "its chroma format is C{0}, only C420, C420jpeg, C420mpeg2, C420paldv and Cmono are read: convert it (ffmpeg: \
          `-pix_fmt yuv420p`; GStreamer: `video/x-raw,format=I420`)"

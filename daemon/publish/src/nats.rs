@@ -11,7 +11,6 @@
 mod auth;
 mod connection;
 mod stream;
-mod subjects;
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -23,7 +22,7 @@ use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 use crate::broker::{BrokerClient, Event, QueuedMessage};
 use crate::sink::SinkContext;
 use connection::NatsConnection;
-use subjects::Subjects;
+use stream::Subjects;
 
 /// A server that is killed may lose what it acknowledged in its last moments, because it acknowledges before the system has the
 /// data. Messages that were acknowledged this shortly before the connection broke are sent again.

@@ -18,37 +18,25 @@ use visiond_system::stop::Stop;
 
 use super::rate_limit::CameraRateLimit;
 
-/// What happened to a sink's messages. All values only grow, except `readers` and the state of a broker's sink.
+/// What happened to a sink's messages: see [`SinkCounts`](visiond_flow::sink_counts::SinkCounts).
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Accepted into the queue.
     pub queued: AtomicU64,
-    /// Written; for a socket: put into its readers' buffers.
     pub written: AtomicU64,
     pub dropped_full: AtomicU64,
-    /// Lost because a write failed.
     pub failed: AtomicU64,
-    /// Still in the queue when the deadline at the end passed.
     pub unsent: AtomicU64,
-    /// Socket: readers that are connected now.
     pub readers: AtomicU64,
-    /// Socket: messages dropped because a reader was too slow, summed over the readers.
     pub reader_lost: AtomicU64,
-    /// Socket: readers refused because `max_readers` were connected.
     pub readers_refused: AtomicU64,
-    /// Left out because of `max_rate`.
     pub thinned: AtomicU64,
-    /// Broker: 0 for a sink without a broker, 1 not connected, 2 connected.
+    /// 0 for a sink without a broker, 1 not connected, 2 connected.
     pub connected: AtomicU64,
-    /// Broker: reconnections.
     pub reconnects: AtomicU64,
-    /// Broker: messages sent again after a connection was lost before their acknowledgement.
     pub resent: AtomicU64,
-    /// Why the sink cannot write now.
     pub outage: Mutex<Option<String>>,
     /// Durable: messages sent without being on disk, because the disk refused them.
     pub memory_only: AtomicU64,
-    /// Durable: what is on disk.
     pub spool: Mutex<Option<SpoolCounts>>,
 }
 

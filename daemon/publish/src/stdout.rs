@@ -83,24 +83,23 @@ impl StdoutSink {
         while !bytes.is_empty() {
             let mut ready = [entry(&self.output, libc::POLLOUT)];
             poll(&mut ready, Some(LOOK_AGAIN)).map_err(|error| (bytes.len(), WriteFailure::Other(error)))?;
-            if ready[0].revents == 0 {
-                if queue.is_overdue() {
-                    return Err((bytes.len(), WriteFailure::Overdue));
+            let written = match ready[0].revents {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => self.output.write(&bytes[..bytes.len().min(CHUNK_BYTES)]),
+            };
+            let failure = match written {
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    continue;
                 }
-                continue;
-            }
-            match self.output.write(&bytes[..bytes.len().min(CHUNK_BYTES)]) {
-                Ok(n) => bytes = &bytes[n..],
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Err((bytes.len(), WriteFailure::ReaderGone));
-                }
-                Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
-                    if queue.is_overdue() {
-                        return Err((bytes.len(), WriteFailure::Overdue));
-                    }
-                }
-                Err(error) => return Err((bytes.len(), WriteFailure::Other(error))),
-            }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::BrokenPipe => WriteFailure::ReaderGone,
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock if !queue.is_overdue() => continue,
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => WriteFailure::Overdue,
+                    _ => WriteFailure::Other(error),
+                },
+            };
+            return Err((bytes.len(), failure));
         }
         Ok(())
     }

@@ -9,8 +9,6 @@ use std::thread::{JoinHandle, Thread};
 
 use parking_lot::Mutex;
 use visiond_system::priority::{Rank, give_way};
-
-/// A thread that runs a function whenever it is called.
 #[derive(Debug)]
 pub struct WakeThread {
     ended: Arc<AtomicBool>,

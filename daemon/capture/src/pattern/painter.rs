@@ -19,8 +19,6 @@ const BARS: [[u8; 3]; 8] =
 const BOX: [u8; 3] = [255, 128, 0];
 const WHITE: [u8; 3] = [255, 255, 255];
 const BLACK: [u8; 3] = [0, 0, 0];
-
-/// Draws frames of one layout.
 pub struct Painter {
     layout: FrameLayout,
     /// Columns of 2x2 groups.
@@ -47,7 +45,6 @@ struct Cells {
 }
 
 impl Painter {
-    /// Prepares the rows.
     pub fn new(format: PixelFormat, width: u32, height: u32) -> Result<Self, FrameError> {
         let layout = FrameLayout::packed(format, width, height, ColorDescription::default())?;
         let pairs = width.div_ceil(2) as usize;

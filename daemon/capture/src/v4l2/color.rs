@@ -15,21 +15,19 @@ pub fn description(pix: &PixFormat) -> ColorDescription {
 }
 
 fn matrix(colorspace: u32, encoding: u32) -> ColorMatrix {
-    match encoding {
-        sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_DEFAULT => match colorspace {
-            sys::v4l2_colorspace_V4L2_COLORSPACE_REC709 | sys::v4l2_colorspace_V4L2_COLORSPACE_DCI_P3 => {
-                ColorMatrix::Bt709
-            }
-            sys::v4l2_colorspace_V4L2_COLORSPACE_BT2020 => ColorMatrix::Bt2020,
-            sys::v4l2_colorspace_V4L2_COLORSPACE_SMPTE240M => ColorMatrix::Bt709,
-            _ => ColorMatrix::Bt601,
-        },
-        sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_709
-        | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_XV709
+    use sys::{
+        v4l2_colorspace_V4L2_COLORSPACE_BT2020 as BT2020, v4l2_colorspace_V4L2_COLORSPACE_DCI_P3 as DCI_P3,
+        v4l2_colorspace_V4L2_COLORSPACE_REC709 as REC709, v4l2_colorspace_V4L2_COLORSPACE_SMPTE240M as SMPTE240M,
+        v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_709 as ENC_709, v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020 as ENC_BT2020,
+        v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020_CONST_LUM as ENC_BT2020_CONST_LUM,
+        v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_DEFAULT as ENC_DEFAULT,
+        v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_SMPTE240M as ENC_SMPTE240M,
+        v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_XV709 as ENC_XV709,
+    };
+    match (encoding, colorspace) {
         // SMPTE 240M, of analogue HDTV, has its own weights within 0.02 of BT.709's.
-        | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_SMPTE240M => ColorMatrix::Bt709,
-        sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020
-        | sys::v4l2_ycbcr_encoding_V4L2_YCBCR_ENC_BT2020_CONST_LUM => ColorMatrix::Bt2020,
+        (ENC_DEFAULT, REC709 | DCI_P3 | SMPTE240M) | (ENC_709 | ENC_XV709 | ENC_SMPTE240M, _) => ColorMatrix::Bt709,
+        (ENC_DEFAULT, BT2020) | (ENC_BT2020 | ENC_BT2020_CONST_LUM, _) => ColorMatrix::Bt2020,
         _ => ColorMatrix::Bt601,
     }
 }

@@ -5,7 +5,6 @@
 //! it: a camera with a wrong exposure is better than no camera.
 
 mod control;
-mod frame_rate;
 mod ioctl;
 mod resolve;
 mod setter;
@@ -17,10 +16,10 @@ use visiond_config::types::ControlValue;
 use super::device::Node;
 use resolve::resolve;
 
+pub(super) use control::FrameRateControl;
 pub use control::{Control, ControlKind, MenuItem, Value};
-pub use frame_rate::FrameRateControl;
 pub use ioctl::list;
-pub use setter::ControlSetter;
+pub(super) use setter::ControlSetter;
 
 /// Returns what is wrong with `wanted`: the control's configured name, and a sentence. Changes nothing.
 pub fn wrong(node: &Node, wanted: &BTreeMap<String, ControlValue>) -> Vec<(String, String)> {

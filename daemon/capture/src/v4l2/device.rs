@@ -18,20 +18,18 @@ use super::quirks::{self, Quirk};
 
 /// The V4L2 API that a node uses for pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Api {
     /// Single-planar: a picture is in one memory plane.
-    Single,
+    Single = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
     /// Multi-planar: a picture is in one or more memory planes.
-    Multi,
+    Multi = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE,
 }
 
 impl Api {
     /// Returns the `V4L2_BUF_TYPE_*` of every call about pictures.
     pub fn buffer_type(self) -> u32 {
-        match self {
-            Self::Single => sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
-            Self::Multi => sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE,
-        }
+        self as u32
     }
 }
 

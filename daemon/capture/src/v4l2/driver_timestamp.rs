@@ -16,8 +16,6 @@ const AHEAD_NS: u64 = 100_000_000;
 
 /// The greatest age of a system counter timestamp on arrival: some of the driver's buffers, and a long exposure.
 const OLDEST_COUNT_NS: u64 = 5_000_000_000;
-
-/// Converts timestamps, and logs once if a driver's cannot be used.
 #[derive(Debug, Default)]
 pub struct TimestampConverter {
     /// Whether the driver has [`Quirk::StampsOfSystemCounter`].

@@ -26,10 +26,8 @@ pub(super) struct FrameExtractor {
 }
 
 enum ExtractMethod {
-    /// The picture stays in the driver's buffer.
-    InPlace(Planes, [usize; MAX_MEMORY_PLANES]),
-    /// The picture is copied once.
-    Copied(Planes, [usize; MAX_MEMORY_PLANES], FramePool),
+    /// The picture stays in the driver's buffer or, with a pool, is copied once.
+    Raw(Planes, [usize; MAX_MEMORY_PLANES], Option<FramePool>),
     /// The picture is a JPEG, which is decoded.
     Decoded(FramePool, JpegDecoder),
 }
@@ -78,11 +76,11 @@ impl FrameExtractor {
                 }
                 let starts = memory.starts;
                 let layout = planes.layout(&starts).map_err(described)?;
-                let method = match mode {
-                    IoMode::Copy => ExtractMethod::Copied(*planes, starts, buffers.pool(layout.size_bytes())?),
-                    IoMode::Userptr | IoMode::Mmap => ExtractMethod::InPlace(*planes, starts),
+                let pool = match mode {
+                    IoMode::Copy => Some(buffers.pool(layout.size_bytes())?),
+                    IoMode::Userptr | IoMode::Mmap => None,
                 };
-                (method, layout)
+                (ExtractMethod::Raw(*planes, starts, pool), layout)
             }
         };
         Ok(Self { method, layout, copied_bytes: 0 })
@@ -97,19 +95,17 @@ impl FrameExtractor {
     /// not take the buffer back.
     pub fn take(&mut self, stream: &mut Stream, filled: FilledBuffer) -> io::Result<Extracted> {
         let taken = match &mut self.method {
-            ExtractMethod::InPlace(planes, starts) => match whole(stream, &filled, planes) {
-                Ok(()) => {
+            ExtractMethod::Raw(planes, starts, pool) => match (whole(stream, &filled, planes), pool) {
+                (Err(damage), _) => Err(damage),
+                (Ok(()), None) => {
                     let layout = shifted(planes, starts, &filled.used).unwrap_or(self.layout);
                     return Ok(Ok(stream.lend(filled).map(|lent| (layout, FrameBytes::Driver(lent)))));
                 }
-                Err(damage) => Err(damage),
-            },
-            ExtractMethod::Copied(planes, starts, pool) => whole(stream, &filled, planes).map(|()| {
-                pool.take().map(|mut buffer| {
+                (Ok(()), Some(pool)) => Ok(pool.take().map(|mut buffer| {
                     self.copied_bytes += copy(stream, &filled, planes, starts, buffer.as_mut_slice()) as u64;
                     (self.layout, buffer.into())
-                })
-            }),
+                })),
+            },
             ExtractMethod::Decoded(pool, jpeg) => match pool.take() {
                 Some(mut buffer) => {
                     let decoded =

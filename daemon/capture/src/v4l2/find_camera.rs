@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use v4l::Device;
-use v4l::capability::Flags;
 use visiond_config::types::CameraName;
 
-use super::claims;
-use super::identity::{Identity, UsbIds};
+use super::device::Node;
+use super::identity::{Identity, UsbIds, is_claimed_by_another};
 
 /// A camera that is plugged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,14 +89,9 @@ impl Default for SystemFolders {
 }
 
 fn ask(node: &Path) -> Answer {
-    let Ok(device) = Device::with_path(node) else { return Answer::Silent };
-    match device.query_caps() {
-        Ok(caps) if caps.capabilities.intersects(Flags::VIDEO_CAPTURE | Flags::VIDEO_CAPTURE_MPLANE) => {
-            Answer::Camera(caps.card)
-        }
-        Ok(_) => Answer::Other,
-        Err(_) => Answer::Silent,
-    }
+    let Ok(node) = Node::open(node) else { return Answer::Silent };
+    let capabilities = node.capabilities();
+    if capabilities.api().is_some() { Answer::Camera(capabilities.card.clone()) } else { Answer::Other }
 }
 
 impl SystemFolders {
@@ -145,7 +138,7 @@ impl SystemFolders {
         }
         let nodes = self.nodes();
         let like = |(_, identity): &&NodeIdentity| {
-            identity.is_like(remembered) && !claims::is_claimed_by_another(identity, remembered)
+            identity.is_like(remembered) && !is_claimed_by_another(identity, remembered)
         };
         let exact = nodes.iter().filter(|(_, identity)| identity == remembered).collect::<Vec<_>>();
         let found = match exact.as_slice() {
@@ -157,7 +150,7 @@ impl SystemFolders {
             ([], None) => Err(absent()),
             // A node that is not in /sys cannot be told from the one that was there before.
             ([], Some((None, _))) => Ok(FoundCamera { node: path.to_owned(), identity: None }),
-            ([], Some((Some(there), _))) if claims::is_claimed_by_another(&there, remembered) => Err(absent()),
+            ([], Some((Some(there), _))) if is_claimed_by_another(&there, remembered) => Err(absent()),
             ([], Some((Some(there), _))) => Err(NotFound::Replaced {
                 name: path.display().to_string(),
                 there: Box::new(there),

@@ -1,6 +1,4 @@
 //! Converts the driver's 32-bit frame numbers, which wrap and restart, to 64-bit numbers that always rise, and counts gaps.
-
-/// Follows a driver's frame numbers.
 #[derive(Debug, Default)]
 pub struct FrameNumbers {
     /// The last frame's number: the driver's and visiond's.

@@ -20,8 +20,6 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::DELETE)
     .union(WatchFlags::ONLYDIR);
-
-/// Watches /dev until dropped.
 #[derive(Debug)]
 pub struct HotplugWatch {
     inotify: OwnedFd,

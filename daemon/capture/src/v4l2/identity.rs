@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 /// What identifies a camera, also after it was unplugged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,4 +48,43 @@ impl fmt::Display for Identity {
         }
         f.write_str(")")
     }
+}
+
+/// Which camera of this process owns which device, so that none opens another's.
+///
+/// Cameras that are lost together (a USB hub) come back in any order and under each other's nodes. A camera that is configured
+/// by its node checks here first, when it finds a different camera there or one of its own kind at another port.
+static CLAIMS: Mutex<Vec<(u64, Identity)>> = Mutex::new(Vec::new());
+
+/// One camera's claim; released when dropped.
+#[derive(Debug)]
+pub(super) struct CameraClaim {
+    key: u64,
+}
+
+impl CameraClaim {
+    /// Creates a claim on no device yet.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { key: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Claims the device with this identity.
+    pub fn set(&self, identity: Option<&Identity>) {
+        let mut claims = CLAIMS.lock();
+        claims.retain(|(key, _)| *key != self.key);
+        claims.extend(identity.map(|identity| (self.key, identity.clone())));
+    }
+}
+
+impl Drop for CameraClaim {
+    fn drop(&mut self) {
+        self.set(None);
+    }
+}
+
+/// Whether `identity` is claimed by a camera of this process other than `own`.
+pub(super) fn is_claimed_by_another(identity: &Identity, own: &Identity) -> bool {
+    let claims = CLAIMS.lock();
+    identity != own && claims.iter().any(|(_, taken)| taken == identity)
 }

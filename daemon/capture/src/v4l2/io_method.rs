@@ -19,7 +19,7 @@ use visiond_kernels::cuda::Device;
 use super::device::{MAX_MEMORY_PLANES, Node};
 use super::errors::unstarted;
 use super::stream::io_support::IoSupport;
-use super::stream::{self, Refusal, Stream};
+use super::stream::{BufferOrigin, Refusal, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
@@ -27,54 +27,31 @@ use crate::source::SourceError;
 /// the driver's buffers, as many more as a pool would have.
 const DRIVER_BUFFERS: u32 = 4;
 
-/// An I/O method.
+/// An I/O method. With `io = "copy"`, the driver's memory is read once, to copy it.
 #[derive(Clone, Copy)]
-enum IoMethod<'a> {
-    /// USERPTR into this kind of memory.
-    Ours(&'a Memory),
-    /// USERPTR into memory that is registered with CUDA.
-    Registered(&'a Arc<Device>),
-    /// MMAP, registered with CUDA.
-    MappedForGpu(&'a Arc<Device>),
-    /// MMAP, read in place by the CPU.
-    Mapped,
-    /// MMAP, read once to copy it.
-    Copied,
+struct IoMethod<'a> {
+    origin: BufferOrigin<'a>,
+    /// The GPU that the driver's memory is registered with.
+    register: Option<&'a Arc<Device>>,
+    mode: IoMode,
 }
 
-impl<'a> IoMethod<'a> {
-    fn mode(self) -> IoMode {
-        match self {
-            Self::Ours(_) | Self::Registered(_) => IoMode::Userptr,
-            Self::MappedForGpu(_) | Self::Mapped => IoMode::Mmap,
-            Self::Copied => IoMode::Copy,
-        }
-    }
-
+impl IoMethod<'_> {
     fn name(self) -> String {
-        match self {
-            Self::Ours(memory) => format!("USERPTR into {} memory", memory.kind()),
-            Self::Registered(_) => "USERPTR into registered memory".to_owned(),
-            Self::MappedForGpu(_) => "MMAP registered with CUDA".to_owned(),
-            Self::Mapped | Self::Copied => "MMAP".to_owned(),
-        }
-    }
-
-    fn origin(self) -> stream::BufferOrigin<'a> {
-        match self {
-            Self::Ours(memory) => stream::BufferOrigin::Ours(memory),
-            Self::Registered(device) => stream::BufferOrigin::Registered(device),
-            Self::MappedForGpu(_) | Self::Mapped | Self::Copied => stream::BufferOrigin::Driver,
+        match (self.origin, self.register) {
+            (BufferOrigin::Ours(memory), _) => format!("USERPTR into {} memory", memory.kind()),
+            (BufferOrigin::Registered(_), _) => "USERPTR into registered memory".to_owned(),
+            (BufferOrigin::Driver, Some(_)) => "MMAP registered with CUDA".to_owned(),
+            (BufferOrigin::Driver, None) => "MMAP".to_owned(),
         }
     }
 }
 
 /// The requirements for the buffers.
 #[derive(Debug, Clone, Copy)]
-pub struct BufferRequest {
+pub(super) struct BufferRequest {
     /// The size of each memory plane in bytes.
     pub lengths: [usize; MAX_MEMORY_PLANES],
-    /// The number of memory planes.
     pub memories: usize,
     /// Whether the frames are JPEG, which is decoded from any memory.
     pub is_jpeg: bool,
@@ -84,7 +61,7 @@ pub struct BufferRequest {
 
 /// Starts a stream of `node` with the best method; also returns the method, and a description of it for the log that says why
 /// better ones were refused.
-pub fn choose(
+pub(super) fn choose(
     node: &Arc<Node>,
     wanted: &BufferRequest,
     buffers: &Buffers,
@@ -96,7 +73,7 @@ pub fn choose(
         match try_method(node, wanted, buffers, method) {
             Ok(stream) => {
                 let description = describe(method, &stream, wanted.is_jpeg, &refused);
-                return Ok((stream, method.mode(), description));
+                return Ok((stream, method.mode, description));
             }
             // No other method would do better.
             Err(Refusal::Driver { error, .. }) if is_final(error.raw_os_error()) => {
@@ -127,11 +104,11 @@ pub fn choose(
 /// Returns the method that [`choose`] would probably choose, from what the driver claims. Tries nothing.
 pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
     let wanted = BufferRequest { lengths: [0; MAX_MEMORY_PLANES], memories: 0, is_jpeg, io: None };
-    let has = |method: &IoMethod<'_>| match method.mode() {
+    let has = |method: &IoMethod<'_>| match method.mode {
         IoMode::Userptr => modes.userptr != Some(false),
         IoMode::Mmap | IoMode::Copy => modes.mmap != Some(false),
     };
-    methods(&wanted, buffers, &ours(&wanted, buffers)).into_iter().find(has).map(IoMethod::mode)
+    methods(&wanted, buffers, &ours(&wanted, buffers)).into_iter().find(has).map(|method| method.mode)
 }
 
 /// Returns the kinds of memory that the driver may fill, best first.
@@ -163,19 +140,23 @@ fn instead_of_managed(stays: bool) -> &'static [MemoryKind] {
 /// Returns the methods to try, best first.
 fn methods<'a>(wanted: &BufferRequest, buffers: &'a Buffers, ours: &'a [Memory]) -> Vec<IoMethod<'a>> {
     let gpu = buffers.memory.device().filter(|_| buffers.memory.kind() != MemoryKind::Host);
-    let mut methods: Vec<IoMethod<'a>> = ours.iter().map(IoMethod::Ours).collect();
+    let ours_in = |origin| IoMethod { origin, register: None, mode: IoMode::Userptr };
+    let drivers = |register, mode| IoMethod { origin: BufferOrigin::Driver, register, mode };
+    let mut methods: Vec<_> = ours.iter().map(|memory| ours_in(BufferOrigin::Ours(memory))).collect();
     methods.extend(match gpu {
-        _ if wanted.is_jpeg => vec![IoMethod::Mapped],
-        Some(gpu) => vec![IoMethod::Registered(gpu), IoMethod::MappedForGpu(gpu), IoMethod::Copied],
-        None => vec![IoMethod::Copied],
+        _ if wanted.is_jpeg => vec![drivers(None, IoMode::Mmap)],
+        Some(gpu) => {
+            let registered = ours_in(BufferOrigin::Registered(gpu));
+            vec![registered, drivers(Some(gpu), IoMode::Mmap), drivers(None, IoMode::Copy)]
+        }
+        None => vec![drivers(None, IoMode::Copy)],
     });
     match wanted.io {
         None => {}
-        Some(IoMode::Mmap) if matches!(methods.as_slice(), [IoMethod::Ours(_), IoMethod::Copied]) => {
-            methods = vec![IoMethod::Mapped]
-        }
-        Some(IoMode::Copy) if wanted.is_jpeg => methods = vec![IoMethod::Mapped],
-        Some(mode) => methods.retain(|method| method.mode() == mode),
+        // The CPU reads in place what it would copy, and decodes what has no copy.
+        Some(IoMode::Mmap) if gpu.is_none() => methods = vec![drivers(None, IoMode::Mmap)],
+        Some(IoMode::Copy) if wanted.is_jpeg => methods = vec![drivers(None, IoMode::Mmap)],
+        Some(mode) => methods.retain(|method| method.mode == mode),
     }
     methods
 }
@@ -186,16 +167,16 @@ fn try_method(
     buffers: &Buffers,
     method: IoMethod<'_>,
 ) -> Result<Stream, Refusal> {
-    let stays = !wanted.is_jpeg && !matches!(method, IoMethod::Copied);
+    let stays = !wanted.is_jpeg && method.mode != IoMode::Copy;
     // The configuration allows at most a few dozen.
     let count = DRIVER_BUFFERS + if stays { buffers.count as u32 } else { 0 };
-    let new = || Stream::new(node, method.origin(), count, wanted.lengths, wanted.memories);
+    let new = || Stream::new(node, method.origin, count, wanted.lengths, wanted.memories);
     // A driver may refuse once for a reason that passes.
     let mut stream = match new() {
         Err(Refusal::Driver { error, .. }) if !is_final(error.raw_os_error()) => new()?,
         made => made?,
     };
-    if let IoMethod::MappedForGpu(gpu) = method {
+    if let Some(gpu) = method.register {
         stream.register(gpu)?;
     }
     let started = match stream.start() {
@@ -212,10 +193,10 @@ fn is_final(errno: Option<i32>) -> bool {
 }
 
 fn describe(method: IoMethod<'_>, stream: &Stream, is_jpeg: bool, refused: &[String]) -> String {
-    let read = match method {
+    let read = match method.mode {
         _ if is_jpeg => "decoded",
-        IoMethod::Ours(_) | IoMethod::Registered(_) | IoMethod::MappedForGpu(_) | IoMethod::Mapped => "no copy",
-        IoMethod::Copied => "one copy",
+        IoMode::Userptr | IoMode::Mmap => "no copy",
+        IoMode::Copy => "one copy",
     };
     let why = if refused.is_empty() { String::new() } else { format!("; refused: {}", refused.join(", ")) };
     format!("{}, {} buffers, {read}{why}", method.name(), stream.buffer_count())
@@ -230,7 +211,7 @@ mod tests {
         let wanted = BufferRequest { lengths: [1, 0, 0], memories: 1, is_jpeg, io };
         methods(&wanted, &buffers, &ours(&wanted, &buffers))
             .into_iter()
-            .map(|method| format!("{} {}", method.name(), method.mode().name()))
+            .map(|method| format!("{} {}", method.name(), method.mode.name()))
             .collect()
     }
 

@@ -8,10 +8,9 @@ use visiond_flow::clock::SystemClock;
 use visiond_system::stop::{Stop, Wake};
 
 use super::V4l2Source;
-use super::claims::CameraClaim;
 use super::find_camera::{self, FoundCamera, NotFound};
 use super::hotplug::HotplugWatch;
-use super::identity::Identity;
+use super::identity::{CameraClaim, Identity};
 use crate::buffers::Buffers;
 use crate::source::{Opener, Source, SourceError};
 
@@ -35,15 +34,6 @@ impl V4l2Opener {
     /// Creates the opener of a camera that was never open.
     pub fn new(config: V4l2Config, name: Arc<str>, buffers: Buffers) -> Self {
         Self { config, name, buffers, remembered: None, claim: CameraClaim::new(), replaced_since: None, watch: None }
-    }
-
-    fn attempt(&mut self) -> Result<Box<dyn Source>, SourceError> {
-        let found = self.find().map_err(|error| SourceError::transient(error.to_string()))?;
-        let clock = Arc::new(SystemClock);
-        let source = V4l2Source::open_node(&found.node, &self.config, &self.name, &self.buffers, clock)?;
-        self.claim.set(found.identity.as_ref());
-        (self.remembered, self.replaced_since, self.watch) = (found.identity, None, None);
-        Ok(Box::new(source))
     }
 
     fn find(&mut self) -> Result<FoundCamera, NotFound> {
@@ -78,7 +68,12 @@ impl Opener for V4l2Opener {
                 }
             }
         }
-        self.attempt()
+        let found = self.find().map_err(|error| SourceError::transient(error.to_string()))?;
+        let clock = Arc::new(SystemClock);
+        let source = V4l2Source::open_node(&found.node, &self.config, &self.name, &self.buffers, clock)?;
+        self.claim.set(found.identity.as_ref());
+        (self.remembered, self.replaced_since, self.watch) = (found.identity, None, None);
+        Ok(Box::new(source))
     }
 
     fn is_device(&self) -> bool {

@@ -9,16 +9,8 @@ use super::fourcc;
 /// An invalid description of pictures by the driver.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanesError {
-    /// The number of memory planes does not fit the format.
     #[error("{format} has {expected} memory planes, the driver reports {found}")]
-    Memories {
-        /// The driver's name of the format.
-        format: String,
-        /// The number that the format has.
-        expected: usize,
-        /// The number that the driver reports.
-        found: usize,
-    },
+    Memories { format: String, expected: usize, found: usize },
     /// The rows are shorter than their pixels, or the size is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -79,8 +71,6 @@ impl Planes {
         let planes = &planes[..self.format.plane_count()];
         FrameLayout::with_planes(self.format, self.width, self.height, planes, self.color)
     }
-
-    /// Returns the number of memory planes.
     pub fn memory_count(&self) -> usize {
         self.memory_count
     }

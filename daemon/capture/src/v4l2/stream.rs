@@ -6,7 +6,7 @@
 
 mod buffer_memory;
 pub mod io_support;
-pub mod ioctl;
+pub(super) mod ioctl;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +19,7 @@ use visiond_kernels::buffer::{BufferError, Memory};
 use visiond_kernels::cuda::{CudaError, Device};
 
 use self::buffer_memory::{BufferMemory, MemoryPlanes};
-use self::ioctl::{Granted, MemoryType, RawBuffer, Used};
+use self::ioctl::{MemoryType, RawBuffer, Used};
 use super::device::{MAX_MEMORY_PLANES, Node};
 
 /// A buffer that the driver has filled and does not own until [`Stream::give_back`].
@@ -114,7 +114,7 @@ impl Stream {
             BufferOrigin::Driver => MemoryType::Mmap,
             BufferOrigin::Ours(_) | BufferOrigin::Registered(_) => MemoryType::UserPtr,
         };
-        let Granted { count, .. } = ioctl::request(node, memory, count).map_err(Refusal::of("REQBUFS"))?;
+        let count = ioctl::request(node, memory, count).map_err(Refusal::of("REQBUFS"))?.count;
         let (home, returned) = channel();
         // From here on, dropping the stream frees the driver's buffers.
         let mut stream = Self { buffers: Vec::new(), node: Arc::clone(node), memory, home, returned, away: 0 };

@@ -21,13 +21,10 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// How much of the time at the end is kept for closing the session.
 const LEAVE: Duration = Duration::from_millis(150);
-
-/// Reads a sink's queue into its outbox.
 pub struct QueueReader<'q> {
     queue: &'q Queue,
     /// Readable when the queue has news.
     bell: UnixStream,
-    /// Where the messages go.
     pub outbox: Outbox,
     /// New settings that the sink has not applied yet.
     pub configured: Option<Box<SinkConfig>>,
@@ -93,13 +90,9 @@ impl<'q> QueueReader<'q> {
             self.batch.clear();
         }
     }
-
-    /// Whether the sink is to end.
     pub fn is_closing(&self) -> bool {
         self.end.is_some()
     }
-
-    /// Whether the time to end is over.
     pub fn is_over(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }

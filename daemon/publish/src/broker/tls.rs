@@ -4,17 +4,25 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore};
 use visiond_config::types::MqttSinkConfig;
 
 /// Builds the TLS configuration. Reads the files for each connection, so that a renewed certificate takes effect.
 pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
-    let roots = match &config.ca {
-        Some(path) => roots_of(path)?,
-        None => system_roots()?,
-    };
+    let mut roots = RootCertStore::empty();
+    match &config.ca {
+        Some(path) => {
+            let unusable = |error| format!("cannot use a certificate in {}: {error}", path.display());
+            certificates(path)?.into_iter().try_for_each(|certificate| roots.add(certificate)).map_err(unusable)?;
+        }
+        None if roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 => {
+            let remedy = "install ca-certificates, or set `ca` to the broker's CA";
+            return Err(format!("this system has no CA certificates: {remedy}"));
+        }
+        None => {}
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -33,26 +41,6 @@ pub fn client(config: &MqttSinkConfig) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(client))
 }
 
-fn roots_of(path: &Path) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        let added = roots.add(certificate);
-        added.map_err(|error| format!("cannot use a certificate in {}: {error}", path.display()))?;
-    }
-    Ok(roots)
-}
-
-fn system_roots() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if added == 0 {
-        return Err(
-            "this system has no CA certificates: install ca-certificates, or set `ca` to the broker's CA".into()
-        );
-    }
-    Ok(roots)
-}
-
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = |error| unreadable(path, "certificate", &error);
     let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<_, _>>().map_err(read)?;
@@ -62,33 +50,32 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(all)
 }
 
-fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) -> String {
-    use rustls::pki_types::pem::Error;
+fn unreadable(path: &Path, what: &str, error: &pem::Error) -> String {
     let path = path.display();
     match error {
-        Error::Io(error) => format!("cannot read {path}: {error}"),
-        Error::NoItemsFound => format!("{path} has no {what} in PEM format"),
+        pem::Error::Io(error) => format!("cannot read {path}: {error}"),
+        pem::Error::NoItemsFound => format!("{path} has no {what} in PEM format"),
         error => format!("{path} has no {what} in PEM format: {error}"),
     }
 }
 
 /// Returns why TLS failed and what to do; `plain` is the URL scheme without TLS. `None` if the error is not one of TLS.
 pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "unknown certificate issuer: set `ca` to the signing CA".to_owned()
         }
-        rustls::Error::InvalidCertificate(
+        Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => format!("the broker's certificate is not for {host}: use a name of the certificate in `url`"),
-        rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the broker's certificate has expired: renew it, or correct this machine's clock".to_owned()
         }
-        rustls::Error::InvalidCertificate(
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-        ) => "the broker's certificate is not valid yet: check this machine's clock".to_owned(),
-        rustls::Error::AlertReceived(
+        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
+            "the broker's certificate is not valid yet: check this machine's clock".to_owned()
+        }
+        Error::AlertReceived(
             AlertDescription::CertificateRequired
             | AlertDescription::HandshakeFailure
             | AlertDescription::BadCertificate
@@ -96,9 +83,7 @@ pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
             | AlertDescription::CertificateUnknown
             | AlertDescription::AccessDenied,
         ) => format!("the broker rejects this device's certificate ({error}): set `certificate` and `key`"),
-        rustls::Error::InvalidMessage(_) => {
-            format!("no TLS at that port: use {plain}:// in `url`, or the TLS port")
-        }
+        Error::InvalidMessage(_) => format!("no TLS at that port: use {plain}:// in `url`, or the TLS port"),
         error => format!("TLS with the broker failed: {error}"),
     })
 }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::QueuedMessage;
-
-/// The messages in flight, in the order of their numbers.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.

@@ -38,7 +38,10 @@ pub struct RetainedCameras {
     announced: BTreeMap<String, Value>,
     /// Whether the published discovery may be out of date.
     stale: bool,
-    snapshots: Snapshots,
+    /// When each camera's next picture is due.
+    next_snapshots: BTreeMap<Arc<str>, Instant>,
+    /// Pictures as JPEG that are ready.
+    snapshots: Arc<Mutex<Vec<(Arc<str>, Bytes)>>>,
     retained_scan: RetainedScan,
 }
 
@@ -63,7 +66,8 @@ impl RetainedCameras {
             known: BTreeMap::new(),
             announced: BTreeMap::new(),
             stale: true,
-            snapshots: Snapshots::default(),
+            next_snapshots: BTreeMap::new(),
+            snapshots: Arc::default(),
             retained_scan: RetainedScan::Pending,
         }
     }
@@ -79,7 +83,8 @@ impl RetainedCameras {
     /// Starts a session, in which everything is published again.
     pub fn begin(&mut self, session: &mut Session, now: Instant) {
         self.known.values_mut().for_each(|(_, tracker)| tracker.forget());
-        self.snapshots.forget();
+        self.next_snapshots.clear();
+        self.snapshots.lock().clear();
         self.announced.clear();
         self.stale = true;
         self.retained_scan = RetainedScan::Pending;
@@ -91,7 +96,8 @@ impl RetainedCameras {
         if session.own_waiting() > MOST_WAITING {
             return;
         }
-        for (camera, jpeg) in self.snapshots.take() {
+        let snapshots = std::mem::take(&mut *self.snapshots.lock());
+        for (camera, jpeg) in snapshots {
             if self.known.contains_key(&camera) {
                 let publish = self.retained(self.topics.snapshot(&camera), jpeg, "image/jpeg");
                 session.publish(publish);
@@ -169,8 +175,18 @@ impl RetainedCameras {
             }
         }
         let interval = self.config.snapshot_interval;
-        if !interval.is_zero() && camera.phase() == Phase::Streaming {
-            self.snapshots.ask(&self.live, name, self.config.snapshot_overlay, interval, now);
+        let is_due = self.next_snapshots.get(name).is_none_or(|next| now >= *next);
+        if is_due && !interval.is_zero() && camera.phase() == Phase::Streaming {
+            self.next_snapshots.insert(Arc::clone(name), now + interval);
+            let (view, snapshots, name) = (self.live.view(name), Arc::clone(&self.snapshots), Arc::clone(name));
+            let overlay = self.config.snapshot_overlay;
+            // Gives up before the next picture is due, so that each camera has at most one request.
+            tokio::spawn(async move {
+                // Without a frame there is no picture; the camera's state says why.
+                if let Ok(picture) = view.jpeg(overlay, NEXT_FRAME.min(interval)).await {
+                    snapshots.lock().push((name, picture.jpeg.clone()));
+                }
+            });
         }
     }
 
@@ -205,44 +221,5 @@ impl RetainedCameras {
     /// Makes a message for the broker to retain.
     fn retained(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
         Publish::retained(topic, payload, self.config.qos_state, Some(content_type))
-    }
-}
-
-/// Cameras with their pictures as JPEG.
-type Made = Vec<(Arc<str>, Bytes)>;
-
-/// Requests pictures, and keeps them until the sink takes them.
-#[derive(Debug, Default)]
-pub struct Snapshots {
-    next: BTreeMap<Arc<str>, Instant>,
-    made: Arc<Mutex<Made>>,
-}
-
-impl Snapshots {
-    /// Requests a picture of the camera if it is due. Must be called within a runtime.
-    pub fn ask(&mut self, live: &Live, camera: &Arc<str>, overlay: bool, interval: Duration, now: Instant) {
-        if self.next.get(camera).is_some_and(|next| now < *next) {
-            return;
-        }
-        let (view, made, camera) = (live.view(camera), Arc::clone(&self.made), Arc::clone(camera));
-        self.next.insert(Arc::clone(&camera), now + interval);
-        // Gives up before the next picture is due, so that each camera has at most one request.
-        tokio::spawn(async move {
-            // Without a frame there is no picture; the camera's state says why.
-            if let Ok(picture) = view.jpeg(overlay, NEXT_FRAME.min(interval)).await {
-                made.lock().push((camera, picture.jpeg.clone()));
-            }
-        });
-    }
-
-    /// Takes the pictures that are ready.
-    pub fn take(&mut self) -> Made {
-        std::mem::take(&mut self.made.lock())
-    }
-
-    /// Forgets all requests and pictures, for a new session.
-    pub fn forget(&mut self) {
-        self.next.clear();
-        self.made.lock().clear();
     }
 }

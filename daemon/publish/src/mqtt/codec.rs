@@ -272,14 +272,14 @@ fn packet_v5(packet: v5::Packet) -> Packet {
         v5::Packet::PubAck(ack) => {
             use v5::PubAckReason::{NoMatchingSubscribers, Success};
             let words = ack.properties.and_then(|properties| properties.reason_string);
-            let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
-            Packet::PubAck(ack.pkid, if taken { Ok(()) } else { Err(describe(ack.reason, words)) })
+            let accepted = matches!(ack.reason, Success | NoMatchingSubscribers);
+            Packet::PubAck(ack.pkid, accepted.then_some(()).ok_or_else(|| describe(ack.reason, words)))
         }
         v5::Packet::PubRec(ack) => {
             use v5::PubRecReason::{NoMatchingSubscribers, Success};
             let words = ack.properties.and_then(|properties| properties.reason_string);
-            let taken = matches!(ack.reason, Success | NoMatchingSubscribers);
-            Packet::PubRec(ack.pkid, if taken { Ok(()) } else { Err(describe(ack.reason, words)) })
+            let accepted = matches!(ack.reason, Success | NoMatchingSubscribers);
+            Packet::PubRec(ack.pkid, accepted.then_some(()).ok_or_else(|| describe(ack.reason, words)))
         }
         v5::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
         v5::Packet::PingResp(_) => Packet::PingResp,

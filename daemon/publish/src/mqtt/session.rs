@@ -50,7 +50,8 @@ pub struct Session {
     /// Messages without a number of the sink's: states and pictures.
     own: VecDeque<Publish>,
     messages: VecDeque<(u64, Publish)>,
-    in_flight: BTreeMap<u16, InFlight>,
+    /// By packet id; with the number of the sink's, `None` for a state or a picture.
+    in_flight: BTreeMap<u16, (Option<u64>, Publish)>,
     last_number: u16,
     /// Messages of QoS 0, each with the value of `written` once its last byte is out.
     leaving: VecDeque<(u64, u64)>,
@@ -67,13 +68,6 @@ pub struct Session {
     complained: bool,
     /// Messages wait until then, because the broker refused one.
     refused_until: Option<Instant>,
-}
-
-/// A message that waits for its acknowledgement.
-struct InFlight {
-    /// The sink's number; `None` for a state or a picture.
-    number: Option<u64>,
-    publish: Publish,
 }
 
 impl Session {
@@ -191,7 +185,7 @@ impl Session {
                 Poll::Ready(_) => {}
                 // Everything that can be written and read now was.
                 Poll::Pending => {
-                    let said = self.own.is_empty() && self.in_flight.values().all(|publish| publish.number.is_some());
+                    let said = self.own.is_empty() && self.in_flight.values().all(|(number, _)| number.is_some());
                     return if said && self.output.is_empty() { Poll::Ready(true) } else { Poll::Pending };
                 }
             }
@@ -285,7 +279,7 @@ impl Session {
             match number {
                 Some(number) if id == 0 => self.leaving.push_back((self.written + self.output.len() as u64, number)),
                 _ if id == 0 => {}
-                number => drop(self.in_flight.insert(id, InFlight { number, publish })),
+                number => drop(self.in_flight.insert(id, (number, publish))),
             }
         }
     }
@@ -324,8 +318,7 @@ impl Session {
     fn received(&mut self, packet: Packet) {
         match packet {
             Packet::PubAck(id, Ok(())) | Packet::PubComp(id) => {
-                let Some(done) = self.in_flight.remove(&id) else { return };
-                if let Some(number) = done.number {
+                if let Some((Some(number), _)) = self.in_flight.remove(&id) {
                     if self.refusal.take().is_some() {
                         log::info!("the broker accepts messages again");
                     }
@@ -334,8 +327,8 @@ impl Session {
             }
             Packet::PubRec(id, Ok(())) => self.output.extend_from_slice(&pubrel(id)),
             Packet::PubAck(id, Err(reason)) | Packet::PubRec(id, Err(reason)) => {
-                if let Some(refused) = self.in_flight.remove(&id) {
-                    self.refused(refused, reason);
+                if let Some((number, publish)) = self.in_flight.remove(&id) {
+                    self.refused(number, publish, reason);
                 }
             }
             Packet::Disconnect(reason) => self.lost = Some(format!("the broker ended the session: {reason}")),
@@ -345,7 +338,7 @@ impl Session {
     }
 
     /// Returns a refused message to its place in the queue, where all wait a while; drops a refused state or picture.
-    fn refused(&mut self, InFlight { number, publish }: InFlight, reason: String) {
+    fn refused(&mut self, number: Option<u64>, publish: Publish, reason: String) {
         let is_logged = match number {
             Some(_) => self.refusal.as_ref() == Some(&reason),
             None => std::mem::replace(&mut self.complained, true),

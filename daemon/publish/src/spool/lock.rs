@@ -10,8 +10,6 @@ use visiond_system::outage::explain;
 
 /// The folders that this process has locked.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-/// The lock on a spool's folder, held until this value is dropped.
 #[derive(Debug)]
 pub struct Lock {
     directory: PathBuf,

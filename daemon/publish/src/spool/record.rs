@@ -8,7 +8,7 @@
 //! ```
 //! Numbers are little-endian.
 
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes};
 
 use crate::broker::QueuedMessage;
 
@@ -40,11 +40,11 @@ pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     }
     let start = out.len();
     out.extend_from_slice(&MARK);
-    out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&(body as u32).to_le_bytes());
-    out.extend_from_slice(&message.number.to_le_bytes());
-    out.push(id_len);
-    out.extend_from_slice(&camera_len.to_le_bytes());
+    out.put_u32_le(0);
+    out.put_u32_le(body as u32);
+    out.put_u64_le(message.number);
+    out.put_u8(id_len);
+    out.put_u16_le(camera_len);
     [id, camera, line].into_iter().for_each(|text| out.extend_from_slice(text));
     let crc = crc32fast::hash(&out[start + 8..]);
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
@@ -56,15 +56,13 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     if !bytes.starts_with(&MARK[..bytes.len().min(4)]) {
         return Decoded::Damaged;
     }
-    let (Some(crc), Some(len)) = (number_at::<4>(bytes, 4), number_at::<4>(bytes, 8)) else {
-        return Decoded::Incomplete(HEAD);
-    };
-    let len = u32::from_le_bytes(len) as usize;
+    let Some(mut head) = bytes.get(4..HEAD) else { return Decoded::Incomplete(HEAD) };
+    let (crc, len) = (head.get_u32_le(), head.get_u32_le() as usize);
     if !(FIXED..=LONGEST_BODY).contains(&len) {
         return Decoded::Damaged;
     }
     let Some(checked) = bytes.get(8..HEAD + len) else { return Decoded::Incomplete(HEAD + len) };
-    if crc32fast::hash(checked) != u32::from_le_bytes(crc) {
+    if crc32fast::hash(checked) != crc {
         return Decoded::Damaged;
     }
     match message(&checked[4..]) {
@@ -86,19 +84,14 @@ pub fn search(bytes: &[u8], from: usize) -> usize {
     bytes.len()
 }
 
-fn message(body: &[u8]) -> Option<QueuedMessage> {
-    let number = u64::from_le_bytes(number_at::<8>(body, 0)?);
-    let id_end = FIXED + usize::from(*body.get(8)?);
-    let camera_end = id_end + usize::from(u16::from_le_bytes(number_at::<2>(body, 9)?));
-    let text = |range: std::ops::Range<usize>| std::str::from_utf8(body.get(range)?).ok();
-    Some(QueuedMessage {
-        number,
-        id: text(FIXED..id_end)?.into(),
-        camera: text(id_end..camera_end)?.into(),
-        line: Bytes::copy_from_slice(body.get(camera_end..)?),
-    })
-}
-
-fn number_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
+/// Reads a body, which has at least the fixed bytes.
+fn message(mut body: &[u8]) -> Option<QueuedMessage> {
+    let (number, id_len, camera_len) = (body.get_u64_le(), body.get_u8().into(), body.get_u16_le().into());
+    let mut text = |len: usize| {
+        let text;
+        (text, body) = body.split_at_checked(len)?;
+        std::str::from_utf8(text).ok()
+    };
+    let (id, camera) = (text(id_len)?.into(), text(camera_len)?.into());
+    Some(QueuedMessage { number, id, camera, line: Bytes::copy_from_slice(body) })
 }

@@ -7,10 +7,7 @@ use v4l::v4l_sys as sys;
 use visiond_config::diagnostics::nearest;
 use visiond_config::types::ControlValue;
 
-use super::control::{Control, ControlKind, MenuItem, Value, spelled};
-use super::frame_rate::FRAME_RATE;
-
-/// A control and the value to set.
+use super::control::{Control, ControlKind, FRAME_RATE, MenuItem, Value, spelled};
 #[derive(Debug, PartialEq)]
 pub struct Assignment<'a> {
     pub control: &'a Control,

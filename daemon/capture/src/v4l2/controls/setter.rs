@@ -1,5 +1,3 @@
-//! Sets a camera's controls as configured.
-
 use std::collections::BTreeMap;
 use std::io;
 
@@ -7,8 +5,7 @@ use log::Level;
 use parking_lot::Mutex;
 use visiond_config::types::{ControlValue, V4l2Config};
 
-use super::control::{Control, ControlKind};
-use super::frame_rate::FrameRateControl;
+use super::control::{Control, ControlKind, FrameRateControl};
 use super::ioctl;
 use super::resolve::{Assignment, named, resolve};
 use crate::v4l2::device::Node;

@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::super::claims::CameraClaim;
+use super::super::identity::CameraClaim;
 use super::*;
 
 struct Desk {

@@ -8,41 +8,23 @@ use v4l::v4l2::vidioc;
 
 use crate::v4l2::device::{Api, MAX_MEMORY_PLANES, Node};
 
-/// Whose memory the driver fills.
+/// Whose memory the driver fills, as `V4L2_MEMORY_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub enum MemoryType {
     /// The driver allocates the memory, and visiond maps it.
-    Mmap,
+    Mmap = sys::v4l2_memory_V4L2_MEMORY_MMAP,
     /// visiond allocates the memory, and the driver writes into it.
-    UserPtr,
+    UserPtr = sys::v4l2_memory_V4L2_MEMORY_USERPTR,
 }
 
-impl MemoryType {
-    /// Returns `V4L2_MEMORY_*`.
-    pub fn raw(self) -> u32 {
-        match self {
-            Self::Mmap => sys::v4l2_memory_V4L2_MEMORY_MMAP,
-            Self::UserPtr => sys::v4l2_memory_V4L2_MEMORY_USERPTR,
-        }
-    }
-}
-
-/// The driver's answer to REQBUFS.
-#[derive(Debug, Clone, Copy)]
-pub struct Granted {
-    pub count: u32,
-    /// `V4L2_BUF_CAP_*`; 0 with a kernel before 4.20.
-    pub capabilities: u32,
-}
-
-/// REQBUFS: requests `count` buffers; 0 frees them.
-pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<Granted> {
+/// REQBUFS: requests `count` buffers; 0 frees them. The answer's `capabilities` are 0 with a kernel before 4.20.
+pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<sys::v4l2_requestbuffers> {
     let fill = |raw: &mut sys::v4l2_requestbuffers| {
-        (raw.count, raw.type_, raw.memory) = (count, node.api().buffer_type(), memory.raw());
+        (raw.count, raw.type_, raw.memory) = (count, node.api().buffer_type(), memory as u32);
     };
     // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers, integers.
-    let raw = unsafe { node.query(vidioc::VIDIOC_REQBUFS, fill)? };
-    Ok(Granted { count: raw.count, capabilities: raw.capabilities })
+    unsafe { node.query(vidioc::VIDIOC_REQBUFS, fill) }
 }
 
 /// EXPBUF: exports the first memory plane of the driver's buffer `index` as a DMA-BUF.
@@ -70,7 +52,7 @@ impl RawBuffer {
         let mut buffer: sys::v4l2_buffer = unsafe { mem::zeroed() };
         buffer.index = index;
         buffer.type_ = node.api().buffer_type();
-        buffer.memory = memory.raw();
+        buffer.memory = memory as u32;
         // SAFETY: integers, and unions of them.
         Self { buffer, planes: unsafe { mem::zeroed() }, api: node.api() }
     }
