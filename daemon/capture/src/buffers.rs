@@ -34,11 +34,11 @@ impl Buffers {
 
     /// Whether a source that has `other` could use these buffers instead.
     pub fn are_like(&self, other: &Self) -> bool {
-        let same_device = match (self.memory.device(), other.memory.device()) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (a, b) => a.is_none() && b.is_none(),
+        let parts = |buffers: &Self| {
+            let Self { memory, count } = buffers;
+            (memory.device().map(Arc::as_ptr), memory.kind(), *count)
         };
-        same_device && (self.memory.kind(), self.count) == (other.memory.kind(), other.count)
+        parts(self) == parts(other)
     }
 
     /// Returns the kind of memory and what reads it, for the log.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_on_the_cpu_has_host_memory_whatever_is_configured() {
+    fn a_model_on_the_cpu_has_host_memory_whatever_is_configured() {
         for memory in [None, Some(MemoryKind::Host), Some(MemoryKind::Mapped), Some(MemoryKind::Managed)] {
             let buffers = Buffers::new(&BufferConfig { memory, count: 5 }, None).unwrap();
             assert_eq!((buffers.memory.kind(), buffers.count), (MemoryKind::Host, 5));

@@ -38,7 +38,6 @@ pub struct CommandSource {
 }
 
 impl CommandSource {
-    /// Starts the program.
     pub fn open(
         config: &CommandConfig,
         name: &str,

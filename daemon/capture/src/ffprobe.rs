@@ -12,32 +12,18 @@ use visiond_system::stop::Stop;
 
 use super::pipe::{ReadError, fill};
 use super::source::SourceError;
+use super::y4m::ratio;
 
-/// The longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Arguments of ffmpeg that ffprobe does not know. All but `-re` are followed by a value.
-const FFMPEG_ONLY: [&str; 12] = [
-    "-re",
-    "-readrate",
-    "-stream_loop",
-    "-ss",
-    "-sseof",
-    "-t",
-    "-to",
-    "-itsoffset",
-    "-r",
-    "-hwaccel",
-    "-hwaccel_device",
-    "-hwaccel_output_format",
-];
+const FFMPEG_ONLY: &str = "-re -readrate -stream_loop -ss -sseof -t -to -itsoffset -r -hwaccel -hwaccel_device \
+                           -hwaccel_output_format";
 
-/// The first video stream of a video.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoInfo {
     /// Width in pixels as shown, after the rotation that the file requests.
     pub width: u32,
-    /// Height in pixels as shown.
     pub height: u32,
     /// ffmpeg's name of the pixel format.
     pub pixel_format: String,
@@ -47,7 +33,6 @@ pub struct VideoInfo {
     pub frames: Option<u64>,
     /// Seconds; `None` for a live stream.
     pub duration: Option<f64>,
-    /// ffmpeg's name of the codec.
     pub codec: String,
     /// Matrix as tagged, otherwise BT.601; range as tagged, otherwise by the pixel format.
     pub color: ColorDescription,
@@ -85,12 +70,12 @@ pub fn input(url: &str) -> String {
     if Path::new(url).exists() { format!("file:{url}") } else { url.to_owned() }
 }
 
-/// A URL as it may stand in the log and in messages: without secrets, as the lines of ffmpeg are.
+/// Returns a URL for the log and for messages: without secrets, like the lines of ffmpeg.
 pub fn shown(url: &str) -> String {
     redact_line(url)
 }
 
-/// User and password of a URL.
+/// Returns user and password of a URL.
 pub fn secret(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let host = rest.split(['/', '?', '#']).next()?;
@@ -110,7 +95,7 @@ pub fn cannot_start(program: &Path, error: &std::io::Error) -> SourceError {
     }
 }
 
-/// Whether `url` is on the network, where it may be away and come back.
+/// Whether `url` is remote: such a video may go away and come back.
 pub fn is_remote(url: &str) -> bool {
     url.split_once("://").is_some_and(|(scheme, _)| scheme != "file")
 }
@@ -126,7 +111,7 @@ fn probe_args(input_args: &[String]) -> Vec<&str> {
     let mut kept = Vec::new();
     let mut args = input_args.iter();
     while let Some(arg) = args.next() {
-        if !FFMPEG_ONLY.contains(&arg.as_str()) {
+        if !FFMPEG_ONLY.split(' ').any(|name| name == arg) {
             kept.push(arg.as_str());
         } else if arg != "-re" {
             args.next();
@@ -175,7 +160,7 @@ fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
     };
     let pixel_format = stream["pix_fmt"].as_str().ok_or("its pixel format is unknown: the file may be damaged")?;
     let (width, height) = if is_turned(stream) { (height, width) } else { (width, height) };
-    let rate = |name: &str| stream[name].as_str().and_then(ratio);
+    let rate = |name: &str| ratio(stream[name].as_str()?, '/').filter(|rate| *rate <= 1000.0);
     let text_number = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok()).filter(|n| *n > 0.0);
     Ok(VideoInfo {
         width,
@@ -188,13 +173,6 @@ fn parse(answer: &[u8]) -> Result<VideoInfo, String> {
         color: color(stream, pixel_format),
         has_fps_mode: has_fps_mode(answer["program_version"]["version"].as_str().unwrap_or("")),
     })
-}
-
-/// Parses "30000/1001"; "0/0" is no rate.
-fn ratio(text: &str) -> Option<f64> {
-    let (above, below) = text.split_once('/')?;
-    let rate = above.parse::<f64>().ok()? / below.parse::<f64>().ok()?;
-    (rate.is_finite() && rate > 0.0 && rate <= 1000.0).then_some(rate)
 }
 
 /// Whether ffmpeg will rotate by 90 degrees: the display matrix, or the older tag.

@@ -19,7 +19,7 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::pacer::Pacer;
+use super::pacer::SourcePacer;
 use super::picture::Loader;
 use super::source::{Next, Source, SourceError};
 
@@ -32,7 +32,7 @@ pub(crate) struct ImagesSource {
     is_folder: bool,
     pool: FramePool,
     loader: Loader,
-    pacer: Option<Pacer>,
+    pacer: Option<SourcePacer>,
     clock: Arc<dyn Clock>,
     /// Complete pictures to read.
     waiting: VecDeque<PathBuf>,
@@ -73,7 +73,7 @@ impl ImagesSource {
             // Pictures differ in size: each buffer grows as needed.
             pool: buffers.pool(0)?,
             loader: Loader::default(),
-            pacer: config.fps.map(Pacer::new),
+            pacer: config.fps.map(SourcePacer::new),
             clock,
             waiting: VecDeque::new(),
             known: HashMap::new(),
@@ -92,7 +92,6 @@ impl ImagesSource {
         Ok(source)
     }
 
-    /// Appends the complete pictures to `waiting`.
     fn scan(&mut self) -> Result<(), SourceError> {
         if !self.is_folder {
             self.waiting.push_back(self.config.path.clone());

@@ -43,7 +43,11 @@ pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<
         SourceConfig::Video(config) => Ok(Box::new(video::VideoSource::open(config, name, buffers, clock)?)),
         SourceConfig::Command(config) => Ok(Box::new(command::CommandSource::open(config, name, buffers, clock)?)),
         SourceConfig::Images(config) => Ok(Box::new(images::ImagesSource::open(config, name, buffers, clock)?)),
-        SourceConfig::V4l2(config) => Ok(Box::new(v4l2::V4l2Source::open(config, name, buffers, clock)?)),
+        SourceConfig::V4l2(config) => {
+            let found = v4l2::find_camera::find(&config.device, None);
+            let found = found.map_err(|error| SourceError::transient(error.to_string()))?;
+            Ok(Box::new(v4l2::V4l2Source::open_node(&found.node, config, name, buffers, clock)?))
+        }
     }
 }
 

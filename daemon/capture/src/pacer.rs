@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-/// Deadlines at equal intervals from the first call on.
 #[derive(Debug)]
-pub struct Pacer {
+pub struct SourcePacer {
     interval_ns: f64,
     start_ns: Option<u64>,
     tick: u64,
 }
 
-impl Pacer {
+impl SourcePacer {
     /// Creates a pacer; `frames_per_second` must be above 0.
     pub fn new(frames_per_second: f64) -> Self {
         Self { interval_ns: 1e9 / frames_per_second, start_ns: None, tick: 0 }
@@ -52,7 +51,7 @@ mod tests {
 
     #[test]
     fn deadlines_do_not_drift() {
-        let mut pacer = Pacer::new(29.97);
+        let mut pacer = SourcePacer::new(29.97);
         assert_eq!(pacer.due_ns(1_000), 1_000);
         for _ in 0..2_997 {
             pacer.advance();
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_late_source_skips_what_is_over_and_counts_it() {
-        let mut pacer = Pacer::new(10.0);
+        let mut pacer = SourcePacer::new(10.0);
         pacer.due_ns(0);
         pacer.advance();
         assert_eq!(pacer.skip_missed(350_000_000), 2);
@@ -72,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_long_pause_is_forgiven_a_short_one_is_made_up() {
-        let mut pacer = Pacer::new(10.0);
+        let mut pacer = SourcePacer::new(10.0);
         pacer.due_ns(0);
         pacer.advance();
         pacer.forgive(1_000_000_000, Duration::from_secs(2));

@@ -14,7 +14,7 @@ use visiond_flow::metrics::LossCause;
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
-use super::pacer::Pacer;
+use super::pacer::SourcePacer;
 use super::source::{Next, Source, SourceError};
 use painter::Painter;
 
@@ -24,7 +24,7 @@ pub struct PatternSource {
     /// Which picture each buffer holds, by the buffer's address. The pool's buffers live as long as it does, and only this source
     /// writes to them.
     drawn: Vec<(usize, u64)>,
-    pacer: Pacer,
+    pacer: SourcePacer,
     clock: Arc<dyn Clock>,
     fps: f64,
     max_frames: Option<u64>,
@@ -45,7 +45,7 @@ impl PatternSource {
             painter,
             pool,
             drawn: Vec::new(),
-            pacer: Pacer::new(config.fps),
+            pacer: SourcePacer::new(config.fps),
             clock,
             fps: config.fps,
             max_frames: config.max_frames,

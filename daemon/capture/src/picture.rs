@@ -23,8 +23,6 @@ use super::source::SourceError;
 
 /// The most pixels of a picture: 384 MiB of RGB. A larger picture is a mistake or an attack.
 const MAX_PIXELS: u64 = 128 << 20;
-
-/// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 
 /// How much a decoder may allocate for the picture in its own format.
@@ -42,16 +40,11 @@ pub fn load(path: &Path, memory: &Memory) -> Result<Frame, SourceError> {
 }
 
 /// Reads pictures one after the other into reused memory.
+#[derive(Default)]
 pub(crate) struct Loader {
     jpeg: JpegDecoder,
     file: Vec<u8>,
     copied_bytes: u64,
-}
-
-impl Default for Loader {
-    fn default() -> Self {
-        Self { jpeg: JpegDecoder::new(), file: Vec::new(), copied_bytes: 0 }
-    }
 }
 
 impl Loader {

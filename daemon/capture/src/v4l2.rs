@@ -74,7 +74,6 @@ pub struct V4l2Source {
 enum StreamState {
     Streaming {
         streaming: Box<Streaming>,
-        had_frame: bool,
         next_look: Moment,
     },
     /// The signal is missing or has changed; what was reported of that.
@@ -92,24 +91,12 @@ enum Waited {
 
 impl StreamState {
     fn streaming(streaming: Streaming) -> Self {
-        Self::Streaming { streaming: Box::new(streaming), had_frame: false, next_look: Moment::now() + LOOK }
+        Self::Streaming { streaming: Box::new(streaming), next_look: Moment::now() + LOOK }
     }
 }
 
 impl V4l2Source {
-    /// Opens the camera, configures it, and starts its stream if there is a signal.
-    pub fn open(
-        config: &V4l2Config,
-        name: &str,
-        buffers: &Buffers,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, SourceError> {
-        let found =
-            find_camera::find(&config.device, None).map_err(|error| SourceError::transient(error.to_string()))?;
-        Self::open_node(&found.node, config, name, buffers, clock)
-    }
-
-    /// Opens the camera behind `node`, whatever device the configuration names.
+    /// Opens the camera behind `node`, whatever device the configuration names, and starts its stream if there is a signal.
     pub fn open_node(
         node: &Path,
         config: &V4l2Config,
@@ -158,13 +145,13 @@ impl V4l2Source {
 
     /// Waits for a filled buffer.
     fn wait(&mut self, stop: &Stop) -> Result<Waited, SourceError> {
-        let Self { state: StreamState::Streaming { streaming, had_frame, next_look }, camera, .. } = self else {
+        let Self { state: StreamState::Streaming { streaming, next_look }, camera, .. } = self else {
             return Ok(Waited::SignalChanged);
         };
         let camera = &*camera;
         let OpenCamera { node, watch, .. } = camera;
         let broken = |error| camera.broken(&error);
-        let timeout = if *had_frame { streaming.timeout.next } else { streaming.timeout.first };
+        let timeout = streaming.timeout();
         let mut until = Moment::now() + timeout;
         loop {
             if !streaming.stream.reclaim(STOP_CHECK).map_err(broken)? {
@@ -203,7 +190,7 @@ impl V4l2Source {
                 return Ok(Waited::SignalChanged);
             }
             if let Some(filled) = streaming.stream.take().map_err(broken)? {
-                *had_frame = true;
+                streaming.had_frame = true;
                 return Ok(Waited::Filled(filled));
             }
             // Not asked again at once, because the driver may wake without a frame.

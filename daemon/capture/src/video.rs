@@ -23,7 +23,7 @@ use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
 use super::ffprobe::{self, VideoInfo};
-use super::pacer::Pacer;
+use super::pacer::SourcePacer;
 use super::pipe::{PipeFrames, ReadError};
 use super::source::{Next, Source, SourceError};
 
@@ -50,7 +50,7 @@ struct OpenVideo {
     info: VideoInfo,
     frames: PipeFrames,
     /// `None` if the file is read as fast as possible, or is live.
-    pacer: Option<Pacer>,
+    pacer: Option<SourcePacer>,
     /// `None` between two rounds, and after the last.
     child: Option<Child>,
 }
@@ -99,7 +99,7 @@ impl VideoSource {
         let frames = PipeFrames::new(layout, &self.buffers, config.pace)?;
         let is_live = ffprobe::is_remote(&config.url) && info.duration.is_none();
         let paced = config.pace == Pace::Realtime && !is_live;
-        let pacer = paced.then(|| Pacer::new(info.fps.unwrap_or(USUAL_FPS)));
+        let pacer = paced.then(|| SourcePacer::new(info.fps.unwrap_or(USUAL_FPS)));
         let child = Some(spawn(config, &info, &self.label)?);
         self.running = Some(OpenVideo { info, frames, pacer, child });
         Ok(())
@@ -271,25 +271,21 @@ fn scale(config: &VideoConfig, info: &VideoInfo, is_native: bool) -> String {
         let range = range_name(info.color.range);
         filter.push_str(&format!(":in_range={range}:out_range={range}"));
     } else {
-        // Where chroma is interpolated (more than 8 bits), its samples stand left, as OpenCV's conversion assumes.
+        // Where chroma is interpolated (more than 8 bits), its samples are sited left, as OpenCV's conversion assumes.
         filter.push_str(":in_h_chr_pos=0");
         if let Some(matrix) = config.color_matrix {
-            filter.push_str(&format!(":in_color_matrix={}", matrix_name(matrix)));
+            let name = match matrix {
+                ColorMatrix::Bt601 => "bt601",
+                ColorMatrix::Bt709 => "bt709",
+                ColorMatrix::Bt2020 => "bt2020",
+            };
+            filter.push_str(&format!(":in_color_matrix={name}"));
         }
         if let Some(range) = config.color_range {
             filter.push_str(&format!(":in_range={}", range_name(range)));
         }
     }
     filter
-}
-
-/// Returns ffmpeg's name of the matrix.
-fn matrix_name(matrix: ColorMatrix) -> &'static str {
-    match matrix {
-        ColorMatrix::Bt601 => "bt601",
-        ColorMatrix::Bt709 => "bt709",
-        ColorMatrix::Bt2020 => "bt2020",
-    }
 }
 
 /// Returns ffmpeg's name of the range.

@@ -61,7 +61,7 @@ impl Y4mHeader {
             match key {
                 Some('W') => width = value.parse().ok().filter(|&n: &u32| n > 0),
                 Some('H') => height = value.parse().ok().filter(|&n: &u32| n > 0),
-                Some('F') => fps = ratio(value),
+                Some('F') => fps = ratio(value, ':'),
                 Some('I') => {
                     if let Some(fields @ ('t' | 'b' | 'm')) = value.chars().next() {
                         return Err(Y4mError::Interlaced(fields));
@@ -93,8 +93,9 @@ fn chroma(value: &str) -> Result<PixelFormat, Y4mError> {
     }
 }
 
-fn ratio(text: &str) -> Option<f64> {
-    let (above, below) = text.split_once(':')?;
+/// Parses a rate such as 30000:1001; 0:0 is no rate.
+pub fn ratio(text: &str, separator: char) -> Option<f64> {
+    let (above, below) = text.split_once(separator)?;
     let rate = above.parse::<f64>().ok()? / below.parse::<f64>().ok()?;
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }

@@ -4,7 +4,6 @@
 //! the broker has acknowledged it. After a lost connection the sink sends the unacknowledged messages again, in order and with
 //! the same ids.
 
-mod connection;
 mod disk;
 mod outbox;
 mod queue_reader;
@@ -32,7 +31,6 @@ pub struct QueuedMessage {
     pub number: u64,
     /// The message's id, the same in every sink and each time it is sent.
     pub id: Box<str>,
-    /// The camera's name.
     pub camera: Arc<str>,
     /// The message as JSON, without a line feed.
     pub line: Bytes,
@@ -40,7 +38,7 @@ pub struct QueuedMessage {
 
 /// What a client reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum BrokerEvent {
     /// The broker has the message of this number. Any order will do.
     Acknowledged(u64),
     /// The broker can never accept the message of this number. The client has logged it; the sink gives it up.
@@ -67,7 +65,7 @@ pub trait BrokerClient: Send {
 
     /// Waits for the next event, and does the protocol's own work. The sink calls it again and again while connected, and drops
     /// the future whenever there is something to send, so it must lose nothing by that.
-    fn event(&mut self) -> impl Future<Output = Event>;
+    fn event(&mut self) -> impl Future<Output = BrokerEvent>;
 
     /// Ends the session with the broker, within that time.
     fn close(&mut self, within: Duration) -> impl Future<Output = ()>;
@@ -75,7 +73,7 @@ pub trait BrokerClient: Send {
     /// Applies new settings; returns `false` if the client has to connect again for them.
     fn configure(&mut self, config: &SinkConfig) -> bool;
 
-    /// Called every [`TICK`] while connected, for what a protocol sends besides messages. Must not wait.
+    /// Called every [`TICK`] while connected, for what a protocol sends in addition to messages. Must not wait.
     fn tick(&mut self) {}
 }
 

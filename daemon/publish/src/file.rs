@@ -16,7 +16,7 @@ use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
 
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Ended, Sink};
+use super::sink::{Sink, SinkEnd};
 
 /// How often the sink checks whether its file was moved, deleted or truncated.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -148,7 +148,7 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
+    fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
         loop {
             let message = match queue.pop(None) {
                 Popped::Message(message) => message,
@@ -157,11 +157,11 @@ impl Sink for FileSink {
                     continue;
                 }
                 Popped::TimedOut => continue,
-                Popped::Closed => return Ended::Closed,
+                Popped::Closed => return SinkEnd::Closed,
             };
             if queue.is_overdue() {
                 Counters::add(&queue.counters.unsent, 1);
-                return Ended::Closed;
+                return SinkEnd::Closed;
             }
             if self.outage.may_try() {
                 let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);

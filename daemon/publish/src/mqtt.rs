@@ -19,9 +19,9 @@ use visiond_system::credentials::Login;
 
 use self::cameras::RetainedCameras;
 use self::codec::{Connect, JSON, Publish};
-use self::session::{Session, SessionEvent};
+use self::session::{MqttSession, SessionEvent};
 use self::topics::Topics;
-use crate::broker::{BrokerClient, Event, QueuedMessage, tls};
+use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage, tls};
 use crate::sink::SinkContext;
 
 /// The client of an MQTT broker, and its session.
@@ -31,7 +31,7 @@ pub struct MqttClient {
     context: SinkContext,
     topics: Topics,
     cameras: RetainedCameras,
-    session: Option<Session>,
+    session: Option<MqttSession>,
 }
 
 impl MqttClient {
@@ -96,21 +96,21 @@ impl BrokerClient for MqttClient {
         Ok(())
     }
 
-    async fn event(&mut self) -> Event {
-        let Some(session) = &mut self.session else { return Event::Lost(NOT_CONNECTED.to_owned()) };
+    async fn event(&mut self) -> BrokerEvent {
+        let Some(session) = &mut self.session else { return BrokerEvent::Lost(NOT_CONNECTED.to_owned()) };
         match session.next_event().await {
-            SessionEvent::Acknowledged(number) => Event::Acknowledged(number),
+            SessionEvent::Acknowledged(number) => BrokerEvent::Acknowledged(number),
             SessionEvent::Impossible(number, reason) => {
                 log::error!("sink {}: cannot send a message, leaving it out: {reason}", self.sink);
-                Event::Refused(number)
+                BrokerEvent::Refused(number)
             }
             SessionEvent::Incoming(message) => {
                 self.cameras.incoming(session, &message);
-                Event::Nothing
+                BrokerEvent::Nothing
             }
             SessionEvent::Lost(reason) => {
                 self.session = None;
-                Event::Lost(format!("{}: {reason}", self.config.url))
+                BrokerEvent::Lost(format!("{}: {reason}", self.config.url))
             }
         }
     }

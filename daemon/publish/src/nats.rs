@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
 
-use crate::broker::{BrokerClient, Event, QueuedMessage};
+use crate::broker::{BrokerClient, BrokerEvent, QueuedMessage};
 use crate::sink::SinkContext;
 use connection::NatsConnection;
 use stream::Subjects;
@@ -94,21 +94,21 @@ impl BrokerClient for NatsClient {
         }
     }
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> BrokerEvent {
         let Some(connection) = &mut self.connection else { return pending().await };
         if let Some(number) = connection.left_out.pop_front() {
-            return Event::Refused(number);
+            return BrokerEvent::Refused(number);
         }
         match connection.next().await {
             Ok(Some(message)) => {
                 let number = message.number;
                 self.remember(message);
-                Event::Acknowledged(number)
+                BrokerEvent::Acknowledged(number)
             }
-            Ok(None) => Event::Nothing,
+            Ok(None) => BrokerEvent::Nothing,
             Err(reason) => {
                 self.unclaimed = connection.unclaimed.take();
-                Event::Lost(reason)
+                BrokerEvent::Lost(reason)
             }
         }
     }

@@ -21,7 +21,7 @@ use visiond_system::threads::finished_by;
 
 use crate::broker::BrokerSink;
 use crate::queue::Queue;
-use crate::sink::{Ended, Sink, SinkContext};
+use crate::sink::{Sink, SinkContext, SinkEnd};
 use crate::wake_thread::WakeThread;
 use crate::{file, mqtt, nats, stdout, unix};
 
@@ -73,11 +73,9 @@ struct RunningSink {
     handle: Arc<SinkHandle>,
 }
 
-/// A sink's queue and thread.
 #[derive(Debug)]
 struct SinkHandle {
     queue: Arc<Queue>,
-    /// The sink's reader has gone for good.
     gone: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -209,8 +207,8 @@ impl Publisher {
                 logging::about(Subject::Sink, name.as_str());
                 give_way(Rank::Batch);
                 match sink.run(&queue) {
-                    Ended::Closed => queue.die(|counters| &counters.unsent),
-                    Ended::ReaderGone => {
+                    SinkEnd::Closed => queue.die(|counters| &counters.unsent),
+                    SinkEnd::ReaderGone => {
                         queue.die(|counters| &counters.failed);
                         gone.store(true, Ordering::SeqCst);
                         if !shared.end_without_readers() {
@@ -233,7 +231,6 @@ impl Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.close(Instant::now());
-        self.wake_thread.end();
     }
 }
 
@@ -242,7 +239,6 @@ impl SharedSinks {
         Arc::clone(&self.sinks.lock())
     }
 
-    /// Wakes every sink that has new messages, and the live readers.
     fn wake(&self) {
         self.sinks().iter().for_each(|sink| sink.handle.queue.wake());
         self.context.live.messages().wake();
@@ -285,7 +281,6 @@ fn kind(config: &SinkConfig) -> &'static str {
 }
 
 impl RunningSink {
-    /// Returns what happened to the sink's messages so far.
     fn counts(&self) -> SinkCounts {
         let queue = &self.handle.queue;
         let counters = &queue.counters;
@@ -350,7 +345,6 @@ impl RunningSink {
     }
 }
 
-/// Returns where a sink's messages go, for people.
 fn place(config: &SinkConfig) -> String {
     match &config.kind {
         SinkKind::Stdout => "standard output".to_owned(),

@@ -52,7 +52,6 @@ pub enum Popped {
     Message(Arc<Published>),
     /// The sink has new settings; its place is the same.
     Configured(Box<SinkConfig>),
-    /// No message arrived in time.
     TimedOut,
     Closed,
 }
@@ -86,7 +85,6 @@ struct QueueState {
 }
 
 impl Queue {
-    /// Creates the empty queue of a sink with this configuration.
     pub fn of(config: &SinkConfig, stop: &Stop) -> Self {
         let queue = Self::new(config.queue, config.when_full, stop);
         queue.inner.lock().rate_limit = config.max_rate.map(CameraRateLimit::new);

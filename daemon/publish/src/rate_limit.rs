@@ -20,7 +20,6 @@ struct LimitedCamera {
     held: Option<Arc<Published>>,
 }
 
-/// What happens to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Offered {
     /// The message goes out now; otherwise it waits for its camera's interval.
@@ -30,7 +29,6 @@ pub struct Offered {
 }
 
 impl CameraRateLimit {
-    /// Creates a limit of `rate` messages per second.
     pub fn new(rate: f64) -> Self {
         Self { interval: Duration::from_secs_f64(1.0 / rate), cameras: Vec::new() }
     }
@@ -83,7 +81,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// The numbers that come out of frames at these milliseconds, and when.
+    /// Returns which frames, taken at these milliseconds, go out and when, and how many were replaced.
     fn thinned(rate: f64, frames: impl IntoIterator<Item = u32>) -> (Vec<(u32, u64)>, u64) {
         let start = Instant::now();
         let mut rate_limit = CameraRateLimit::new(rate);

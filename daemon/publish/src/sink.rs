@@ -9,12 +9,12 @@ use crate::queue::Queue;
 /// A sink writes the messages of its queue to one place, on its own thread.
 pub trait Sink: Send {
     /// Writes messages until the queue is closed and empty, its deadline has passed, or the reader has gone for good.
-    fn run(self: Box<Self>, queue: &Queue) -> Ended;
+    fn run(self: Box<Self>, queue: &Queue) -> SinkEnd;
 }
 
 /// How a sink's thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum SinkEnd {
     /// The queue was closed, and the sink wrote what it could.
     Closed,
     /// The reader has gone for good.

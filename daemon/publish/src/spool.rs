@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::broker::QueuedMessage;
-use cursor::Cursor;
+use cursor::AckCursor;
 use lock::Lock;
 use segment::{Segment, SegmentReader, SegmentWriter};
 
@@ -45,7 +45,7 @@ pub struct Spool {
     reader: Option<SegmentReader>,
     next_to_read: u64,
     next_number: u64,
-    cursor: Cursor,
+    cursor: AckCursor,
     /// Unread messages that a full spool has dropped.
     pub dropped: u64,
     /// Places where no record could be read.
@@ -70,7 +70,7 @@ impl Spool {
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, OpenError> {
         fs::create_dir_all(directory)?;
         let lock = Lock::take(directory)?;
-        let cursor = Cursor::open(&directory.join("cursor"))?;
+        let cursor = AckCursor::open(&directory.join("cursor"))?;
         let mut segments: VecDeque<_> = Segment::list(directory)?.into();
         let mut next_number = cursor.number + 1;
         // A segment without a whole record is useless, and would be in the way of a new segment of its name.
@@ -249,7 +249,6 @@ impl Spool {
         some.then(|| std::mem::take(&mut self.unsynced))
     }
 
-    /// Returns the spool's size on disk.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }

@@ -14,7 +14,7 @@ use visiond_system::outage::{Outage, explain};
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
-use super::sink::{Ended, Sink};
+use super::sink::{Sink, SinkEnd};
 
 /// PIPE_BUF: what a pipe takes without waiting once poll(2) calls it writable.
 const CHUNK_BYTES: usize = 4096;
@@ -39,7 +39,6 @@ enum WriteFailure {
 }
 
 impl StdoutSink {
-    /// Opens the process's standard output.
     pub fn open(name: &str) -> Result<Self, String> {
         let output = io::stdout().as_fd().try_clone_to_owned();
         let output = output.map_err(|error| {
@@ -103,10 +102,16 @@ impl StdoutSink {
         }
         Ok(())
     }
+
+    /// Whether the pipe's other end is closed. poll(2) reports this even when there is nothing to write.
+    fn reader_is_gone(&self) -> bool {
+        let mut ready = [entry(&self.output, 0)];
+        poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
+    }
 }
 
 impl Sink for StdoutSink {
-    fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
+    fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
         loop {
             let message = match queue.pop(Some(LOOK_AGAIN)) {
                 Popped::Message(message) => message,
@@ -114,13 +119,13 @@ impl Sink for StdoutSink {
                     self.outage.rename(label(&config.name));
                     continue;
                 }
-                Popped::TimedOut if self.reader_is_gone() => return Ended::ReaderGone,
+                Popped::TimedOut if self.reader_is_gone() => return SinkEnd::ReaderGone,
                 Popped::TimedOut => continue,
                 Popped::Closed => {
                     if self.write_tail(queue).is_err() {
                         Counters::add(&queue.counters.failed, 1);
                     }
-                    return Ended::Closed;
+                    return SinkEnd::Closed;
                 }
             };
             if !self.outage.may_try() {
@@ -138,22 +143,14 @@ impl Sink for StdoutSink {
                 }
                 Err(WriteFailure::Overdue) => {
                     Counters::add(&queue.counters.unsent, 1);
-                    return Ended::Closed;
+                    return SinkEnd::Closed;
                 }
                 Err(WriteFailure::ReaderGone) => {
                     Counters::add(&queue.counters.failed, 1);
-                    return Ended::ReaderGone;
+                    return SinkEnd::ReaderGone;
                 }
             }
         }
-    }
-}
-
-impl StdoutSink {
-    /// Whether the pipe's other end is closed. poll(2) reports this even when there is nothing to write.
-    fn reader_is_gone(&self) -> bool {
-        let mut ready = [entry(&self.output, 0)];
-        poll(&mut ready, Some(Duration::ZERO)).is_ok() && ready[0].revents & (libc::POLLERR | libc::POLLHUP) != 0
     }
 }
 
@@ -203,9 +200,9 @@ mod tests {
             let line: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
             assert_eq!(line["sequence"], sequence);
         }
-        // Nothing is written from here on, and still the closed pipe is noticed.
+        // From here on nothing is written; the sink still notices the closed pipe.
         drop(lines);
-        assert_eq!(thread.join().unwrap(), Ended::ReaderGone);
+        assert_eq!(thread.join().unwrap(), SinkEnd::ReaderGone);
         assert_eq!(queue.counters.written.load(Ordering::Relaxed), 500);
     }
 
@@ -214,7 +211,7 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let queue = queue_of(2000);
         queue.close(Instant::now() + Duration::from_millis(300));
-        assert_eq!(finishes("the end", move || sink(writer).run(&queue)), Ended::Closed);
+        assert_eq!(finishes("the end", move || sink(writer).run(&queue)), SinkEnd::Closed);
         drop(reader);
     }
 
@@ -223,7 +220,7 @@ mod tests {
         let queue = queue_of(20);
         queue.close(hang());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        assert_eq!(sink(full).run(&queue), Ended::Closed);
+        assert_eq!(sink(full).run(&queue), SinkEnd::Closed);
         assert_eq!(queue.counters.failed.load(Ordering::Relaxed), 20);
         assert_eq!(queue.counters.written.load(Ordering::Relaxed), 0);
     }
@@ -245,7 +242,7 @@ mod tests {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         wait_until("the full disk", || queue.waiting() == 0 && count(&queue.counters.failed) > 0);
         std::fs::remove_file(&ballast).unwrap();
-        // The disk is tried again after a pause; what comes meanwhile is lost.
+        // The sink retries the disk after a pause; messages until then are lost.
         let (mut pushed, before) = (100, count(&queue.counters.written));
         wait_until("room to be found", || {
             queue.push(&Arc::new(Published::new(message(pushed, 3))), || ());
@@ -254,7 +251,7 @@ mod tests {
             count(&queue.counters.written) > before
         });
         queue.close(hang());
-        assert_eq!(thread.join().unwrap(), Ended::Closed);
+        assert_eq!(thread.join().unwrap(), SinkEnd::Closed);
         let text = std::fs::read_to_string(&path).unwrap();
         let whole = text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).count();
         assert!(text.ends_with('\n') && whole == text.lines().count(), "half a line");
@@ -269,6 +266,6 @@ mod tests {
         let thread = std::thread::spawn(move || sink(writer).run(&queue));
         reader.read_exact(&mut [0; 10_000]).unwrap();
         drop(reader);
-        assert_eq!(thread.join().unwrap(), Ended::ReaderGone);
+        assert_eq!(thread.join().unwrap(), SinkEnd::ReaderGone);
     }
 }

@@ -18,7 +18,7 @@ use visiond_system::unix_socket::{self, SocketFile};
 
 use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue, WakePipe};
-use super::sink::{Ended, Sink};
+use super::sink::{Sink, SinkEnd};
 
 /// At the end: how long a reader may accept nothing before the sink drops its remaining messages.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -39,7 +39,6 @@ pub struct UnixSink {
     refusal_logged: bool,
 }
 
-/// A connected program.
 #[derive(Debug)]
 struct ReaderConnection {
     stream: UnixStream,
@@ -187,12 +186,12 @@ impl UnixSink {
 }
 
 impl Sink for UnixSink {
-    fn run(mut self: Box<Self>, queue: &Queue) -> Ended {
+    fn run(mut self: Box<Self>, queue: &Queue) -> SinkEnd {
         let bell = match WakePipe::new() {
             Ok(bell) => queue.wake_by(bell),
             Err(error) => {
                 log::error!("sink {}: cannot run: {error}", self.name);
-                return Ended::Closed;
+                return SinkEnd::Closed;
             }
         };
         for round in 1_u64.. {
@@ -214,7 +213,7 @@ impl Sink for UnixSink {
             }
         }
         self.drain(bell, queue);
-        Ended::Closed
+        SinkEnd::Closed
     }
 }
 
@@ -245,7 +244,6 @@ impl ReaderConnection {
         lost
     }
 
-    /// Sends what the system accepts now.
     fn send(&mut self) {
         while let Some(first) = self.pending.front() {
             let line = first.line();

@@ -5,15 +5,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
 use visiond_system::priority::{Rank, give_way};
+
 #[derive(Debug)]
 pub struct WakeThread {
     ended: Arc<AtomicBool>,
-    thread: Thread,
-    handle: Mutex<Option<JoinHandle<()>>>,
+    handle: Option<JoinHandle<()>>,
 }
 
 impl WakeThread {
@@ -31,28 +30,26 @@ impl WakeThread {
                 }
             })?
         };
-        Ok(Self { ended, thread: handle.thread().clone(), handle: Mutex::new(Some(handle)) })
+        Ok(Self { ended, handle: Some(handle) })
     }
 
     /// Makes the thread run once more, soon. Never waits; one system call if the thread sleeps, otherwise none.
     pub fn call(&self) {
-        self.thread.unpark();
-    }
-
-    /// Ends the thread and waits for it; later calls do nothing.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-        self.call();
-        let handle = self.handle.lock().take();
-        if handle.is_some_and(|handle| handle.join().is_err()) {
-            log::error!("the thread that wakes the sinks panicked, which is a fault of visiond: please report it");
+        if let Some(handle) = &self.handle {
+            handle.thread().unpark();
         }
     }
 }
 
 impl Drop for WakeThread {
+    /// Ends the thread and waits for it.
     fn drop(&mut self) {
-        self.end();
+        self.ended.store(true, Ordering::SeqCst);
+        self.call();
+        let handle = self.handle.take();
+        if handle.is_some_and(|handle| handle.join().is_err()) {
+            log::error!("the thread that wakes the sinks panicked, which is a fault of visiond: please report it");
+        }
     }
 }
 
@@ -75,7 +72,7 @@ mod tests {
             let wake = move || {
                 count.fetch_add(1, Ordering::SeqCst);
                 let _ = woken.send(());
-                // Not by a channel, whose waits would use up the calls.
+                // Not a channel, because waiting on one would use up the calls.
                 wait_until("the test to let it go on", || go_on.load(Ordering::SeqCst));
             };
             WakeThread::start(wake).unwrap()
@@ -86,9 +83,9 @@ mod tests {
         assert_eq!(count.load(Ordering::SeqCst), 1, "it is still at the first");
         go_on.store(true, Ordering::SeqCst);
         wakes.recv_timeout(HANG).unwrap();
-        assert!(wakes.recv_timeout(Duration::from_millis(50)).is_err(), "nobody called");
-        wake_thread.end();
-        // The last is that of the end.
+        assert!(wakes.recv_timeout(Duration::from_millis(50)).is_err(), "there was no call");
+        drop(wake_thread);
+        // The last wake comes from the end.
         assert!((2..=3).contains(&count.load(Ordering::SeqCst)), "{count:?}");
     }
 }

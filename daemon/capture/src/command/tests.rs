@@ -1,4 +1,4 @@
-//! Programs of one line of shell, read as a user's would be.
+//! Shell programs of one line, read as a user's program is.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -124,13 +124,13 @@ fn frames_on_descriptor_3_are_whole_whatever_is_printed() {
     assert_eq!(frame(&mut source).buffer.as_slice(), b"abcd");
     assert_eq!(frame(&mut source).buffer.as_slice(), b"efgh");
     assert!(matches!(next(&mut source), Ok(Next::End)));
-    // Y4M too; and what was printed is quoted, as it is where the reason of a failure stands.
+    // Y4M too. The error quotes what the program printed.
     let script = format!("exec 4>&1 1>&3; {TWO_FRAMES}; echo no sensor >&4; exit 4");
     let mut source = open(&CommandConfig { fd: 3, ..self::config(&script) }).unwrap();
     assert_eq!(frame(&mut source).buffer.as_slice(), b"abcdef");
     frame(&mut source);
     assert_eq!(next(&mut source).unwrap_err().to_string(), "sh exited with status 4 after 2 frames: no sensor");
-    // Frames to the wrong one.
+    // Frames on the wrong descriptor.
     let mut source = open(&CommandConfig { fd: 3, ..raw("printf abcd", PixelFormat::Grey, 2, 2) }).unwrap();
     let error = next(&mut source).unwrap_err();
     assert!(error.to_string().contains("wrote no whole frame on descriptor 3"), "{error}");
@@ -143,7 +143,7 @@ fn text_where_a_raw_frame_should_begin_ends_the_run_and_says_what_to_do() {
     for line in lines {
         for (before, script) in [
             (0, format!("echo '{line}'; {frames}")),
-            // Behind two frames, and at descriptor 3 no less.
+            // After two frames, and on descriptor 3 as well.
             (2, format!("head -c 128 /dev/zero; echo '{line}'; {frames}")),
         ] {
             let mut source = open(&raw(&script, PixelFormat::Grey, 8, 8)).unwrap();
@@ -175,12 +175,12 @@ fn pixels_are_no_text() {
     none(b"");
     none(b"Creating output stream and no line feed");
     none(b"Creating output\x80stream here\n");
-    // Flat, a gradient down to black, two colours in turns, three bytes a pixel.
+    // Flat, a gradient down to black, two alternating colours, three bytes a pixel.
     none(&[vec![b'A'; 64], vec![b'\n'; 64]].concat());
     none(&(10..=90).rev().collect::<Vec<u8>>());
     none(&[b" Fgh Fgh".repeat(8), vec![b'\n']].concat());
     none(&[b" FP".repeat(20), b" GQ".repeat(20), b" GP".repeat(20), vec![b'\n']].concat());
-    // Longer than what is looked at.
+    // Longer than the part that is checked.
     none(&[b"word text line ".repeat(100), vec![b'\n']].concat());
     assert_eq!(leading_text(b"\r\n  Using three words here\t\nxxxx"), Some("Using three words here"));
 }

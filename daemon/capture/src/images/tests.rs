@@ -1,4 +1,4 @@
-//! Folders as users have them: numbered, damaged, growing.
+//! Folders like those of users: numbered, damaged, growing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -121,7 +121,7 @@ fn a_watched_folder_gives_each_picture_once_when_it_is_complete() {
     source.scan().unwrap();
     assert!(source.waiting.is_empty(), "handed out once");
 
-    // Replaced by another picture: a new one.
+    // A replaced picture counts as new.
     picture(&folder, "b.png", 40);
     source.scan().unwrap();
     source.scan().unwrap();

@@ -1,6 +1,6 @@
 //! Draws the test pattern for a given sequence number.
 //!
-//! The bars stand still, because moving them would touch every row of the frame, whose cache lines the CPU would have to fetch.
+//! The bars do not move, because moving them would touch every row of the frame, whose cache lines the CPU would have to fetch.
 //! Every row of them is a slice of one prepared row. Positions are even, so that a 2x2 group has one colour and every format
 //! draws the same picture.
 
@@ -19,6 +19,7 @@ const BARS: [[u8; 3]; 8] =
 const BOX: [u8; 3] = [255, 128, 0];
 const WHITE: [u8; 3] = [255, 255, 255];
 const BLACK: [u8; 3] = [0, 0, 0];
+
 pub struct Painter {
     layout: FrameLayout,
     /// Columns of 2x2 groups.
@@ -74,7 +75,6 @@ impl Painter {
         self.draw_box_and_number(sequence, out);
     }
 
-    /// Returns the number of rows of 2x2 groups.
     fn groups(&self) -> usize {
         self.layout.height().div_ceil(2) as usize
     }
@@ -98,7 +98,6 @@ impl Painter {
         }
     }
 
-    /// Draws the bars within a rectangle of groups.
     fn draw_bars(&self, cells: Cells, out: &mut [u8]) {
         for (plane, row, parity) in self.rows(cells.y..cells.y + cells.height) {
             let bars = &self.bars[plane];
@@ -220,7 +219,7 @@ mod tests {
 
     #[test]
     fn drawn_over_any_other_picture_it_equals_a_full_drawing() {
-        // Neighbours, far ones, back, and where the box turns.
+        // Next to each other, far apart, backwards, and where the box turns.
         let numbers =
             [0, 1, 2, 5, 4, 63, 64, 319, 320, 321, 330, 7, 8, 1_000_000, 1_000_003, 31, 33, 959, 960, 962, 958];
         for format in PixelFormat::all() {

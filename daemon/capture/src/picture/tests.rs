@@ -1,4 +1,4 @@
-//! Pictures as users have them: of every format, turned, mislabelled, damaged, hostile.
+//! Pictures like those of users: of every format, rotated, mislabelled, damaged, hostile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// 3x2, every pixel another one.
+/// 3x2, every pixel different.
 fn load(path: &Path) -> Result<Frame, SourceError> {
     super::load(path, &Memory::host())
 }
@@ -121,7 +121,7 @@ fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
     error(&write(&folder, "wide.ppm", b"P6\n60000 60000\n255\n"));
     let message = error(&write(&folder, "large.ppm", b"P6\n16000 16000\n255\n"));
     assert!(message.contains("256000000 pixels (16000x16000)"), "{message}");
-    // The same in JPEG: the size stands in the frame header.
+    // The same in JPEG: the frame header has the size.
     let mut jpeg = encoded(picture(), ImageFormat::Jpeg);
     let at = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
     jpeg[at + 5..at + 9].copy_from_slice(&[0x3E, 0x80, 0x3E, 0x80]);

@@ -1,4 +1,4 @@
-//! How often a frame's bytes are copied between where they come from and the buffer that the network reads.
+//! Counts the copies of a frame's bytes between their source and the buffer that the model reads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -20,7 +20,7 @@ use crate::*;
 
 const BUFFERS: usize = 3;
 
-/// Takes `frames` frames; returns the bytes copied, and how many places the frames' bytes stood in.
+/// Takes `frames` frames; returns the bytes copied, and the number of buffers that held the frames.
 fn take(source: &SourceConfig, frames: usize) -> (u64, usize) {
     let stop = Stop::new().unwrap();
     let mut source = open(source, "test", &Buffers::host(BUFFERS)).unwrap();
@@ -32,7 +32,7 @@ fn take(source: &SourceConfig, frames: usize) -> (u64, usize) {
                 places.insert(frame.view().unwrap().planes()[0].bytes.as_ptr() as usize);
                 taken += 1;
             }
-            // On a busy machine a source with a pace of its own is ahead of us.
+            // On a busy machine, a source that sets its own pace gets ahead of this test.
             Next::Lost { cause: LossCause::Overload, .. } => {}
             other => panic!("no frame: {other:?}"),
         };

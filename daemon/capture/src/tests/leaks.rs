@@ -1,4 +1,4 @@
-//! Sources that come and go leave nothing behind: no descriptor, no process, no thread.
+//! Closed sources leave nothing behind: no descriptor, no process, no thread.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -21,7 +21,7 @@ const INSIDE: &str = "VISIOND_TEST_ALONE";
 
 #[test]
 fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
-    // In a process of its own: other tests open files meanwhile.
+    // In its own process, because other tests open files at the same time.
     if env::var_os(INSIDE).is_none() {
         let name = "capture::leak_tests::fifty_sources_leave_no_descriptor_no_process_and_no_thread";
         let mut alone = process::Command::new(env::current_exe().unwrap());
@@ -37,7 +37,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
             let stop = Stop::new().unwrap();
             let buffers = Buffers::host(3);
             let mut open = open(source, "test", &buffers).unwrap();
-            // One that is too late for its own clock has lost frames.
+            // A source that is late by its own clock loses frames.
             let mut next = open.next(&stop).unwrap();
             while matches!(next, Next::Lost { .. }) {
                 next = open.next(&stop).unwrap();
@@ -48,16 +48,16 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
             let next = finishes("a source that is stopped", move || open.next(&stop).unwrap());
             assert!(matches!(next, Next::Stopped | Next::Frame(_) | Next::Lost { .. } | Next::End), "{source:?}");
         }
-        // The first round starts what stays: the thread that starts programs.
+        // The first round starts the one thread that stays: it starts programs.
         assert_eq!(children(), 0, "a child is left");
-        // A thread that was joined may stand in /proc for a moment.
+        // A joined thread may remain in /proc for a moment.
         let now = || (count("/proc/self/fd"), count("/proc/self/task"));
         let before = *before.get_or_insert_with(now);
         wait_until(&format!("as many descriptors and threads in round {round}"), || now() == before);
     }
 }
 
-/// Four kinds, programs in three ways: with the eleven rounds more than fifty.
+/// Four kinds of sources, programs in three ways: more than fifty openings in eleven rounds.
 fn sources(folder: &TempDir) -> Vec<SourceConfig> {
     let picture = folder.path().join("a.png");
     image::RgbImage::new(8, 8).save(&picture).unwrap();
@@ -117,7 +117,7 @@ fn count(folder: &str) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// Processes whose parent is this one, zombies too.
+/// The child processes of this one, zombies too.
 fn children() -> usize {
     let parent = format!(" {} ", process::id());
     let processes = fs::read_dir("/proc").unwrap().flatten();

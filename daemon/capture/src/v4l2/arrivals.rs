@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant as Moment};
+use std::time::Instant as Moment;
 
 use visiond_config::types::V4l2Config;
 use visiond_flow::clock::{Clock, SystemClock};
@@ -18,15 +18,11 @@ use super::signal::NoSignal;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// How long to wait before asking a driver again that reports a frame and has none.
-const PAUSE: Duration = Duration::from_millis(5);
-
 /// A streaming camera, opened as `run` opens it.
 pub struct Arrivals {
     /// Dropped before the node is closed.
     streaming: Streaming,
     camera: OpenCamera,
-    had_frame: bool,
 }
 
 /// A buffer that has arrived.
@@ -68,7 +64,7 @@ impl Arrivals {
     /// Opens the camera behind `path` and starts its stream.
     pub fn open(path: &Path, config: &V4l2Config, buffers: &Buffers) -> Result<Result<Self, NoSignal>, SourceError> {
         let camera = OpenCamera::open(path, config, &format!("camera {}", path.display()), buffers)?;
-        Ok(camera.begin()?.map(|streaming| Self { streaming, camera, had_frame: false }))
+        Ok(camera.begin()?.map(|streaming| Self { streaming, camera }))
     }
 
     /// Returns size, format, rate and I/O, for people.
@@ -93,9 +89,9 @@ impl Arrivals {
 
     /// Waits for a buffer, passes the bytes of its first memory plane to `look`, and gives the buffer back.
     pub fn next(&mut self, stop: &Stop, look: impl FnOnce(&[u8])) -> Result<Arrival, SourceError> {
-        let Self { streaming, camera, had_frame } = self;
+        let Self { streaming, camera } = self;
         let broken = |error| camera.broken(&error);
-        let timeout = if *had_frame { streaming.timeout.next } else { streaming.timeout.first };
+        let timeout = streaming.timeout();
         let until = Moment::now() + timeout;
         let mut empty_wakes = 0_u32;
         loop {
@@ -105,7 +101,7 @@ impl Arrivals {
                 look(streaming.stream.bytes(&filled, 0));
                 let (sequence, flags, timestamp_ns) = (filled.sequence, filled.flags, filled.timestamp_ns);
                 streaming.stream.give_back(filled).map_err(broken)?;
-                *had_frame = true;
+                streaming.had_frame = true;
                 return Ok(Arrival { sequence, flags, timestamp_ns, arrived });
             }
             let left = until.saturating_duration_since(Moment::now());
@@ -120,7 +116,7 @@ impl Arrivals {
             }
             // Not asked again at once, because the driver may wake without a frame.
             empty_wakes += u32::from(wake == Wake::Ready);
-            if empty_wakes > 1 && stop.sleep(PAUSE) {
+            if empty_wakes > 1 && stop.sleep(super::PAUSE) {
                 return Err(SourceError::transient("stopped"));
             }
         }

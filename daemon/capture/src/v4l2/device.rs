@@ -16,7 +16,7 @@ use v4l::v4l2::{self, vidioc};
 use super::fourcc::FourCc;
 use super::quirks::{self, Quirk};
 
-/// The V4L2 API that a node uses for pictures.
+/// The V4L2 API that a node uses for pictures, as the `V4L2_BUF_TYPE_*` of every call about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Api {
@@ -24,13 +24,6 @@ pub enum Api {
     Single = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
     /// Multi-planar: a picture is in one or more memory planes.
     Multi = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE,
-}
-
-impl Api {
-    /// Returns the `V4L2_BUF_TYPE_*` of every call about pictures.
-    pub fn buffer_type(self) -> u32 {
-        self as u32
-    }
 }
 
 /// A node cannot be opened as a V4L2 device.
@@ -193,7 +186,7 @@ impl Node {
 
     fn format_call(&self, request: vidioc::_IOC_TYPE, wanted: &PixFormat) -> io::Result<PixFormat> {
         let fill = |raw: &mut sys::v4l2_format| {
-            raw.type_ = self.api.buffer_type();
+            raw.type_ = self.api as u32;
             match self.api {
                 Api::Single => raw.fmt.pix = single(wanted),
                 Api::Multi => raw.fmt.pix_mp = multi(wanted),
@@ -231,7 +224,7 @@ impl Node {
         fill: impl FnOnce(&mut sys::v4l2_streamparm),
     ) -> io::Result<sys::v4l2_captureparm> {
         let fill = |raw: &mut sys::v4l2_streamparm| {
-            raw.type_ = self.api.buffer_type();
+            raw.type_ = self.api as u32;
             fill(raw);
         };
         // SAFETY: G_PARM and S_PARM, which alone are passed here, read and write a v4l2_streamparm: a union of structs of

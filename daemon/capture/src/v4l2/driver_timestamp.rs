@@ -16,6 +16,7 @@ const AHEAD_NS: u64 = 100_000_000;
 
 /// The greatest age of a system counter timestamp on arrival: some of the driver's buffers, and a long exposure.
 const OLDEST_COUNT_NS: u64 = 5_000_000_000;
+
 #[derive(Debug, Default)]
 pub struct TimestampConverter {
     /// Whether the driver has [`Quirk::StampsOfSystemCounter`].
@@ -145,7 +146,7 @@ mod tests {
         for timestamp_ns in [0, 1_000_000_000, 101_000_000_000, u64::MAX] {
             assert_eq!(stamp_at_100_s(MONOTONIC, timestamp_ns).monotonic_ns, 100_000_000_000, "{timestamp_ns}");
         }
-        // A little ahead is now.
+        // A timestamp slightly in the future counts as now.
         assert_eq!(stamp_at_100_s(MONOTONIC, 100_050_000_000).monotonic_ns, 100_000_000_000);
     }
 
@@ -164,7 +165,7 @@ mod tests {
             let stamp = timestamps.stamp(&filled, &clock, "camera gate");
             assert_eq!((stamp.monotonic_ns, stamp.instant), (to - 48_000_000, Instant::StartOfFrame));
             assert_eq!(stamp.realtime_ns, SimulatedClock::EPOCH_NS + to - 48_000_000);
-            // A little ahead is now.
+            // A timestamp slightly in the future counts as now.
             let ahead =
                 timestamps.stamp(&FilledBuffer::simulated(MONOTONIC, second * S + 37 * S + 9), &clock, "camera gate");
             assert_eq!(ahead.monotonic_ns, to);
@@ -190,7 +191,7 @@ mod tests {
         let (clock, mut timestamps) =
             (SimulatedClock::default(), TimestampConverter { counts: true, ..TimestampConverter::default() });
         clock.advance(Duration::from_secs(100));
-        // A machine whose counter cannot be read; one whose driver was mended.
+        // A machine whose counter cannot be read; one whose driver was fixed.
         for counter_ns in [0, 137_000_000_000] {
             clock.set_counter_ns(counter_ns);
             let stamp = timestamps.stamp(&FilledBuffer::simulated(MONOTONIC, 99_950_000_000), &clock, "camera gate");

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use super::device::Node;
 use crate::source::SourceError;
 
 /// The node cannot be opened. All of these may pass: udev creates a node before it sets its permissions.
@@ -64,4 +65,13 @@ pub(super) fn gone(device: &Path, error: &io::Error) -> SourceError {
         Some(libc::ENODEV) | None => format!("{device} was unplugged or reset: {error}"),
         Some(_) => format!("{device} stopped streaming: {error}"),
     })
+}
+
+/// The driver refuses an ioctl.
+pub(super) fn refused(node: &Node, what: &str, error: &io::Error) -> SourceError {
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => gone(node.path(), error),
+        Some(libc::EBUSY) => in_use(node.path()),
+        _ => SourceError::transient(format!("{} cannot {what}: {error}", node.path().display())),
+    }
 }

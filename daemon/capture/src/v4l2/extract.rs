@@ -10,14 +10,13 @@ use visiond_kernels::frame::{FrameError, FrameLayout};
 use visiond_kernels::jpeg::JpegDecoder;
 
 use super::device::MAX_MEMORY_PLANES;
-use super::format_negotiation::Picture;
+use super::format_negotiation::CameraPicture;
 use super::planes::Planes;
 use super::stream::ioctl::Used;
 use super::stream::{FilledBuffer, Stream};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// Takes pictures out of the driver's buffers.
 pub(super) struct FrameExtractor {
     method: ExtractMethod,
     /// The layout of every frame whose picture starts where its memory does.
@@ -52,7 +51,7 @@ pub(super) type Extracted = Result<Option<(FrameLayout, FrameBytes)>, Damage>;
 impl FrameExtractor {
     /// Creates the extractor of `picture`s from `stream`.
     pub fn new(
-        picture: &Picture,
+        picture: &CameraPicture,
         mode: IoMode,
         stream: &Stream,
         buffers: &Buffers,
@@ -61,10 +60,10 @@ impl FrameExtractor {
         let wrong = |what: String| SourceError::permanent(format!("{}: {what}", device.display()));
         let described = |error: FrameError| wrong(format!("the driver describes its frames wrongly: {error}"));
         let (method, layout) = match picture {
-            Picture::Jpeg(layout) => {
+            CameraPicture::Jpeg(layout) => {
                 (ExtractMethod::Decoded(buffers.pool(layout.size_bytes())?, JpegDecoder::new()), *layout)
             }
-            Picture::Raw(planes) => {
+            CameraPicture::Raw(planes) => {
                 let memory = stream.memory_planes().ok_or_else(|| wrong("the driver has no buffers".to_owned()))?;
                 for index in 0..planes.memory_count() {
                     let (found, needed) = (memory.lengths[index], planes.needed_bytes(index));
@@ -86,7 +85,6 @@ impl FrameExtractor {
         Ok(Self { method, layout, copied_bytes: 0 })
     }
 
-    /// Returns how many bytes were copied so far.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes
     }
@@ -169,7 +167,6 @@ fn copy(
     copied
 }
 
-/// Decodes a JPEG into `out`.
 pub(super) fn decode(
     bytes: &[u8],
     flags: u32,

@@ -1,4 +1,4 @@
-//! Finds the node that a camera is behind now, whatever number the kernel gave it this time.
+//! Finds the node that a camera is behind now, under any number that the kernel gave it.
 //!
 //! The search covers the capture nodes in /sys/class/video4linux, by node, by USB ids, or by card name. visiond remembers what it
 //! found as an [`Identity`]: a camera configured by its node is then known by its identity, and is found again when the kernel
@@ -148,7 +148,7 @@ impl SystemFolders {
         match (found.as_slice(), there) {
             ([(node, identity)], _) => Ok(FoundCamera { node: node.clone(), identity: Some(identity.clone()) }),
             ([], None) => Err(absent()),
-            // A node that is not in /sys cannot be told from the one that was there before.
+            // A node that is not in /sys has no identity to compare.
             ([], Some((None, _))) => Ok(FoundCamera { node: path.to_owned(), identity: None }),
             ([], Some((Some(there), _))) if is_claimed_by_another(&there, remembered) => Err(absent()),
             ([], Some((Some(there), _))) => Err(NotFound::Replaced {

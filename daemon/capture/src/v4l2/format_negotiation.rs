@@ -10,7 +10,7 @@ use visiond_kernels::frame::{BayerDepth, FrameLayout, PixelFormat};
 use super::color;
 use super::controls::{self, FrameRateControl};
 use super::device::{Node, PixFormat};
-use super::errors::{gone, in_use};
+use super::errors::refused;
 use super::formats;
 use super::fourcc::{self, FourCc};
 use super::planes::{Planes, PlanesError};
@@ -22,7 +22,7 @@ const RATE_TOLERANCE: f64 = 0.01;
 
 /// What the camera sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Picture {
+pub enum CameraPicture {
     /// Raw pixels in these planes.
     Raw(Planes),
     /// JPEG, which is decoded into this layout.
@@ -33,7 +33,7 @@ pub enum Picture {
 #[derive(Debug)]
 pub struct NegotiatedFormat {
     /// What the camera sends.
-    pub picture: Picture,
+    pub picture: CameraPicture,
     /// The format as the driver describes it.
     pub pix: PixFormat,
     /// visiond's name of the format.
@@ -173,17 +173,17 @@ fn interval(fps: f64) -> sys::v4l2_fract {
 }
 
 /// Describes the pictures: honours the driver's pitches; configured colours take precedence.
-fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<Picture, PlanesError> {
+fn picture(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<CameraPicture, PlanesError> {
     let CameraFormat::Raw(format) = format else {
         let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
-        return Ok(Picture::Jpeg(rgb));
+        return Ok(CameraPicture::Jpeg(rgb));
     };
     let said = color::description(pix);
     let color = ColorDescription {
         matrix: config.color_matrix.unwrap_or(said.matrix),
         range: config.color_range.unwrap_or(said.range),
     };
-    Ok(Picture::Raw(Planes::new(pix, format, color)?))
+    Ok(CameraPicture::Raw(Planes::new(pix, format, color)?))
 }
 
 /// Returns the kind of interlacing of a field order; `None` for progressive frames.
@@ -220,18 +220,6 @@ fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
     }
 }
 
-/// Returns the error of a driver that refused a format ioctl.
-pub(super) fn refused(node: &Node, what: &str, error: &io::Error) -> SourceError {
-    let device = node.path().display();
-    if error.raw_os_error() == Some(libc::ENODEV) {
-        return gone(node.path(), error);
-    }
-    if error.raw_os_error() == Some(libc::EBUSY) {
-        return in_use(node.path());
-    }
-    SourceError::transient(format!("{device} cannot {what}: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -247,11 +235,11 @@ mod tests {
         pix.memories[0].pitch_bytes = 128;
         let config = V4l2Config { color_matrix: Some(ColorMatrix::Bt709), ..V4l2Config::default() };
         let raw = picture(&pix, CameraFormat::Raw(PixelFormat::Yuyv), &config).unwrap();
-        let Picture::Raw(planes) = raw else { panic!("{raw:?}") };
+        let CameraPicture::Raw(planes) = raw else { panic!("{raw:?}") };
         let color = planes.layout(&[0; 3]).unwrap().color();
         assert_eq!(color, ColorDescription { matrix: ColorMatrix::Bt709, range: ColorRange::Limited });
         let jpeg = picture(&pix, CameraFormat::Mjpeg, &config).unwrap();
-        let Picture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
+        let CameraPicture::Jpeg(layout) = jpeg else { panic!("{jpeg:?}") };
         assert_eq!((layout.format(), layout.size_bytes()), (PixelFormat::Rgb, 64 * 4 * 3));
     }
 

@@ -75,7 +75,7 @@ pub fn list(node: &Node) -> io::Result<Vec<SupportedFormat>> {
 pub fn pixel_formats(node: &Node) -> io::Result<Vec<(FourCc, String)>> {
     let mut formats = Vec::new();
     for index in 0..MAX_ENTRIES {
-        let fill = |raw: &mut sys::v4l2_fmtdesc| (raw.index, raw.type_) = (index, node.api().buffer_type());
+        let fill = |raw: &mut sys::v4l2_fmtdesc| (raw.index, raw.type_) = (index, node.api() as u32);
         // SAFETY: ENUM_FMT reads and writes a v4l2_fmtdesc, integers and arrays of them.
         match unsafe { node.query(vidioc::VIDIOC_ENUM_FMT, fill) } {
             Ok(raw) => formats.push((raw.pixelformat.to_le_bytes(), text(&raw.description))),

@@ -108,13 +108,13 @@ mod tests {
     use super::*;
     use visiond_system::testing::{EVER, stopped_while_it_waits};
 
-    /// Whether what is done is news: the kernel queues it before the call that does it returns.
+    /// Whether `act` causes an event. The kernel queues the event before the call returns.
     fn wakes(watch: &mut HotplugWatch, act: impl FnOnce()) -> bool {
         act();
         match watch.wait(Duration::ZERO, &Stop::new().unwrap()) {
             Wake::Ready => true,
             Wake::TimedOut => false,
-            Wake::Stopped => panic!("nobody stopped it"),
+            Wake::Stopped => panic!("stopped"),
         }
     }
 

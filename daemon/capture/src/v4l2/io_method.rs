@@ -72,7 +72,14 @@ pub(super) fn choose(
     for method in methods(wanted, buffers, &ours) {
         match try_method(node, wanted, buffers, method) {
             Ok(stream) => {
-                let description = describe(method, &stream, wanted.is_jpeg, &refused);
+                let read = match method.mode {
+                    _ if wanted.is_jpeg => "decoded",
+                    IoMode::Userptr | IoMode::Mmap => "no copy",
+                    IoMode::Copy => "one copy",
+                };
+                let count = stream.buffer_count();
+                let why = if refused.is_empty() { String::new() } else { format!("; refused: {}", refused.join(", ")) };
+                let description = format!("{}, {count} buffers, {read}{why}", method.name());
                 return Ok((stream, method.mode, description));
             }
             // No other method would do better.
@@ -190,16 +197,6 @@ fn try_method(
 /// Whether the error comes from the camera and not from the method: unplugged, in use, no signal, no bandwidth.
 fn is_final(errno: Option<i32>) -> bool {
     matches!(errno, Some(libc::ENODEV | libc::EBUSY | libc::ENOLINK | libc::ENOLCK | libc::ENOSPC | libc::EPIPE))
-}
-
-fn describe(method: IoMethod<'_>, stream: &Stream, is_jpeg: bool, refused: &[String]) -> String {
-    let read = match method.mode {
-        _ if is_jpeg => "decoded",
-        IoMode::Userptr | IoMode::Mmap => "no copy",
-        IoMode::Copy => "one copy",
-    };
-    let why = if refused.is_empty() { String::new() } else { format!("; refused: {}", refused.join(", ")) };
-    format!("{}, {} buffers, {read}{why}", method.name(), stream.buffer_count())
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use visiond_config::types::{IoMode, V4l2Config};
 
 use super::controls::ControlSetter;
 use super::device::{Capabilities, MAX_MEMORY_PLANES, Node, NodeError};
-use super::errors::{gone, unknown, unopened};
+use super::errors::{gone, refused, unknown, unopened};
 use super::extract::FrameExtractor;
-use super::format_negotiation::{self, NegotiatedFormat, Picture};
+use super::format_negotiation::{self, CameraPicture, NegotiatedFormat};
 use super::fourcc;
 use super::io_method::{self, BufferRequest};
 use super::signal::{NoSignal, SignalWatch};
@@ -21,7 +21,6 @@ use super::stream::Stream;
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// An open camera.
 pub(super) struct OpenCamera {
     pub node: Arc<Node>,
     pub watch: SignalWatch,
@@ -30,13 +29,20 @@ pub(super) struct OpenCamera {
     buffers: Buffers,
 }
 
-/// A running stream.
 pub(super) struct Streaming {
     pub stream: Stream,
     pub extract: FrameExtractor,
     pub mode: IoMode,
     pub description: String,
-    pub timeout: FrameTimeout,
+    pub had_frame: bool,
+    timeout: FrameTimeout,
+}
+
+impl Streaming {
+    /// Returns how long the next frame may take.
+    pub fn timeout(&self) -> Duration {
+        if self.had_frame { self.timeout.next } else { self.timeout.first }
+    }
 }
 
 /// How long a frame may take.
@@ -76,7 +82,7 @@ impl OpenCamera {
         // Changes up to now are covered by the query below.
         watch.take_change(node);
         let settled = watch.settle(node);
-        let timings = match settled.map_err(|error| format_negotiation::refused(node, "query its signal", &error))? {
+        let timings = match settled.map_err(|error| refused(node, "query its signal", &error))? {
             Ok(timings) => timings,
             Err(missing) => return Ok(Err(missing)),
         };
@@ -108,7 +114,7 @@ impl OpenCamera {
         let wanted = BufferRequest {
             lengths: lengths(negotiated),
             memories: pix.memory_count.min(MAX_MEMORY_PLANES),
-            is_jpeg: matches!(picture, Picture::Jpeg(_)),
+            is_jpeg: matches!(picture, CameraPicture::Jpeg(_)),
             io: config.io,
         };
         let (stream, mode, io) = io_method::choose(node, &wanted, buffers)?;
@@ -116,10 +122,10 @@ impl OpenCamera {
         let rate = fps.map(|fps| format!(" at {} fps", (fps * 100.0).round() / 100.0)).unwrap_or_default();
         let description =
             format!("{}: {}x{} {}{rate}, {io}", self.describe(), pix.width, pix.height, fourcc::word(*format));
-        Ok(Streaming { stream, extract, mode, description, timeout: FrameTimeout::new(config.timeout, *fps) })
+        let timeout = FrameTimeout::new(config.timeout, *fps);
+        Ok(Streaming { stream, extract, mode, description, had_frame: false, timeout })
     }
 
-    /// Returns node, card and bus.
     pub fn describe(&self) -> String {
         let Capabilities { card, bus, .. } = self.node.capabilities();
         format!("{} ({card}, {bus})", self.node.path().display())
@@ -136,8 +142,8 @@ fn lengths(negotiated: &NegotiatedFormat) -> [usize; MAX_MEMORY_PLANES] {
     std::array::from_fn(|memory| {
         let said = negotiated.pix.memories.get(memory).map_or(0, |memory| memory.size_bytes as usize);
         match &negotiated.picture {
-            Picture::Raw(planes) => said.max(planes.needed_bytes(memory)),
-            Picture::Jpeg(_) => said,
+            CameraPicture::Raw(planes) => said.max(planes.needed_bytes(memory)),
+            CameraPicture::Jpeg(_) => said,
         }
     })
 }

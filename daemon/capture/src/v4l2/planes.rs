@@ -71,6 +71,7 @@ impl Planes {
         let planes = &planes[..self.format.plane_count()];
         FrameLayout::with_planes(self.format, self.width, self.height, planes, self.color)
     }
+
     pub fn memory_count(&self) -> usize {
         self.memory_count
     }
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!([apart.needed_bytes(0), apart.needed_bytes(1)], [640 * 3 + 600, 640 + 600]);
         let together = planes(b"NV12", &[640]).unwrap();
         assert_eq!([together.needed_bytes(0), together.needed_bytes(1)], [640 * 5 + 600, 0]);
-        // As many rows of chroma as of luma.
+        // NV16 has as many rows of chroma as of luma.
         let half = |code, pitches: &[u32]| {
             Planes::new(&pix(code, 600, pitches), PixelFormat::Nv16, ColorDescription::default()).unwrap()
         };

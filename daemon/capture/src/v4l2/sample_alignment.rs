@@ -45,7 +45,7 @@ impl SampleBits {
         self.set
     }
 
-    /// Returns where samples of `depth`, 10 or 12 bits, are; `None` if the frames are too dark to tell.
+    /// Returns where samples of `depth`, 10 or 12 bits, are; `None` if the frames are too dark.
     ///
     /// A bit above the sample's depth is set only with samples in the high bits. Without such a bit, a dark picture in the high
     /// bits has words whose lowest bits are zeros, like their highest; in the low bits, some sample has one of its own lowest
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn words_say_where_samples_stand() {
-        // 0x081 of 10 bits at the bottom, 0x080 at the top.
+        // 0x081 of 10 bits in the low bits, 0x080 in the high bits.
         assert_eq!(place_of([0, 0, 0x0081, 0], BayerDepth::Bits10), Some(SampleAlignment::Bottom));
         assert_eq!(place_of([0, 0, 0x2008, 0], BayerDepth::Bits10), Some(SampleAlignment::Top));
         assert_eq!(place_of([0x03ff; 4], BayerDepth::Bits10), Some(SampleAlignment::Bottom));
@@ -88,7 +88,7 @@ mod tests {
         // The black level of a covered sensor: 64 of 1023, 256 of 4095.
         assert_eq!(place_of([0x1004; 4], BayerDepth::Bits10), Some(SampleAlignment::Top));
         assert_eq!(place_of([0x1001; 4], BayerDepth::Bits12), Some(SampleAlignment::Top));
-        // 240 of 4095 at the top is darker than any bit above tells.
+        // 240 of 4095 in the high bits sets no bit above the depth.
         assert_eq!(place_of([0x0f00; 4], BayerDepth::Bits12), None);
         assert_eq!(place_of([0x00f1, 0x0f00, 0x0f00, 0x0f00], BayerDepth::Bits12), Some(SampleAlignment::Bottom));
         assert_eq!(place_of([0; 4], BayerDepth::Bits10), None);

@@ -10,7 +10,7 @@ use v4l::v4l_sys as sys;
 use v4l::v4l2::vidioc;
 
 use super::device::{Node, text};
-use super::errors::{gone, in_use};
+use super::errors::refused;
 use crate::source::SourceError;
 
 /// The input status flags that mean "no picture". `V4L2_IN_ST_NO_POWER` is not one of them: a Jetson's `tegra-video` reports it
@@ -211,19 +211,15 @@ fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
     // The configuration allows no number that is too large.
     let mut index = wanted as libc::c_int;
     // SAFETY: S_INPUT reads and writes an int.
-    match unsafe { node.ioctl(vidioc::VIDIOC_S_INPUT, &mut index) } {
-        Ok(()) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(in_use(node.path())),
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(gone(node.path(), &error)),
-        Err(error) => {
-            let inputs = inputs(node);
-            let known: Vec<_> = inputs.iter().map(|input| format!("{} ({})", input.index, input.name)).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            Err(SourceError::permanent(format!(
-                "{device} has no input {wanted} (S_INPUT: {error}): it has {known}; correct `input`"
-            )))
-        }
+    let Err(error) = (unsafe { node.ioctl(vidioc::VIDIOC_S_INPUT, &mut index) }) else { return Ok(()) };
+    if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENODEV)) {
+        return Err(refused(node, "select its input", &error));
     }
+    let known: Vec<_> = inputs(node).iter().map(|input| format!("{} ({})", input.index, input.name)).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(SourceError::permanent(format!(
+        "{device} has no input {wanted} (S_INPUT: {error}): it has {known}; correct `input`"
+    )))
 }
 
 /// Returns what is missing according to an input's status.

@@ -24,13 +24,12 @@ use super::device::{MAX_MEMORY_PLANES, Node};
 
 /// A buffer that the driver has filled and does not own until [`Stream::give_back`].
 #[derive(Debug)]
-pub struct FilledBuffer {
+pub(super) struct FilledBuffer {
     index: u32,
     /// The bytes of the picture in each memory plane.
     pub used: [Used; MAX_MEMORY_PLANES],
     /// `V4L2_BUF_FLAG_*`.
     pub flags: u32,
-    /// The driver's frame number.
     pub sequence: u32,
     /// The driver's timestamp, on the clock that the flags name.
     pub timestamp_ns: u64,
@@ -38,18 +37,15 @@ pub struct FilledBuffer {
 
 #[cfg(test)]
 impl FilledBuffer {
-    /// Creates a buffer of no stream.
+    /// Creates a buffer that belongs to no stream.
     pub fn simulated(flags: u32, timestamp_ns: u64) -> Self {
         Self { index: 0, used: Default::default(), flags, sequence: 0, timestamp_ns }
     }
 }
 
-/// The memory that the driver fills.
 #[derive(Debug, Clone, Copy)]
-pub enum BufferOrigin<'a> {
-    /// The driver's own memory.
+pub(super) enum BufferOrigin<'a> {
     Driver,
-    /// visiond's memory of this kind.
     Ours(&'a Memory),
     /// visiond's ordinary memory, registered with CUDA.
     Registered(&'a Arc<Device>),
@@ -84,7 +80,7 @@ impl Refusal {
 }
 
 /// A streaming node. Dropping it ends the stream and frees the driver's buffers.
-pub struct Stream {
+pub(super) struct Stream {
     buffers: Vec<Arc<BufferMemory>>,
     node: Arc<Node>,
     memory: MemoryType,
@@ -142,24 +138,21 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Registers every buffer with the GPU.
     pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
         // The stream is the only owner of the buffers: none was lent yet.
         self.buffers.iter_mut().filter_map(Arc::get_mut).try_for_each(|buffer| buffer.register(device))
     }
 
-    /// Starts streaming.
     pub fn start(&mut self) -> io::Result<()> {
         self.switch(vidioc::VIDIOC_STREAMON)
     }
 
     fn switch(&self, request: vidioc::_IOC_TYPE) -> io::Result<()> {
-        let kind = self.node.api().buffer_type() as libc::c_int;
+        let kind = self.node.api() as libc::c_int;
         // SAFETY: STREAMON and STREAMOFF, which alone are passed here, read an int.
         unsafe { self.node.query(request, |raw| *raw = kind) }.map(drop)
     }
 
-    /// Returns the layout of a buffer's memory planes.
     pub fn memory_planes(&self) -> Option<&MemoryPlanes> {
         self.buffers.first().map(|buffer| &buffer.planes)
     }
@@ -169,7 +162,7 @@ impl Stream {
         let buffer = self.buffers.get(filled.index as usize)?;
         self.away += 1;
         let memory: Arc<dyn DriverMemory> = Arc::<BufferMemory>::clone(buffer);
-        // SAFETY: the driver has a buffer only while it is queued; this one is queued when its number comes home.
+        // SAFETY: the driver has a buffer only while it is queued; this one is queued only after its number came back.
         Some(unsafe { DriverBuffer::new(memory, filled.index, self.home.clone()) })
     }
 
@@ -188,7 +181,6 @@ impl Stream {
         Ok(true)
     }
 
-    /// Returns the number of buffers.
     pub fn buffer_count(&self) -> usize {
         self.buffers.len()
     }
@@ -223,7 +215,6 @@ impl Stream {
         bytes.get(start + used.start.min(end)..start + end).unwrap_or(&[])
     }
 
-    /// Queues the buffer again.
     pub fn give_back(&mut self, filled: FilledBuffer) -> io::Result<()> {
         self.queue(filled.index)
     }

@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 
 use v4l::v4l_sys as sys;
 use visiond_config::types::CameraName;
-use visiond_flow::clock::simulated::SimulatedClock;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_kernels::jpeg::JpegDecoder;
 
 use super::*;
+use visiond_config::types::SourceConfig;
 
 fn at(path: impl Into<PathBuf>) -> V4l2Config {
     V4l2Config { device: CameraName::Node(path.into()), ..V4l2Config::default() }
 }
 
 fn refusal(config: &V4l2Config) -> SourceError {
-    let clock = Arc::new(SimulatedClock::default());
-    V4l2Source::open(config, "door", &Buffers::default(), clock).err().unwrap()
+    crate::open(&SourceConfig::V4l2(config.clone()), "door", &Buffers::default()).err().unwrap()
 }
 
 #[test]
@@ -68,7 +67,7 @@ fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
     let mut out = vec![0; layout(32).size_bytes()];
     extract::decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
-    // A driver may leave zeros behind the picture.
+    // A driver may leave zeros after the picture.
     let padded = [&bytes[..], &[0; 100]].concat();
     extract::decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(extract::decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());

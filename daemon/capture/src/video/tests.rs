@@ -1,4 +1,4 @@
-//! Videos made by ffmpeg, read as a user's would be. They need ffmpeg, as the source itself does.
+//! Videos that ffmpeg makes, read as a user's video is. Needs ffmpeg, as the source does.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -20,7 +20,7 @@ fn make(folder: &TempDir, name: &str, args: &[&str]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// 20 frames of 10 frames per second.
+/// 20 frames at 10 frames per second.
 fn sample(folder: &TempDir) -> String {
     make(folder, "sample.avi", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=2:r=10", "-c:v", "mpeg4", "-g", "5"])
 }
@@ -61,7 +61,7 @@ fn read_all_by(config: &VideoConfig, clock: Arc<dyn Clock>) -> (Vec<Frame>, u64,
             Ok(Next::Lost { frames, .. }) => lost += frames,
             Ok(Next::End) => return (frames, lost, None),
             Ok(Next::Waiting { .. }) => {}
-            Ok(Next::Stopped) => panic!("nobody stopped it"),
+            Ok(Next::Stopped) => panic!("stopped"),
             Err(error) => return (frames, lost, Some(error)),
         }
     }
@@ -117,8 +117,8 @@ fn in_real_time_frames_that_find_no_buffer_are_counted_and_the_next_ones_come() 
 fn a_video_that_is_to_be_shown_turned_is_turned() {
     let folder = TempDir::new().unwrap();
     let plain = make(&folder, "plain.mp4", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=1:r=5", "-c:v", "mpeg4"]);
-    // How to have ffmpeg write the turn differs between its versions, so the track's matrix (ISO/IEC 14496-12, 8.3.2) is
-    // replaced: no turn by a quarter.
+    // The option with which ffmpeg writes a rotation differs between its versions, so the track's matrix (ISO/IEC 14496-12, 8.3.2) is
+    // replaced: no rotation by 90 degrees.
     let mut bytes = std::fs::read(&plain).unwrap();
     let matrix = |numbers: [i32; 9]| numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<u8>>();
     let (one, w) = (1 << 16, 1 << 30);

@@ -94,7 +94,6 @@ impl Disk {
         }
     }
 
-    /// Returns when there is work to do.
     pub fn due(&self) -> Option<Instant> {
         let write = match &self.spool {
             None => Some(self.open_again),
@@ -147,7 +146,6 @@ impl Disk {
         true
     }
 
-    /// Returns the next unread message on disk.
     pub fn read(&mut self) -> Option<QueuedMessage> {
         let spool = self.spool.as_mut()?;
         loop {
@@ -237,7 +235,7 @@ impl Disk {
                     return;
                 }
                 Some(Ok(Err(error))) => self.complain(&error),
-                // It never panics and is never cancelled.
+                // The task never panics and is never cancelled.
                 Some(Ok(Ok(())) | Err(_)) => {}
             }
         }

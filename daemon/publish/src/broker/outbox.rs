@@ -12,7 +12,6 @@ use super::{QueuedMessage, WINDOW};
 use crate::queue::Counters;
 use crate::spool::Spool;
 
-/// The messages that wait to be sent.
 pub struct Outbox {
     next_number: u64,
     /// Messages in memory; a durable sink has them on disk as well. They go first.
@@ -28,7 +27,6 @@ impl Outbox {
         Ok(Self { next_number: 1, fresh: VecDeque::new(), disk })
     }
 
-    /// Whether unsent messages outlive the process.
     pub fn is_durable(&self) -> bool {
         self.disk.is_some()
     }
@@ -95,7 +93,6 @@ impl Outbox {
         self.disk.as_ref()?.due()
     }
 
-    /// Takes the next message to send.
     pub fn take(&mut self, counters: &Counters) -> Option<QueuedMessage> {
         if let Some(message) = self.fresh.pop_front() {
             return Some(message);
@@ -130,7 +127,6 @@ impl Outbox {
         }
     }
 
-    /// Returns how many messages wait here.
     pub fn waiting(&self) -> u64 {
         let on_disk = |disk: &Disk| disk.spool.as_ref().map_or(0, Spool::unread) + disk.unwritten.len() as u64;
         self.fresh.len() as u64 + self.disk.as_ref().map_or(0, on_disk)

@@ -21,6 +21,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// How much of the time at the end is kept for closing the session.
 const LEAVE: Duration = Duration::from_millis(150);
+
 pub struct QueueReader<'q> {
     queue: &'q Queue,
     /// Readable when the queue has news.
@@ -90,9 +91,11 @@ impl<'q> QueueReader<'q> {
             self.batch.clear();
         }
     }
+
     pub fn is_closing(&self) -> bool {
         self.end.is_some()
     }
+
     pub fn is_over(&self) -> bool {
         self.end.is_some_and(|end| Instant::now() >= end)
     }

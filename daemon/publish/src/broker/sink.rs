@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
 use visiond_flow::trace;
+use visiond_system::backoff::Backoff;
 
-use super::connection::ConnectionState;
 use super::outbox::Outbox;
 use super::queue_reader::QueueReader;
 use super::window::Window;
-use super::{BrokerClient, Event, TICK, WINDOW};
+use super::{BrokerClient, BrokerEvent, TICK, WINDOW};
 use crate::queue::{Counters, Queue};
-use crate::sink::{Ended, Sink};
+use crate::sink::{Sink, SinkEnd};
 
 /// How long an attempt to connect may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -37,12 +37,12 @@ impl<C: BrokerClient> BrokerSink<C> {
 }
 
 impl<C: BrokerClient> Sink for BrokerSink<C> {
-    fn run(self: Box<Self>, queue: &Queue) -> Ended {
+    fn run(self: Box<Self>, queue: &Queue) -> SinkEnd {
         let name = self.name.clone();
         if let Err(error) = self.run_to_end(queue) {
             log::error!("sink {name}: cannot run: {error}");
         }
-        Ended::Closed
+        SinkEnd::Closed
     }
 }
 
@@ -220,10 +220,9 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
             }
         };
         drop(trace);
-        match sent {
-            Ok(Ok(())) => {}
-            Ok(Err(reason)) => return Some(Leave::Lost(reason)),
-            Err(_) => return Some(Leave::Lost(format!("the broker accepted nothing for {} s", PATIENCE.as_secs()))),
+        let accepted_nothing = |_| Err(format!("the broker accepted nothing for {} s", PATIENCE.as_secs()));
+        if let Err(reason) = sent.unwrap_or_else(accepted_nothing) {
+            return Some(Leave::Lost(reason));
         }
         if self.window.sent() {
             Counters::add(&self.counters.resent, 1);
@@ -245,25 +244,25 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         let room = WINDOW - self.window.len();
         let event = tokio::select! {
             event = self.client.event() => event,
-            () = self.queue_reader.attend(room) => Event::Nothing,
-            () = tokio::time::sleep_until(tick) => Event::Nothing,
+            () = self.queue_reader.attend(room) => BrokerEvent::Nothing,
+            () = tokio::time::sleep_until(tick) => BrokerEvent::Nothing,
         };
         self.hear(event)
     }
 
-    fn hear(&mut self, event: Event) -> Option<Leave> {
+    fn hear(&mut self, event: BrokerEvent) -> Option<Leave> {
         let (number, counter) = match event {
-            Event::Acknowledged(number) => (number, &self.counters.written),
-            Event::Refused(number) => (number, &self.counters.failed),
-            Event::Lost(reason) => return Some(Leave::Lost(reason)),
-            Event::Nothing => return None,
+            BrokerEvent::Acknowledged(number) => (number, &self.counters.written),
+            BrokerEvent::Refused(number) => (number, &self.counters.failed),
+            BrokerEvent::Lost(reason) => return Some(Leave::Lost(reason)),
+            BrokerEvent::Nothing => return None,
         };
         // A message that was removed before counts once.
         let through = self.window.acknowledge(number)?;
         self.queue_reader.outbox.acknowledge(number, through);
         self.moved = Instant::now();
         Counters::add(counter, 1);
-        if matches!(event, Event::Acknowledged(_)) {
+        if matches!(event, BrokerEvent::Acknowledged(_)) {
             self.connection.is_good();
         }
         None
@@ -301,5 +300,65 @@ impl<C: BrokerClient> SinkLoop<'_, C> {
         self.counters.connected.store(if connected { 2 } else { 1 }, Ordering::Relaxed);
         let outage = self.connection.outage().filter(|_| !connected).map(str::to_owned);
         *self.counters.outage.lock() = outage;
+    }
+}
+
+/// Whether the sink is connected, when to try again, and what to log: one line when the connection is lost, one when it is back,
+/// and one in between only for another reason.
+#[derive(Debug)]
+struct ConnectionState {
+    backoff: Backoff,
+    /// Whether there ever was a connection.
+    before: bool,
+    /// Since when there is no connection, and why.
+    lost: Option<(Instant, String)>,
+    next_try: Instant,
+}
+
+impl ConnectionState {
+    /// Starts unconnected; the first attempt may be made at once.
+    fn new() -> Self {
+        let backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+        Self { backoff, before: false, lost: None, next_try: Instant::now() }
+    }
+
+    /// Returns why there is no connection, if an attempt failed.
+    fn outage(&self) -> Option<&str> {
+        self.lost.as_ref().map(|(_, reason)| reason.as_str())
+    }
+
+    /// Notes that an attempt failed or the connection is lost, and logs it. `meanwhile` says what happens to the messages.
+    fn is_lost(&mut self, name: &str, reason: String, meanwhile: &str) {
+        let now = Instant::now();
+        self.next_try = now + self.backoff.pause();
+        match &mut self.lost {
+            Some((_, known)) if *known == reason => {}
+            Some((_, known)) => {
+                log::error!("sink {name}: still not connected: {reason}");
+                *known = reason;
+            }
+            None => {
+                let what = if self.before { "connection lost" } else { "not connected" };
+                log::error!("sink {name}: {what}: {reason}; retrying, {meanwhile}");
+                self.lost = Some((now, reason));
+            }
+        }
+    }
+
+    /// Notes and logs that the sink is connected; `waiting` messages go out late. Returns whether it was connected before.
+    fn works(&mut self, name: &str, waiting: u64) -> bool {
+        match self.lost.take() {
+            Some((since, _)) => {
+                let seconds = since.elapsed().as_secs_f32();
+                log::info!("sink {name}: connected after {seconds:.1} s; {waiting} messages waited");
+            }
+            None => log::info!("sink {name}: connected"),
+        }
+        std::mem::replace(&mut self.before, true)
+    }
+
+    /// Makes the next pause short again, because a message went through.
+    fn is_good(&mut self) {
+        self.backoff.reset();
     }
 }

@@ -1,4 +1,4 @@
-//! The sink around a client, with a broker that fails in every way it can.
+//! The sink around a client, with a broker that fails in many ways.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,21 +21,21 @@ use visiond_flow::message::Published;
 use visiond_flow::testing::door_message as message;
 use visiond_system::testing::TinyDisk;
 
-/// What the test decides about the broker, and what the broker got.
+/// How the broker behaves, and what it received.
 #[derive(Debug, Default)]
 struct Broker {
-    /// Nobody answers there.
+    /// It does not answer.
     down: bool,
-    /// It takes connections and then nothing.
+    /// It accepts connections, and then nothing else.
     hangs: bool,
-    /// A connection breaks after so many messages, of which up to so many were not delivered; 0: never.
+    /// A connection breaks after this many messages, the last few of which are lost; 0: never.
     breaks_after: u64,
     connections: u64,
     /// Each arrival: camera, id, line.
     arrivals: Vec<(String, String, Bytes)>,
 }
 
-/// A client to a [`Broker`] that acknowledges late and in any order.
+/// A client of a [`Broker`] that acknowledges late and in any order.
 struct Fake {
     broker: Arc<Mutex<Broker>>,
     random: u64,
@@ -67,7 +67,7 @@ impl BrokerClient for Fake {
     async fn connect(&mut self) -> Result<(), String> {
         let mut broker = self.broker.lock().unwrap();
         if broker.down {
-            return Err("test: nobody answers".to_owned());
+            return Err("test: no answer".to_owned());
         }
         broker.connections += 1;
         (self.connection, self.sent) = (broker.connections, 0);
@@ -85,7 +85,7 @@ impl BrokerClient for Fake {
         self.sent += 1;
         let unlucky = self.draw(8) as u64;
         let mut broker = self.broker.lock().unwrap();
-        // The last few before it breaks are sent, as far as the client knows, and never arrive.
+        // To the client, the last few before the break look sent; they never arrive.
         if broker.breaks_after == 0 || self.sent + unlucky.min(4) < broker.breaks_after {
             broker.arrivals.push((message.camera.to_string(), message.id.to_string(), message.line.clone()));
             self.to_acknowledge.push_back(message.number);
@@ -95,17 +95,17 @@ impl BrokerClient for Fake {
         Ok(())
     }
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> BrokerEvent {
         let breaks = self.broker.lock().unwrap().breaks_after;
         if self.is_broken() || breaks > 0 && self.sent >= breaks {
-            return Event::Lost("test: reset by peer".to_owned());
+            return BrokerEvent::Lost("test: reset by peer".to_owned());
         }
         if self.to_acknowledge.is_empty() || self.draw(3) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            return Event::Nothing;
+            return BrokerEvent::Nothing;
         }
         let at = self.draw(self.to_acknowledge.len());
-        self.to_acknowledge.remove(at).map_or(Event::Nothing, Event::Acknowledged)
+        self.to_acknowledge.remove(at).map_or(BrokerEvent::Nothing, BrokerEvent::Acknowledged)
     }
 
     async fn close(&mut self, _within: Duration) {}
@@ -127,7 +127,7 @@ fn config(spool: Option<&Path>) -> SinkConfig {
     }
 }
 
-/// A sink at work; ended in good order by [`Running::close`].
+/// A running sink; [`Running::close`] ends it in order.
 struct Running {
     queue: Arc<Queue>,
     thread: std::thread::JoinHandle<()>,
@@ -147,7 +147,7 @@ impl Running {
         Self { queue, thread }
     }
 
-    /// Hands in messages of three cameras.
+    /// Queues messages of three cameras.
     fn publish(&self, sequences: std::ops::Range<u64>) {
         for sequence in sequences {
             self.queue.push(&Arc::new(Published::new(of_some_camera(sequence))), || ());
@@ -159,7 +159,7 @@ impl Running {
         self.queue.counters.written.load(Ordering::Relaxed)
     }
 
-    /// However late that may be, it ends as soon as it can.
+    /// Waits for the end, which comes as early as possible.
     fn close(self) -> Arc<Queue> {
         self.queue.close(never());
         wait_until("the sink to end", || self.thread.is_finished());
@@ -179,14 +179,14 @@ fn what_a_rate_holds_back_is_not_lost_without_a_broker() {
     assert_eq!(count(&queue.counters.thinned) + count(&queue.counters.unsent), 30);
 }
 
-/// Its id is made of its number, so that one test can look at several processes.
+/// Makes the id from the number, so that a test can compare several processes.
 fn of_some_camera(sequence: u64) -> Arc<Message> {
     let camera = ["door", "yard", "gate"][sequence as usize % 3];
     let id = format!("0123456789abcdef-{sequence}").into();
     Arc::new(Message { camera: camera.into(), id, ..Arc::unwrap_or_clone(message(sequence, 1)) })
 }
 
-/// Each of `sequences` arrived, each camera's in order where it came first, and as it was each time.
+/// Checks that each of `sequences` arrived, unchanged each time, and each camera's first arrivals in order.
 fn assert_all(broker: &Mutex<Broker>, sequences: std::ops::Range<u64>) {
     let broker = broker.lock().unwrap();
     let mut first: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
@@ -233,7 +233,7 @@ fn over_many_broken_connections_everything_arrives_in_order() {
 fn a_durable_sink_keeps_what_came_without_a_broker_over_restarts_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let broker = Arc::new(Mutex::new(Broker { down: true, ..Broker::default() }));
-    // More than is on the way at once, so that most is read back from disk.
+    // More than the window holds, so that most is read back from disk.
     for start in 0..3 {
         let sink = Running::start(&config(Some(folder.path())), &broker);
         sink.publish(start * 500..start * 500 + 500);
@@ -258,9 +258,9 @@ fn a_sink_without_a_spool_counts_what_it_could_not_send() {
     let sink = Running::start(&SinkConfig { queue: 50, ..config(None) }, &broker);
     sink.publish(0..80);
     wait_until("the refusal", || sink.queue.counters.outage.lock().is_some());
-    assert_eq!(sink.queue.counters.outage.lock().as_deref(), Some("test: nobody answers"));
+    assert_eq!(sink.queue.counters.outage.lock().as_deref(), Some("test: no answer"));
     assert_eq!(sink.queue.counters.connected.load(Ordering::Relaxed), 1);
-    // Nobody waits for a broker that is not there.
+    // The end does not wait for a broker that is away.
     let queue = sink.close();
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     assert_eq!((count(&queue.counters.dropped_full), count(&queue.counters.unsent)), (30, 50));
@@ -290,7 +290,7 @@ fn a_sink_that_takes_over_a_spool_goes_on_where_the_other_ends() {
     wait_until("the first", || before.written() == 100);
     old.lock().unwrap().down = true;
     before.publish(100..200);
-    // As a reload does it: the new one runs before the old one ends.
+    // As in a reload: the new sink runs before the old one ends.
     let after = Running::start(&config(Some(folder.path())), &new);
     after.publish(200..300);
     std::thread::sleep(Duration::from_millis(50));
@@ -331,14 +331,14 @@ fn a_full_disk_is_survived_in_memory_and_gone_on_with() {
     sink.publish(0..100);
     wait_until("the spool", || waiting(&sink) == 0);
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap_err();
-    // What the disk does not take waits in the queue.
+    // Messages that the disk refuses wait in the queue.
     sink.publish(100..1000);
     wait_until("a full disk", || waiting(&sink) > 500);
     broker.lock().unwrap().down = false;
     wait_until("all of it", || sink.written() == 1000);
     assert!(sink.queue.counters.memory_only.load(Ordering::Relaxed) > 500);
     std::fs::remove_file(&ballast).unwrap();
-    // The disk is tried again after a pause of 5 s at most.
+    // The sink retries the disk after at most 5 s.
     let mut sequence = 1000;
     let records = |sink: &Running| sink.queue.counters.memory_only.load(Ordering::Relaxed);
     wait_until("the disk", || {
@@ -356,7 +356,7 @@ fn a_full_disk_is_survived_in_memory_and_gone_on_with() {
 fn a_queue_with_a_rate_lets_the_first_and_the_newest_through_and_counts_the_rest() {
     let broker = Arc::new(Mutex::new(Broker::default()));
     let sink = Running::start(&SinkConfig { max_rate: Some(5.0), ..config(None) }, &broker);
-    // All of one camera: one passes, the newest has its turn later. On a busy machine some between have one, too.
+    // All from one camera: one passes, the newest goes out later. On a busy machine some in between do too.
     for sequence in 0..30 {
         sink.queue.push(&Arc::new(Published::new(message(sequence, 0))), || ());
         sink.queue.wake();

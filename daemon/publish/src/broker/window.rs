@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::QueuedMessage;
+
 #[derive(Debug, Default)]
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.
@@ -31,7 +32,6 @@ impl Window {
         self.entries.len()
     }
 
-    /// Returns how many messages the broker has not acknowledged.
     pub fn outstanding(&self) -> usize {
         self.entries.iter().filter(|entry| !entry.acknowledged).count()
     }
@@ -124,7 +124,7 @@ mod tests {
         window.acknowledge(1);
         window.rewind();
         assert_eq!(send_all(&mut window), [(0, true), (2, true), (3, false)]);
-        // An answer that comes before its message went out again.
+        // An acknowledgement that arrives before its message is sent again.
         window.rewind();
         window.acknowledge(0);
         assert_eq!(send_all(&mut window), [(2, true), (3, true)]);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use visiond_flow::testing::door_message as message;
 
-    /// A message of the camera with these labels.
+    /// A message with detections of these labels.
     fn message_of(sequence: u64, labels: &[&str]) -> Message {
         let mut message = Message::clone(&message(sequence, labels.len()));
         for (detection, label) in message.detections.iter_mut().zip(labels) {
@@ -125,7 +125,7 @@ mod tests {
         assert!(!look(None, 0).occupied);
         let person = message_of(1, &["person", "dog", "person"]);
         camera.count_published(&person);
-        // Between two looks: the newest message is another one already.
+        // Seen between two updates; the newest message has nothing.
         let nothing = message_of(2, &[]);
         let state = look(Some(&nothing), 1);
         assert!(state.occupied && state.counts.is_empty());

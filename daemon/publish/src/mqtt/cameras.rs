@@ -14,7 +14,7 @@ use visiond_live::Live;
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish};
 use super::discovery::{self, Discovery};
-use super::session::Session;
+use super::session::MqttSession;
 use super::topics::Topics;
 use crate::sink::SinkContext;
 
@@ -24,6 +24,9 @@ const MOST_WAITING: usize = 256;
 const RETAINED_SCAN: Duration = Duration::from_secs(3);
 /// How long to wait for a camera's next frame, to publish it as a picture.
 const NEXT_FRAME: Duration = Duration::from_secs(5);
+
+/// Cameras with their pictures as JPEG, ready to be published.
+type Snapshots = Vec<(Arc<str>, Bytes)>;
 
 /// The cameras that this sink publishes.
 pub struct RetainedCameras {
@@ -40,8 +43,7 @@ pub struct RetainedCameras {
     stale: bool,
     /// When each camera's next picture is due.
     next_snapshots: BTreeMap<Arc<str>, Instant>,
-    /// Pictures as JPEG that are ready.
-    snapshots: Arc<Mutex<Vec<(Arc<str>, Bytes)>>>,
+    snapshots: Arc<Mutex<Snapshots>>,
     retained_scan: RetainedScan,
 }
 
@@ -81,7 +83,7 @@ impl RetainedCameras {
     }
 
     /// Starts a session, in which everything is published again.
-    pub fn begin(&mut self, session: &mut Session, now: Instant) {
+    pub fn begin(&mut self, session: &mut MqttSession, now: Instant) {
         self.known.values_mut().for_each(|(_, tracker)| tracker.forget());
         self.next_snapshots.clear();
         self.snapshots.lock().clear();
@@ -92,7 +94,7 @@ impl RetainedCameras {
     }
 
     /// Publishes what is due.
-    pub fn tick(&mut self, session: &mut Session, now: Instant) {
+    pub fn tick(&mut self, session: &mut MqttSession, now: Instant) {
         if session.own_waiting() > MOST_WAITING {
             return;
         }
@@ -125,7 +127,7 @@ impl RetainedCameras {
     }
 
     /// Handles a message that the broker retained earlier: clears it if its camera is gone.
-    pub fn incoming(&mut self, session: &mut Session, message: &Incoming) {
+    pub fn incoming(&mut self, session: &mut MqttSession, message: &Incoming) {
         if !message.retained || message.payload.is_empty() {
             return;
         }
@@ -140,7 +142,7 @@ impl RetainedCameras {
     }
 
     /// Subscribes to what the broker retained earlier, once a session, where Home Assistant discovery is on.
-    fn scan_retained(&mut self, session: &mut Session, now: Instant) {
+    fn scan_retained(&mut self, session: &mut MqttSession, now: Instant) {
         match (&self.retained_scan, &self.discovery) {
             (RetainedScan::Pending, Some(discovery)) if !self.known.is_empty() => {
                 let topics = vec![discovery.everywhere(), self.topics.state("+")];
@@ -155,7 +157,7 @@ impl RetainedCameras {
         }
     }
 
-    fn camera(&mut self, session: &mut Session, camera: &CameraMetrics, model: &Arc<str>, now: Instant) {
+    fn camera(&mut self, session: &mut MqttSession, camera: &CameraMetrics, model: &Arc<str>, now: Instant) {
         let name = &camera.name;
         let (known_model, tracker) = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
@@ -191,7 +193,7 @@ impl RetainedCameras {
     }
 
     /// Publishes the discovery of every camera, and clears the discovery of cameras that are gone.
-    fn announce(&mut self, session: &mut Session) {
+    fn announce(&mut self, session: &mut MqttSession) {
         let wanted: BTreeMap<String, Value> = match &self.discovery {
             Some(discovery) => {
                 self.known.iter().flat_map(|(camera, (model, _))| discovery.camera(camera, model)).collect()
@@ -207,7 +209,7 @@ impl RetainedCameras {
     }
 
     /// Clears what the broker retains about a camera.
-    fn clear(&self, session: &mut Session, camera: &str) {
+    fn clear(&self, session: &mut MqttSession, camera: &str) {
         let detections = self.config.retain.then(|| self.topics.detections(camera));
         for topic in [self.topics.state(camera), self.topics.snapshot(camera)].into_iter().chain(detections) {
             session.publish(self.retained(topic, Bytes::new(), JSON));

@@ -2,7 +2,7 @@
 //!
 //! rumqttc makes the bytes. visiond does not use its event loop, which acknowledges by numbers of its own, keeps unacknowledged
 //! messages over a lost connection, and cannot be dropped in the middle of a step. The sink does all of that, see
-//! [`Session`](super::session).
+//! [`MqttSession`](super::session).
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::v4;
@@ -36,7 +36,6 @@ pub struct Connect {
     pub will: Option<(String, Bytes)>,
 }
 
-/// PUBLISH: a message with its topic.
 #[derive(Debug, Clone)]
 pub struct Publish {
     pub topic: String,
@@ -103,7 +102,6 @@ pub enum Packet {
     Other,
 }
 
-/// A message from the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incoming {
     pub topic: String,
@@ -115,11 +113,8 @@ pub struct Incoming {
 /// Why the broker refuses a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionRefusal {
-    /// The login is wrong or missing.
     Login,
-    /// The client id is not accepted.
     ClientId,
-    /// The broker does not speak this version of MQTT.
     Version,
     /// Any other reason, in the broker's own words.
     Other(String),

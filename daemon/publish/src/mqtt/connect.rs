@@ -11,15 +11,15 @@ use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
 
 use super::codec::{Codec, Connect, Packet, SessionRefusal};
-use super::session::{Session, TcpOrTls, describe_io_error};
+use super::session::{MqttSession, TcpOrTls, describe_io_error};
 use crate::broker::tls;
 
 /// Starts a session. The error is a sentence that names the broker.
-pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<Session, String> {
+pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, String> {
     start(config, connect).await.map_err(|reason| format!("{}: {reason}", config.url))
 }
 
-async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<Session, String> {
+async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, String> {
     let (scheme, host, port) = split_broker(&config.url).ok_or("is not a broker's URL")?;
     let encrypted = scheme == "mqtts";
     let port = port.unwrap_or(if encrypted { 8883 } else { 1883 });
@@ -47,7 +47,7 @@ async fn start(config: &MqttSinkConfig, connect: &Connect) -> Result<Session, St
     loop {
         match codec.decode(&mut input) {
             Ok(Some(Packet::ConnAck(limits))) => {
-                return Ok(Session::new(stream, codec, limits, config.keep_alive, input));
+                return Ok(MqttSession::new(stream, codec, limits, config.keep_alive, input));
             }
             Ok(Some(Packet::Refused(refusal))) => return Err(refused(refusal, config, other_version)),
             Ok(Some(_)) => return Err("the server is not an MQTT broker: check the port".to_owned()),

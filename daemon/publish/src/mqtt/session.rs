@@ -1,6 +1,6 @@
 //! A session with a broker: sends messages in order, and receives acknowledgements by packet id.
 //!
-//! All waiting is in [`Session::next_event`]. Its future may be dropped at any await, because the session keeps what was read
+//! All waiting is in [`MqttSession::next_event`]. Its future may be dropped at any await, because the session keeps what was read
 //! or half written. The session is clean: after a lost connection neither visiond nor the broker has any of it, and the sink
 //! sends unacknowledged messages again.
 
@@ -23,22 +23,21 @@ const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 /// A TCP connection, with TLS or without.
 pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
+
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The broker has the message of this number.
     Acknowledged(u64),
     /// The broker can never accept the message of this number, and why.
     Impossible(u64, String),
     /// A message on a subscribed topic.
     Incoming(Incoming),
-    /// The session is over, and why.
     Lost(String),
 }
 
 /// A session that the broker has accepted.
-pub struct Session {
+pub struct MqttSession {
     stream: Box<dyn TcpOrTls>,
     codec: Codec,
     limits: BrokerLimits,
@@ -70,7 +69,7 @@ pub struct Session {
     refused_until: Option<Instant>,
 }
 
-impl Session {
+impl MqttSession {
     /// Creates a session on `stream`, which the broker has accepted.
     pub fn new(
         stream: Box<dyn TcpOrTls>,

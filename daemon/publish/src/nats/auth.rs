@@ -10,12 +10,13 @@ use visiond_system::credentials::{Login, Secret};
 /// What the device shows to the server.
 #[derive(Clone)]
 pub enum ClientAuth {
-    /// No authentication.
     Nothing,
-    /// A user and a password.
     Login(String, String),
     /// The JWT of a credentials file, and the seed that signs for it.
-    Credentials { jwt: String, seed: String },
+    Credentials {
+        jwt: String,
+        seed: String,
+    },
 }
 
 impl ClientAuth {

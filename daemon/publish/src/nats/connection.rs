@@ -99,7 +99,7 @@ impl NatsConnection {
         }
         let client = options.connect(addresses).await.map_err(|error| explain(&error, &servers, &auth))?;
         connected.store(true, Ordering::Relaxed);
-        // Messages that are sent again may be in flight besides those of the window.
+        // Messages that are sent again may be in flight in addition to the window.
         let jetstream =
             ContextBuilder::new().timeout(config.ack_timeout).max_ack_inflight(4 * WINDOW).build(client.clone());
         Ok(Self {

@@ -1,4 +1,4 @@
-//! Sinks that come, go and change while messages go out.
+//! Sinks that are added, removed and changed while messages go out.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,7 +36,7 @@ fn sinks_come_and_go_and_the_one_that_stays_misses_nothing() {
     let mut comes = Vec::new();
     for round in 0..20 {
         let other = named("other", file_kind(&path(&format!("{round}")), 0, 5));
-        // Its place in the list does not matter.
+        // The order of the sinks does not matter.
         let sinks = if round % 2 == 0 { [stays.clone(), other] } else { [other, stays.clone()] };
         change(&publisher, &sinks);
         (round * 10..round * 10 + 10).for_each(|sequence| publisher.publish(&message(sequence, 1)));
@@ -113,7 +113,7 @@ fn a_hundred_changes_leave_no_thread_behind() {
     let publisher = Publisher::start(&[], &context(), &Stop::new().unwrap()).unwrap();
     let sink = |n: usize| named("s", file_kind(&folder.path().join(format!("{}", n % 2)), 0, 5));
     (0..100).for_each(|n| change(&publisher, &[sink(n)]));
-    // Other tests' threads run beside these.
+    // Other tests have threads in this process too.
     assert!(threads() < 90, "{}", threads());
 }
 

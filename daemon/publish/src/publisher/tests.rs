@@ -1,4 +1,4 @@
-//! The sinks as a user has them: real files, real sockets, real full disks.
+//! The sinks with real files, real sockets and real full disks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,19 +49,19 @@ fn start(config: SinkConfig) -> Publisher {
     Publisher::start(&[config], &context(), &Stop::new().unwrap()).unwrap()
 }
 
-/// Of a process without cameras.
+/// The context of a process without cameras.
 pub fn context() -> SinkContext {
     SinkContext { live: visiond_live::Live::new(), device: "test".into() }
 }
 
-/// Publishes each of `sequences` and closes.
+/// Publishes each of `sequences` and closes the publisher.
 fn publish_all(config: SinkConfig, sequences: std::ops::Range<u64>) -> SinkCounts {
     let publisher = start(config);
     sequences.for_each(|sequence| publisher.publish(&message(sequence, 1)));
     publisher.close(hang()).remove(0)
 }
 
-/// The numbers of a file's messages; fails on half a line.
+/// Returns the numbers of a file's messages; fails on half a line.
 pub fn sequences(path: &Path) -> Vec<u64> {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "half a line at the end of {}", path.display());
@@ -117,9 +117,9 @@ fn a_file_that_logrotate_moved_is_begun_anew() {
     wait_for_written(&publisher, 1);
     let moved = folder.path().join("old.jsonl");
     fs::rename(&path, &moved).unwrap();
-    // It is looked for now and then.
+    // The sink checks once a second whether the file was moved.
     let mut last = 0;
-    wait_until("the file to be begun anew", || {
+    wait_until("the new file", || {
         last += 1;
         publisher.publish(&message(last, 1));
         wait_for_written(&publisher, last + 1);
@@ -195,7 +195,7 @@ fn a_full_disk_leaves_whole_lines_and_is_gone_on_with_once_there_is_room() {
     let full = sequences(&path);
     assert!(full.len() > 20 && full.len() < 200, "{}", full.len());
     fs::remove_file(&ballast).unwrap();
-    // The disk is tried again after a pause; what comes meanwhile is lost.
+    // The sink retries the disk after a pause; messages until then are lost.
     let (mut tried, before) = (0, publisher.counts()[0].written);
     wait_until("room to be found", || {
         tried += 1;
@@ -216,7 +216,7 @@ fn a_full_disk_leaves_whole_lines_and_is_gone_on_with_once_there_is_room() {
 
 #[test]
 fn a_full_queue_does_what_it_is_told() {
-    // A pipe that nobody reads blocks the sink behind a FIFO's size; the queue of 4 fills behind it.
+    // A FIFO without a reader blocks the sink once it is full; then the queue of 4 fills.
     for (when_full, first_kept) in [(WhenFull::DropOldest, false), (WhenFull::DropNewest, true)] {
         let queue = crate::queue::Queue::new(4, when_full, &Stop::new().unwrap());
         for sequence in 0..10 {
@@ -285,7 +285,7 @@ fn readers_join_and_leave_at_any_time_and_get_whole_lines() {
         .map(|reader| {
             let (path, back) = (path.clone(), Arc::clone(&back));
             std::thread::spawn(move || {
-                // Each joins at another time, takes some, leaves, comes back, and stays to the end.
+                // Each connects at another time, reads some, disconnects, connects again, and stays to the end.
                 std::thread::sleep(Duration::from_millis(10 * reader));
                 let some: Vec<_> = lines(UnixStream::connect(&path).unwrap()).take(5 + reader as usize).collect();
                 assert!(some.windows(2).all(|pair| pair[1] == pair[0] + 1), "{some:?}");
@@ -340,10 +340,10 @@ fn a_reader_that_never_reads_loses_whole_messages_and_slows_nobody() {
     wait_for_written(&publisher, 5000);
     let lost = publisher.counts()[0].reader_lost;
     assert!(lost > 1000, "{lost}");
-    // The end does not wait for the one that does not read.
+    // The end does not wait for the reader that does not read.
     finishes("the end", move || publisher.close(never()));
     assert_eq!(good.join().unwrap(), (0..5000).collect::<Vec<_>>());
-    // What the slow one finds when it wakes up: whole lines, in order, then one cut by the end.
+    // The slow reader finds whole lines, in order, then one that the end cut off.
     let mut text = String::new();
     BufReader::new(stuck).read_to_string(&mut text).unwrap();
     let whole = &text[..=text.rfind('\n').unwrap()];

@@ -15,16 +15,16 @@ const PLACE: usize = 20;
 const PLACES: [u64; 2] = [0, 4096];
 
 #[derive(Debug)]
-pub struct Cursor {
+pub struct AckCursor {
     pub file: Arc<File>,
     /// The copy to write next: the one with the older number.
     next: usize,
-    /// Everything up to this number is acknowledged; [`Cursor::write`] writes it to disk.
+    /// Everything up to this number is acknowledged; [`AckCursor::write`] writes it to disk.
     pub number: u64,
     written: u64,
 }
 
-impl Cursor {
+impl AckCursor {
     /// Opens the cursor, and creates it if it is missing; its number is 0 if no copy is whole.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;

@@ -10,6 +10,7 @@ use visiond_system::outage::explain;
 
 /// The folders that this process has locked.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
 #[derive(Debug)]
 pub struct Lock {
     directory: PathBuf,

@@ -22,7 +22,7 @@ const LONGEST_BODY: usize = 64 << 20;
 
 /// What some bytes start with.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Decoded {
+pub enum DecodedRecord {
     /// A whole record, and its length in bytes.
     Record(QueuedMessage, usize),
     /// Possibly a record that needs this many bytes.
@@ -52,22 +52,22 @@ pub fn encode(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
 }
 
 /// Decodes what `bytes` start with.
-pub fn decode(bytes: &[u8]) -> Decoded {
+pub fn decode(bytes: &[u8]) -> DecodedRecord {
     if !bytes.starts_with(&MARK[..bytes.len().min(4)]) {
-        return Decoded::Damaged;
+        return DecodedRecord::Damaged;
     }
-    let Some(mut head) = bytes.get(4..HEAD) else { return Decoded::Incomplete(HEAD) };
+    let Some(mut head) = bytes.get(4..HEAD) else { return DecodedRecord::Incomplete(HEAD) };
     let (crc, len) = (head.get_u32_le(), head.get_u32_le() as usize);
     if !(FIXED..=LONGEST_BODY).contains(&len) {
-        return Decoded::Damaged;
+        return DecodedRecord::Damaged;
     }
-    let Some(checked) = bytes.get(8..HEAD + len) else { return Decoded::Incomplete(HEAD + len) };
+    let Some(checked) = bytes.get(8..HEAD + len) else { return DecodedRecord::Incomplete(HEAD + len) };
     if crc32fast::hash(checked) != crc {
-        return Decoded::Damaged;
+        return DecodedRecord::Damaged;
     }
     match message(&checked[4..]) {
-        Some(message) => Decoded::Record(message, HEAD + len),
-        None => Decoded::Damaged,
+        Some(message) => DecodedRecord::Record(message, HEAD + len),
+        None => DecodedRecord::Damaged,
     }
 }
 

@@ -8,14 +8,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::record::{self, Decoded};
+use super::record::{self, DecodedRecord};
 use crate::broker::QueuedMessage;
 
 /// The first bytes of a segment, which show people what the file is.
 const HEAD: &[u8; 16] = b"visiond spool 1\n";
 /// The end of its name.
 const SUFFIX: &str = ".spool";
-/// How many bytes are read at once.
 const CHUNK: usize = 256 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +75,6 @@ impl SegmentWriter {
         Ok(Self { file: Arc::new(file), bytes: segment.bytes })
     }
 
-    /// Whether it has no record.
     pub fn is_empty(&self) -> bool {
         self.bytes == HEAD.len() as u64
     }
@@ -144,19 +142,19 @@ impl SegmentReader {
             let left = end - here;
             let unread = (self.buffer.len() - self.at) as u64;
             match record::decode(&self.buffer[self.at..]) {
-                Decoded::Record(message, bytes) => {
+                DecodedRecord::Record(message, bytes) => {
                     self.at += bytes;
                     self.in_damage = false;
                     return Ok(Some(message));
                 }
-                Decoded::Incomplete(bytes) if unread < left.min(bytes as u64) => {
+                DecodedRecord::Incomplete(bytes) if unread < left.min(bytes as u64) => {
                     if !self.fill(bytes, end)? {
                         // The file is shorter than before: nothing readable is left.
                         (self.start, self.at, self.buffer) = (end, 0, Vec::new());
                     }
                 }
                 // At least one byte is unread, so this makes progress.
-                Decoded::Incomplete(_) | Decoded::Damaged => {
+                DecodedRecord::Incomplete(_) | DecodedRecord::Damaged => {
                     if !std::mem::replace(&mut self.in_damage, true) {
                         self.damaged += 1;
                     }

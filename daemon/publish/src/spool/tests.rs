@@ -1,4 +1,4 @@
-//! The spool under everything that a disk, a power cut and a full house can do to it.
+//! The spool with disk faults, power cuts and full disks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use super::*;
 const ROOM: u64 = 1 << 30;
 
 fn message(number: u64, length: usize) -> QueuedMessage {
-    // What no reader may take for a record, though it begins like one.
+    // Begins like a record and is none: a reader must skip it.
     let mut line = format!("{number} \u{f5}vsr ").into_bytes();
     line.extend_from_slice(b"\xf5vsr");
     line.resize(line.len() + length, b'x');
@@ -28,7 +28,7 @@ fn append(spool: &mut Spool, numbers: std::ops::Range<u64>) {
     spool.append(messages.iter()).unwrap();
 }
 
-/// Reads everything; each message must be just as it was written.
+/// Reads everything, and checks that each message is as it was written.
 fn read_all(spool: &mut Spool) -> Vec<u64> {
     let mut numbers = Vec::new();
     while !spool.is_read() {
@@ -65,7 +65,7 @@ fn what_is_not_acknowledged_is_there_after_a_restart_in_order() {
     append(&mut spool, 1..4);
     append(&mut spool, 4..10);
     assert_eq!(spool.read().unwrap(), Some(message(1, 5)));
-    // Killed: nothing is closed in order.
+    // As if killed: nothing is closed in order.
     drop(spool);
     let mut spool = open(folder.path());
     assert_eq!((spool.next_number(), spool.records(), spool.unread()), (10, 9, 9));
@@ -102,7 +102,7 @@ fn every_byte_cut_leaves_a_spool_that_opens_and_has_what_stands_before() {
                 let name = path.file_stem().unwrap().to_str().unwrap();
                 let first = u64::from_str_radix(name, 16).unwrap();
                 let others = (6..=12).filter(|number| !(first..first + 4).contains(number));
-                // Each is whole once its last byte stands.
+                // Each record is whole once its last byte is written.
                 let mut end = 16;
                 let before = (first..first + 4).take_while(|number| {
                     let mut record = Vec::new();
@@ -131,7 +131,7 @@ fn every_byte_flipped_costs_one_message_at_most() {
     for path in &files {
         let bytes = fs::read(path).unwrap();
         let is_cursor = path.ends_with("cursor");
-        // Between its two places the cursor's file is empty.
+        // Between its two copies the cursor's file is empty.
         let of_interest = |at: &usize| !is_cursor || *at < 40 || *at > 4090;
         for at in (0..bytes.len()).filter(of_interest) {
             for flip in [0x01, 0x80, 0xff] {
@@ -156,7 +156,7 @@ fn every_byte_flipped_costs_one_message_at_most() {
     }
 }
 
-/// Makes the folder what it was.
+/// Restores the folder.
 fn restore(directory: &Path, files: &[PathBuf], changed: &Path, bytes: &[u8]) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -183,7 +183,7 @@ fn a_full_spool_gives_up_its_oldest_and_counts_them() {
     assert_eq!(spool.unread() + dropped, 1000);
     assert_eq!(spool.records(), spool.unread());
     assert_eq!(read_all(&mut spool), (dropped + 1..=1000).collect::<Vec<_>>());
-    // What is read is no loss.
+    // A message that was read before does not count as dropped.
     spool.append([message(1001, 500)].iter()).unwrap();
     (1002..1200).for_each(|number| spool.append([message(number, 500)].iter()).unwrap());
     assert!(spool.dropped - dropped < 200);
@@ -250,7 +250,7 @@ enum Step {
     Append(u8, u16),
     Read(u8),
     Acknowledge(u8),
-    /// Killed, and started again.
+    /// As if killed and started again.
     Restart,
 }
 
@@ -266,7 +266,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is appended is read in order, once a run, unless it was acknowledged before the run or counted as dropped.
+    /// Every appended message is read in order, once a run, unless it was acknowledged before the run or counted as dropped.
     #[test]
     fn nothing_is_lost_or_out_of_order_whatever_happens(steps in proptest::collection::vec(step(), 1..60)) {
         let folder = tempfile::tempdir().unwrap();

@@ -161,7 +161,7 @@ impl<'a> FrameRateControl<'a> {
     /// Finds the control among a camera's controls.
     ///
     /// The factor is `framerate_factor` of the sensor's device tree: 1000000 in all of NVIDIA's, 1 if it is left out
-    /// (sensor_common.c, `sensor_common_parse_control_props`). The driver does not return it, but the highest rate tells: no
+    /// (sensor_common.c, `sensor_common_parse_control_props`). The driver does not return it, but it follows from the highest rate: no
     /// sensor has more than 1000 frames per second, and none has a factor below one.
     pub fn among(controls: &'a [Control]) -> Option<Self> {
         let control = controls.iter().find(|control| control.name == FRAME_RATE)?;

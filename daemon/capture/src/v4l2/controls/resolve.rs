@@ -8,6 +8,7 @@ use visiond_config::diagnostics::nearest;
 use visiond_config::types::ControlValue;
 
 use super::control::{Control, ControlKind, FRAME_RATE, MenuItem, Value, spelled};
+
 #[derive(Debug, PartialEq)]
 pub struct Assignment<'a> {
     pub control: &'a Control,

@@ -23,7 +23,6 @@ pub struct ControlSetter<'a> {
     fps: Option<f64>,
     /// Whether the sensor receives its controls' values only while it streams.
     is_off: bool,
-    /// What was set, as text.
     set: Vec<String>,
     messages: Vec<(Level, String)>,
 }
@@ -117,9 +116,9 @@ impl<'a> ControlSetter<'a> {
         }
         self.set.extend(set.iter().map(|assignment| assignment.to_string()));
         // A sensor's stored value says nothing about the sensor yet.
-        let tells = |assignment: &&&Assignment<'_>| !self.is_off || assignment.control.is_captures();
+        let is_known = |assignment: &&&Assignment<'_>| !self.is_off || assignment.control.is_captures();
         let differing =
-            set.iter().filter(tells).filter_map(|assignment| Some((Level::Warn, read_back(self.node, assignment)?)));
+            set.iter().filter(is_known).filter_map(|assignment| Some((Level::Warn, read_back(self.node, assignment)?)));
         self.messages.extend(differing.collect::<Vec<_>>());
     }
 }

@@ -26,7 +26,7 @@ fn menu(name: &str, kind: ControlKind, items: &[(i64, &str)]) -> Control {
     Control { items, ..control(name, kind, (0, 9)) }
 }
 
-/// A camera with a control of every kind.
+/// The controls of a camera, one of every kind.
 fn camera() -> Vec<Control> {
     vec![
         control("brightness", ControlKind::Integer, (-64, 64)),

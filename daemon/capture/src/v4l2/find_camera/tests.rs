@@ -1,4 +1,4 @@
-//! Cameras plugged into a machine made of folders.
+//! Cameras of a machine whose /sys and /dev are temporary folders.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ struct Desk {
     machine: SystemFolders,
 }
 
-/// What a node of the desk says is what stands in its file.
+/// A simulated node answers with the text of its file.
 fn ask(node: &Path) -> Answer {
     match fs::read_to_string(node).unwrap_or_default().split_once(' ') {
         Some(("camera", card)) => Answer::Camera(card.to_owned()),
@@ -35,7 +35,7 @@ impl Desk {
         self.folder.path().join("dev").join(name)
     }
 
-    /// A node `number` with a parent device, called `card`.
+    /// Adds the node `number` of the card `card`, with a parent device.
     fn node(&self, number: u32, parent: &Path, index: u32, card: &str, says: &str) {
         let class = parent.join(format!("video4linux/video{number}"));
         fs::create_dir_all(&class).unwrap();
@@ -46,7 +46,7 @@ impl Desk {
         fs::write(self.dev(&format!("video{number}")), says).unwrap();
     }
 
-    /// A USB camera, with its node for metadata behind the one for pictures.
+    /// Adds a USB camera: its node for pictures, and the next one for metadata.
     fn usb(&self, number: u32, port: &str, ids: &str, serial: Option<&str>) {
         let device = self.machine.sys.join("devices/usb1").join(port);
         fs::create_dir_all(device.join(format!("{port}:1.0"))).unwrap();
@@ -81,7 +81,7 @@ impl Desk {
         self.machine.find(&CameraName::Node(self.dev(name)), remembered)
     }
 
-    /// Who is at a node.
+    /// Returns the camera at a node.
     fn who(&self, name: &str) -> Identity {
         self.at(name, None).unwrap().identity.unwrap()
     }
@@ -172,7 +172,7 @@ fn cameras_that_change_places_in_a_hub_are_not_mixed_up() {
     reservations[1].set(Some(&right));
     desk.unplug(0, "1-1");
     desk.unplug(2, "1-2");
-    // The right one comes first, under the left one's node.
+    // The right camera comes back first, at the left camera's node.
     desk.usb(0, "1-2", "046d:0825", None);
     assert!(matches!(desk.at("video0", Some(&left)), Err(NotFound::Absent { .. })));
     assert_eq!(desk.at("video2", Some(&right)).unwrap().node, desk.dev("video0"));

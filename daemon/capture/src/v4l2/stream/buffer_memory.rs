@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn memory_of_ours_is_one_zeroed_range() {
         let buffer = BufferMemory::unified(&Memory::host(), MemoryPlanes::new([5000, 100, 0], 2).unwrap()).unwrap();
-        // SAFETY: no driver knows of it.
+        // SAFETY: no driver has this memory.
         assert!(unsafe { buffer.bytes() }.iter().all(|&byte| byte == 0));
         assert_eq!(buffer.device_address(), None);
         assert!(buffer.buffer().is_some());

@@ -21,7 +21,7 @@ pub enum MemoryType {
 /// REQBUFS: requests `count` buffers; 0 frees them. The answer's `capabilities` are 0 with a kernel before 4.20.
 pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<sys::v4l2_requestbuffers> {
     let fill = |raw: &mut sys::v4l2_requestbuffers| {
-        (raw.count, raw.type_, raw.memory) = (count, node.api().buffer_type(), memory as u32);
+        (raw.count, raw.type_, raw.memory) = (count, node.api() as u32, memory as u32);
     };
     // SAFETY: REQBUFS reads and writes a v4l2_requestbuffers, integers.
     unsafe { node.query(vidioc::VIDIOC_REQBUFS, fill) }
@@ -30,7 +30,7 @@ pub fn request(node: &Node, memory: MemoryType, count: u32) -> io::Result<sys::v
 /// EXPBUF: exports the first memory plane of the driver's buffer `index` as a DMA-BUF.
 pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
     let fill = |raw: &mut sys::v4l2_exportbuffer| {
-        (raw.type_, raw.index, raw.flags) = (node.api().buffer_type(), index, libc::O_CLOEXEC as u32);
+        (raw.type_, raw.index, raw.flags) = (node.api() as u32, index, libc::O_CLOEXEC as u32);
     };
     // SAFETY: EXPBUF reads and writes a v4l2_exportbuffer, integers.
     let raw = unsafe { node.query(vidioc::VIDIOC_EXPBUF, fill)? };
@@ -38,7 +38,6 @@ pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(raw.fd) })
 }
 
-/// A `v4l2_buffer` with its planes.
 pub struct RawBuffer {
     buffer: sys::v4l2_buffer,
     planes: [sys::v4l2_plane; MAX_MEMORY_PLANES],
@@ -51,7 +50,7 @@ impl RawBuffer {
         // SAFETY: integers, and unions of integers with a raw pointer; zeros are values of all.
         let mut buffer: sys::v4l2_buffer = unsafe { mem::zeroed() };
         buffer.index = index;
-        buffer.type_ = node.api().buffer_type();
+        buffer.type_ = node.api() as u32;
         buffer.memory = memory as u32;
         // SAFETY: integers, and unions of them.
         Self { buffer, planes: unsafe { mem::zeroed() }, api: node.api() }

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use super::*;
 
-/// A stream of our memory. No driver answers behind it.
+/// A stream of visiond's memory, without a driver.
 fn stream(buffers: usize) -> Stream {
     let node = Arc::new(Node::of(File::open("/dev/null").unwrap(), "/dev/null".as_ref()));
     let planes = MemoryPlanes::new([4096, 0, 0], 1).unwrap();
@@ -49,7 +49,7 @@ fn buffers_that_come_back_are_queued_again_and_none_is_waited_for_while_the_driv
     let second = stream.lend(filled(1)).unwrap();
     assert!(!stream.reclaim(timeout).unwrap());
     drop(first);
-    // Queueing is tried: what stands in for the driver refuses it.
+    // It tries to queue the buffer; /dev/null, in place of a driver, refuses.
     assert_eq!(stream.reclaim(timeout).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     assert_eq!(stream.away, 1);
     drop(second);

@@ -10,11 +10,11 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A session with a broker that the test plays.
-fn session_with(limits: BrokerLimits, pipe_bytes: usize) -> (Session, DuplexStream) {
+/// A session whose broker is the test.
+fn session_with(limits: BrokerLimits, pipe_bytes: usize) -> (MqttSession, DuplexStream) {
     let (ours, theirs) = duplex(pipe_bytes);
     let codec = Codec(MqttProtocol::V5);
-    (Session::new(Box::new(ours), codec, limits, 20 * SECOND, BytesMut::new()), theirs)
+    (MqttSession::new(Box::new(ours), codec, limits, 20 * SECOND, BytesMut::new()), theirs)
 }
 
 fn publish(text: &str, qos: u8) -> Publish {
@@ -22,7 +22,7 @@ fn publish(text: &str, qos: u8) -> Publish {
     Publish { topic: "t".into(), payload, qos, retain: false, content_type: None, id: None, expiry_seconds: None }
 }
 
-/// What the broker has got by now: each packet as `number text`, `release number`, or its kind.
+/// Returns what the broker has received: each packet as `number text`, `release number`, or its kind.
 async fn got(broker: &mut DuplexStream) -> Vec<String> {
     let mut bytes = BytesMut::new();
     poll_fn(|context| {
@@ -52,8 +52,8 @@ async fn says(broker: &mut DuplexStream, bytes: &[u8]) {
     poll_fn(|context| Pin::new(&mut *broker).poll_write(context, bytes)).await.unwrap();
 }
 
-/// What happens at once; `None`: nothing.
-async fn now(session: &mut Session) -> Option<SessionEvent> {
+/// Returns the event that is ready; `None` if there is none.
+async fn now(session: &mut MqttSession) -> Option<SessionEvent> {
     at_once(session.next_event()).await
 }
 
@@ -71,7 +71,7 @@ fn each_quality_is_acknowledged_as_it_should_be() {
         assert_eq!(got(&mut broker).await, ["0 a", "1 b", "2 c"]);
         assert_eq!(now(&mut session).await, Some(SessionEvent::Acknowledged(7)), "written");
         assert_eq!(now(&mut session).await, None);
-        // In any order: received, acknowledged, completed.
+        // In any order: PUBREC, PUBACK, PUBCOMP.
         says(&mut broker, &[0x50, 2, 0, 2, 0x40, 2, 0]).await;
         assert_eq!(now(&mut session).await, None, "received is not done, and half an answer is none");
         assert_eq!(got(&mut broker).await, ["release 2"]);
@@ -134,7 +134,7 @@ fn what_is_too_large_is_told_and_the_rest_goes_on() {
 #[test]
 fn a_slow_reader_gets_every_byte_although_each_wait_is_given_up() {
     run(async {
-        // Seven bytes fit into the pipe: every packet is written in parts, and each wait ends in the middle of one.
+        // The pipe holds seven bytes: every packet is written in parts, and each wait ends within one.
         let (mut session, mut broker) = session_with(BrokerLimits::default(), 7);
         let mut packets = BytesMut::new();
         for number in 0..20 {
