@@ -1,6 +1,6 @@
 // Frames into a network's input: every format, fit, sampling, layout and type, a batch of frames at once.
 //
-// What it computes is said at the head of kernels/src/preprocess/mod.rs; this follows that code step by step. A thread makes
+// What it computes is said at the head of kernels/src/preprocess.rs; this follows that code step by step. A thread makes
 // PIXELS adjacent pixels of the tensor, padding included; a launch has a thread for each such group of a frame, and blocks
 // of the second dimension for each frame. What differs between frames is read from memory (`Job::frames`), so that a
 // captured launch serves whatever comes; what differs between networks is an argument. All branches but those at edges are

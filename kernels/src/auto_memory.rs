@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::buffer::{BufferError, Memory, MemoryKind, UnifiedBuffer};
+use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use crate::color::ColorDescription;
-use crate::cuda::{CudaError, CudaStream, Device, DeviceBuffer, Event};
-use crate::frame::{FrameError, FrameLayout, PixelFormat};
+use crate::cuda::{CudaStream, Device, DeviceBuffer, Event};
+use crate::frame::{FrameLayout, PixelFormat};
+use crate::preprocess::PreprocessSpec;
 use crate::preprocess::cuda::CudaPreprocessor;
-use crate::preprocess::{PreprocessError, PreprocessSpec};
 use crate::tensor::DType;
 
 /// The kinds that are compared.
@@ -83,14 +83,11 @@ impl AutoMemory {
         }
         let memories: Vec<Memory> = KINDS.iter().filter_map(|&kind| Memory::on(device, kind).ok()).collect();
         let costs = if memories.len() < 2 { Ok(Vec::new()) } else { measure(device, &memories) };
-        let found = match costs {
-            Ok(costs) => Self::new(costs, device.facts().can_map_host_memory),
-            Err(error) => {
-                let found = Self::new(Vec::new(), device.facts().can_map_host_memory);
-                log::warn!("GPU {index}: cannot measure which memory suits frames, using {}: {error}", found.kind);
-                found
-            }
-        };
+        let (costs, failure) = costs.map_or_else(|error| (Vec::new(), Some(error)), |costs| (costs, None));
+        let found = Self::new(costs, device.facts().can_map_host_memory);
+        if let Some(error) = failure {
+            log::warn!("GPU {index}: cannot measure which memory suits frames, using {}: {error}", found.kind);
+        }
         if let Some(why) = found.why() {
             log::info!("GPU {index}: frames in {} memory: {why}", found.kind);
         }
@@ -130,46 +127,43 @@ fn fastest(costs: &[FrameCost]) -> Option<MemoryKind> {
     Some(costs.iter().find(as_good).unwrap_or(best).kind)
 }
 
+/// Any error of measuring is only logged.
+type MeasureError = Box<dyn std::error::Error>;
+
 /// Measures a frame in each of `memories` in turn, so that rising clocks favour none.
 fn measure(device: &Arc<Device>, memories: &[Memory]) -> Result<Vec<FrameCost>, MeasureError> {
     let mut bench = Bench::new(device)?;
-    let trial = |memory: &Memory| Trial::new(memory, bench.layout.size_bytes());
-    let mut trials = memories.iter().map(trial).collect::<Result<Vec<_>, _>>()?;
+    let mut measured = Vec::with_capacity(memories.len());
+    for memory in memories {
+        let buffer = memory.allocate(bench.layout.size_bytes())?;
+        measured.push(MeasuredMemory { buffer, spent: Duration::ZERO, fastest: (Duration::MAX, Duration::MAX) });
+    }
     let (least, most) = ROUNDS;
     for round in 0..WARM_UP + most {
-        for trial in trials.iter_mut().filter(|trial| round < WARM_UP + least || trial.spent < PATIENCE) {
-            let (write, preprocess) = bench.round(&mut trial.buffer)?;
-            trial.spent += write + preprocess;
+        for memory in measured.iter_mut().filter(|it| round < WARM_UP + least || it.spent < PATIENCE) {
+            let (write, preprocess) = bench.round(&mut memory.buffer)?;
+            memory.spent += write + preprocess;
             if round >= WARM_UP {
-                trial.write = trial.write.min(write);
-                trial.preprocess = trial.preprocess.min(preprocess);
+                memory.fastest = (memory.fastest.0.min(write), memory.fastest.1.min(preprocess));
             }
         }
     }
-    Ok(trials.iter().map(Trial::cost).collect())
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let cost = |MeasuredMemory { buffer, fastest: (write, preprocess), .. }: &MeasuredMemory| FrameCost {
+        kind: buffer.kind(),
+        write_us: us(*write),
+        preprocess_us: us(*preprocess),
+    };
+    Ok(measured.iter().map(cost).collect())
 }
 
 /// A kind of memory that is being measured.
-struct Trial {
+struct MeasuredMemory {
     buffer: UnifiedBuffer,
     /// The time of all rounds.
     spent: Duration,
-    /// The fastest round.
-    write: Duration,
-    /// The fastest round.
-    preprocess: Duration,
-}
-
-impl Trial {
-    fn new(memory: &Memory, len_bytes: usize) -> Result<Self, MeasureError> {
-        let buffer = memory.allocate(len_bytes)?;
-        Ok(Self { buffer, spent: Duration::ZERO, write: Duration::MAX, preprocess: Duration::MAX })
-    }
-
-    fn cost(&self) -> FrameCost {
-        let us = |time: Duration| time.as_secs_f64() * 1e6;
-        FrameCost { kind: self.buffer.kind(), write_us: us(self.write), preprocess_us: us(self.preprocess) }
-    }
+    /// The fastest writing, and the fastest preprocess, of a round.
+    fastest: (Duration, Duration),
 }
 
 /// The real kernel and everything that it needs.
@@ -229,19 +223,6 @@ impl Bench {
         }
         Ok(())
     }
-}
-
-/// Why measuring failed.
-#[derive(Debug, thiserror::Error)]
-enum MeasureError {
-    #[error(transparent)]
-    Buffer(#[from] BufferError),
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    #[error(transparent)]
-    Preprocess(#[from] PreprocessError),
 }
 
 #[cfg(test)]

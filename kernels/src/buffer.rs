@@ -19,7 +19,8 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, SharedPages};
 pub const PAGE_BYTES: usize = 64 * 1024;
 
 /// Who can access a buffer's bytes, and at what cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum MemoryKind {
     /// Ordinary memory of the process, page-aligned; no GPU can access it.
     #[default]
@@ -32,18 +33,8 @@ pub enum MemoryKind {
 
 impl MemoryKind {
     /// Returns the name used in the configuration, the log and `probe`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Mapped => "mapped",
-            Self::Managed => "managed",
-        }
-    }
-}
-
-impl fmt::Display for MemoryKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -51,15 +42,8 @@ impl fmt::Display for MemoryKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BufferError {
     /// The system has too little memory.
-    #[error(
-        "cannot allocate {bytes} bytes of {kind} memory: free memory, or lower the frame size or the number of buffers"
-    )]
-    OutOfMemory {
-        /// The size asked for.
-        bytes: usize,
-        /// The kind asked for.
-        kind: MemoryKind,
-    },
+    #[error("cannot allocate {0} bytes of host memory: free memory, or lower the frame size or the number of buffers")]
+    OutOfMemory(usize),
     /// CUDA cannot allocate the block.
     #[error("cannot allocate {bytes} bytes of {kind} memory: {error}")]
     Cuda {
@@ -70,14 +54,9 @@ pub enum BufferError {
         /// The error from CUDA.
         error: CudaError,
     },
-    /// The GPU does not support this kind.
-    #[error("{gpu} has no {kind} memory: choose `auto`")]
-    Unsupported {
-        /// The GPU's name and SM.
-        gpu: String,
-        /// The kind asked for.
-        kind: MemoryKind,
-    },
+    /// The GPU, named with its SM, does not support this kind.
+    #[error("{0} has no {1} memory: choose `auto`")]
+    Unsupported(String, MemoryKind),
 }
 
 /// Allocates buffers of one kind for one GPU.
@@ -104,7 +83,7 @@ impl Memory {
             MemoryKind::Managed => facts.managed_memory,
         };
         if !supported {
-            return Err(BufferError::Unsupported { gpu: facts.label(), kind });
+            return Err(BufferError::Unsupported(facts.label(), kind));
         }
         let lent = kind == MemoryKind::Managed && !facts.concurrent_managed_access;
         Ok(Self { kind, device: Some(device.clone()), lent })
@@ -128,17 +107,16 @@ impl Memory {
 
     /// Allocates a zeroed buffer of `len_bytes` bytes, which may be 0.
     pub fn allocate(&self, len_bytes: usize) -> Result<UnifiedBuffer, BufferError> {
-        let kind = self.kind;
-        let cuda = |error| BufferError::Cuda { bytes: len_bytes, kind, error };
-        let pages = match (kind, &self.device) {
-            (MemoryKind::Mapped, Some(device)) => Pages::Shared(SharedPages::mapped(device, len_bytes).map_err(cuda)?),
-            (MemoryKind::Managed, Some(device)) => {
-                Pages::Shared(SharedPages::managed(device, len_bytes, self.lent).map_err(cuda)?)
-            }
+        let shared = match (self.kind, &self.device) {
+            (MemoryKind::Mapped, Some(device)) => Some(SharedPages::mapped(device, len_bytes)),
+            (MemoryKind::Managed, Some(device)) => Some(SharedPages::managed(device, len_bytes, self.lent)),
             // `on` and `lent` are the only ways to kinds other than host, and both set a device.
-            (MemoryKind::Host, _) | (_, None) => {
-                Pages::Host(HostPages::new(len_bytes).ok_or(BufferError::OutOfMemory { bytes: len_bytes, kind })?)
-            }
+            (MemoryKind::Host, _) | (_, None) => None,
+        };
+        let cuda = |error| BufferError::Cuda { bytes: len_bytes, kind: self.kind, error };
+        let pages = match shared {
+            Some(pages) => Pages::Shared(pages.map_err(cuda)?),
+            None => Pages::Host(HostPages::new(len_bytes).ok_or(BufferError::OutOfMemory(len_bytes))?),
         };
         Ok(UnifiedBuffer { memory: self.clone(), pages, len_bytes })
     }
@@ -158,15 +136,6 @@ pub struct UnifiedBuffer {
 enum Pages {
     Host(HostPages),
     Shared(SharedPages),
-}
-
-impl Pages {
-    fn start(&self) -> NonNull<u8> {
-        match self {
-            Self::Host(pages) => pages.start,
-            Self::Shared(pages) => pages.start(),
-        }
-    }
 }
 
 impl UnifiedBuffer {
@@ -199,7 +168,10 @@ impl UnifiedBuffer {
     ///
     /// The caller ensures that nothing reads the bytes while they are written.
     pub fn start(&self) -> NonNull<u8> {
-        self.pages.start()
+        match &self.pages {
+            Pages::Host(pages) => pages.start,
+            Pages::Shared(pages) => pages.start(),
+        }
     }
 
     /// Returns the first byte's address on the GPU; none for host memory.
@@ -243,13 +215,13 @@ impl UnifiedBuffer {
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: `pages` owns at least `len_bytes` initialised (zeroed) bytes that live as long as `self`; `&self` excludes
         // writers.
-        unsafe { std::slice::from_raw_parts(self.pages.start().as_ptr(), self.len_bytes) }
+        unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.len_bytes) }
     }
 
     /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`; `&mut self` makes this the only view.
-        unsafe { std::slice::from_raw_parts_mut(self.pages.start().as_ptr(), self.len_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.start().as_ptr(), self.len_bytes) }
     }
 }
 

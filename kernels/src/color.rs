@@ -3,10 +3,9 @@
 //! A wrong matrix shifts every colour that a model sees. So the description travels with the frame and comes from the driver or
 //! the file, never from an assumption.
 
-use std::fmt;
-
 /// The luma weights of the conversion from R, G, B to Y, Cb, Cr.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ColorMatrix {
     /// ITU-R BT.601: standard definition, JPEG, most webcams.
     #[default]
@@ -28,23 +27,14 @@ impl ColorMatrix {
     }
 
     /// Returns the name used in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bt601 => "bt601",
-            Self::Bt709 => "bt709",
-            Self::Bt2020 => "bt2020",
-        }
-    }
-}
-
-impl fmt::Display for ColorMatrix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// The range of the 8-bit values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ColorRange {
     /// Y in 16..=235, Cb and Cr in 16..=240.
     #[default]
@@ -55,17 +45,8 @@ pub enum ColorRange {
 
 impl ColorRange {
     /// Returns the name used in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Limited => "limited",
-            Self::Full => "full",
-        }
-    }
-}
-
-impl fmt::Display for ColorRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -11,62 +11,10 @@ pub const MAX_PLANES: usize = 3;
 /// The maximum width or height of a frame, in pixels. Coordinates up to this are exact in f32.
 pub const MAX_SIDE: u32 = 16_384;
 
-/// Why bytes do not fit the description of a frame.
+/// Bytes do not fit the description of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    /// Width or height is out of range.
-    #[error("a frame of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
-    Size {
-        /// The width in pixels.
-        width: u32,
-        /// The height in pixels.
-        height: u32,
-    },
-    /// The number of planes does not fit the format.
-    #[error("{format} has {expected} planes, not {found}")]
-    Planes {
-        /// The pixel format.
-        format: PixelFormat,
-        /// The number of planes of the format.
-        expected: usize,
-        /// The number of planes given.
-        found: usize,
-    },
-    /// A pitch is shorter than a row.
-    #[error(
-        "{format} {width} pixels wide needs a pitch of at least {row_bytes} bytes in plane {plane}, not {pitch_bytes}"
-    )]
-    Pitch {
-        /// The pixel format.
-        format: PixelFormat,
-        /// The width in pixels.
-        width: u32,
-        /// The index of the plane.
-        plane: usize,
-        /// The bytes of a row's pixels.
-        row_bytes: usize,
-        /// The pitch given.
-        pitch_bytes: usize,
-    },
-    /// A plane has too few bytes.
-    #[error(
-        "plane {plane} of a {width}x{height} {format} frame needs {expected} bytes but has {found}: the frame is truncated"
-    )]
-    Short {
-        /// The pixel format.
-        format: PixelFormat,
-        /// The width in pixels.
-        width: u32,
-        /// The height in pixels.
-        height: u32,
-        /// The index of the plane.
-        plane: usize,
-        /// The bytes needed.
-        expected: usize,
-        /// The bytes given.
-        found: usize,
-    },
-}
+#[error("{0}")]
+pub struct FrameError(String);
 
 /// The position of a plane in a frame's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -103,15 +51,10 @@ impl FrameLayout {
         pitches_bytes: &[usize],
         color: ColorDescription,
     ) -> Result<Self, FrameError> {
-        check_size(width, height)?;
-        let expected = format.plane_count();
-        if pitches_bytes.len() != expected {
-            return Err(FrameError::Planes { format, expected, found: pitches_bytes.len() });
-        }
+        check_planes(format, width, height, pitches_bytes.iter().copied())?;
         let mut planes = [PlaneLayout::default(); MAX_PLANES];
         let mut offset_bytes = 0;
         for (plane, &pitch_bytes) in pitches_bytes.iter().enumerate() {
-            check_pitch(format, width, plane, pitch_bytes)?;
             planes[plane] = PlaneLayout { offset_bytes, pitch_bytes };
             offset_bytes += pitch_bytes * format.plane_rows(plane, height);
         }
@@ -126,16 +69,9 @@ impl FrameLayout {
         planes: &[PlaneLayout],
         color: ColorDescription,
     ) -> Result<Self, FrameError> {
-        check_size(width, height)?;
-        let expected = format.plane_count();
-        if planes.len() != expected {
-            return Err(FrameError::Planes { format, expected, found: planes.len() });
-        }
+        check_planes(format, width, height, planes.iter().map(|plane| plane.pitch_bytes))?;
         let mut kept = [PlaneLayout::default(); MAX_PLANES];
-        for (index, plane) in planes.iter().enumerate() {
-            check_pitch(format, width, index, plane.pitch_bytes)?;
-            kept[index] = *plane;
-        }
+        kept[..planes.len()].copy_from_slice(planes);
         Ok(Self { format, width, height, planes: kept, color })
     }
 
@@ -255,21 +191,18 @@ impl<'a> FrameView<'a> {
         planes: &[Plane<'a>],
         color: ColorDescription,
     ) -> Result<Self, FrameError> {
-        check_size(width, height)?;
-        let expected = format.plane_count();
-        if planes.len() != expected {
-            return Err(FrameError::Planes { format, expected, found: planes.len() });
+        check_planes(format, width, height, planes.iter().map(|plane| plane.pitch_bytes))?;
+        for (i, plane) in planes.iter().enumerate() {
+            let needed = plane.pitch_bytes * (format.plane_rows(i, height) - 1) + format.row_bytes(i, width);
+            let found = plane.bytes.len();
+            if found < needed {
+                return Err(FrameError(format!(
+                    "plane {i} of a {width}x{height} {format} frame needs {needed} bytes but has {found}: the frame is truncated"
+                )));
+            }
         }
         let mut kept = [Plane::default(); MAX_PLANES];
-        for (i, plane) in planes.iter().enumerate() {
-            check_pitch(format, width, i, plane.pitch_bytes)?;
-            let needed = plane.pitch_bytes * (format.plane_rows(i, height) - 1) + format.row_bytes(i, width);
-            if plane.bytes.len() < needed {
-                let found = plane.bytes.len();
-                return Err(FrameError::Short { format, width, height, plane: i, expected: needed, found });
-            }
-            kept[i] = *plane;
-        }
+        kept[..planes.len()].copy_from_slice(planes);
         Ok(Self { format, width, height, planes: kept, color, buffer: None })
     }
 
@@ -319,18 +252,31 @@ impl<'a> FrameView<'a> {
     }
 }
 
-fn check_size(width: u32, height: u32) -> Result<(), FrameError> {
-    let fits = |side: u32| (1..=MAX_SIDE).contains(&side);
-    if fits(width) && fits(height) { Ok(()) } else { Err(FrameError::Size { width, height }) }
-}
-
-fn check_pitch(format: PixelFormat, width: u32, plane: usize, pitch_bytes: usize) -> Result<(), FrameError> {
-    let row_bytes = format.row_bytes(plane, width);
-    if pitch_bytes >= row_bytes {
-        Ok(())
-    } else {
-        Err(FrameError::Pitch { format, width, plane, row_bytes, pitch_bytes })
+/// Checks the size, the number of planes and their pitches.
+fn check_planes(
+    format: PixelFormat,
+    width: u32,
+    height: u32,
+    pitches_bytes: impl ExactSizeIterator<Item = usize>,
+) -> Result<(), FrameError> {
+    let (sides, expected, found) = (1..=MAX_SIDE, format.plane_count(), pitches_bytes.len());
+    if !sides.contains(&width) || !sides.contains(&height) {
+        return Err(FrameError(format!(
+            "a frame of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels"
+        )));
     }
+    if found != expected {
+        return Err(FrameError(format!("{format} has {expected} planes, not {found}")));
+    }
+    for (plane, pitch) in pitches_bytes.enumerate() {
+        let row = format.row_bytes(plane, width);
+        if pitch < row {
+            return Err(FrameError(format!(
+                "{format} {width} pixels wide needs a pitch of at least {row} bytes in plane {plane}, not {pitch}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

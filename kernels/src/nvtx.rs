@@ -18,46 +18,31 @@ const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 /// A function that a tool may set; null until then.
 type Slot = AtomicPtr<c_void>;
 
-/// An `NvtxFunctionTable`: addresses of slots; the first is not a function and the last ends the table.
-#[repr(transparent)]
-struct Table<const N: usize>([*const Slot; N]);
+/// The values of `NVTX_CBID_*_SIZE` by module: core, CUDA, OpenCL, CUDA runtime, core 2, synchronisation.
+const SIZES: [usize; 6] = [16, 9, 15, 7, 16, 7];
+
+/// The slots of all modules; the first of each is not a function.
+static SLOTS: [[Slot; 16]; 6] = [const { [const { Slot::new(null_mut()) }; 16] }; 6];
+
+/// An `NvtxFunctionTable` for each module: addresses of slots, after the first entry and up to a null pointer.
+struct Tables([[*const Slot; 17]; 6]);
 
 // SAFETY: the pointers are to statics of atomics, which any thread may use.
-unsafe impl<const N: usize> Sync for Table<N> {}
+unsafe impl Sync for Tables {}
 
-impl<const N: usize> Table<N> {
-    const fn of(slots: &'static [Slot; N]) -> Self {
-        let mut table = [null(); N];
+static TABLES: Tables = {
+    let mut tables = [[null(); 17]; 6];
+    let mut module = 0;
+    while module < SIZES.len() {
         let mut index = 1;
-        while index + 1 < N {
-            table[index] = &slots[index];
+        while index < SIZES[module] {
+            tables[module][index] = &raw const SLOTS[module][index];
             index += 1;
         }
-        Self(table)
+        module += 1;
     }
-}
-
-/// The values of `NVTX_CBID_*_SIZE` plus one, by module.
-const CORE: usize = 16 + 1;
-const CUDA: usize = 9 + 1;
-const OPENCL: usize = 15 + 1;
-const CUDART: usize = 7 + 1;
-const CORE2: usize = 16 + 1;
-const SYNC: usize = 7 + 1;
-
-static CORE_SLOTS: [Slot; CORE] = [const { Slot::new(null_mut()) }; CORE];
-static CUDA_SLOTS: [Slot; CUDA] = [const { Slot::new(null_mut()) }; CUDA];
-static OPENCL_SLOTS: [Slot; OPENCL] = [const { Slot::new(null_mut()) }; OPENCL];
-static CUDART_SLOTS: [Slot; CUDART] = [const { Slot::new(null_mut()) }; CUDART];
-static CORE2_SLOTS: [Slot; CORE2] = [const { Slot::new(null_mut()) }; CORE2];
-static SYNC_SLOTS: [Slot; SYNC] = [const { Slot::new(null_mut()) }; SYNC];
-
-static CORE_TABLE: Table<CORE> = Table::of(&CORE_SLOTS);
-static CUDA_TABLE: Table<CUDA> = Table::of(&CUDA_SLOTS);
-static OPENCL_TABLE: Table<OPENCL> = Table::of(&OPENCL_SLOTS);
-static CUDART_TABLE: Table<CUDART> = Table::of(&CUDART_SLOTS);
-static CORE2_TABLE: Table<CORE2> = Table::of(&CORE2_SLOTS);
-static SYNC_TABLE: Table<SYNC> = Table::of(&SYNC_SLOTS);
+    Tables(tables)
+};
 
 /// `NVTX_CBID_CORE_RangePushA`: `int (const char*)`.
 const RANGE_PUSH: usize = 9;
@@ -105,22 +90,14 @@ unsafe extern "C" fn export_table(id: u32) -> *const c_void {
 unsafe extern "C" fn ignore_injection_version(_version: u32) {}
 
 unsafe extern "C" fn module_function_table(module: c_int, table: *mut *const *const Slot, size: *mut c_uint) -> c_int {
-    let (slots, length) = match module {
-        1 => (CORE_TABLE.0.as_ptr(), CORE),
-        2 => (CUDA_TABLE.0.as_ptr(), CUDA),
-        3 => (OPENCL_TABLE.0.as_ptr(), OPENCL),
-        4 => (CUDART_TABLE.0.as_ptr(), CUDART),
-        5 => (CORE2_TABLE.0.as_ptr(), CORE2),
-        6 => (SYNC_TABLE.0.as_ptr(), SYNC),
-        _ => return 0,
-    };
+    let Some(module) = usize::try_from(module - 1).ok().filter(|&module| module < SIZES.len()) else { return 0 };
     if !size.is_null() {
         // SAFETY: by the protocol, the caller's place for the size; not null.
-        unsafe { size.write(length as c_uint - 1) };
+        unsafe { size.write(SIZES[module] as c_uint) };
     }
     if !table.is_null() {
         // SAFETY: by the protocol, the caller's place for the table; not null.
-        unsafe { table.write(slots) };
+        unsafe { table.write(TABLES.0[module].as_ptr()) };
     }
     1
 }
@@ -148,7 +125,7 @@ fn load(path: &std::ffi::OsStr) -> Result<(), String> {
     // SAFETY: the call is the protocol's; everything that it can reach from `export_table` is static.
     match unsafe { initialize(export_table) } {
         0 => {
-            CORE_SLOTS.iter().for_each(|slot| slot.store(null_mut(), Ordering::Release));
+            SLOTS[0].iter().for_each(|slot| slot.store(null_mut(), Ordering::Release));
             Err("the tool does not attach".to_owned())
         }
         _ => Ok(()),
@@ -167,7 +144,7 @@ pub struct Range {
 /// Begins a range.
 #[inline]
 pub fn range(name: &'static CStr) -> Range {
-    let push = CORE_SLOTS[RANGE_PUSH].load(Ordering::Acquire);
+    let push = SLOTS[0][RANGE_PUSH].load(Ordering::Acquire);
     let is_open = !push.is_null();
     if is_open {
         // SAFETY: what a tool puts into the slot has the slot's type; a tool stays loaded. `name` is NUL-terminated and static.
@@ -180,7 +157,7 @@ impl Drop for Range {
     #[inline]
     fn drop(&mut self) {
         if self.is_open {
-            let pop = CORE_SLOTS[RANGE_POP].load(Ordering::Acquire);
+            let pop = SLOTS[0][RANGE_POP].load(Ordering::Acquire);
             if !pop.is_null() {
                 // SAFETY: what a tool puts into the slot has the slot's type; a tool stays loaded.
                 unsafe { std::mem::transmute::<*mut c_void, RangePop>(pop)() };

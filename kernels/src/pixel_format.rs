@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use strum::IntoEnumIterator;
+
 /// How pixels are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum PixelFormat {
     /// 4:2:2 packed: Y0 Cb Y1 Cr.
     Yuyv,
@@ -38,9 +41,10 @@ pub enum PixelFormat {
 }
 
 /// The colours of a mosaic's top-left 2x2 pixels, row by row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::EnumIter)]
 pub enum BayerOrder {
     /// R G / G B.
+    #[default]
     Rggb,
     /// G R / B G.
     Grbg,
@@ -51,9 +55,10 @@ pub enum BayerOrder {
 }
 
 /// The bits of a mosaic's sample. More than 8 bits are in the low bits of little-endian 16-bit words, as in V4L2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, strum::EnumIter)]
 pub enum BayerDepth {
     /// 8 bits in a byte.
+    #[default]
     Bits8,
     /// 10 bits in 16.
     Bits10,
@@ -89,65 +94,22 @@ impl BayerDepth {
 impl PixelFormat {
     /// Returns every format, in the documented order.
     pub fn all() -> impl Iterator<Item = Self> {
-        use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
-        use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
-        let plain = [
-            Self::Yuyv,
-            Self::Uyvy,
-            Self::Yvyu,
-            Self::Vyuy,
-            Self::Nv12,
-            Self::Nv21,
-            Self::Nv16,
-            Self::Nv61,
-            Self::I420,
-            Self::Rgb,
-            Self::Bgr,
-            Self::Rgba,
-            Self::Bgra,
-            Self::Grey,
-        ];
-        let raw = [Bits8, Bits10, Bits12, Bits16]
-            .into_iter()
-            .flat_map(|depth| [Rggb, Grbg, Gbrg, Bggr].into_iter().map(move |order| Self::Bayer(order, depth)));
-        plain.into_iter().chain(raw)
+        let plain = Self::iter().filter(|format| !matches!(format, Self::Bayer(..)));
+        let raw = BayerDepth::iter().flat_map(|depth| BayerOrder::iter().map(move |order| Self::Bayer(order, depth)));
+        plain.chain(raw)
     }
 
     /// Returns the name used in the configuration and in messages.
-    pub const fn name(self) -> &'static str {
-        use BayerDepth::{Bits8, Bits10, Bits12, Bits16};
-        use BayerOrder::{Bggr, Gbrg, Grbg, Rggb};
+    pub fn name(self) -> &'static str {
+        const BAYER: [[&str; 4]; 4] = [
+            ["rggb8", "rggb10", "rggb12", "rggb16"],
+            ["grbg8", "grbg10", "grbg12", "grbg16"],
+            ["gbrg8", "gbrg10", "gbrg12", "gbrg16"],
+            ["bggr8", "bggr10", "bggr12", "bggr16"],
+        ];
         match self {
-            Self::Yuyv => "yuyv",
-            Self::Uyvy => "uyvy",
-            Self::Yvyu => "yvyu",
-            Self::Vyuy => "vyuy",
-            Self::Nv12 => "nv12",
-            Self::Nv21 => "nv21",
-            Self::Nv16 => "nv16",
-            Self::Nv61 => "nv61",
-            Self::I420 => "i420",
-            Self::Rgb => "rgb",
-            Self::Bgr => "bgr",
-            Self::Rgba => "rgba",
-            Self::Bgra => "bgra",
-            Self::Grey => "grey",
-            Self::Bayer(Rggb, Bits8) => "rggb8",
-            Self::Bayer(Rggb, Bits10) => "rggb10",
-            Self::Bayer(Rggb, Bits12) => "rggb12",
-            Self::Bayer(Rggb, Bits16) => "rggb16",
-            Self::Bayer(Grbg, Bits8) => "grbg8",
-            Self::Bayer(Grbg, Bits10) => "grbg10",
-            Self::Bayer(Grbg, Bits12) => "grbg12",
-            Self::Bayer(Grbg, Bits16) => "grbg16",
-            Self::Bayer(Gbrg, Bits8) => "gbrg8",
-            Self::Bayer(Gbrg, Bits10) => "gbrg10",
-            Self::Bayer(Gbrg, Bits12) => "gbrg12",
-            Self::Bayer(Gbrg, Bits16) => "gbrg16",
-            Self::Bayer(Bggr, Bits8) => "bggr8",
-            Self::Bayer(Bggr, Bits10) => "bggr10",
-            Self::Bayer(Bggr, Bits12) => "bggr12",
-            Self::Bayer(Bggr, Bits16) => "bggr16",
+            Self::Bayer(order, depth) => BAYER[order as usize][depth as usize],
+            plain => plain.into(),
         }
     }
 

@@ -6,7 +6,8 @@ use std::fmt;
 use half::f16;
 
 /// The type of a tensor's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
 pub enum DType {
     /// 32-bit IEEE 754.
@@ -37,22 +38,8 @@ impl DType {
     }
 
     /// Returns the name used in cards, messages and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::U8 => "u8",
-            Self::I8 => "i8",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::Bool => "bool",
-        }
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -62,14 +49,7 @@ pub struct ShapeText<'a>(pub &'a [usize]);
 
 impl fmt::Display for ShapeText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (i, dim) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_str(", ")?;
-            }
-            write!(f, "{dim}")?;
-        }
-        f.write_str("]")
+        write!(f, "{:?}", self.0)
     }
 }
 

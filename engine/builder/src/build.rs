@@ -15,12 +15,11 @@ use visiond_kernels::cuda::{Device, DeviceFacts};
 use super::calibrator::Calibrator;
 use super::error::BuildError;
 use super::flags::Typing;
-use super::input_shapes::{self, InputShapes};
 use super::monitor::{self, Monitor};
 use super::options::{BuildOptions, ShapeProfile};
 use super::precision::{PrecisionOptions, Rewritten, quantises_convolutions, rewrite};
 use super::upload::Upload;
-use super::{config, parser, refusals, timing_cache};
+use super::{config, input_shapes, parser, refusals, timing_cache};
 
 /// A new engine, and how it was built.
 #[derive(Debug)]
@@ -70,13 +69,8 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
         let reason = "it only has floating-point convolutions; build the model from before quantisation with --fp16";
         return Err(BuildError::Unavailable { version, option, reason: reason.to_owned() });
     }
-    let plan = input_shapes::plan(onnx, &file.inputs, &options.profiles)?;
-    let (fixed_shapes, profiles) = match plan {
-        InputShapes::AsDeclared => Default::default(),
-        InputShapes::Fixed(shapes) => (shapes, Vec::new()),
-        InputShapes::Ranges(profiles) => (BTreeMap::new(), profiles),
-    };
-    let resizes = is_resized(&file, &fixed_shapes);
+    let (fixed_shapes, profiles) = input_shapes::plan(onnx, &file.inputs, &options.profiles)?;
+    let resized = is_resized(&file, &fixed_shapes);
     let (file, bytes) = onnx::reshaped(onnx, file, bytes, &fixed_shapes)?;
     let rewritten = match options.half {
         Some(half) if typing == Typing::Strong => {
@@ -90,13 +84,8 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     };
     let bytes = rewritten.as_ref().map_or(&bytes, |rewritten| &rewritten.bytes);
     let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
-    let work = BuildJob { library, device: device.as_ref(), typing, monitor, onnx };
-    let plan = work.run(bytes, &file, &mut options, &profiles, &capabilities).map_err(|error| match error {
-        BuildError::Parser { version, path, faults, plugin, .. } => {
-            BuildError::Parser { version, path, faults, resized: resizes, plugin }
-        }
-        other => other,
-    })?;
+    let job = BuildJob { library, device: device.as_ref(), typing, monitor, onnx, resized };
+    let plan = job.run(bytes, &file, &mut options, &profiles, &capabilities)?;
     Ok(Built {
         sha256: Sha256::digest(&plan).iter().map(|byte| format!("{byte:02x}")).collect(),
         plan,
@@ -126,6 +115,8 @@ struct BuildJob<'a> {
     typing: Typing,
     monitor: &'a Arc<Monitor>,
     onnx: &'a Path,
+    /// Whether inputs have other sizes than the ones that the file fixes.
+    resized: bool,
 }
 
 impl BuildJob<'_> {
@@ -168,7 +159,7 @@ impl BuildJob<'_> {
         // SAFETY: the network is alive and drops after the parser.
         let parser: Owned<Parser> = unsafe { self.library.create_parser(network.get().as_ptr()) }?;
         // SAFETY: the bytes belong to the caller and outlive the network.
-        unsafe { parser::parse(&parser, self.library, self.onnx, bytes, &recorder) }?;
+        unsafe { parser::parse(&parser, self.library, self.onnx, bytes, &recorder, self.resized) }?;
         let settings = config::Settings {
             options,
             typing: self.typing,
@@ -176,10 +167,7 @@ impl BuildJob<'_> {
             capabilities,
             is_quantised: refusals::is_quantised(file),
         };
-        config::apply(builder.get(), config.get(), &settings).map_err(|error| match error {
-            config::ConfigError::Call(error) => error.into(),
-            config::ConfigError::Refused(doing) => refused(&doing),
-        })?;
+        config::apply(builder.get(), config.get(), &settings, &refused)?;
         if Config::SET_PROGRESS_MONITOR.is_in(abi) {
             // SAFETY: the configuration lives; the monitor outlives it.
             unsafe { call!(config.get(), Config::SET_PROGRESS_MONITOR(progress.as_ptr())) }?;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::option_error::OptionError;
 use visiond_kernels::cuda::CudaError;
 
 /// How the ranges are derived from the observed numbers.
@@ -29,31 +30,23 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// Why a text is not an [`Algorithm`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AlgorithmError {
-    /// There is no such algorithm.
-    #[error("unknown algorithm: use entropy, minmax or percentile (percentile:99.99)")]
-    Unknown,
-    /// The percentage is out of range.
-    #[error("a percentile is above 50 and at most 100")]
-    Percentile,
-}
-
 impl FromStr for Algorithm {
-    type Err = AlgorithmError;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, AlgorithmError> {
-        const USUAL: f64 = 99.99;
-        match text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value))) {
-            ("entropy", None) => Ok(Self::Entropy),
-            ("minmax", None) => Ok(Self::MinMax),
-            ("percentile", None) => Ok(Self::Percentile(USUAL)),
-            ("percentile", Some(value)) => {
-                let percent = value.parse().ok().filter(|percent| *percent > 50.0 && *percent <= 100.0);
-                percent.map(Self::Percentile).ok_or(AlgorithmError::Percentile)
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        match text.strip_prefix("percentile:") {
+            None if text == "entropy" => Ok(Self::Entropy),
+            None if text == "minmax" => Ok(Self::MinMax),
+            None if text == "percentile" => Ok(Self::Percentile(99.99)),
+            None => {
+                Err(OptionError("unknown algorithm: use entropy, minmax or percentile (percentile:99.99)".to_owned()))
             }
-            _ => Err(AlgorithmError::Unknown),
+            Some(value) => {
+                let percent = value.parse().ok().filter(|percent| *percent > 50.0 && *percent <= 100.0);
+                percent
+                    .map(Self::Percentile)
+                    .ok_or_else(|| OptionError("a percentile is above 50 and at most 100".to_owned()))
+            }
         }
     }
 }

@@ -3,14 +3,13 @@
 use std::ffi::CString;
 
 use super::error::BuildError;
-use super::flags::{DETAILED, DLA, Flag, Typing, WORKSPACE};
+use super::flags::{BuilderFlag, DETAILED, DLA, Typing, WORKSPACE};
 use super::options::{BuildOptions, HardwareCompatibility, ShapeProfile};
 use super::refusals;
 use crate::precision::Half;
 use visiond_engine::builder_api::tensorrt::builder::{Builder, Config, Profile};
 use visiond_engine::builder_api::tensorrt::{Object, call, dims_32, dims_64};
 use visiond_engine::tensorrt::Layout;
-use visiond_engine::tensorrt::TensorRtError;
 
 /// The settings to apply.
 pub(super) struct Settings<'a> {
@@ -20,20 +19,6 @@ pub(super) struct Settings<'a> {
     /// The numbers of the compute capabilities.
     pub(super) capabilities: &'a [u32],
     pub(super) is_quantised: bool,
-}
-
-/// Why the configuration failed.
-pub(super) enum ConfigError {
-    /// The version lacks a method.
-    Call(TensorRtError),
-    /// TensorRT refused; the text follows "cannot".
-    Refused(String),
-}
-
-impl From<TensorRtError> for ConfigError {
-    fn from(error: TensorRtError) -> Self {
-        Self::Call(error)
-    }
 }
 
 /// Refuses a DLA core that does not exist.
@@ -52,22 +37,22 @@ pub(super) fn check_accelerator(builder: Object<Builder>, options: &BuildOptions
     Err(BuildError::Unavailable { version: builder.abi().version, option: "--dla", reason })
 }
 
-/// Applies all settings.
+/// Applies all settings. `refused` makes the error of what TensorRT "cannot" do.
 pub(super) fn apply(
     builder: Object<Builder>,
     config: Object<Config>,
     settings: &Settings<'_>,
-) -> Result<(), ConfigError> {
+    refused: &dyn Fn(&str) -> BuildError,
+) -> Result<(), BuildError> {
     let options = settings.options;
-    for flag in flags(config.abi().layout, settings) {
-        // Flags that the version lacks were refused before.
-        if let Some(number) = flag.number(config.abi().layout) {
-            // SAFETY: the configuration lives; the flag is one of this layout.
-            unsafe { call!(config, Config::SET_FLAG(number)) }?;
-        }
+    let layout = config.abi().layout;
+    // Flags that the version lacks were refused before.
+    for number in flags(settings).filter_map(|flag| flag.number(layout)) {
+        // SAFETY: the configuration lives; the flag is one of this layout.
+        unsafe { call!(config, Config::SET_FLAG(number)) }?;
     }
     if !options.tf32
-        && let Some(number) = Flag::Tf32.number(config.abi().layout)
+        && let Some(number) = BuilderFlag::TF32.number(layout)
     {
         // SAFETY: the configuration lives; the flag is one of this layout.
         unsafe { call!(config, Config::CLEAR_FLAG(number)) }?;
@@ -99,29 +84,32 @@ pub(super) fn apply(
             call!(config, Config::SET_DLA_CORE(i32::try_from(core).unwrap_or(0)))?;
         }
     }
-    compute_capabilities(config, settings.capabilities)?;
-    settings.profiles.iter().try_for_each(|profile| add_profile(builder, config, profile))
+    compute_capabilities(config, settings.capabilities, refused)?;
+    settings.profiles.iter().try_for_each(|profile| add_profile(builder, config, profile, refused))
 }
 
-fn flags(layout: Layout, settings: &Settings<'_>) -> Vec<Flag> {
+fn flags(settings: &Settings<'_>) -> impl Iterator<Item = BuilderFlag> {
     let options = settings.options;
     let is_weak = settings.typing == Typing::Weak;
     let has_dla = options.dla_core.is_some();
     let wanted = [
-        (Flag::Fp16, is_weak && options.half == Some(Half::F16)),
-        (Flag::Bf16, is_weak && options.half == Some(Half::Bf16)),
-        (Flag::Int8, is_weak && (options.int8 || settings.is_quantised)),
-        (Flag::GpuFallback, has_dla && options.gpu_fallback),
+        (BuilderFlag::FP16, is_weak && options.half == Some(Half::F16)),
+        (BuilderFlag::BF16, is_weak && options.half == Some(Half::Bf16)),
+        (BuilderFlag::INT8, is_weak && (options.int8 || settings.is_quantised)),
+        (BuilderFlag::GPU_FALLBACK, has_dla && options.gpu_fallback),
         // Reformatting would run on the GPU.
-        (Flag::DirectIo, has_dla && !options.gpu_fallback),
-        (Flag::PreferPrecisionConstraints, has_dla && is_weak),
-        (Flag::VersionCompatible, options.version_compatible),
+        (BuilderFlag::DIRECT_IO, has_dla && !options.gpu_fallback),
+        (BuilderFlag::PREFER_PRECISION_CONSTRAINTS, has_dla && is_weak),
+        (BuilderFlag::VERSION_COMPATIBLE, options.version_compatible),
     ];
-    let wanted = wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag);
-    wanted.filter(|flag| flag.number(layout).is_some()).collect()
+    wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag)
 }
 
-fn compute_capabilities(config: Object<Config>, capabilities: &[u32]) -> Result<(), ConfigError> {
+fn compute_capabilities(
+    config: Object<Config>,
+    capabilities: &[u32],
+    refused: &dyn Fn(&str) -> BuildError,
+) -> Result<(), BuildError> {
     if capabilities.is_empty() {
         return Ok(());
     }
@@ -129,51 +117,56 @@ fn compute_capabilities(config: Object<Config>, capabilities: &[u32]) -> Result<
     // SAFETY: the configuration is alive; that many are set right after.
     let taken = unsafe { call!(config, Config::SET_COMPUTE_CAPABILITIES(number(capabilities.len()))) }?;
     if !taken {
-        return Err(ConfigError::Refused(format!("take {} compute capabilities", capabilities.len())));
+        return Err(refused(&format!("take {} compute capabilities", capabilities.len())));
     }
     for (index, &capability) in capabilities.iter().enumerate() {
         // SAFETY: the configuration lives; the index is below the number just set.
         let taken =
             unsafe { call!(config, Config::SET_COMPUTE_CAPABILITY(number(capability as usize), number(index))) }?;
         if !taken {
-            return Err(ConfigError::Refused(format!("build for compute capability {capability}")));
+            return Err(refused(&format!("build for compute capability {capability}")));
         }
     }
     Ok(())
 }
 
-fn add_profile(builder: Object<Builder>, config: Object<Config>, profile: &ShapeProfile) -> Result<(), ConfigError> {
+fn add_profile(
+    builder: Object<Builder>,
+    config: Object<Config>,
+    profile: &ShapeProfile,
+    refused: &dyn Fn(&str) -> BuildError,
+) -> Result<(), BuildError> {
     let abi = builder.abi();
     // SAFETY: the builder is alive; it owns the result, which lives as long.
     let object = unsafe {
         let raw = call!(builder, Builder::CREATE_PROFILE())?;
         Object::<Profile>::from_raw(raw, abi)
     };
-    let object = object.ok_or_else(|| ConfigError::Refused("make a profile".to_owned()))?;
+    let object = object.ok_or_else(|| refused("make a profile"))?;
     for (name, range) in profile {
-        let refused = || ConfigError::Refused(format!("give `{name}` the shapes {range}"));
-        let text = CString::new(name.as_str()).map_err(|_| refused())?;
+        let unfit = || refused(&format!("give `{name}` the shapes {range}"));
+        let text = CString::new(name.as_str()).map_err(|_| unfit())?;
         // kMIN, kOPT, kMAX
         for (selector, shape) in (0..).zip([&range.min, &range.opt, &range.max]) {
             let sizes: Vec<i64> = shape.iter().filter_map(|&size| i64::try_from(size).ok()).collect();
             // SAFETY: the profile lives; name and dimensions are read during the call.
             let taken = unsafe {
                 if abi.layout == Layout::V8 {
-                    let dims = dims_32(&sizes).ok_or_else(refused)?;
+                    let dims = dims_32(&sizes).ok_or_else(unfit)?;
                     call!(object, Profile::SET_DIMENSIONS_8(text.as_ptr(), selector, dims))?
                 } else {
-                    let dims = dims_64(&sizes).ok_or_else(refused)?;
+                    let dims = dims_64(&sizes).ok_or_else(unfit)?;
                     call!(object, Profile::SET_DIMENSIONS(text.as_ptr(), selector, &dims))?
                 }
             };
             if !taken {
-                return Err(refused());
+                return Err(unfit());
             }
         }
     }
     // SAFETY: both are alive; the builder owns the profile.
     match unsafe { call!(config, Config::ADD_PROFILE(object.as_ptr())) }? {
         0.. => Ok(()),
-        _ => Err(ConfigError::Refused("use the profile, because its shapes do not fit the model".to_owned())),
+        _ => Err(refused("use the profile, because its shapes do not fit the model")),
     }
 }

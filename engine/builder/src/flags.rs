@@ -2,41 +2,30 @@
 
 use visiond_engine::tensorrt::Layout;
 
-/// The members of `nvinfer1::BuilderFlag` that are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flag {
-    Fp16,
-    Bf16,
-    Int8,
-    GpuFallback,
-    Tf32,
-    PreferPrecisionConstraints,
-    DirectIo,
-    VersionCompatible,
-}
+/// A member of `nvinfer1::BuilderFlag`: its numbers in TensorRT 8, 10 and 11 and for RTX, as far as they have it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BuilderFlag([Option<i32>; 4]);
 
-impl Flag {
+impl BuilderFlag {
+    // From TensorRT 11 on, every model is strongly typed.
+    pub(super) const FP16: Self = Self([Some(0), Some(0), None, None]);
+    pub(super) const INT8: Self = Self([Some(1), Some(1), None, None]);
+    pub(super) const BF16: Self = Self([None, Some(17), None, None]);
+    pub(super) const GPU_FALLBACK: Self = Self([Some(3); 4]);
+    /// The only flag that is set by default.
+    pub(super) const TF32: Self = Self([Some(7), Some(6), Some(6), Some(6)]);
+    pub(super) const PREFER_PRECISION_CONSTRAINTS: Self = Self([Some(11), Some(10), None, None]);
+    pub(super) const DIRECT_IO: Self = Self([Some(12), Some(11), Some(11), Some(11)]);
+    pub(super) const VERSION_COMPATIBLE: Self = Self([Some(15), Some(13), Some(12), None]);
+
     /// Returns its number, if the version has it.
     pub(super) const fn number(self, layout: Layout) -> Option<i32> {
-        match (self, layout) {
-            (Self::GpuFallback, _) => Some(3),
-            // The only flag that is set by default.
-            (Self::Tf32, Layout::V8) => Some(7),
-            (Self::Tf32, _) => Some(6),
-            // From TensorRT 11 on, every model is strongly typed.
-            (Self::Fp16, Layout::V8 | Layout::V10) => Some(0),
-            (Self::Int8, Layout::V8 | Layout::V10) => Some(1),
-            (Self::Bf16, Layout::V10) => Some(17),
-            (Self::PreferPrecisionConstraints, Layout::V8) => Some(11),
-            (Self::PreferPrecisionConstraints, Layout::V10) => Some(10),
-            (Self::DirectIo, Layout::V8) => Some(12),
-            (Self::DirectIo, Layout::V10 | Layout::V11 | Layout::Rtx) => Some(11),
-            (Self::VersionCompatible, Layout::V8) => Some(15),
-            (Self::VersionCompatible, Layout::V10) => Some(13),
-            (Self::VersionCompatible, Layout::V11) => Some(12),
-            (Self::Fp16 | Self::Int8 | Self::PreferPrecisionConstraints, Layout::V11 | Layout::Rtx)
-            | (Self::Bf16, Layout::V8 | Layout::V11 | Layout::Rtx)
-            | (Self::VersionCompatible, Layout::Rtx) => None,
+        let [v8, v10, v11, rtx] = self.0;
+        match layout {
+            Layout::V8 => v8,
+            Layout::V10 => v10,
+            Layout::V11 => v11,
+            Layout::Rtx => rtx,
         }
     }
 }

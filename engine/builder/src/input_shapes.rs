@@ -8,16 +8,9 @@ use super::options::{ShapeProfile, ShapeRange, shape_text};
 use visiond_engine::engine::EngineError;
 use visiond_engine::engine::{Dim, TensorInfo, dims_text};
 
-/// The shapes of an engine's inputs.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum InputShapes {
-    /// Those of the file, all fixed.
-    AsDeclared,
-    /// Fixed to these.
-    Fixed(BTreeMap<String, Vec<usize>>),
-    /// Variable: for each profile, a range for every input with open dimensions.
-    Ranges(Vec<ShapeProfile>),
-}
+/// The inputs with other fixed shapes than the file's, and, if shapes vary, a range for every input with open dimensions in each
+/// profile. One of the two is empty.
+pub(super) type InputShapes = (BTreeMap<String, Vec<usize>>, Vec<ShapeProfile>);
 
 /// Decides the shapes from what was asked for and what the file declares.
 pub(super) fn plan(path: &Path, inputs: &[TensorInfo], profiles: &[ShapeProfile]) -> Result<InputShapes, BuildError> {
@@ -35,7 +28,7 @@ pub(super) fn plan(path: &Path, inputs: &[TensorInfo], profiles: &[ShapeProfile]
                 fixed.insert(input.name.clone(), of_one(path, input)?);
             }
         }
-        return Ok(if fixed.is_empty() { InputShapes::AsDeclared } else { InputShapes::Fixed(fixed) });
+        return Ok((fixed, Vec::new()));
     }
     let complete = |profile: &ShapeProfile| {
         let mut ranges = ShapeProfile::new();
@@ -55,7 +48,7 @@ pub(super) fn plan(path: &Path, inputs: &[TensorInfo], profiles: &[ShapeProfile]
         }
         Ok(ranges)
     };
-    profiles.iter().map(complete).collect::<Result<_, BuildError>>().map(InputShapes::Ranges)
+    profiles.iter().map(complete).collect::<Result<_, BuildError>>().map(|ranges| (BTreeMap::new(), ranges))
 }
 
 fn is_open(input: &TensorInfo) -> bool {
@@ -132,8 +125,8 @@ mod tests {
 
     #[test]
     fn one_fixed_shape_makes_a_network_of_fixed_shapes() {
-        assert_eq!(planned(&FIXED, &[]).unwrap(), InputShapes::AsDeclared);
-        let fixed = |shape: [usize; 4]| InputShapes::Fixed([("images".to_owned(), shape.to_vec())].into());
+        assert_eq!(planned(&FIXED, &[]).unwrap(), Default::default());
+        let fixed = |shape: [usize; 4]| ([("images".to_owned(), shape.to_vec())].into(), Vec::new());
         assert_eq!(planned(&BATCH, &[]).unwrap(), fixed([1, 3, 64, 64]));
         assert_eq!(planned(&FIXED, &["images=2x3x32x32"]).unwrap(), fixed([2, 3, 32, 32]));
         assert_eq!(planned(&OPEN, &["images=1x3x32x32"]).unwrap(), fixed([1, 3, 32, 32]));
@@ -147,12 +140,10 @@ mod tests {
 
     #[test]
     fn ranges_and_several_profiles_need_open_dimensions() {
-        let InputShapes::Ranges(ranges) = planned(&BATCH, &["images=1x3x64x64,2x3x64x64,4x3x64x64"]).unwrap() else {
-            panic!("no ranges");
-        };
+        let (_, ranges) = planned(&BATCH, &["images=1x3x64x64,2x3x64x64,4x3x64x64"]).unwrap();
         assert_eq!(ranges[0]["images"].to_string(), "1x3x64x64..4x3x64x64");
         let two = planned(&OPEN, &["images=1x3x64x64", "images=1x3x32x32"]).unwrap();
-        assert!(matches!(two, InputShapes::Ranges(profiles) if profiles.len() == 2));
+        assert_eq!((two.0.len(), two.1.len()), (0, 2));
         let error = planned(&FIXED, &["images=1x3x64x64,2x3x64x64,4x3x64x64"]).unwrap_err();
         assert!(error.contains("the model fixes what 1x3x64x64..4x3x64x64 changes"), "{error}");
         let error = planned(&OPEN, &["images=1x3,2x3,4x3"]).unwrap_err();

@@ -16,6 +16,7 @@ mod error;
 mod flags;
 mod input_shapes;
 mod monitor;
+mod option_error;
 mod options;
 mod parser;
 pub mod precision;
@@ -25,9 +26,10 @@ mod upload;
 
 pub use build::{Built, build};
 pub use error::{BuildError, ParserFault};
-pub use monitor::{Monitor, Phase};
+pub use monitor::{BuildPhase, Monitor};
+pub use option_error::OptionError;
 pub use options::{
-    BuildOptions, ComputeCapability, ComputeCapabilityError, HardwareCompatibility, HardwareCompatibilityError,
-    ShapeError, ShapeProfile, ShapeRange, parse_input_shapes, parse_profile, parse_shape,
+    BuildOptions, ComputeCapability, HardwareCompatibility, ShapeProfile, ShapeRange, parse_input_shapes,
+    parse_profile, parse_shape,
 };
 pub use timing_cache::TimingCacheChoice;

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use visiond_engine::builder_api::tensorrt::{InterfaceInfo, VTable, language_is_cpp, no_destructor, text, vtable};
 
 /// The maximum depth of nested phases; TensorRT has about four.
@@ -13,13 +13,13 @@ const MOST_PHASES: usize = 32;
 /// The progress of a build, shared by the thread that builds and the one that displays it.
 #[derive(Debug, Default)]
 pub struct Monitor {
-    phases: Mutex<Vec<Phase>>,
+    phases: Mutex<Vec<BuildPhase>>,
     cancelled: AtomicBool,
 }
 
 /// A phase of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phase {
+pub struct BuildPhase {
     /// What is done, in TensorRT's words or ours.
     pub name: String,
     /// The number of completed steps.
@@ -35,8 +35,8 @@ impl Monitor {
     }
 
     /// Returns the current phases, outermost first.
-    pub fn phases(&self) -> Vec<Phase> {
-        self.lock().clone()
+    pub fn phases(&self) -> Vec<BuildPhase> {
+        self.phases.lock().clone()
     }
 
     /// Cancels the build, which stops at its next step.
@@ -51,39 +51,35 @@ impl Monitor {
 
     /// Sets the current phase, for work outside TensorRT.
     pub(super) fn say(&self, name: &str) {
-        *self.lock() = vec![Phase { name: name.to_owned(), done: 0, steps: 0 }];
+        *self.phases.lock() = vec![BuildPhase { name: name.to_owned(), done: 0, steps: 0 }];
     }
 
     /// Sets how many steps of the current phase are completed.
     pub(super) fn step(&self, done: usize, steps: usize) {
-        if let Some(phase) = self.lock().last_mut() {
+        if let Some(phase) = self.phases.lock().last_mut() {
             let number = |n| u32::try_from(n).unwrap_or(u32::MAX);
             (phase.done, phase.steps) = (number(done), number(steps));
         }
     }
 
     fn start(&self, name: String, steps: i32) {
-        let mut phases = self.lock();
+        let mut phases = self.phases.lock();
         if phases.len() < MOST_PHASES {
-            phases.push(Phase { name, done: 0, steps: u32::try_from(steps).unwrap_or(0) });
+            phases.push(BuildPhase { name, done: 0, steps: u32::try_from(steps).unwrap_or(0) });
         }
     }
 
     fn complete(&self, name: &str, step: i32) {
-        if let Some(phase) = self.lock().iter_mut().rev().find(|phase| phase.name == name) {
+        if let Some(phase) = self.phases.lock().iter_mut().rev().find(|phase| phase.name == name) {
             phase.done = u32::try_from(step).map_or(0, |step| step.saturating_add(1));
         }
     }
 
     fn finish(&self, name: &str) {
-        let mut phases = self.lock();
+        let mut phases = self.phases.lock();
         if let Some(index) = phases.iter().rposition(|phase| phase.name == name) {
             phases.remove(index);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Phase>> {
-        self.phases.lock()
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::calibration::CalibrationOptions;
+use super::option_error::OptionError;
 use super::timing_cache::TimingCacheChoice;
 use crate::precision::{Half, Rule};
 
@@ -103,24 +104,20 @@ pub(super) fn shape_text(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// Why a text is not a shape.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}`: {problem}: write an input and its shape, as in images=1x3x640x640")]
-pub struct ShapeError {
-    text: String,
-    problem: &'static str,
+fn wrong(text: &str, problem: &str) -> OptionError {
+    OptionError(format!("`{text}`: {problem}: write an input and its shape, as in images=1x3x640x640"))
 }
 
 /// Reads `1x3x640x640`.
-pub fn parse_shape(text: &str) -> Result<Vec<usize>, ShapeError> {
-    let wrong = || ShapeError { text: text.to_owned(), problem: "not a shape" };
-    text.split('x').map(|size| size.parse().ok().filter(|&n| n > 0).ok_or_else(wrong)).collect()
+pub fn parse_shape(text: &str) -> Result<Vec<usize>, OptionError> {
+    let sizes = text.split('x').map(|size| size.parse().ok().filter(|&size| size > 0));
+    sizes.collect::<Option<_>>().ok_or_else(|| wrong(text, "not a shape"))
 }
 
 /// Reads an input and its shapes: `images=1x3x640x640`, or minimum, optimum and maximum:
 /// `images=1x3x640x640,2x3x640x640,4x3x640x640`.
-pub fn parse_input_shapes(text: &str) -> Result<(String, ShapeRange), ShapeError> {
-    let wrong = |problem| ShapeError { text: text.to_owned(), problem };
+pub fn parse_input_shapes(text: &str) -> Result<(String, ShapeRange), OptionError> {
+    let wrong = |problem| wrong(text, problem);
     // Names may contain either separator.
     let (name, shapes) = text.rsplit_once(['=', ':']).ok_or_else(|| wrong("not an input with its shape"))?;
     let shapes = shapes.split(',').map(parse_shape).collect::<Result<Vec<_>, _>>()?;
@@ -139,7 +136,7 @@ pub fn parse_input_shapes(text: &str) -> Result<(String, ShapeRange), ShapeError
 }
 
 /// Reads a whole profile: inputs with their shapes, separated by semicolons.
-pub fn parse_profile(text: &str) -> Result<ShapeProfile, ShapeError> {
+pub fn parse_profile(text: &str) -> Result<ShapeProfile, OptionError> {
     text.split(';').map(|part| parse_input_shapes(part.trim())).collect()
 }
 
@@ -166,55 +163,33 @@ impl HardwareCompatibility {
     }
 }
 
-/// A text that is not a [`HardwareCompatibility`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("unknown level: use none, ampere+ or same-sm")]
-pub struct HardwareCompatibilityError;
-
 impl FromStr for HardwareCompatibility {
-    type Err = HardwareCompatibilityError;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, HardwareCompatibilityError> {
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         let levels = [Self::None, Self::AmperePlus, Self::SameComputeCapability];
-        levels.into_iter().find(|level| level.name() == text).ok_or(HardwareCompatibilityError)
+        let level = levels.into_iter().find(|level| level.name() == text);
+        level.ok_or_else(|| OptionError("unknown level: use none, ampere+ or same-sm".to_owned()))
     }
 }
 
-/// A compute capability, such as 8.6.
+/// A compute capability as TensorRT for RTX's number: 86 for 8.6, 120 for 12.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ComputeCapability {
-    /// The major number.
-    pub major: u32,
-    /// The minor number.
-    pub minor: u32,
-}
-
-impl ComputeCapability {
-    /// Returns TensorRT for RTX's number: 86 for 8.6, 120 for 12.0.
-    pub(super) const fn number(self) -> u32 {
-        self.major * 10 + self.minor
-    }
-}
+pub struct ComputeCapability(pub(super) u32);
 
 impl fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
+        write!(f, "{}.{}", self.0 / 10, self.0 % 10)
     }
 }
 
-/// A text that is not a compute capability.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a compute capability: write 86 or 8.6")]
-pub struct ComputeCapabilityError(String);
-
 /// Reads `86`, `8.6` or `12.0`.
 impl FromStr for ComputeCapability {
-    type Err = ComputeCapabilityError;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, ComputeCapabilityError> {
-        let number = text.replacen('.', "", 1).parse::<u32>().ok().filter(|number| (50..1000).contains(number));
-        let number = number.ok_or_else(|| ComputeCapabilityError(text.to_owned()))?;
-        Ok(Self { major: number / 10, minor: number % 10 })
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let number = text.replacen('.', "", 1).parse().ok().filter(|number| (50..1000).contains(number));
+        number.map(Self).ok_or_else(|| OptionError(format!("`{text}` is not a compute capability: write 86 or 8.6")))
     }
 }
 
@@ -252,7 +227,7 @@ mod tests {
         for text in ["86", "8.6"] {
             assert_eq!(text.parse::<ComputeCapability>().unwrap().to_string(), "8.6");
         }
-        assert_eq!("120".parse::<ComputeCapability>().unwrap().number(), 120);
+        assert_eq!("120".parse::<ComputeCapability>().unwrap().0, 120);
         assert!("sm_86".parse::<ComputeCapability>().is_err() && "5".parse::<ComputeCapability>().is_err());
     }
 }

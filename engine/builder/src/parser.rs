@@ -16,7 +16,7 @@ use visiond_engine::tensorrt::TensorRtError;
 /// How many faults to report; later ones mostly follow from the first.
 const MOST_FAULTS: i32 = 5;
 
-/// Parses `bytes`, which were read from `path`, into the network of `parser`.
+/// Parses `bytes`, which were read from `path`, into the network of `parser`. `resized` explains an error.
 ///
 /// # Safety
 /// `bytes` outlive the network: the parser may refer to the weights in them.
@@ -26,6 +26,7 @@ pub(super) unsafe fn parse(
     path: &Path,
     bytes: &[u8],
     recorder: &ErrorRecorder,
+    resized: bool,
 ) -> Result<(), BuildError> {
     // The parser looks for external weights beside the path. A path with a NUL cannot have been read.
     let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
@@ -44,7 +45,7 @@ pub(super) unsafe fn parse(
     let reported = recorder.take();
     let told = faults.iter().map(|fault| &fault.text).chain(reported.iter().map(|reported| &reported.text));
     let plugin = library.missing_plugin(told.map(String::as_str));
-    Err(BuildError::Parser { version: library.version(), path: path.to_owned(), faults, resized: false, plugin })
+    Err(BuildError::Parser { version: library.version(), path: path.to_owned(), faults, resized, plugin })
 }
 
 fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<ParserFault, TensorRtError> {

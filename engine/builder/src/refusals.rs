@@ -3,7 +3,7 @@
 use visiond_kernels::cuda::Device;
 
 use super::error::BuildError;
-use super::flags::{Flag, Typing};
+use super::flags::Typing;
 use super::options::{BuildOptions, HardwareCompatibility};
 use super::timing_cache::TimingCacheChoice;
 use crate::precision::Half;
@@ -15,9 +15,6 @@ use visiond_engine::tensorrt::{Layout, Version};
 /// The compute capabilities that TensorRT for RTX builds for.
 const RTX_CAPABILITIES: [u32; 6] = [75, 80, 86, 89, 120, 121];
 
-/// The first minor version of 10 with engines for every GPU of one compute capability.
-const SAME_CAPABILITY_SINCE: u32 = 9;
-
 /// Whether the model contains quantised layers.
 pub(super) fn is_quantised(file: &OnnxFile) -> bool {
     ["QuantizeLinear", "DequantizeLinear"].iter().any(|operator| file.operators.contains_key(*operator))
@@ -25,119 +22,106 @@ pub(super) fn is_quantised(file: &OnnxFile) -> bool {
 
 /// Checks the options for the version and returns who decides the types.
 pub(super) fn check(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<Typing, BuildError> {
-    let refuse = |option: &'static str, reason: &str| {
-        Err(BuildError::Unavailable { version: abi.version, option, reason: reason.to_owned() })
-    };
-    let typing = typing(abi.layout, options);
-    let is_old = abi.layout == Layout::V8;
-    if options.half == Some(Half::Bf16) && is_old {
-        return refuse("--bf16", "BF16 came with TensorRT 10: use --fp16");
-    }
-    if typing == Typing::Weak {
-        let who = match (is_old, options.dla_core) {
-            (true, _) => "this version chooses every layer's type itself, within --fp16 and --int8",
-            (false, Some(_)) => "for a DLA, TensorRT 10 chooses every layer's type itself",
-            (false, None) => "with calibration, TensorRT 10 chooses every layer's type itself",
-        };
-        if !options.rules.is_empty() {
-            return refuse("--precision", &format!("{who}; leave --precision out"));
-        }
-        if options.half_io {
-            return refuse("--half-io", &format!("{who}, and inputs and outputs stay FP32; leave --half-io out"));
-        }
-    }
-    integers(abi, file, options)?;
-    accelerator(abi, options)?;
-    if options.version_compatible && (Flag::VersionCompatible.number(abi.layout).is_none() || is_before(abi, 6)) {
-        let reason = match abi.layout {
-            Layout::Rtx => "TensorRT for RTX has no such engines; build again after an update",
-            _ => "such engines came with TensorRT 8.6; build again after an update",
-        };
-        return refuse("--version-compatible", reason);
-    }
-    match (options.hardware_compatibility, abi.layout) {
-        (HardwareCompatibility::None, _) => {}
-        (_, Layout::Rtx) => {
-            return refuse("--hardware-compatible", "TensorRT for RTX takes compute capabilities: use --sm 86,89");
-        }
-        (_, Layout::V8) if is_before(abi, 6) => {
-            return refuse("--hardware-compatible", "such engines came with TensorRT 8.6; build on each kind of GPU");
-        }
-        (HardwareCompatibility::SameComputeCapability, Layout::V8 | Layout::V10)
-            if is_old || abi.version.minor < SAME_CAPABILITY_SINCE =>
-        {
-            return refuse("--hardware-compatible same-sm", "it came with TensorRT 10.9: build on each kind of GPU");
-        }
-        _ => {}
-    }
-    if options.optimization_level.is_some() && !Config::SET_OPTIMIZATION_LEVEL.is_in(abi) {
-        return refuse("--optimization-level", "levels came with TensorRT 8.6; leave it out");
-    }
-    if abi.layout == Layout::Rtx && matches!(options.timing_cache, TimingCacheChoice::File(_)) {
-        return refuse("--timing-cache", "TensorRT for RTX does not time kernels while it builds; leave it out");
-    }
-    for capability in &options.compute_capabilities {
-        if abi.layout != Layout::Rtx {
-            return refuse("--sm", "only TensorRT for RTX can build for other GPUs; leave it out");
-        }
-        if !RTX_CAPABILITIES.contains(&capability.number()) {
-            let reason = format!(
-                "it builds for 75, 80, 86, 89, 120 and 121, not for {capability}: leave --sm out for an engine that any GPU runs"
-            );
-            return refuse("--sm", &reason);
-        }
-    }
-    Ok(typing)
-}
-
-fn is_before(abi: Abi, minor: u32) -> bool {
-    abi.layout == Layout::V8 && abi.version.minor < minor
-}
-
-fn typing(layout: Layout, options: &BuildOptions) -> Typing {
-    match layout {
+    const EXPORT: &str = "quantise the model while it is exported (NVIDIA's modelopt writes QuantizeLinear and \
+        DequantizeLinear into the .onnx), then build that with --int8";
+    let (is_old, is_rtx) = (abi.layout == Layout::V8, abi.layout == Layout::Rtx);
+    let is_before_8_6 = is_old && abi.version.minor < 6;
+    let can_calibrate = matches!(abi.layout, Layout::V8 | Layout::V10);
+    let typing = match abi.layout {
         Layout::V8 => Typing::Weak,
         // With calibration or a DLA, TensorRT itself chooses where to use which type.
         Layout::V10 if options.calibration.is_some() || options.dla_core.is_some() => Typing::Weak,
         Layout::V10 | Layout::V11 | Layout::Rtx => Typing::Strong,
-    }
-}
-
-fn integers(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result<(), BuildError> {
-    const EXPORT: &str = "quantise the model while it is exported (NVIDIA's modelopt writes QuantizeLinear and \
-        DequantizeLinear into the .onnx), then build that with --int8";
-    let quantised = is_quantised(file);
-    let calibrates = matches!(abi.layout, Layout::V8 | Layout::V10);
-    let refuse = |option, reason: String| Err(BuildError::Unavailable { version: abi.version, option, reason });
-    match &options.calibration {
-        Some(_) if !calibrates => refuse("--calibrate", format!("calibration ended with TensorRT 10: {EXPORT}")),
-        Some(_) if quantised => {
-            refuse("--calibrate", "the model contains its ranges; leave --calibrate out".to_owned())
-        }
-        Some(_) if file.inputs.len() != 1 => {
-            refuse("--calibrate", format!("pictures fill one input, and the model has {}: {EXPORT}", file.inputs.len()))
-        }
-        None if options.int8 && !quantised => {
-            let remedy = match calibrates {
-                true => format!("name a folder of pictures with --calibrate, or {EXPORT}"),
-                false => EXPORT.to_owned(),
-            };
-            refuse("--int8", format!("the model contains no ranges for its numbers: {remedy}"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn accelerator(abi: Abi, options: &BuildOptions) -> Result<(), BuildError> {
-    let Some(_) = options.dla_core else { return Ok(()) };
-    let refuse = |reason: &str| {
-        Err(BuildError::Unavailable { version: abi.version, option: "--dla", reason: reason.to_owned() })
     };
-    match (abi.layout, options.half) {
-        (Layout::Rtx, _) => refuse("TensorRT for RTX does not support a DLA; leave --dla out"),
-        (_, Some(Half::Bf16)) => refuse("a DLA computes in FP16 and INT8: use --fp16"),
-        (_, None) if !options.int8 => refuse("a DLA computes in FP16 and INT8: add --fp16"),
-        _ => Ok(()),
+    let is_weak = typing == Typing::Weak;
+    let chooser = match (is_old, options.dla_core) {
+        (true, _) => "this version chooses every layer's type itself, within --fp16 and --int8",
+        (false, Some(_)) => "for a DLA, TensorRT 10 chooses every layer's type itself",
+        (false, None) => "with calibration, TensorRT 10 chooses every layer's type itself",
+    };
+    let (calibrates, is_quantised, inputs) = (options.calibration.is_some(), is_quantised(file), file.inputs.len());
+    let ranges_from = if can_calibrate { "name a folder of pictures with --calibrate, or " } else { "" };
+    let (dla, half) = (options.dla_core.is_some(), options.half);
+    let hardware = options.hardware_compatibility;
+    let is_compatible = hardware != HardwareCompatibility::None;
+    // The first minor version of 10 with engines for every GPU of one compute capability is 9.
+    let lacks_same_sm = is_old || abi.layout == Layout::V10 && abi.version.minor < 9;
+    let capabilities = &options.compute_capabilities;
+    let unknown = capabilities.iter().find(|capability| !RTX_CAPABILITIES.contains(&capability.0));
+    // When to refuse, which option, why and what to do instead; the first that holds.
+    let refusals: [(bool, &'static str, &str); 19] = [
+        (is_old && half == Some(Half::Bf16), "--bf16", "BF16 came with TensorRT 10: use --fp16"),
+        (is_weak && !options.rules.is_empty(), "--precision", &format!("{chooser}; leave --precision out")),
+        (
+            is_weak && options.half_io,
+            "--half-io",
+            &format!("{chooser}, and inputs and outputs stay FP32; leave --half-io out"),
+        ),
+        (calibrates && !can_calibrate, "--calibrate", &format!("calibration ended with TensorRT 10: {EXPORT}")),
+        (calibrates && is_quantised, "--calibrate", "the model contains its ranges; leave --calibrate out"),
+        (
+            calibrates && inputs != 1,
+            "--calibrate",
+            &format!("pictures fill one input, and the model has {inputs}: {EXPORT}"),
+        ),
+        (
+            !calibrates && options.int8 && !is_quantised,
+            "--int8",
+            &format!("the model contains no ranges for its numbers: {ranges_from}{EXPORT}"),
+        ),
+        (dla && is_rtx, "--dla", "TensorRT for RTX does not support a DLA; leave --dla out"),
+        (dla && half == Some(Half::Bf16), "--dla", "a DLA computes in FP16 and INT8: use --fp16"),
+        (dla && half.is_none() && !options.int8, "--dla", "a DLA computes in FP16 and INT8: add --fp16"),
+        (
+            options.version_compatible && is_rtx,
+            "--version-compatible",
+            "TensorRT for RTX has no such engines; build again after an update",
+        ),
+        (
+            options.version_compatible && is_before_8_6,
+            "--version-compatible",
+            "such engines came with TensorRT 8.6; build again after an update",
+        ),
+        (
+            is_compatible && is_rtx,
+            "--hardware-compatible",
+            "TensorRT for RTX takes compute capabilities: use --sm 86,89",
+        ),
+        (
+            is_compatible && is_before_8_6,
+            "--hardware-compatible",
+            "such engines came with TensorRT 8.6; build on each kind of GPU",
+        ),
+        (
+            hardware == HardwareCompatibility::SameComputeCapability && lacks_same_sm,
+            "--hardware-compatible same-sm",
+            "it came with TensorRT 10.9: build on each kind of GPU",
+        ),
+        (
+            options.optimization_level.is_some() && !Config::SET_OPTIMIZATION_LEVEL.is_in(abi),
+            "--optimization-level",
+            "levels came with TensorRT 8.6; leave it out",
+        ),
+        (
+            is_rtx && matches!(options.timing_cache, TimingCacheChoice::File(_)),
+            "--timing-cache",
+            "TensorRT for RTX does not time kernels while it builds; leave it out",
+        ),
+        (!is_rtx && !capabilities.is_empty(), "--sm", "only TensorRT for RTX can build for other GPUs; leave it out"),
+        (
+            unknown.is_some(),
+            "--sm",
+            &unknown.map_or(String::new(), |capability| {
+                let known = "it builds for 75, 80, 86, 89, 120 and 121";
+                format!("{known}, not for {capability}: leave --sm out for an engine that any GPU runs")
+            }),
+        ),
+    ];
+    match refusals.into_iter().find(|(holds, ..)| *holds) {
+        Some((_, option, reason)) => {
+            Err(BuildError::Unavailable { version: abi.version, option, reason: reason.to_owned() })
+        }
+        None => Ok(typing),
     }
 }
 
@@ -164,7 +148,7 @@ pub(super) fn capabilities(layout: Layout, options: &BuildOptions, device: Optio
         return Vec::new();
     }
     if !options.compute_capabilities.is_empty() {
-        return options.compute_capabilities.iter().map(|capability| capability.number()).collect();
+        return options.compute_capabilities.iter().map(|capability| capability.0).collect();
     }
     let here = device.map(|device| device.facts().sm).map(|(major, minor)| major * 10 + minor);
     here.into_iter().filter(|number| RTX_CAPABILITIES.contains(number)).collect()

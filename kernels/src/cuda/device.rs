@@ -1,23 +1,24 @@
 //! A GPU, its primary context and its properties.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_uint};
+use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use cudarc::driver::sys::{CUcontext, CUdevice};
+use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+use cudarc::driver::sys::{CUcontext, CUctx_flags, CUdevice};
 use parking_lot::Mutex;
 
-use super::driver::{Driver, flags};
+use super::driver::Driver;
 use super::error::{CudaError, DeviceError};
 
 /// The primary context of one GPU, which CUDA's runtime API, and therefore TensorRT, uses too.
 ///
 /// It is made with blocking synchronisation, so that a waiting thread sleeps. Everything made on a device keeps it alive.
 pub struct Device {
-    pub(super) driver: &'static Driver,
+    driver: &'static Driver,
     ordinal: CUdevice,
     context: CUcontext,
     /// Different for every device that was ever opened.
@@ -120,7 +121,7 @@ impl Device {
         unsafe { driver.device_get(&mut ordinal, index as c_int) }?;
         let facts = read_facts(driver, index, ordinal)?;
         // SAFETY: the ordinal is the driver's own.
-        if let Err(error) = unsafe { driver.primary_flags(ordinal, flags::CTX_SCHED_BLOCKING_SYNC) } {
+        if let Err(error) = unsafe { driver.primary_flags(ordinal, CUctx_flags::CU_CTX_SCHED_BLOCKING_SYNC as u32) } {
             log::warn!("waiting for {} may spin a CPU core: {error}", facts.label());
         }
         let mut context = ptr::null_mut();
@@ -150,6 +151,19 @@ impl Device {
         Ok(())
     }
 
+    /// Makes the context current and returns the driver, for calls that need the context.
+    pub(super) fn driver(&self) -> Result<&'static Driver, CudaError> {
+        self.bind()?;
+        Ok(self.driver)
+    }
+
+    /// Calls the driver to give something back, in a `drop`: logs an error, which has no one to go to.
+    pub(super) fn release(&self, call: impl FnOnce(&Driver) -> Result<(), CudaError>) {
+        if let Err(error) = self.driver().and_then(call) {
+            log::warn!("{error}");
+        }
+    }
+
     /// Returns the free memory; on an integrated GPU the machine's available memory, which includes what the kernel can reclaim
     /// and CUDA's own figure does not.
     pub fn memory_free_bytes(&self) -> Result<u64, CudaError> {
@@ -158,10 +172,9 @@ impl Device {
         {
             return Ok(available);
         }
-        self.bind()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: both outlive the call; the context is current.
-        unsafe { self.driver.memory_info(&mut free, &mut total) }?;
+        unsafe { self.driver()?.memory_info(&mut free, &mut total) }?;
         Ok(free as u64)
     }
 }
@@ -193,14 +206,14 @@ fn make_cache_folder() {
 }
 
 fn read_facts(driver: &Driver, index: u32, ordinal: CUdevice) -> Result<DeviceFacts, CudaError> {
-    let attribute = |which: c_uint| -> Result<u32, CudaError> {
+    let attribute = |which: Attribute| -> Result<u32, CudaError> {
         let mut value = 0;
         // SAFETY: `value` outlives the call.
         unsafe { driver.device_attribute(&mut value, which, ordinal) }?;
         Ok(value.max(0).unsigned_abs())
     };
     // Later drivers may stop reporting these attributes: none of them decides anything.
-    let hint = |which: c_uint| attribute(which).unwrap_or(0);
+    let hint = |which: Attribute| attribute(which).unwrap_or(0);
     let mut name = [0; 256];
     // SAFETY: the buffer has the given length; the driver ends the name with a NUL within it.
     unsafe { driver.device_name(name.as_mut_ptr(), name.len() as c_int, ordinal) }?;
@@ -211,19 +224,24 @@ fn read_facts(driver: &Driver, index: u32, ordinal: CUdevice) -> Result<DeviceFa
         index,
         // SAFETY: zeroed before the call, so it is NUL-terminated whatever the driver wrote before the last byte.
         name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
-        sm: (attribute(flags::SM_MAJOR)?, attribute(flags::SM_MINOR)?),
-        integrated: attribute(flags::INTEGRATED)? != 0,
+        sm: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
         memory_bytes: memory_bytes as u64,
         driver_version: driver.version()?.max(0).unsigned_abs(),
-        multiprocessors: attribute(flags::MULTIPROCESSOR_COUNT)?,
-        l2_bytes: u64::from(hint(flags::L2_CACHE_SIZE)),
-        memory_clock_khz: hint(flags::MEMORY_CLOCK_RATE),
-        memory_bus_bits: hint(flags::MEMORY_BUS_WIDTH),
-        can_map_host_memory: attribute(flags::CAN_MAP_HOST_MEMORY)? != 0,
-        managed_memory: attribute(flags::MANAGED_MEMORY)? != 0,
-        concurrent_managed_access: attribute(flags::CONCURRENT_MANAGED_ACCESS)? != 0,
-        host_register_supported: hint(flags::HOST_REGISTER_SUPPORTED) != 0,
-        can_use_host_pointer_for_registered_mem: hint(flags::HOST_POINTER_FOR_REGISTERED_MEM) != 0,
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        l2_bytes: u64::from(hint(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)),
+        memory_clock_khz: hint(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+        memory_bus_bits: hint(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        can_map_host_memory: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
+        managed_memory: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)? != 0,
+        concurrent_managed_access: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)? != 0,
+        host_register_supported: hint(Attribute::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0,
+        can_use_host_pointer_for_registered_mem: hint(
+            Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+        ) != 0,
     })
 }
 

@@ -10,7 +10,8 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUjit_option,
+    CUmodule, CUstream,
 };
 
 use super::error::{CudaError, DeviceError, code};
@@ -21,45 +22,6 @@ const LIBRARY: &str = "libcuda.so.1";
 
 /// CUDA 11.4 in the format of `cuDriverGetVersion`.
 const OLDEST_VERSION: c_int = 11_040;
-
-/// Flags, attributes and options of cuda.h as the numbers that the functions take.
-pub(super) mod flags {
-    use cudarc::driver::sys;
-
-    pub const CTX_SCHED_BLOCKING_SYNC: u32 = sys::CUctx_flags_enum::CU_CTX_SCHED_BLOCKING_SYNC as u32;
-    pub const STREAM_NON_BLOCKING: u32 = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-    pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: u32 =
-        sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
-    pub const EVENT_DEFAULT: u32 = sys::CUevent_flags_enum::CU_EVENT_DEFAULT as u32;
-    pub const EVENT_BLOCKING_SYNC: u32 = sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
-    pub const EVENT_RECORD_EXTERNAL: u32 = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
-    pub const EVENT_WAIT_EXTERNAL: u32 = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_EXTERNAL as u32;
-    pub const MEM_ATTACH_GLOBAL: u32 = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL as u32;
-    pub const MEM_ATTACH_HOST: u32 = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_HOST as u32;
-    pub const MEM_ATTACH_SINGLE: u32 = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_SINGLE as u32;
-    pub const MULTIPROCESSOR_COUNT: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as u32;
-    pub const INTEGRATED: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_INTEGRATED as u32;
-    pub const CAN_MAP_HOST_MEMORY: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY as u32;
-    pub const MEMORY_CLOCK_RATE: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE as u32;
-    pub const MEMORY_BUS_WIDTH: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH as u32;
-    pub const L2_CACHE_SIZE: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE as u32;
-    pub const SM_MAJOR: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as u32;
-    pub const SM_MINOR: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as u32;
-    pub const MANAGED_MEMORY: u32 = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY as u32;
-    pub const CONCURRENT_MANAGED_ACCESS: u32 =
-        sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS as u32;
-    pub const HOST_POINTER_FOR_REGISTERED_MEM: u32 =
-        sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM as u32;
-    pub const HOST_REGISTER_SUPPORTED: u32 =
-        sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED as u32;
-    pub const JIT_ERROR_LOG_BUFFER: u32 = sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER as u32;
-    pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: u32 = sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as u32;
-    pub use sys::{
-        CU_MEMHOSTALLOC_DEVICEMAP as MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE as MEMHOSTALLOC_PORTABLE,
-        CU_MEMHOSTREGISTER_DEVICEMAP as MEMHOSTREGISTER_DEVICEMAP,
-        CU_MEMHOSTREGISTER_PORTABLE as MEMHOSTREGISTER_PORTABLE,
-    };
-}
 
 /// Declares the table: for each function, a field that is loaded by name and a method that turns its result into a
 /// [`CudaError`].
@@ -107,7 +69,7 @@ driver! {
     device_count = cuDeviceGetCount(count: *mut c_int);
     device_get = cuDeviceGet(device: *mut CUdevice, index: c_int);
     device_name = cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice);
-    device_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice);
+    device_attribute = cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
     device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: CUdevice);
     primary_flags = cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: c_uint);
     primary_retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
@@ -145,7 +107,7 @@ driver! {
     event_query = cuEventQuery(event: CUevent);
     event_elapsed = cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
     module_load = cuModuleLoadDataEx(
-        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void
+        module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option, values: *mut *mut c_void
     );
     module_unload = cuModuleUnload(module: CUmodule);
     module_function = cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
@@ -161,10 +123,8 @@ driver! {
 /// `F` is the function's type.
 unsafe fn symbol<F: Copy>(library: &libloading::Library, name: &str) -> Result<F, DeviceError> {
     // SAFETY: the caller's promise.
-    match unsafe { library.get::<F>(name.as_bytes()) } {
-        Ok(found) => Ok(*found),
-        Err(_) => Err(DeviceError::DriverTooOld { found: format!("{LIBRARY} has no {name}") }),
-    }
+    let found = unsafe { library.get::<F>(name.as_bytes()) };
+    found.map(|function| *function).map_err(|_| DeviceError::DriverTooOld(format!("{LIBRARY} has no {name}")))
 }
 
 impl Driver {
@@ -194,7 +154,7 @@ impl Driver {
         let version = driver.version()?;
         if version < OLDEST_VERSION {
             let found = format!("it supports CUDA {}.{}", version / 1000, version % 1000 / 10);
-            return Err(DeviceError::DriverTooOld { found });
+            return Err(DeviceError::DriverTooOld(found));
         }
         Ok(driver)
     }
@@ -207,20 +167,19 @@ impl Driver {
         Ok(version)
     }
 
-    fn check(&self, call: &'static str, result: u32) -> Result<(), CudaError> {
-        if result == 0 { Ok(()) } else { Err(CudaError { call, code: result, name: self.name_of(result) }) }
-    }
-
-    fn name_of(&self, result: u32) -> String {
+    fn check(&self, call: &'static str, code: u32) -> Result<(), CudaError> {
+        if code == 0 {
+            return Ok(());
+        }
         let mut name = ptr::null();
         // SAFETY: any number is allowed; an unknown one leaves a null pointer. A name lives as long as the library.
-        let known = unsafe { (self.error_name)(result, &mut name) } == 0 && !name.is_null();
-        if known {
+        let name = if unsafe { (self.error_name)(code, &mut name) } == 0 && !name.is_null() {
             // SAFETY: it was checked above; the driver's names are C strings that are never freed.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         } else {
-            "an error that this driver has no name for".into()
-        }
+            "an error that this driver has no name for".to_owned()
+        };
+        Err(CudaError { call, code, name })
     }
 }
 
@@ -271,6 +230,6 @@ mod tests {
     #[test]
     fn a_library_without_cudas_functions_is_a_driver_too_old() {
         let error = Driver::open("libc.so.6").err().unwrap();
-        assert!(matches!(&error, DeviceError::DriverTooOld { found } if found.contains("cuInit")), "{error}");
+        assert!(matches!(&error, DeviceError::DriverTooOld(found) if found.contains("cuInit")), "{error}");
     }
 }

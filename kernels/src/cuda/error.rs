@@ -18,22 +18,9 @@ impl CudaError {
     /// These are ECC and NVLink errors, kernel faults (address, instruction, stack, assertion, timeout), a lost MPS client, an
     /// external device's fault, and the driver's own "unknown error".
     pub fn is_sticky(&self) -> bool {
-        matches!(
-            self.code,
-            code::ECC_UNCORRECTABLE
-                | code::NVLINK_UNCORRECTABLE
-                | code::CONTAINED
-                | code::ILLEGAL_ADDRESS
-                | code::LAUNCH_TIMEOUT
-                | code::CONTEXT_IS_DESTROYED
-                | code::ASSERT
-                | code::HARDWARE_STACK_ERROR
-                ..=code::LAUNCH_FAILED
-                    | code::TENSOR_MEMORY_LEAK
-                    | code::MPS_CLIENT_TERMINATED
-                    | code::EXTERNAL_DEVICE
-                    | code::UNKNOWN
-        )
+        // ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, CONTEXT_IS_DESTROYED, ASSERT,
+        // HARDWARE_STACK_ERROR to LAUNCH_FAILED, TENSOR_MEMORY_LEAK, MPS_CLIENT_TERMINATED, EXTERNAL_DEVICE, UNKNOWN.
+        matches!(self.code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
     }
 }
 
@@ -45,26 +32,13 @@ pub(super) mod code {
     pub const STUB_LIBRARY: u32 = CUresult::CUDA_ERROR_STUB_LIBRARY as u32;
     pub const NO_DEVICE: u32 = CUresult::CUDA_ERROR_NO_DEVICE as u32;
     pub const NO_BINARY_FOR_GPU: u32 = CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32;
-    pub const ECC_UNCORRECTABLE: u32 = CUresult::CUDA_ERROR_ECC_UNCORRECTABLE as u32;
     pub const INVALID_PTX: u32 = CUresult::CUDA_ERROR_INVALID_PTX as u32;
-    pub const NVLINK_UNCORRECTABLE: u32 = CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE as u32;
     pub const JIT_COMPILER_NOT_FOUND: u32 = CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND as u32;
     pub const UNSUPPORTED_PTX_VERSION: u32 = CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION as u32;
     pub const NOT_READY: u32 = CUresult::CUDA_ERROR_NOT_READY as u32;
-    pub const ILLEGAL_ADDRESS: u32 = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as u32;
-    pub const LAUNCH_TIMEOUT: u32 = CUresult::CUDA_ERROR_LAUNCH_TIMEOUT as u32;
-    pub const CONTEXT_IS_DESTROYED: u32 = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED as u32;
-    pub const ASSERT: u32 = CUresult::CUDA_ERROR_ASSERT as u32;
-    pub const HARDWARE_STACK_ERROR: u32 = CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR as u32;
-    pub const LAUNCH_FAILED: u32 = CUresult::CUDA_ERROR_LAUNCH_FAILED as u32;
     pub const NOT_SUPPORTED: u32 = CUresult::CUDA_ERROR_NOT_SUPPORTED as u32;
     pub const SYSTEM_DRIVER_MISMATCH: u32 = CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH as u32;
     pub const UNKNOWN: u32 = CUresult::CUDA_ERROR_UNKNOWN as u32;
-    // Newer than the header that the others are from.
-    pub const CONTAINED: u32 = 226;
-    pub const TENSOR_MEMORY_LEAK: u32 = 721;
-    pub const MPS_CLIENT_TERMINATED: u32 = 810;
-    pub const EXTERNAL_DEVICE: u32 = 911;
 }
 
 /// Returns what to do about a result, if known.
@@ -130,11 +104,8 @@ pub enum DeviceError {
         count: u32,
     },
     /// The driver is too old.
-    #[error("the NVIDIA driver is too old: {found}; CUDA 11.4 or later is needed (JetPack 5.1 or later on a Jetson)")]
-    DriverTooOld {
-        /// What was found.
-        found: String,
-    },
+    #[error("the NVIDIA driver is too old: {0}; CUDA 11.4 or later is needed (JetPack 5.1 or later on a Jetson)")]
+    DriverTooOld(String),
     /// The driver does not start.
     #[error("cannot use the GPU: {error}{}", start_remedy(error.code, *.is_jetson))]
     NotStarted {
@@ -152,7 +123,7 @@ pub enum DeviceError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModuleError {
     /// The driver cannot compile it for this GPU.
-    #[error("cannot compile the kernels `{module}` for {gpu}: {error}{}", after_colon(log))]
+    #[error("cannot compile the kernels `{module}` for {gpu}: {error}{}", if log.is_empty() { String::new() } else { format!(": {log}") })]
     Compile {
         /// The name of the module.
         module: &'static str,
@@ -164,11 +135,8 @@ pub enum ModuleError {
         log: String,
     },
     /// The PTX contains a NUL.
-    #[error("the kernels `{module}` hold a NUL byte: the binary is damaged, install it again")]
-    Damaged {
-        /// The name of the module.
-        module: &'static str,
-    },
+    #[error("the kernels `{0}` hold a NUL byte: the binary is damaged, install it again")]
+    Damaged(&'static str),
     /// The module does not contain the kernel.
     #[error("the kernels `{module}` have no `{function}`: {error}")]
     NoFunction {
@@ -189,13 +157,9 @@ impl ModuleError {
     pub fn cuda(&self) -> Option<&CudaError> {
         match self {
             Self::Compile { error, .. } | Self::NoFunction { error, .. } | Self::Cuda(error) => Some(error),
-            Self::Damaged { .. } => None,
+            Self::Damaged(_) => None,
         }
     }
-}
-
-fn after_colon(log: &str) -> String {
-    if log.is_empty() { String::new() } else { format!(": {log}") }
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
 //! Events: marks in a stream's work.
 
-use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::sys::CUevent;
+use cudarc::driver::sys::{CUevent, CUevent_flags, CUevent_record_flags, CUevent_wait_flags};
 
 use super::device::Device;
-use super::driver::flags;
 use super::error::{CudaError, code};
 use super::stream::CudaStream;
 
 /// A mark in a stream's work, to wait for and to measure with.
+#[derive(Debug)]
 pub struct Event {
     device: Arc<Device>,
     handle: CUevent,
@@ -41,19 +40,17 @@ impl Event {
     }
 
     fn create(device: &Arc<Device>, wakes: bool) -> Result<Self, CudaError> {
-        device.bind()?;
         let mut handle = ptr::null_mut();
-        let flags = if wakes { flags::EVENT_BLOCKING_SYNC } else { flags::EVENT_DEFAULT };
+        let flags = if wakes { CUevent_flags::CU_EVENT_BLOCKING_SYNC } else { CUevent_flags::CU_EVENT_DEFAULT };
         // SAFETY: `handle` outlives the call; the context is current.
-        unsafe { device.driver.event_create(&mut handle, flags) }?;
+        unsafe { device.driver()?.event_create(&mut handle, flags as u32) }?;
         Ok(Self { device: device.clone(), handle, wakes })
     }
 
     /// Records the event at the end of the work that is now on `stream`.
     pub fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
-        self.device.bind()?;
         // SAFETY: both are alive and of this context.
-        unsafe { self.device.driver.event_record(self.handle, stream.handle()) }
+        unsafe { self.device.driver()?.event_record(self.handle, stream.handle) }
     }
 
     /// Does the same as [`record`](Self::record) within a capture: every launch of the graph records the event, for waiters
@@ -61,32 +58,28 @@ impl Event {
     ///
     /// The event must outlive the graph; the caller of [`Graph::launch`](super::Graph::launch) promises that.
     pub fn record_external(&self, stream: &CudaStream) -> Result<(), CudaError> {
-        self.device.bind()?;
+        let flags = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
         // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
-        unsafe {
-            self.device.driver.event_record_with_flags(self.handle, stream.handle(), flags::EVENT_RECORD_EXTERNAL)
-        }
+        unsafe { self.device.driver()?.event_record_with_flags(self.handle, stream.handle, flags) }
     }
 
     /// Waits until the recorded work is done, without spinning. For a [`silent`](Self::silent) event this polls between sleeps
     /// of some 70 us, because CUDA itself would spin.
     pub fn wait(&self) -> Result<(), CudaError> {
-        if !self.wakes {
-            while !self.is_done()? {
-                std::thread::sleep(POLL_INTERVAL);
-            }
-            return Ok(());
+        if self.wakes {
+            // SAFETY: the event is alive; the context is current.
+            return unsafe { self.device.driver()?.event_synchronize(self.handle) };
         }
-        self.device.bind()?;
-        // SAFETY: the event is alive; the context is current.
-        unsafe { self.device.driver.event_synchronize(self.handle) }
+        while !self.is_done()? {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
     }
 
     /// Whether the recorded work is done. An error of that work is returned here too.
     pub fn is_done(&self) -> Result<bool, CudaError> {
-        self.device.bind()?;
         // SAFETY: the event is alive; the context is current.
-        match unsafe { self.device.driver.event_query(self.handle) } {
+        match unsafe { self.device.driver()?.event_query(self.handle) } {
             Ok(()) => Ok(true),
             Err(error) if error.code == code::NOT_READY => Ok(false),
             Err(error) => Err(error),
@@ -95,24 +88,18 @@ impl Event {
 
     /// Returns the microseconds from `earlier` to this event, both done. Accurate to about half a microsecond.
     pub fn elapsed_us(&self, earlier: &Self) -> Result<f64, CudaError> {
-        self.device.bind()?;
         let mut milliseconds = 0.0;
         // SAFETY: `milliseconds` outlives the call; both events are alive.
-        unsafe { self.device.driver.event_elapsed(&mut milliseconds, earlier.handle, self.handle) }?;
+        unsafe { self.device.driver()?.event_elapsed(&mut milliseconds, earlier.handle, self.handle) }?;
         Ok(f64::from(milliseconds) * 1000.0)
-    }
-
-    pub(super) fn handle(&self) -> CUevent {
-        self.handle
     }
 }
 
 impl CudaStream {
     /// Makes work that is queued from now on wait for what `event` last recorded.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
-        self.device().bind()?;
         // SAFETY: both are alive; the driver keeps what it needs of the event.
-        unsafe { self.device().driver.stream_wait_event(self.handle(), event.handle(), 0) }
+        unsafe { self.device().driver()?.stream_wait_event(self.handle, event.handle, 0) }
     }
 
     /// Does the same as [`wait`](Self::wait) within a capture: every launch of the graph waits for what `event` last recorded
@@ -120,26 +107,15 @@ impl CudaStream {
     ///
     /// The event must outlive the graph; the caller of [`Graph::launch`](super::Graph::launch) promises that.
     pub fn wait_external(&self, event: &Event) -> Result<(), CudaError> {
-        self.device().bind()?;
+        let flags = CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL as u32;
         // SAFETY: both are alive and of this context; outside a capture the driver returns an error.
-        unsafe { self.device().driver.stream_wait_event(self.handle(), event.handle(), flags::EVENT_WAIT_EXTERNAL) }
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Event({:p})", self.handle)
+        unsafe { self.device().driver()?.stream_wait_event(self.handle, event.handle, flags) }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let destroyed = self.device.bind().and_then(|()| {
-            // SAFETY: made by `new` and destroyed once, here; the driver keeps what pending work needs of it.
-            unsafe { self.device.driver.event_destroy(self.handle) }
-        });
-        if let Err(error) = destroyed {
-            log::warn!("{error}");
-        }
+        // SAFETY: made by `new` and destroyed once, here; the driver keeps what pending work needs of it.
+        self.device.release(|driver| unsafe { driver.event_destroy(self.handle) });
     }
 }

@@ -1,35 +1,50 @@
 //! The GPU's own memory, and memory that CPU and GPU share.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::sys::{self, CUmemAttach_flags};
 
-use super::driver::flags;
-use super::{CudaError, CudaStream, Device, DeviceAddress};
+use super::{CudaError, CudaStream, Device};
+
+/// The address of a byte on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct DeviceAddress(pub u64);
+
+impl DeviceAddress {
+    /// Returns the address `bytes` further on.
+    pub const fn offset(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+
+    /// Returns the address as a pointer that only the GPU may use, as TensorRT takes it.
+    pub const fn as_ptr(self) -> *mut c_void {
+        self.0 as usize as *mut c_void
+    }
+}
 
 /// Memory that only the GPU can access.
+#[derive(Debug)]
 pub struct DeviceBuffer {
     device: Arc<Device>,
-    address: CUdeviceptr,
+    address: DeviceAddress,
     len_bytes: usize,
 }
 
 impl DeviceBuffer {
     /// Allocates `len_bytes` uninitialised bytes, which may be 0.
     pub fn new(device: &Arc<Device>, len_bytes: usize) -> Result<Self, CudaError> {
-        device.bind()?;
         let mut address = 0;
         // SAFETY: `address` outlives the call; the context is current. CUDA refuses 0 bytes, so this asks for at least 1.
-        unsafe { device.driver.alloc(&mut address, len_bytes.max(1)) }?;
-        Ok(Self { device: device.clone(), address, len_bytes })
+        unsafe { device.driver()?.alloc(&mut address, len_bytes.max(1)) }?;
+        Ok(Self { device: device.clone(), address: DeviceAddress(address), len_bytes })
     }
 
     /// Returns the address of the first byte.
     pub fn address(&self) -> DeviceAddress {
-        DeviceAddress(self.address)
+        self.address
     }
 
     /// Returns the length in bytes.
@@ -46,58 +61,52 @@ impl DeviceBuffer {
     /// for the GPU.
     pub fn zero(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
         // SAFETY: the range is this buffer's; `cuMemFree` waits for work on the memory before it frees it.
-        unsafe { stream.fill(self.address(), 0, self.len_bytes) }
-    }
-}
-
-impl fmt::Debug for DeviceBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeviceBuffer({} bytes)", self.len_bytes)
+        unsafe { stream.fill(self.address, 0, self.len_bytes) }
     }
 }
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        let freed = self.device.bind().and_then(|()| {
-            // SAFETY: allocated by `new` and freed once, here; the context is current.
-            unsafe { self.device.driver.free(self.address) }
-        });
-        if let Err(error) = freed {
-            log::warn!("{error}");
-        }
+        // SAFETY: allocated by `new` and freed once, here; the context is current.
+        self.device.release(|driver| unsafe { driver.free(self.address.0) });
     }
 }
 
-/// Memory from `cuMemHostAlloc` or `cuMemAllocManaged`: one host pointer and one device address.
+/// Where shared pages come from, and so how they are given back.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    /// `cuMemHostAlloc`.
+    Mapped,
+    /// `cuMemAllocManaged`; `lent` if the memory is attached to the host or to one stream at a time.
+    Managed { lent: bool },
+    /// Foreign memory and `cuMemHostRegister`.
+    Registered,
+}
+
+/// Memory of the host that the GPU can access: one host pointer and one device address.
+#[derive(Debug)]
 pub(crate) struct SharedPages {
     device: Arc<Device>,
     start: NonNull<u8>,
     address: DeviceAddress,
-    managed: bool,
-    /// Whether the memory is attached to the host or to one stream at a time.
-    lent: bool,
+    origin: Origin,
 }
 
-// SAFETY: only this value uses the pages; portable pinned and managed memory is not tied to a thread.
+// SAFETY: the value only returns addresses and gives the pages back; pinned, managed and registered memory is not tied to a
+// thread.
 unsafe impl Send for SharedPages {}
-// SAFETY: shared access only reads.
+// SAFETY: as above; shared access only reads.
 unsafe impl Sync for SharedPages {}
 
 impl SharedPages {
     /// Allocates zeroed pinned host memory that the GPU reads in place: portable, mapped, cached (not write-combined, which the
     /// CPU reads at a hundredth of the speed).
     pub(crate) fn mapped(device: &Arc<Device>, len_bytes: usize) -> Result<Self, CudaError> {
-        device.bind()?;
-        let mut start: *mut c_void = ptr::null_mut();
-        let wanted = flags::MEMHOSTALLOC_PORTABLE | flags::MEMHOSTALLOC_DEVICEMAP;
+        let mut start = ptr::null_mut();
+        let wanted = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: `start` outlives the call; the context is current; at least 1 byte, as CUDA wants.
-        unsafe { device.driver.alloc_host(&mut start, len_bytes.max(1), wanted) }?;
-        let start = valid(start)?;
-        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(0), managed: false, lent: false };
-        let mut address = 0;
-        // SAFETY: `address` outlives the call; the block was allocated as mapped in this context.
-        unsafe { device.driver.host_address(&mut address, start.as_ptr().cast(), 0) }?;
-        pages.address = DeviceAddress(address);
+        unsafe { device.driver()?.alloc_host(&mut start, len_bytes.max(1), wanted) }?;
+        let mut pages = Self::at_host_pointer(device, valid(start)?, Origin::Mapped)?;
         pages.zero(len_bytes);
         Ok(pages)
     }
@@ -105,14 +114,23 @@ impl SharedPages {
     /// Allocates zeroed managed memory. With `lent`, it starts attached to the host and is attached to one stream at a time:
     /// required if the CPU must not access it while the GPU works, and allowed everywhere.
     pub(crate) fn managed(device: &Arc<Device>, len_bytes: usize, lent: bool) -> Result<Self, CudaError> {
-        device.bind()?;
-        let attached = if lent { flags::MEM_ATTACH_HOST } else { flags::MEM_ATTACH_GLOBAL };
+        let attached =
+            if lent { CUmemAttach_flags::CU_MEM_ATTACH_HOST } else { CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL };
         let mut address = 0;
         // SAFETY: `address` outlives the call; the context is current; at least 1 byte, as CUDA wants.
-        unsafe { device.driver.alloc_managed(&mut address, len_bytes.max(1), attached) }?;
-        let start = valid(DeviceAddress(address).as_ptr())?;
-        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(address), managed: true, lent };
+        unsafe { device.driver()?.alloc_managed(&mut address, len_bytes.max(1), attached as u32) }?;
+        let address = DeviceAddress(address);
+        let start = valid(address.as_ptr())?;
+        let mut pages = Self { device: device.clone(), start, address, origin: Origin::Managed { lent } };
         pages.zero(len_bytes);
+        Ok(pages)
+    }
+
+    /// Takes over pages that were just allocated or registered as mapped, and asks for their address on the GPU.
+    fn at_host_pointer(device: &Arc<Device>, start: NonNull<u8>, origin: Origin) -> Result<Self, CudaError> {
+        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(0), origin };
+        // SAFETY: the address outlives the call; the pages are mapped in this context.
+        unsafe { device.driver()?.host_address(&mut pages.address.0, start.as_ptr().cast(), 0) }?;
         Ok(pages)
     }
 
@@ -131,38 +149,27 @@ impl SharedPages {
 
     /// Whether the memory must be attached to a stream before the GPU may read it, and detached before the host may.
     pub(crate) fn needs_attaching(&self) -> bool {
-        self.lent
+        matches!(self.origin, Origin::Managed { lent: true })
     }
 }
 
 impl Drop for SharedPages {
     fn drop(&mut self) {
-        let freed = self.device.bind().and_then(|()| {
-            if self.managed {
-                // SAFETY: allocated by `managed` and freed once, here; the context is current.
-                unsafe { self.device.driver.free(self.address.0) }
-            } else {
-                // SAFETY: allocated by `mapped` and freed once, here; the context is current.
-                unsafe { self.device.driver.free_host(self.start.as_ptr().cast()) }
-            }
+        let start = self.start.as_ptr().cast();
+        self.device.release(|driver| match self.origin {
+            // SAFETY: allocated by `mapped` and freed once, here; the context is current.
+            Origin::Mapped => unsafe { driver.free_host(start) },
+            // SAFETY: allocated by `managed` and freed once, here; the context is current.
+            Origin::Managed { .. } => unsafe { driver.free(self.address.0) },
+            // SAFETY: registered by `RegisteredPages::new` and undone once, here; the pages are still mapped (the promise to it).
+            Origin::Registered => unsafe { driver.unregister(start) },
         });
-        if let Err(error) = freed {
-            log::warn!("{error}");
-        }
     }
 }
 
 /// Foreign pages, such as a capture driver's, that the GPU reads in place while this value lives.
-pub struct RegisteredPages {
-    device: Arc<Device>,
-    start: NonNull<u8>,
-    address: DeviceAddress,
-}
-
-// SAFETY: the value only undoes the registration, which any thread may do.
-unsafe impl Send for RegisteredPages {}
-// SAFETY: it only returns an address.
-unsafe impl Sync for RegisteredPages {}
+#[derive(Debug)]
+pub struct RegisteredPages(SharedPages);
 
 impl RegisteredPages {
     /// Makes `len_bytes` bytes from `start` on visible to the GPU.
@@ -172,39 +179,15 @@ impl RegisteredPages {
     /// # Safety
     /// The pages stay mapped, readable and writable until the value is dropped, and no GPU work reads them after that.
     pub unsafe fn new(device: &Arc<Device>, start: NonNull<u8>, len_bytes: usize) -> Result<Self, CudaError> {
-        device.bind()?;
-        let wanted = flags::MEMHOSTREGISTER_PORTABLE | flags::MEMHOSTREGISTER_DEVICEMAP;
-        // SAFETY: the range is mapped (the caller's promise); the context is current; undone once, in `drop`.
-        unsafe { device.driver.register(start.as_ptr().cast(), len_bytes, wanted) }?;
-        let mut pages = Self { device: device.clone(), start, address: DeviceAddress(0) };
-        let mut address = 0;
-        // SAFETY: `address` outlives the call; the range was just registered as mapped.
-        unsafe { device.driver.host_address(&mut address, start.as_ptr().cast(), 0) }?;
-        pages.address = DeviceAddress(address);
-        Ok(pages)
+        let wanted = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the range is mapped (the caller's promise); the context is current; undone once, when the pages are dropped.
+        unsafe { device.driver()?.register(start.as_ptr().cast(), len_bytes, wanted) }?;
+        Ok(Self(SharedPages::at_host_pointer(device, start, Origin::Registered)?))
     }
 
     /// Returns the address of the first page on the GPU.
     pub fn device_address(&self) -> DeviceAddress {
-        self.address
-    }
-}
-
-impl fmt::Debug for RegisteredPages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RegisteredPages({:p} at {:#x})", self.start, self.address.0)
-    }
-}
-
-impl Drop for RegisteredPages {
-    fn drop(&mut self) {
-        let undone = self.device.bind().and_then(|()| {
-            // SAFETY: registered by `new` and undone once, here; the pages are still mapped (the promise to `new`).
-            unsafe { self.device.driver.unregister(self.start.as_ptr().cast()) }
-        });
-        if let Err(error) = undone {
-            log::warn!("{error}");
-        }
+        self.0.address
     }
 }
 

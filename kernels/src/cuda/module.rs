@@ -1,41 +1,40 @@
 //! Kernels: PTX that the driver compiles for its GPU.
 
-use std::ffi::{CString, c_uint, c_void};
-use std::fmt;
+use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use cudarc::driver::sys::{CUfunction, CUmodule};
+use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
 use parking_lot::Mutex;
 
-use super::driver::flags;
 use super::{CudaError, CudaStream, Device, ModuleError};
 
 /// The space for the log of the driver's compiler.
 const LOG_BYTES: usize = 8 * 1024;
 
 /// Compiled kernels.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Module {
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedModule>,
 }
 
 /// The loaded module; functions hold it too.
-struct Loaded {
+#[derive(Debug)]
+struct LoadedModule {
     device: Arc<Device>,
     handle: CUmodule,
     name: &'static str,
 }
 
 // SAFETY: a module is only read after loading, which the driver allows on any thread.
-unsafe impl Send for Loaded {}
+unsafe impl Send for LoadedModule {}
 // SAFETY: as above.
-unsafe impl Sync for Loaded {}
+unsafe impl Sync for LoadedModule {}
 
 /// One kernel of a module.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Function {
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedModule>,
     handle: CUfunction,
 }
 
@@ -47,38 +46,31 @@ unsafe impl Sync for Function {}
 impl Module {
     /// Compiles `ptx` for the device; `name` identifies the kernels in errors. The driver caches the result on disk.
     pub fn load(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
-        device.bind()?;
-        let text = CString::new(ptx).map_err(|_| ModuleError::Damaged { module: name })?;
+        let text = CString::new(ptx).map_err(|_| ModuleError::Damaged(name))?;
         let mut log = vec![0_u8; LOG_BYTES];
-        let mut options = [flags::JIT_ERROR_LOG_BUFFER, flags::JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         // The size is an integer passed as a pointer; the driver overwrites it with the log's length.
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
         let mut handle = ptr::null_mut();
         // SAFETY: the text is NUL-terminated; both arrays have the two entries given; the log has the given length and, like
         // all others, outlives the call; the context is current.
         let result = unsafe {
-            device.driver.module_load(
-                &mut handle,
-                text.as_ptr().cast(),
-                options.len() as c_uint,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
+            let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+            device.driver()?.module_load(&mut handle, text.as_ptr().cast(), 2, options, values)
         };
-        match result {
-            Ok(()) => Ok(Self { loaded: Arc::new(Loaded { device: device.clone(), handle, name }) }),
-            Err(error) => {
-                Err(ModuleError::Compile { module: name, gpu: device.facts().label(), error, log: one_line(&log) })
-            }
-        }
+        result.map_err(|error| {
+            let gpu = device.facts().label();
+            ModuleError::Compile { module: name, gpu, error, log: one_line(&log) }
+        })?;
+        Ok(Self { loaded: Arc::new(LoadedModule { device: device.clone(), handle, name }) })
     }
 
     /// Does the same as [`Module::load`], but returns the module called `name` if it is loaded for the device already.
     pub fn shared(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
-        static LOADED: Mutex<Vec<Weak<Loaded>>> = Mutex::new(Vec::new());
+        static LOADED: Mutex<Vec<Weak<LoadedModule>>> = Mutex::new(Vec::new());
         let mut all = LOADED.lock();
         all.retain(|loaded| loaded.strong_count() > 0);
-        let wanted = |loaded: &Arc<Loaded>| loaded.name == name && Arc::ptr_eq(&loaded.device, device);
+        let wanted = |loaded: &Arc<LoadedModule>| loaded.name == name && Arc::ptr_eq(&loaded.device, device);
         if let Some(loaded) = all.iter().filter_map(Weak::upgrade).find(wanted) {
             return Ok(Self { loaded });
         }
@@ -90,11 +82,10 @@ impl Module {
     /// Returns the kernel called `name`.
     pub fn function(&self, name: &str) -> Result<Function, ModuleError> {
         let loaded = &self.loaded;
-        loaded.device.bind()?;
-        let text = CString::new(name).map_err(|_| ModuleError::Damaged { module: loaded.name })?;
+        let text = CString::new(name).map_err(|_| ModuleError::Damaged(loaded.name))?;
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` and the text outlive the call; the module is alive; the context is current.
-        unsafe { loaded.device.driver.module_function(&mut handle, loaded.handle, text.as_ptr()) }
+        unsafe { loaded.device.driver()?.module_function(&mut handle, loaded.handle, text.as_ptr()) }
             .map_err(|error| ModuleError::NoFunction { module: loaded.name, function: name.into(), error })?;
         Ok(Function { loaded: loaded.clone(), handle })
     }
@@ -119,11 +110,9 @@ impl Function {
         stream: &CudaStream,
         args: &mut [*mut c_void],
     ) -> Result<(), CudaError> {
-        let device = &self.loaded.device;
-        device.bind()?;
         // SAFETY: function and stream are alive and of this context; the rest is the caller's promise.
         unsafe {
-            device.driver.launch(
+            self.loaded.device.driver()?.launch(
                 self.handle,
                 grid[0],
                 grid[1],
@@ -132,7 +121,7 @@ impl Function {
                 block[1],
                 block[2],
                 shared_bytes,
-                stream.handle(),
+                stream.handle,
                 args.as_mut_ptr(),
                 ptr::null_mut(),
             )
@@ -140,27 +129,10 @@ impl Function {
     }
 }
 
-impl fmt::Debug for Module {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Module({})", self.loaded.name)
-    }
-}
-
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Function(of {})", self.loaded.name)
-    }
-}
-
-impl Drop for Loaded {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
-        let unloaded = self.device.bind().and_then(|()| {
-            // SAFETY: loaded once and unloaded once, here; functions hold this value, so none is left.
-            unsafe { self.device.driver.module_unload(self.handle) }
-        });
-        if let Err(error) = unloaded {
-            log::warn!("{error}");
-        }
+        // SAFETY: loaded once and unloaded once, here; functions hold this value, so none is left.
+        self.device.release(|driver| unsafe { driver.module_unload(self.handle) });
     }
 }
 
@@ -168,9 +140,7 @@ impl Drop for Loaded {
 fn one_line(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]);
-    let words: Vec<&str> =
-        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
-    words.join(" ")
+    text.replace(char::is_control, " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -1,21 +1,20 @@
 //! Streams: queues of work on the GPU.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUmemAttach_flags, CUstream, CUstream_flags};
 
-use super::address::DeviceAddress;
 use super::device::Device;
-use super::driver::flags;
 use super::error::CudaError;
+use super::memory::DeviceAddress;
 
 /// A queue of work, which runs in order and concurrently with other streams. It does not wait for the legacy default stream.
+#[derive(Debug)]
 pub struct CudaStream {
     device: Arc<Device>,
-    handle: CUstream,
+    pub(super) handle: CUstream,
 }
 
 // SAFETY: the driver allows a stream on any thread and locks it.
@@ -26,10 +25,10 @@ unsafe impl Sync for CudaStream {}
 impl CudaStream {
     /// Makes a stream.
     pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
-        device.bind()?;
         let mut handle = ptr::null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `handle` outlives the call; the context is current.
-        unsafe { device.driver.stream_create(&mut handle, flags::STREAM_NON_BLOCKING) }?;
+        unsafe { device.driver()?.stream_create(&mut handle, flags) }?;
         Ok(Self { device: device.clone(), handle })
     }
 
@@ -43,15 +42,10 @@ impl CudaStream {
         self.handle.cast()
     }
 
-    pub(super) fn handle(&self) -> CUstream {
-        self.handle
-    }
-
     /// Waits until all queued work is done, without spinning.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.device.bind()?;
         // SAFETY: the stream is alive; the context is current.
-        unsafe { self.device.driver.stream_synchronize(self.handle) }
+        unsafe { self.device.driver()?.stream_synchronize(self.handle) }
     }
 
     /// Queues a copy from the host; returns without waiting if `from` is pinned memory.
@@ -63,9 +57,8 @@ impl CudaStream {
         if from.is_empty() {
             return Ok(());
         }
-        self.device.bind()?;
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver.copy_to_device(to.0, from.as_ptr().cast(), from.len(), self.handle) }
+        unsafe { self.device.driver()?.copy_to_device(to.0, from.as_ptr().cast(), from.len(), self.handle) }
     }
 
     /// Queues a copy to the host; returns without waiting if `to` is pinned memory.
@@ -77,9 +70,8 @@ impl CudaStream {
         if to.is_empty() {
             return Ok(());
         }
-        self.device.bind()?;
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver.copy_to_host(to.as_mut_ptr().cast(), from.0, to.len(), self.handle) }
+        unsafe { self.device.driver()?.copy_to_host(to.as_mut_ptr().cast(), from.0, to.len(), self.handle) }
     }
 
     /// Queues a copy within the GPU's memory.
@@ -90,9 +82,8 @@ impl CudaStream {
         if bytes == 0 {
             return Ok(());
         }
-        self.device.bind()?;
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver.copy_on_device(to.0, from.0, bytes, self.handle) }
+        unsafe { self.device.driver()?.copy_on_device(to.0, from.0, bytes, self.handle) }
     }
 
     /// Queues filling `bytes` bytes with `value`.
@@ -103,9 +94,8 @@ impl CudaStream {
         if bytes == 0 {
             return Ok(());
         }
-        self.device.bind()?;
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver.fill(to.0, value, bytes, self.handle) }
+        unsafe { self.device.driver()?.fill(to.0, value, bytes, self.handle) }
     }
 
     /// Attaches managed memory to this stream, or back to the host, in the stream's order.
@@ -114,27 +104,16 @@ impl CudaStream {
     /// `base` is the start of a block of managed memory that outlives the work; after attaching it, the host does not access it
     /// until it was attached back and that is done.
     pub(crate) unsafe fn attach(&self, base: DeviceAddress, to_host: bool) -> Result<(), CudaError> {
-        self.device.bind()?;
-        let owner = if to_host { flags::MEM_ATTACH_HOST } else { flags::MEM_ATTACH_SINGLE };
+        let owner =
+            if to_host { CUmemAttach_flags::CU_MEM_ATTACH_HOST } else { CUmemAttach_flags::CU_MEM_ATTACH_SINGLE };
         // SAFETY: the caller's promise; length 0 means the whole block.
-        unsafe { self.device.driver.stream_attach(self.handle, base.0, 0, owner) }
-    }
-}
-
-impl fmt::Debug for CudaStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaStream({:p})", self.handle)
+        unsafe { self.device.driver()?.stream_attach(self.handle, base.0, 0, owner as u32) }
     }
 }
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        let destroyed = self.device.bind().and_then(|()| {
-            // SAFETY: made by `new` and destroyed once, here; the driver finishes the remaining work.
-            unsafe { self.device.driver.stream_destroy(self.handle) }
-        });
-        if let Err(error) = destroyed {
-            log::warn!("{error}");
-        }
+        // SAFETY: made by `new` and destroyed once, here; the driver finishes the remaining work.
+        self.device.release(|driver| unsafe { driver.stream_destroy(self.handle) });
     }
 }

@@ -1,7 +1,6 @@
 //! The candidate filter on the GPU: the kernel of cuda/filter.cu and its memory.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::Arc;
 
 use super::launch::{Launch, THREADS};
@@ -31,22 +30,12 @@ pub enum FilterError {
     /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// There are more frames than the filter was made for, or than a launch takes.
-    #[error("the candidate filter takes {most} frames per launch, not {frames}")]
-    Frames {
-        /// The number of frames given.
-        frames: usize,
-        /// The number of frames that it takes.
-        most: usize,
-    },
-    /// The number of outputs does not fit the spec.
-    #[error("the candidate filter reads {wanted} outputs, not {given}")]
-    Outputs {
-        /// The number of outputs that it reads.
-        wanted: usize,
-        /// The number of outputs given.
-        given: usize,
-    },
+    /// There are more frames, the first number, than the filter was made for, or than a launch takes.
+    #[error("the candidate filter takes {1} frames per launch, not {0}")]
+    Frames(usize, usize),
+    /// The filter reads more outputs, the first number, than there are.
+    #[error("the candidate filter reads {0} outputs, not {1}")]
+    Outputs(usize, usize),
 }
 
 impl FilterError {
@@ -66,6 +55,7 @@ impl FilterError {
 /// CPU has the candidates when the stream has passed the launch, and no copy follows, however many there are. The kernel clears
 /// its own counters, so nothing precedes it either: one node in a graph. Only one launch of a filter may be in flight; each run
 /// in flight has its own filter.
+#[derive(Debug)]
 pub struct CudaFilter {
     function: Function,
     launch: Launch,
@@ -79,7 +69,7 @@ impl CudaFilter {
     /// Allocates everything. The first filter of a GPU compiles the kernel, or takes it from the driver's cache.
     pub fn new(spec: &FilterSpec, device: &Arc<Device>, max_batch: usize) -> Result<Self, FilterError> {
         if max_batch > MAX_FRAMES {
-            return Err(FilterError::Frames { frames: max_batch, most: MAX_FRAMES });
+            return Err(FilterError::Frames(max_batch, MAX_FRAMES));
         }
         let mut launch = Launch::new(spec)?;
         let function = Module::shared(device, "filter", PTX)?.function("filter")?;
@@ -108,11 +98,11 @@ impl CudaFilter {
         stream: &CudaStream,
     ) -> Result<(), FilterError> {
         if frames > self.max_batch {
-            return Err(FilterError::Frames { frames, most: self.max_batch });
+            return Err(FilterError::Frames(frames, self.max_batch));
         }
         let (wanted, given) = (self.launch.outputs(), outputs.len());
         if given < wanted {
-            return Err(FilterError::Outputs { wanted, given });
+            return Err(FilterError::Outputs(wanted, given));
         }
         self.launch.set_outputs(outputs.iter().map(|&(address, dtype)| (address.0, dtype)));
         let mut arguments: [*mut c_void; 1] = [self.launch.argument()];
@@ -135,11 +125,5 @@ impl CudaFilter {
     /// Returns the bytes of the GPU's own memory and of the host's pinned memory.
     pub fn memory_bytes(&self) -> (usize, usize) {
         (self.state.len(), self.results.len())
-    }
-}
-
-impl fmt::Debug for CudaFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaFilter({} candidates of {} frames)", self.launch.capacity(), self.max_batch)
     }
 }

@@ -98,11 +98,7 @@ const _: () = assert!(size_of::<Record>() == 32);
 pub struct Launch {
     argument: Box<Argument>,
     blocks: u32,
-    points: Option<Points>,
-    keep_best: Option<usize>,
-    /// The output that each table's values are in, in the order of [`each_values`].
-    outputs: Vec<[Option<usize>; 7]>,
-    output_count: usize,
+    spec: FilterSpec,
 }
 
 impl Launch {
@@ -167,7 +163,6 @@ impl Launch {
         a.input_size = [spec.input_size.0 as f32, spec.input_size.1 as f32];
         let rows_per_block = THREADS / a.lanes;
         let mut blocks = 0;
-        let mut outputs = Vec::new();
         for ((table, first_block), from) in a.tables.iter_mut().zip(&mut a.first_block).zip(&spec.tables) {
             let grid = from.grid;
             *first_block = blocks;
@@ -183,33 +178,20 @@ impl Launch {
                 offset: grid.offset,
                 ..TableArgument::default()
             };
-            let sources = [
-                Some(from.scores),
-                from.objectness,
-                from.labels,
-                from.valid_rows,
-                Some(from.boxes),
-                from.offsets,
-                from.points,
-            ];
-            for (values, source) in each_values(table).into_iter().zip(sources) {
+            for (values, source) in each_values(table).into_iter().zip(from.values()) {
                 let Some(Values { offset, row_step, column_step, frame_len, .. }) = source else { continue };
                 values.offset = narrow(offset);
                 values.row_step = narrow(row_step);
                 values.column_step = narrow(column_step);
                 values.frame_len = narrow(frame_len);
             }
-            outputs.push(sources.map(|source| source.map(|values| values.output)));
             blocks += table.rows.div_ceil(rows_per_block);
         }
         let mut launch = Self {
             argument,
             // The count is written even if there is no row.
             blocks: blocks.max(1),
-            points: spec.points.filter(|points| points.count > 0),
-            keep_best: spec.keep_best,
-            outputs,
-            output_count: spec.outputs(),
+            spec: spec.clone(),
         };
         launch.argument.frame_bytes = launch.results_bytes(1) as u64;
         Ok(launch)
@@ -222,7 +204,7 @@ impl Launch {
 
     /// Returns how many output addresses [`Launch::set_outputs`] needs.
     pub fn outputs(&self) -> usize {
-        self.output_count
+        self.spec.outputs()
     }
 
     /// Returns how many candidates of a frame fit.
@@ -251,9 +233,9 @@ impl Launch {
 
     /// Sets the address and element type of each output; there must be [`Launch::outputs`] of them.
     pub fn set_outputs(&mut self, outputs: impl Iterator<Item = (u64, DType)> + Clone) {
-        for (table, sources) in self.argument.tables.iter_mut().zip(&self.outputs) {
-            for (values, source) in each_values(table).into_iter().zip(sources) {
-                let given = source.and_then(|index| outputs.clone().nth(index));
+        for (table, from) in self.argument.tables.iter_mut().zip(&self.spec.tables) {
+            for (values, source) in each_values(table).into_iter().zip(from.values()) {
+                let given = source.and_then(|source| outputs.clone().nth(source.output));
                 (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, number_of(dtype)));
             }
         }
@@ -285,16 +267,15 @@ impl Launch {
             records: records.get(..kept)?,
             points: points.get(..kept * self.values_per_record())?,
             values_per_record: self.values_per_record(),
-            points_scored: self
-                .points
-                .is_some_and(|points| matches!(points.code, PointCode::Plain { scored: true, .. })),
+            points_scored: self.values_per_record() > 0
+                && matches!(self.spec.points, Some(Points { code: PointCode::Plain { scored: true, .. }, .. })),
             lost: found - kept,
-            keep_best: self.keep_best,
+            keep_best: self.spec.keep_best,
         })
     }
 
     fn values_per_record(&self) -> usize {
-        self.points.map_or(0, Points::values)
+        self.spec.points.map_or(0, Points::values)
     }
 }
 

@@ -110,6 +110,14 @@ pub struct Table {
     pub grid: Grid,
 }
 
+impl Table {
+    /// Returns where all its numbers are, in the order in which the kernel's argument has them.
+    pub(super) fn values(&self) -> [Option<Values>; 7] {
+        let (scores, boxes) = (Some(self.scores), Some(self.boxes));
+        [scores, self.objectness, self.labels, self.valid_rows, boxes, self.offsets, self.points]
+    }
+}
+
 /// How a raw number becomes a score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ScoreCode {
@@ -263,33 +271,10 @@ pub struct FilterSpec {
     pub keep_best: Option<usize>,
 }
 
-/// Why no filter can be made of a spec.
+/// No filter can be made of a spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FilterSpecError {
-    /// There are more tables than a launch takes.
-    #[error(
-        "{found} tables of candidates are more than the GPU's filter takes ({MAX_TABLES}): read the outputs on the CPU"
-    )]
-    TooManyTables {
-        /// The number of tables.
-        found: usize,
-    },
-    /// A table extends beyond its output.
-    #[error("table {table} reads {what} beyond the {frame_len} numbers of output {output}")]
-    Outside {
-        /// The index of the table.
-        table: usize,
-        /// Which of its values.
-        what: &'static str,
-        /// The index of the output.
-        output: usize,
-        /// The numbers per frame in the output.
-        frame_len: usize,
-    },
-    /// The parts contradict each other.
-    #[error("a candidate filter cannot have {0}")]
-    Contradiction(&'static str),
-}
+#[error("{0}")]
+pub struct FilterSpecError(String);
 
 impl FilterSpec {
     /// Returns the rows of all tables.
@@ -305,56 +290,58 @@ impl FilterSpec {
 
     /// Returns the number of outputs needed: one more than the highest index.
     pub fn outputs(&self) -> usize {
-        let used = self.tables.iter().flat_map(|t| {
-            let others = [t.objectness, t.labels, t.valid_rows, t.offsets, t.points];
-            others.into_iter().flatten().chain([t.scores, t.boxes]).map(|values| values.output + 1)
-        });
+        let used = self.tables.iter().flat_map(Table::values).flatten().map(|values| values.output + 1);
         used.max().unwrap_or(0)
     }
 
     /// Checks that every number that it reads lies inside its output, and that its parts fit together.
     pub fn check(&self) -> Result<(), FilterSpecError> {
-        use FilterSpecError::Contradiction;
-        if self.tables.len() > MAX_TABLES {
-            return Err(FilterSpecError::TooManyTables { found: self.tables.len() });
+        let tables = self.tables.len();
+        if tables > MAX_TABLES {
+            return Err(FilterSpecError(format!(
+                "{tables} tables of candidates are more than the GPU's filter takes ({MAX_TABLES}): read the outputs on the CPU"
+            )));
         }
+        let cannot_have = |what: &str| Err(FilterSpecError(format!("a candidate filter cannot have {what}")));
         if self.classes.start > self.classes.end || self.classes.end > self.score_columns {
-            return Err(Contradiction("classes outside its scores"));
+            return cannot_have("classes outside its scores");
+        }
+        if matches!(self.boxes, BoxCode::Distances { bins } if bins == 0 || bins > MAX_BINS) {
+            return cannot_have("distributions of no bins, or more than 256");
         }
         let peaks = matches!(self.choice, Choice::Every { peaks: true, .. });
+        let points = self.points.map_or(0, Points::values);
         for (index, table) in self.tables.iter().enumerate() {
             let Table { rows, grid, .. } = *table;
-            let points = self.points.map_or(0, Points::values);
             if points > 0 && table.points.is_none() {
-                return Err(Contradiction("points that no table has"));
+                return cannot_have("points that no table has");
             }
             if self.boxes == BoxCode::Face && table.offsets.is_none() {
-                return Err(Contradiction("faces without offsets"));
-            }
-            if matches!(self.boxes, BoxCode::Distances { bins } if bins == 0 || bins > MAX_BINS) {
-                return Err(Contradiction("distributions of no bins, or more than 256"));
+                return cannot_have("faces without offsets");
             }
             if grid.columns == 0 || grid.rows_per_cell == 0 {
-                return Err(Contradiction("a grid without cells"));
+                return cannot_have("a grid without cells");
             }
             if peaks && grid.columns.checked_mul(grid.lines) != Some(rows) {
-                return Err(Contradiction("peaks of something that is no grid"));
+                return cannot_have("peaks of rows that do not fill a grid");
             }
-            let parts = [
-                ("scores", Some(table.scores), rows, self.score_columns),
-                ("boxes", Some(table.boxes), rows, self.boxes.columns()),
-                ("objectness", table.objectness, rows, 1),
-                ("labels", table.labels, rows, 1),
-                ("the count of rows", table.valid_rows, 1, 1),
-                ("offsets", table.offsets, rows, 2),
-                ("points", table.points, rows, points),
+            let read = [
+                ("scores", rows, self.score_columns),
+                ("objectness", rows, 1),
+                ("labels", rows, 1),
+                ("the count of rows", 1, 1),
+                ("boxes", rows, self.boxes.columns()),
+                ("offsets", rows, 2),
+                ("points", rows, points),
             ];
-            for (what, values, rows, columns) in parts {
+            for (values, (what, rows, columns)) in table.values().into_iter().zip(read) {
                 if let Some(values) = values
                     && !values.holds(rows, columns)
                 {
                     let Values { output, frame_len, .. } = values;
-                    return Err(FilterSpecError::Outside { table: index, what, output, frame_len });
+                    return Err(FilterSpecError(format!(
+                        "table {index} reads {what} beyond the {frame_len} numbers of output {output}"
+                    )));
                 }
             }
             let classes = self.classes.len();
@@ -364,7 +351,7 @@ impl FilterSpec {
             };
             let last = last.saturating_add(table.first_row).saturating_add(rows);
             if u32::try_from(last).is_err() || u32::try_from(classes.saturating_mul(rows)).is_err() {
-                return Err(Contradiction("more rows than are counted in 32 bits"));
+                return cannot_have("more rows than are counted in 32 bits");
             }
         }
         Ok(())

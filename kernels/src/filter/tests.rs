@@ -56,7 +56,10 @@ fn parts_that_do_not_go_together_are_refused() {
         (FilterSpec { classes: 1..4, ..spec() }, "a candidate filter cannot have classes outside its scores"),
         (FilterSpec { points, ..spec() }, "a candidate filter cannot have points that no table has"),
         (FilterSpec { boxes: BoxCode::Face, ..spec() }, "a candidate filter cannot have faces without offsets"),
-        (FilterSpec { choice: peaks, ..spec() }, "a candidate filter cannot have peaks of something that is no grid"),
+        (
+            FilterSpec { choice: peaks, ..spec() },
+            "a candidate filter cannot have peaks of rows that do not fill a grid",
+        ),
     ] {
         assert_eq!(wrong.check().unwrap_err().to_string(), told);
     }

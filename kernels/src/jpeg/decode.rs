@@ -3,7 +3,7 @@
 use turbojpeg::{Colorspace, DecompressHeader, Decompressor, Image};
 
 use crate::color::ColorDescription;
-use crate::frame::{FrameError, FrameLayout, MAX_SIDE, PixelFormat};
+use crate::frame::{FrameError, FrameLayout, PixelFormat};
 
 /// The maximum number of scans of a progressive picture; encoders write about ten, an attack thousands.
 const MAX_SCANS: u32 = 100;
@@ -15,20 +15,9 @@ pub enum JpegError {
     #[error("it is not a JPEG picture")]
     NotJpeg,
     /// The data contradicts itself, is truncated, or is of a kind that libjpeg does not support.
-    #[error("the JPEG data is damaged, truncated or of an unsupported kind: {reason}")]
-    Damaged {
-        /// The message from libjpeg.
-        reason: String,
-    },
+    #[error("the JPEG data is damaged, truncated or of an unsupported kind: {0}")]
+    Damaged(String),
     /// The size of the picture is out of range.
-    #[error("a picture of {width}x{height} is out of range: each side must be 1 to {MAX_SIDE} pixels")]
-    Size {
-        /// The width in pixels.
-        width: usize,
-        /// The height in pixels.
-        height: usize,
-    },
-    /// The frame's layout is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The buffer is too small for the picture.
@@ -119,13 +108,14 @@ const SOS: u8 = 0xDA;
 const APP1: u8 = 0xE1;
 
 fn library(library: &mut Option<Decompressor>) -> Result<&mut Decompressor, JpegError> {
-    if library.is_none() {
-        let mut made = Decompressor::new().map_err(damaged)?;
-        made.set_scan_limit(MAX_SCANS).map_err(damaged)?;
-        *library = Some(made);
-    }
-    // It was made above at the latest; this error cannot occur.
-    library.as_mut().ok_or_else(|| JpegError::Damaged { reason: "there is no decoder".to_owned() })
+    Ok(match library {
+        Some(made) => made,
+        none => {
+            let mut made = Decompressor::new().map_err(damaged)?;
+            made.set_scan_limit(MAX_SCANS).map_err(damaged)?;
+            none.insert(made)
+        }
+    })
 }
 
 fn read_header(library: &mut Decompressor, bytes: &[u8]) -> Result<DecompressHeader, JpegError> {
@@ -136,9 +126,8 @@ fn read_header(library: &mut Decompressor, bytes: &[u8]) -> Result<DecompressHea
 }
 
 fn layout(header: &DecompressHeader) -> Result<FrameLayout, JpegError> {
-    let &DecompressHeader { width, height, .. } = header;
-    let side = |side: usize| u32::try_from(side).map_err(|_| JpegError::Size { width, height });
-    Ok(FrameLayout::packed(PixelFormat::Rgb, side(width)?, side(height)?, ColorDescription::default())?)
+    let [width, height] = [header.width, header.height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+    Ok(FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?)
 }
 
 /// Whether the picture has its end marker, even if a camera padded the frame with zeros.
@@ -162,9 +151,8 @@ fn damaged(error: turbojpeg::Error) -> JpegError {
         turbojpeg::Error::TurboJpegError(words) => words.rsplit("(): ").next().unwrap_or_default().to_owned(),
         other => other.to_string(),
     };
-    JpegError::Damaged { reason }
+    JpegError::Damaged(reason)
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

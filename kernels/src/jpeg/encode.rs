@@ -35,18 +35,8 @@ pub struct JpegEncoder {
     planes: [Vec<u8>; 3],
     width: usize,
     height: usize,
-    kind: Kind,
-}
-
-/// The chroma subsampling of the planes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Only luma.
-    Grey,
-    /// One chroma sample for two pixels of a row.
-    Half,
-    /// One chroma sample for two by two pixels.
-    Quarter,
+    /// The chroma subsampling of the planes: `Gray`, `Sub2x1` or `Sub2x2`.
+    subsamp: Subsamp,
 }
 
 impl JpegEncoder {
@@ -62,7 +52,7 @@ impl JpegEncoder {
             planes: Default::default(),
             width: 0,
             height: 0,
-            kind: Kind::Grey,
+            subsamp: Subsamp::Gray,
         })
     }
 
@@ -75,23 +65,23 @@ impl JpegEncoder {
     /// convert it to RGB.
     pub fn read(&mut self, frame: &FrameView<'_>) -> bool {
         let format = frame.format();
-        self.kind = match format {
-            PixelFormat::Grey => Kind::Grey,
+        self.subsamp = match format {
+            PixelFormat::Grey => Subsamp::Gray,
             PixelFormat::Yuyv
             | PixelFormat::Uyvy
             | PixelFormat::Yvyu
             | PixelFormat::Vyuy
             | PixelFormat::Nv16
-            | PixelFormat::Nv61 => Kind::Half,
-            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 => Kind::Quarter,
+            | PixelFormat::Nv61 => Subsamp::Sub2x1,
+            PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::I420 => Subsamp::Sub2x2,
             _ => return false,
         };
-        if self.kind != Kind::Grey && frame.color().matrix != ColorMatrix::Bt601 {
+        if self.subsamp != Subsamp::Gray && frame.color().matrix != ColorMatrix::Bt601 {
             return false;
         }
         (self.width, self.height) = (frame.width() as usize, frame.height() as usize);
         let (luma, chroma) = tables(frame.color().range);
-        let ([across, _], [columns, rows]) = (self.luma_size(), self.chroma_size());
+        let (across, [columns, rows]) = (self.luma_pitch(), self.chroma_size());
         let stripe = self.stripe_rows(self.width);
         let [y, cb, cr] = &mut self.planes;
         y.clear();
@@ -115,7 +105,7 @@ impl JpegEncoder {
             // Repeat the last pixel if the library needs an even number.
             y.resize((row + 1) * across, y.last().copied().unwrap_or(0));
         }
-        if self.kind == Kind::Quarter && self.height % 2 == 1 {
+        if self.subsamp == Subsamp::Sub2x2 && self.height % 2 == 1 {
             y.extend_from_within((self.height - 1) * across..);
         }
         for row in 0..rows {
@@ -146,36 +136,31 @@ impl JpegEncoder {
 
     /// Encodes the frame that was read.
     pub fn encode_read(&mut self) -> Result<Vec<u8>, EncodeError> {
-        let ([across, _], [columns, _]) = (self.luma_size(), self.chroma_size());
-        let (width, height, kind) = (self.width, self.height, self.kind);
+        let (across, [columns, _]) = (self.luma_pitch(), self.chroma_size());
+        let (width, height, subsamp) = (self.width, self.height, self.subsamp);
         let planes = std::mem::take(&mut self.planes);
         let [y, cb, cr] = &planes;
         let luma = |rows: &Range<usize>| &y[rows.start * across..];
-        let jpeg = match kind {
-            Kind::Grey => self.encode([width, height], Subsamp::Gray, |library, rows, out| {
+        let jpeg = self.encode([width, height], subsamp, |library, rows, out| {
+            if subsamp == Subsamp::Gray {
                 let format = turbojpeg::PixelFormat::GRAY;
                 let image = Image { pixels: luma(&rows), width, pitch: across, height: rows.len(), format };
-                library.compress_to_slice(image, out)
-            }),
-            Kind::Half | Kind::Quarter => {
-                let (subsamp, lines) = if kind == Kind::Half { (Subsamp::Sub2x1, 1) } else { (Subsamp::Sub2x2, 2) };
-                self.encode([width, height], subsamp, |library, rows, out| {
-                    let chroma = rows.start / lines * columns;
-                    let image = YuvPlanesImage {
-                        y_plane: luma(&rows),
-                        u_plane: &cb[chroma..],
-                        v_plane: &cr[chroma..],
-                        width,
-                        height: rows.len(),
-                        y_stride: across,
-                        u_stride: columns,
-                        v_stride: columns,
-                        subsamp,
-                    };
-                    library.compress_yuv_planes_to_slice(&image, out)
-                })
+                return library.compress_to_slice(image, out);
             }
-        };
+            let chroma = rows.start / subsamp.height() * columns;
+            let image = YuvPlanesImage {
+                y_plane: luma(&rows),
+                u_plane: &cb[chroma..],
+                v_plane: &cr[chroma..],
+                width,
+                height: rows.len(),
+                y_stride: across,
+                u_stride: columns,
+                v_stride: columns,
+                subsamp,
+            };
+            library.compress_yuv_planes_to_slice(&image, out)
+        });
         self.planes = planes;
         jpeg
     }
@@ -209,11 +194,7 @@ impl JpegEncoder {
         if height <= rows {
             return Ok(stripe[..length].to_vec());
         }
-        let [across, down] = match subsamp {
-            Subsamp::Gray => [8, 8],
-            Subsamp::Sub2x1 => [16, 8],
-            _ => [16, 16],
-        };
+        let (across, down) = subsamp.mcu_size();
         let too_large = |_| EncodeError(format!("{width}x{height} is too large for a JPEG file"));
         let mcus = u16::try_from(width.div_ceil(across) * (rows / down)).map_err(too_large)?;
         let mut whole = Stripes::begin(&stripe[..length], u16::try_from(height).map_err(too_large)?, mcus)?;
@@ -230,22 +211,16 @@ impl JpegEncoder {
         (self.stripe_pixels / width.max(16)).max(16) / 16 * 16
     }
 
-    /// Returns width and height of the Y plane.
-    fn luma_size(&self) -> [usize; 2] {
-        let even = |n: usize| n.next_multiple_of(2);
-        match self.kind {
-            Kind::Grey => [self.width, self.height],
-            Kind::Half => [even(self.width), self.height],
-            Kind::Quarter => [even(self.width), even(self.height)],
-        }
+    /// Returns the width of the Y plane.
+    fn luma_pitch(&self) -> usize {
+        self.width.next_multiple_of(self.subsamp.width())
     }
 
     /// Returns width and height of the Cb and Cr planes.
     fn chroma_size(&self) -> [usize; 2] {
-        match self.kind {
-            Kind::Grey => [0, 0],
-            Kind::Half => [self.width.div_ceil(2), self.height],
-            Kind::Quarter => [self.width.div_ceil(2), self.height.div_ceil(2)],
+        match self.subsamp {
+            Subsamp::Gray => [0, 0],
+            subsamp => [self.width.div_ceil(subsamp.width()), self.height.div_ceil(subsamp.height())],
         }
     }
 }
@@ -316,7 +291,7 @@ impl Stripes {
 struct Headers {
     frame: usize,
     scan: usize,
-    data: std::ops::Range<usize>,
+    data: Range<usize>,
 }
 
 fn headers(jpeg: &[u8]) -> Result<Headers, EncodeError> {
@@ -342,5 +317,4 @@ fn headers(jpeg: &[u8]) -> Result<Headers, EncodeError> {
 }
 
 #[cfg(test)]
-#[path = "encode_tests.rs"]
 mod tests;

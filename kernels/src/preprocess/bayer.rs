@@ -6,7 +6,7 @@
 
 use super::number::Number;
 use super::plan::{Axis, LANES};
-use super::simd::{Isa, Kernel};
+use super::simd::{Isa, SliceLoop};
 use crate::frame::{BayerDepth, BayerOrder, FrameView};
 
 /// The row buffers for demosaicing.
@@ -98,7 +98,7 @@ struct Decode<'a, N> {
     out: &'a mut [N],
 }
 
-impl<N: Number> Kernel for Decode<'_, N> {
+impl<N: Number> SliceLoop for Decode<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { row, depth, out } = self;
@@ -135,7 +135,7 @@ struct Demosaic<'a, N> {
     other: &'a mut [N],
 }
 
-impl<N: Number> Kernel for Demosaic<'_, N> {
+impl<N: Number> SliceLoop for Demosaic<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let own_lanes: [bool; LANES] = std::array::from_fn(|lane| lane % 2 == self.own_x);
@@ -168,7 +168,7 @@ struct ToLuma<'a, N> {
     blue: &'a mut [N],
 }
 
-impl<N: Number> Kernel for ToLuma<'_, N> {
+impl<N: Number> SliceLoop for ToLuma<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for ((red, green), blue) in self.red.iter_mut().zip(self.green).zip(self.blue) {
@@ -184,7 +184,7 @@ struct Resample<'a, N> {
     out: &'a mut [N],
 }
 
-impl<N: Number> Kernel for Resample<'_, N> {
+impl<N: Number> SliceLoop for Resample<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Self { columns: Axis { low, high, weights, single }, row, out } = self;

@@ -2,10 +2,10 @@
 //!
 //! Converts colours first and resamples second, because clamping to 0..=255 is not linear.
 
-use super::fetch::{Words, words};
+use super::fetch::{WordLayout, words};
 use super::number::Number;
 use super::plan::{Axis, LANES};
-use super::simd::{Isa, Kernel};
+use super::simd::{Isa, SliceLoop};
 use super::yuv::ToRgb;
 use crate::color::ColorDescription;
 use crate::frame::PixelFormat;
@@ -13,13 +13,13 @@ use crate::frame::PixelFormat;
 /// How a frame's words become RGB.
 pub(super) enum Converter<N: ToRgb> {
     /// Packed 4:2:2.
-    Packed(Words, N::Yuv),
+    Packed(WordLayout, N::Yuv),
     /// NV12, NV21, NV16 and NV61.
-    Semiplanar(Words, N::Yuv),
+    Semiplanar(WordLayout, N::Yuv),
     /// I420.
-    Planar(Words, N::Yuv),
+    Planar(WordLayout, N::Yuv),
     /// Already RGB.
-    Rgb(Words),
+    Rgb(WordLayout),
     /// A single component.
     Grey(N::Grey),
 }
@@ -47,12 +47,12 @@ impl<N: ToRgb> Converter<N> {
     pub(super) fn resample(&self, isa: Isa, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
         match *self {
             Self::Packed(words, yuv) => resample(isa, Packed(words, yuv), taps, planes),
-            Self::Semiplanar(words, yuv) => resample(isa, Semiplanar(words, yuv), taps, planes),
-            Self::Planar(words, yuv) => resample(isa, Planar(words, yuv), taps, planes),
+            Self::Semiplanar(words, yuv) => resample(isa, Planes::<_, false>(words, yuv), taps, planes),
+            Self::Planar(words, yuv) => resample(isa, Planes::<_, true>(words, yuv), taps, planes),
             Self::Rgb(words) => resample(isa, words, taps, planes),
             Self::Grey(grey) => {
                 if let [plane, ..] = planes {
-                    isa.run(Row::<N, _, 1> { pixel: GreyPixel(grey), taps, planes: [plane] });
+                    isa.run(ConvertRow::<N, _, 1> { pixel: GreyPixel(grey), taps, planes: [plane] });
                 }
             }
         }
@@ -69,8 +69,8 @@ pub(super) struct Taps<'a, N> {
 
 fn resample<N: Number, P: Pixel<N, 3>>(isa: Isa, pixel: P, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
     match planes {
-        [red, green, blue] => isa.run(Row::<N, _, 3> { pixel, taps, planes: [red, green, blue] }),
-        [luma] => isa.run(Row::<N, _, 1> { pixel: Luma(pixel), taps, planes: [luma] }),
+        [red, green, blue] => isa.run(ConvertRow::<N, _, 3> { pixel, taps, planes: [red, green, blue] }),
+        [luma] => isa.run(ConvertRow::<N, _, 1> { pixel: Luma(pixel), taps, planes: [luma] }),
         _ => {}
     }
 }
@@ -84,13 +84,13 @@ trait Pixel<N: Number, const C: usize>: Copy {
 }
 
 /// One row: convert, mix, store.
-struct Row<'a, N, P, const C: usize> {
+struct ConvertRow<'a, N, P, const C: usize> {
     pixel: P,
     taps: &'a Taps<'a, N>,
     planes: [&'a mut [N]; C],
 }
 
-impl<N: Number, P: Pixel<N, C>, const C: usize> Kernel for Row<'_, N, P, C> {
+impl<N: Number, P: Pixel<N, C>, const C: usize> SliceLoop for ConvertRow<'_, N, P, C> {
     /// Works on blocks of [`LANES`] pixels in local arrays: the compiler keeps them in vector registers and needs no proof that
     /// the slices do not overlap.
     #[inline(always)]
@@ -136,12 +136,12 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> Kernel for Row<'_, N, P, C> {
 }
 
 #[derive(Clone, Copy)]
-struct Packed<Y>(Words, Y);
+struct Packed<Y>(WordLayout, Y);
 
 impl<N: ToRgb> Pixel<N, 3> for Packed<N::Yuv> {
     #[inline(always)]
     fn one<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; 3] {
-        let Words { first, second, third } = self.0;
+        let WordLayout { first, second, third } = self.0;
         N::rgb::<FMA>(&self.1, byte(word >> ((x & 1) * 16), first), byte(word, second), byte(word, third))
     }
 
@@ -152,47 +152,36 @@ impl<N: ToRgb> Pixel<N, 3> for Packed<N::Yuv> {
     }
 }
 
+/// Luma and chroma from planes of their own: two planes, or three if `PLANAR`.
 #[derive(Clone, Copy)]
-struct Semiplanar<Y>(Words, Y);
+struct Planes<Y, const PLANAR: bool>(WordLayout, Y);
 
-impl<N: ToRgb> Pixel<N, 3> for Semiplanar<N::Yuv> {
+impl<N: ToRgb, const PLANAR: bool> Pixel<N, 3> for Planes<N::Yuv, PLANAR> {
     #[inline(always)]
     fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
-        let Words { first, second, third } = self.0;
+        let WordLayout { first, second, third } = self.0;
         N::rgb::<FMA>(&self.1, byte(word, first), byte(word, second), byte(word, third))
     }
 
     #[inline(always)]
-    fn two<const FMA: bool>(self, [luma, chroma]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
+    fn two<const FMA: bool>(self, [word, next]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
+        if PLANAR {
+            let ([luma_cb, cr], shift) = ([word, next], (x & 1) * 8);
+            return [
+                N::rgb::<FMA>(&self.1, byte(luma_cb, 0), byte(luma_cb, 16), byte(cr, 0)),
+                N::rgb::<FMA>(&self.1, byte(luma_cb, 8), byte(luma_cb >> shift, 16), byte(cr >> shift, 0)),
+            ];
+        }
         // Chroma is one byte lower here than after the luma of a single pixel.
+        let (luma, chroma) = (word, next);
         let word = luma & 0xff | chroma << 8;
         let neighbour = luma >> 8 | (chroma >> ((x & 1) * 16)) << 8;
         [word, neighbour].map(|word| Pixel::<N, 3>::one::<FMA>(self, word, x))
     }
 }
 
-#[derive(Clone, Copy)]
-struct Planar<Y>(Words, Y);
-
-impl<N: ToRgb> Pixel<N, 3> for Planar<N::Yuv> {
-    #[inline(always)]
-    fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
-        let Words { first, second, third } = self.0;
-        N::rgb::<FMA>(&self.1, byte(word, first), byte(word, second), byte(word, third))
-    }
-
-    #[inline(always)]
-    fn two<const FMA: bool>(self, [luma_cb, cr]: [u32; 2], x: u32) -> [[N::Wide; 3]; 2] {
-        let shift = (x & 1) * 8;
-        [
-            N::rgb::<FMA>(&self.1, byte(luma_cb, 0), byte(luma_cb, 16), byte(cr, 0)),
-            N::rgb::<FMA>(&self.1, byte(luma_cb, 8), byte(luma_cb >> shift, 16), byte(cr >> shift, 0)),
-        ]
-    }
-}
-
 /// Red, green and blue.
-impl<N: Number> Pixel<N, 3> for Words {
+impl<N: Number> Pixel<N, 3> for WordLayout {
     #[inline(always)]
     fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
         [self.first, self.second, self.third].map(|shift| N::wide(byte(word, shift)))

@@ -7,7 +7,7 @@ use crate::frame::{FrameView, PixelFormat};
 
 /// The positions of a pixel's three components in the word that [`fetch`] makes, as shifts in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct WordLayout {
     /// Y, red or grey. For packed 4:2:2, whose words hold two pixels, that of an even column; an odd column's is 16 bits
     /// higher.
     pub(super) first: u32,
@@ -18,7 +18,7 @@ pub(super) struct Words {
 }
 
 /// Returns the layout of the words for a format. (Mosaics have none.)
-pub(super) fn words(format: PixelFormat) -> Words {
+pub(super) fn words(format: PixelFormat) -> WordLayout {
     let (first, second, third) = match format {
         PixelFormat::Yuyv => (0, 8, 24),
         PixelFormat::Uyvy => (8, 0, 16),
@@ -28,7 +28,7 @@ pub(super) fn words(format: PixelFormat) -> Words {
         PixelFormat::Bgr | PixelFormat::Bgra => (16, 8, 0),
         _ => (0, 8, 16),
     };
-    Words { first, second, third }
+    WordLayout { first, second, third }
 }
 
 /// Reads row `y` of a frame at `columns` into `out`; as many as the shorter of the two has.

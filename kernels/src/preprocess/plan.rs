@@ -7,9 +7,6 @@ use crate::letterbox::Mapping;
 /// Row buffers have a multiple of this length, so that loops over them have no tail.
 pub(super) const LANES: usize = 8;
 
-/// How many frame sizes keep their tables; the cameras of one lane rarely have more.
-const KEPT_PLANS: usize = 8;
-
 /// The two source positions of every destination position along one axis.
 pub(super) struct Axis<N> {
     /// The left or upper pixel.
@@ -76,31 +73,5 @@ impl<N: Number> PreprocessPlan<N> {
     /// Returns the length of a horizontally resampled row, including padding.
     pub(super) fn padded_width(&self) -> usize {
         self.columns.low.len()
-    }
-}
-
-/// The plans for the last frame sizes.
-pub(super) struct PlanCache<N> {
-    /// The most recently used is last.
-    plans: Vec<PreprocessPlan<N>>,
-}
-
-impl<N: Number> PlanCache<N> {
-    pub(super) fn new() -> Self {
-        Self { plans: Vec::with_capacity(KEPT_PLANS) }
-    }
-
-    /// Returns the plan for a frame size. Makes it, and allocates, only if it is missing.
-    pub(super) fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> &PreprocessPlan<N> {
-        match self.plans.iter().position(|plan| plan.mapping.source() == source) {
-            Some(found) => self.plans[found..].rotate_left(1),
-            None => {
-                if self.plans.len() == KEPT_PLANS {
-                    self.plans.remove(0);
-                }
-                self.plans.push(PreprocessPlan::new(spec, source));
-            }
-        }
-        &self.plans[self.plans.len() - 1]
     }
 }

@@ -1,11 +1,11 @@
 //! Preprocessing on the CPU.
 
 use super::error::PreprocessError;
-use super::plan::PlanCache;
-use super::rows::{Rows, Source};
+use super::plan::PreprocessPlan;
+use super::rows::{RowSource, Rows};
 use super::simd::Isa;
 use super::spec::{ChannelOrder, PreprocessSpec, Sampling};
-use super::store::Writer;
+use super::store::TensorWriter;
 use super::yuv::ToRgb;
 use crate::frame::FrameView;
 use crate::letterbox::Mapping;
@@ -16,9 +16,8 @@ use crate::tensor::TensorMut;
 /// Tables are made for the first frame of a size and kept for the last few sizes, so that several cameras can take turns; after
 /// that nothing is allocated. Runs on one thread; its working memory is a handful of rows.
 pub struct Preprocessor {
-    spec: PreprocessSpec,
     sampler: Sampler,
-    writer: Writer,
+    writer: TensorWriter,
 }
 
 impl Preprocessor {
@@ -30,16 +29,15 @@ impl Preprocessor {
 
     pub(super) fn with_isa(spec: PreprocessSpec, isa: Isa) -> Self {
         let sampler = match spec.sampling {
-            Sampling::Opencv => Sampler::Opencv(Pipeline::new(isa)),
-            Sampling::Exact => Sampler::Exact(Pipeline::new(isa)),
+            Sampling::Opencv => Sampler::Opencv(Resampler::new(isa)),
+            Sampling::Exact => Sampler::Exact(Resampler::new(isa)),
         };
-        let writer = Writer::new(isa, &spec);
-        Self { spec, sampler, writer }
+        Self { sampler, writer: TensorWriter::new(isa, spec) }
     }
 
     /// Returns the spec.
     pub fn spec(&self) -> &PreprocessSpec {
-        &self.spec
+        self.writer.spec()
     }
 
     /// Writes `frame` into `out`, whose shape is [`PreprocessSpec::shape`] with any number of leading 1s. Returns the mapping
@@ -49,44 +47,65 @@ impl Preprocessor {
     pub fn run(&mut self, frame: &FrameView<'_>, out: &mut TensorMut<'_>) -> Result<Mapping, PreprocessError> {
         self.check_tensor(out)?;
         Ok(match &mut self.sampler {
-            Sampler::Opencv(pipeline) => pipeline.run(&self.spec, &mut self.writer, frame, out.bytes()),
-            Sampler::Exact(pipeline) => pipeline.run(&self.spec, &mut self.writer, frame, out.bytes()),
+            Sampler::Opencv(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
+            Sampler::Exact(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
         })
     }
 
     fn check_tensor(&self, out: &TensorMut<'_>) -> Result<(), PreprocessError> {
-        if out.dtype() != self.spec.dtype {
-            return Err(PreprocessError::TensorType { expected: self.spec.dtype, found: out.dtype() });
+        let (spec, found) = (self.spec(), out.dtype());
+        let dtype = spec.dtype;
+        if found != dtype {
+            let text = format!("the input tensor holds {found}, but the preprocessor was made for {dtype}");
+            return Err(PreprocessError::Invalid(text));
         }
-        let expected = self.spec.shape();
+        let expected = spec.shape();
         match out.shape().split_last_chunk::<3>() {
             Some((leading, found)) if *found == expected && leading.iter().all(|&dim| dim == 1) => Ok(()),
-            _ => Err(PreprocessError::TensorShape { expected: expected.to_vec(), found: out.shape().to_vec() }),
+            _ => Err(PreprocessError::Invalid(format!(
+                "the input tensor is {:?}, but the preprocessor writes {expected:?}: the model and its card disagree",
+                out.shape()
+            ))),
         }
     }
 }
 
 /// The two samplings: the same steps with different numbers.
 enum Sampler {
-    Opencv(Pipeline<u16>),
-    Exact(Pipeline<f32>),
+    Opencv(Resampler<u16>),
+    Exact(Resampler<f32>),
 }
 
+/// How many frame sizes keep their tables; the cameras of one lane rarely have more.
+const KEPT_PLANS: usize = 8;
+
 /// The tables and row buffers of one sampling.
-struct Pipeline<N> {
+struct Resampler<N> {
     isa: Isa,
-    plans: PlanCache<N>,
+    /// The plans for the last frame sizes; the most recently used is last.
+    plans: Vec<PreprocessPlan<N>>,
     rows: Rows<N>,
 }
 
-impl<N: ToRgb> Pipeline<N> {
+impl<N: ToRgb> Resampler<N> {
     fn new(isa: Isa) -> Self {
-        Self { isa, plans: PlanCache::new(), rows: Rows::default() }
+        Self { isa, plans: Vec::with_capacity(KEPT_PLANS), rows: Rows::default() }
     }
 
-    fn run(&mut self, spec: &PreprocessSpec, writer: &mut Writer, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
-        let plan = self.plans.get(spec, (frame.width(), frame.height()));
-        let source = Source::new(self.isa, frame, spec.order == ChannelOrder::Grey);
+    /// Makes a plan, and allocates, only for a frame size that has none.
+    fn run(&mut self, writer: &mut TensorWriter, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
+        let size = (frame.width(), frame.height());
+        match self.plans.iter().position(|plan| plan.mapping.source() == size) {
+            Some(found) => self.plans[found..].rotate_left(1),
+            None => {
+                if self.plans.len() == KEPT_PLANS {
+                    self.plans.remove(0);
+                }
+                self.plans.push(PreprocessPlan::new(writer.spec(), size));
+            }
+        }
+        let plan = &self.plans[self.plans.len() - 1];
+        let source = RowSource::new(self.isa, frame, writer.spec().order == ChannelOrder::Grey);
         self.rows.start(plan, &source);
 
         let placed = plan.mapping.placed().map(|pixels| pixels as usize);

@@ -10,7 +10,7 @@ use super::yuv::ToRgb;
 use crate::frame::{BayerDepth, BayerOrder, FrameView, PixelFormat};
 
 /// How to read one frame's rows.
-pub(super) struct Source<'a, N: ToRgb> {
+pub(super) struct RowSource<'a, N: ToRgb> {
     frame: &'a FrameView<'a>,
     format: SourceFormat<N>,
     planes: usize,
@@ -22,7 +22,7 @@ enum SourceFormat<N: ToRgb> {
     Mosaic(BayerOrder, BayerDepth),
 }
 
-impl<'a, N: ToRgb> Source<'a, N> {
+impl<'a, N: ToRgb> RowSource<'a, N> {
     /// Reads the rows of `frame` as luma, or as red, green and blue. A grey frame has one plane either way.
     pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
         let format = frame.format();
@@ -50,7 +50,7 @@ pub(super) struct Rows<N> {
 
 impl<N: ToRgb> Rows<N> {
     /// Forgets the last frame and makes room for the next. Allocates only for a frame larger than any before.
-    pub(super) fn start(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>) {
+    pub(super) fn start(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>) {
         self.held = [None; 2];
         let width = plan.padded_width();
         for plane in self.slots.as_flattened_mut() {
@@ -67,7 +67,7 @@ impl<N: ToRgb> Rows<N> {
     }
 
     /// Returns the rows that row `i` of the placed picture is made of.
-    pub(super) fn pair(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, i: usize) -> RowPair<'_, N> {
+    pub(super) fn pair(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, i: usize) -> RowPair<'_, N> {
         let (low, high) = (plan.rows.low[i], plan.rows.high[i]);
         let weights = plan.rows.weights.each_ref().map(|weights| weights[i]);
         let low_slot = self.slot_of(plan, source, low, high);
@@ -80,7 +80,7 @@ impl<N: ToRgb> Rows<N> {
     }
 
     /// Returns the slot that holds `row`, and fills one if necessary, but not the slot of `kept`.
-    fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, row: u32, kept: u32) -> usize {
+    fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, row: u32, kept: u32) -> usize {
         if let Some(slot) = self.held.iter().position(|&held| held == Some(row)) {
             return slot;
         }

@@ -5,7 +5,7 @@
 //! the CPU preprocess that uses `unsafe`.
 
 /// A loop over slices.
-pub(super) trait Kernel {
+pub(super) trait SliceLoop {
     /// Runs the loop. `FMA` says whether `f32::mul_add` is one instruction here; implementations must be `#[inline(always)]`,
     /// so that they are compiled with the caller's instruction set.
     fn run<const FMA: bool>(self);
@@ -49,7 +49,7 @@ impl Isa {
 
     /// Runs a kernel.
     #[inline]
-    pub(super) fn run(self, kernel: impl Kernel) {
+    pub(super) fn run(self, kernel: impl SliceLoop) {
         match self.0 {
             Level::Baseline => kernel.run::<BASELINE_FMA>(),
             #[cfg(target_arch = "x86_64")]
@@ -62,7 +62,7 @@ impl Isa {
 /// Runs `kernel` compiled with AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn avx2_fma(kernel: impl Kernel) {
+fn avx2_fma(kernel: impl SliceLoop) {
     kernel.run::<true>();
 }
 

@@ -60,31 +60,35 @@ impl PreprocessSpec {
     }
 
     pub(super) fn check(&self) -> Result<(), PreprocessError> {
-        let side = 1..=MAX_SIDE;
-        if !side.contains(&self.width) || !side.contains(&self.height) {
-            return Err(PreprocessError::Size { width: self.width, height: self.height });
+        let Self { width, height, dtype, pad, .. } = *self;
+        let refuse = |text: String| Err(PreprocessError::Invalid(text));
+        let sides = 1..=MAX_SIDE;
+        if !sides.contains(&width) || !sides.contains(&height) {
+            let range = format!("each side must be 1 to {MAX_SIDE} pixels");
+            return refuse(format!("a model input of {width}x{height} is out of range: {range}"));
         }
-        if !matches!(self.dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8) {
-            return Err(PreprocessError::ElementType { dtype: self.dtype });
+        if !matches!(dtype, DType::F32 | DType::F16 | DType::U8 | DType::I8) {
+            return refuse(format!("cannot store pixels as {dtype}: the input must be f32, f16, u8 or i8"));
         }
-        if !(0.0..=255.0).contains(&self.pad) {
-            return Err(PreprocessError::Pad { value: self.pad });
+        if !(0.0..=255.0).contains(&pad) {
+            return refuse(format!("pad is {pad}: it must be a pixel value before normalisation, 0 to 255"));
         }
         if let Fit::Crop { fraction } = self.fit
             && !(fraction > 0.0 && fraction <= 1.0)
         {
-            return Err(PreprocessError::CropFraction { value: fraction });
+            return refuse(format!("the crop fraction is {fraction}: it must be above 0 and at most 1"));
         }
         let channels = self.order.channels();
-        let finite = |name: &'static str, values: &[f32]| match values.iter().find(|value| !value.is_finite()) {
-            Some(&value) => Err(PreprocessError::NotFinite { name, value }),
-            None => Ok(()),
-        };
-        finite("scale", &[self.scale])?;
-        finite("mean", &self.mean[..channels])?;
-        finite("std", &self.std[..channels])?;
-        match self.std[..channels].iter().position(|&std| std == 0.0) {
-            Some(channel) => Err(PreprocessError::ZeroStd { channel }),
+        let (mean, std) = (&self.mean[..channels], &self.std[..channels]);
+        for (name, values) in [("scale", &[self.scale][..]), ("mean", mean), ("std", std)] {
+            if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+                return refuse(format!("{name} is {value}: it must be a finite number"));
+            }
+        }
+        match std.iter().position(|&std| std == 0.0) {
+            Some(channel) => {
+                refuse(format!("std of channel {channel} is 0, but it is a divisor: use 1 to leave values unchanged"))
+            }
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::number::{Number, rounded};
-use super::simd::{Isa, Kernel, multiply_add};
+use super::simd::{Isa, SliceLoop, multiply_add};
 use super::spec::{ChannelOrder, PreprocessSpec, TensorLayout};
 use crate::tensor::DType;
 
@@ -12,25 +12,15 @@ use crate::tensor::DType;
 const PATTERN_BYTES: usize = 4096;
 
 /// The conversion of pixel values for a spec, and its row buffers; fixed for a preprocessor's life.
-pub(super) struct Writer {
+pub(super) struct TensorWriter {
     isa: Isa,
     /// Which of the planes (red, green, blue, or one for all) feeds each of three channels.
     plane_of: [usize; 3],
-    channels: usize,
-    gain: [f32; 3],
-    bias: [f32; 3],
+    normalisation: Normalisation,
     /// The bytes of one pad pixel, by channel.
     pad: [[u8; 4]; 3],
-    dtype: DType,
-    layout: TensorLayout,
-    width: usize,
-    height: usize,
-    rows: StoreRows,
-}
-
-/// Row buffers between the normalised values and the tensor, as wide as the tensor.
-struct StoreRows {
-    /// Normalised channels.
+    spec: PreprocessSpec,
+    /// A row of normalised channels, as wide as the tensor.
     channels: [Vec<f32>; 3],
     /// The same, interleaved.
     interleaved: Vec<f32>,
@@ -71,50 +61,48 @@ impl Normalisation {
     }
 }
 
-impl Writer {
-    pub(super) fn new(isa: Isa, spec: &PreprocessSpec) -> Self {
+impl TensorWriter {
+    pub(super) fn new(isa: Isa, spec: PreprocessSpec) -> Self {
         let width = spec.width as usize;
-        let channels = spec.order.channels();
-        let Normalisation { gain, bias, pad } = Normalisation::new(spec);
-        let pad = pad.map(|value| element(spec.dtype, value));
-        let rows = StoreRows {
-            channels: std::array::from_fn(|_| vec![0.0; width]),
-            interleaved: vec![0.0; 3 * width],
-            halves: vec![f16::ZERO; 3 * width],
-        };
+        let normalisation = Normalisation::new(&spec);
         Self {
             isa,
             plane_of: if spec.order == ChannelOrder::Bgr { [2, 1, 0] } else { [0, 1, 2] },
-            channels,
-            gain,
-            bias,
-            pad,
-            dtype: spec.dtype,
-            layout: spec.layout,
-            width,
-            height: spec.height as usize,
-            rows,
+            pad: normalisation.pad.map(|value| element(spec.dtype, value)),
+            normalisation,
+            channels: std::array::from_fn(|_| vec![0.0; width]),
+            interleaved: vec![0.0; 3 * width],
+            halves: vec![f16::ZERO; 3 * width],
+            spec,
         }
+    }
+
+    /// Returns the spec.
+    pub(super) fn spec(&self) -> &PreprocessSpec {
+        &self.spec
     }
 
     /// Fills the tensor outside `placed` (x, y, width, height) with the padding.
     pub(super) fn fill_pads(&self, tensor: &mut [u8], placed: [usize; 4]) {
-        let [x, y, width, height] = placed;
-        let size = self.dtype.size_bytes();
-        let mut pixel = [0_u8; 12];
-        match self.layout {
+        let (stride, channels, size) = self.dimensions();
+        match self.spec.layout {
             TensorLayout::Nchw => {
-                for (plane, pad) in tensor.chunks_exact_mut(self.width * self.height * size).zip(&self.pad) {
-                    fill_around(plane, self.width, [x, y, width, height], &pad[..size]);
-                }
+                let planes = tensor.chunks_exact_mut(stride * self.spec.height as usize * size);
+                planes.zip(&self.pad).for_each(|(plane, pad)| fill_around(plane, stride, placed, &pad[..size]));
             }
             TensorLayout::Nhwc => {
-                for (bytes, pad) in pixel.chunks_exact_mut(size).zip(&self.pad).take(self.channels) {
+                let mut pixel = [0_u8; 12];
+                for (bytes, pad) in pixel.chunks_exact_mut(size).zip(&self.pad).take(channels) {
                     bytes.copy_from_slice(&pad[..size]);
                 }
-                fill_around(tensor, self.width, placed, &pixel[..self.channels * size]);
+                fill_around(tensor, stride, placed, &pixel[..channels * size]);
             }
         }
+    }
+
+    /// Returns the tensor's width, its channels, and the bytes of an element.
+    fn dimensions(&self) -> (usize, usize, usize) {
+        (self.spec.width as usize, self.spec.order.channels(), self.spec.dtype.size_bytes())
     }
 
     /// Writes one row of the placed picture: `width` pixels from (`x`, `y`) of the tensor on.
@@ -122,19 +110,18 @@ impl Writer {
     /// Planar f32, u8 and i8 go directly from the row buffers to the tensor; f16 and interleaved tensors use one more row
     /// buffer.
     pub(super) fn store<N: Number>(&mut self, pair: &RowPair<'_, N>, [x, y, width]: [usize; 3], tensor: &mut [u8]) {
-        let (isa, size) = (self.isa, self.dtype.size_bytes());
+        let (isa, (stride, channels, size)) = (self.isa, self.dimensions());
         let mixes: [Mix<'_, N>; 3] = std::array::from_fn(|channel| self.mix(pair, channel, width));
-        let rows = &mut self.rows;
-        match self.layout {
+        match self.spec.layout {
             TensorLayout::Nchw => {
-                for (channel, mix) in mixes.into_iter().enumerate().take(self.channels) {
-                    let start = ((channel * self.height + y) * self.width + x) * size;
+                for (channel, mix) in mixes.into_iter().enumerate().take(channels) {
+                    let start = ((channel * self.spec.height as usize + y) * stride + x) * size;
                     let out = &mut tensor[start..start + width * size];
-                    match self.dtype {
+                    match self.spec.dtype {
                         DType::F16 => {
-                            let row = &mut rows.channels[channel][..width];
+                            let row = &mut self.channels[channel][..width];
                             isa.run(Store::<N, AsF32> { mix, out: row });
-                            halves(row, &mut rows.halves, out);
+                            halves(row, &mut self.halves, out);
                         }
                         DType::U8 => isa.run(Store::<N, AsU8> { mix, out }),
                         DType::I8 => isa.run(Store::<N, AsI8> { mix, out }),
@@ -143,21 +130,21 @@ impl Writer {
                 }
             }
             TensorLayout::Nhwc => {
-                let start = (y * self.width + x) * self.channels * size;
-                let out = &mut tensor[start..start + width * self.channels * size];
-                for (channel, mix) in mixes.into_iter().enumerate().take(self.channels) {
-                    isa.run(Store::<N, AsF32> { mix, out: &mut rows.channels[channel][..width] });
+                let start = (y * stride + x) * channels * size;
+                let out = &mut tensor[start..start + width * channels * size];
+                for (channel, mix) in mixes.into_iter().enumerate().take(channels) {
+                    isa.run(Store::<N, AsF32> { mix, out: &mut self.channels[channel][..width] });
                 }
-                let channels = rows.channels.each_ref().map(|channel| &channel[..width]);
-                let row = if self.channels == 1 {
-                    channels[0]
+                let planes = self.channels.each_ref().map(|channel| &channel[..width]);
+                let row = if channels == 1 {
+                    planes[0]
                 } else {
-                    let row = &mut rows.interleaved[..3 * width];
-                    isa.run(Interleave { channels, out: row.as_chunks_mut().0 });
+                    let row = &mut self.interleaved[..3 * width];
+                    isa.run(Interleave { channels: planes, out: row.as_chunks_mut().0 });
                     row
                 };
-                match self.dtype {
-                    DType::F16 => halves(row, &mut rows.halves, out),
+                match self.spec.dtype {
+                    DType::F16 => halves(row, &mut self.halves, out),
                     DType::U8 => isa.run(Convert::<AsU8> { row, out }),
                     DType::I8 => isa.run(Convert::<AsI8> { row, out }),
                     _ => isa.run(Convert::<AsF32Bytes> { row, out: out.as_chunks_mut().0 }),
@@ -173,8 +160,8 @@ impl Writer {
             low: &pair.low[plane][..width],
             high: pair.high.map(|high| &high[plane][..width]),
             weights: pair.weights,
-            gain: self.gain[channel],
-            bias: self.bias[channel],
+            gain: self.normalisation.gain[channel],
+            bias: self.normalisation.bias[channel],
         }
     }
 }
@@ -292,7 +279,7 @@ struct Store<'a, N, E: Element> {
     out: &'a mut [E::Cell],
 }
 
-impl<N: Number, E: Element> Kernel for Store<'_, N, E> {
+impl<N: Number, E: Element> SliceLoop for Store<'_, N, E> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let Mix { low, high, weights, gain, bias } = self.mix;
@@ -318,7 +305,7 @@ struct Convert<'a, E: Element> {
     out: &'a mut [E::Cell],
 }
 
-impl<E: Element> Kernel for Convert<'_, E> {
+impl<E: Element> SliceLoop for Convert<'_, E> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for (out, &value) in self.out.iter_mut().zip(self.row) {
@@ -333,7 +320,7 @@ struct Interleave<'a> {
     out: &'a mut [[f32; 3]],
 }
 
-impl Kernel for Interleave<'_> {
+impl SliceLoop for Interleave<'_> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         let [a, b, c] = self.channels;

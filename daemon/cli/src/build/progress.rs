@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use visiond_engine_builder::{BuildError, BuildOptions, Built, Monitor, Phase};
+use visiond_engine_builder::{BuildError, BuildOptions, Built, Monitor, BuildPhase};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging;
 
@@ -95,7 +95,7 @@ fn failure(error: &BuildError) -> ExitError {
 }
 
 /// Formats a line such as `building: 1:05, Building Engine 3/5, Timing 42/100`
-fn progress(phases: &[Phase], elapsed: Duration, ends: bool) -> String {
+fn progress(phases: &[BuildPhase], elapsed: Duration, ends: bool) -> String {
     let seconds = elapsed.as_secs();
     let mut text = format!("{} {}:{:02}", if ends { "cancelling:" } else { "building:" }, seconds / 60, seconds % 60);
     for phase in phases {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn progress_is_the_time_and_the_phases() {
-        let phase = |name: &str, done, steps| Phase { name: name.to_owned(), done, steps };
+        let phase = |name: &str, done, steps| BuildPhase { name: name.to_owned(), done, steps };
         let phases = [phase("building the engine", 0, 0), phase("Timing", 42, 100)];
         assert_eq!(
             progress(&phases, Duration::from_secs(65), false),

@@ -10,30 +10,17 @@ use visiond_engine::builder_api::onnx::WireError;
 #[non_exhaustive]
 pub enum PrecisionError {
     /// The file is damaged.
-    #[error("the model's fields make no sense: copy or export it again")]
+    #[error("the model's file is damaged: copy or export it again")]
     Malformed,
     /// External weights cannot be read.
-    #[error("cannot read the weights in {path}: {error}; copy the file into the model's directory again")]
-    External {
-        /// The file.
-        path: PathBuf,
-        /// The error from the operating system.
-        error: io::Error,
-    },
-    /// A rule matches no layer.
-    #[error("no layer is called `{layers}`; similar names: {near}")]
-    NoSuchLayer {
-        /// As in the rule.
-        layers: String,
-        /// Similar names.
-        near: String,
-    },
+    #[error("cannot read the weights in {0}: {1}; copy the file into the model's directory again")]
+    External(PathBuf, io::Error),
+    /// A rule matches no layer: the pattern, and similar names.
+    #[error("no layer is called `{0}`; similar names: {1}")]
+    NoSuchLayer(String, String),
     /// An input cannot become half precision.
-    #[error("the input `{name}` is used inside a loop or branch and must stay FP32: build without half inputs")]
-    HalfInput {
-        /// The input.
-        name: String,
-    },
+    #[error("the input `{0}` is used inside a loop or branch and must stay FP32: build without half inputs")]
+    HalfInput(String),
     /// A rule asks for the other half-precision type.
     #[error("`{layers}` cannot be {asked} in a {whole} model: use one half-precision type for the whole model")]
     OtherHalf {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::error::PrecisionError;
 use super::tensor::header;
-use visiond_engine::builder_api::onnx::{Value, WireError, fields, number, write_bytes, write_number};
+use visiond_engine::builder_api::onnx::{Field, Value, WireError, fields, number, write_bytes, write_number};
 
 /// Limits graphs inside nodes inside graphs: only a malicious file has more.
 const MAX_DEPTH: usize = 32;
@@ -17,30 +17,23 @@ pub(super) struct Model<'a> {
     /// Everything except the graph and the format's version, in order.
     rest: Vec<&'a [u8]>,
     ir_version: u64,
-    pub(super) graph: Graph<'a>,
+    pub(super) graph: OnnxGraph<'a>,
 }
 
 /// The main graph.
-pub(super) struct Graph<'a> {
-    pub(super) nodes: Vec<Node<'a>>,
+pub(super) struct OnnxGraph<'a> {
+    pub(super) nodes: Vec<OnnxNode<'a>>,
     /// The weights: a `TensorProto` each.
-    pub(super) weights: Vec<Weights<'a>>,
+    pub(super) weights: Vec<TypedValue<'a>>,
     /// Inputs that are not weights, outputs, and declared intermediate values: a `ValueInfoProto` each.
-    pub(super) inputs: Vec<Declared<'a>>,
-    pub(super) outputs: Vec<Declared<'a>>,
-    pub(super) values: Vec<Declared<'a>>,
+    pub(super) inputs: Vec<TypedValue<'a>>,
+    pub(super) outputs: Vec<TypedValue<'a>>,
+    pub(super) values: Vec<TypedValue<'a>>,
     rest: Vec<&'a [u8]>,
 }
 
-/// A weight.
-pub(super) struct Weights<'a> {
-    pub(super) name: String,
-    pub(super) element: i64,
-    pub(super) message: Cow<'a, [u8]>,
-}
-
-/// A declared value.
-pub(super) struct Declared<'a> {
+/// A weight or a declared value, with its message.
+pub(super) struct TypedValue<'a> {
     pub(super) name: String,
     /// The element type; 0 if it is not a tensor or not declared.
     pub(super) element: i64,
@@ -49,7 +42,7 @@ pub(super) struct Declared<'a> {
 
 /// An operation.
 #[derive(Clone, Default)]
-pub(super) struct Node<'a> {
+pub(super) struct OnnxNode<'a> {
     pub(super) name: String,
     pub(super) op: String,
     pub(super) domain: String,
@@ -62,7 +55,7 @@ pub(super) struct Node<'a> {
     rest: Vec<&'a [u8]>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> OnnxNode<'a> {
     /// Makes a node that casts `input` to `output`.
     pub(super) fn cast(input: &str, output: &str, to: i64) -> Self {
         let mut node = Self {
@@ -88,21 +81,17 @@ impl<'a> Node<'a> {
 
     /// Returns an attribute's message.
     pub(super) fn attribute(&self, name: &str) -> Option<&[u8]> {
-        self.attributes.iter().map(|message| &**message).find(|message| {
-            let mut fields = fields(message).map_while(Result::ok);
-            fields.any(|field| field.number == number::ATTRIBUTE_NAME && field.bytes() == name.as_bytes())
-        })
+        self.attributes.iter().find(|attribute| is_called(attribute, name)).map(|attribute| &**attribute)
     }
 
     /// Returns an integer attribute.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
-        let mut fields = fields(self.attribute(name)?).map_while(Result::ok);
-        fields.find(|field| field.number == number::ATTRIBUTE_INT).map(|field| field.number_value())
+        field_of(self.attribute(name)?, number::ATTRIBUTE_INT).map(|field| field.number_value())
     }
 
     /// Returns the tensor in an attribute.
     pub(super) fn tensor(&self, name: &str) -> Option<&[u8]> {
-        part(self.attribute(name)?, number::ATTRIBUTE_TENSOR)
+        field_of(self.attribute(name)?, number::ATTRIBUTE_TENSOR).map(|field| field.bytes())
     }
 
     /// Sets or adds an integer attribute.
@@ -112,8 +101,7 @@ impl<'a> Node<'a> {
         write_bytes(&mut message, number::ATTRIBUTE_NAME, name.as_bytes());
         write_number(&mut message, number::ATTRIBUTE_INT, value as u64);
         write_number(&mut message, number::ATTRIBUTE_TYPE, TYPE_INT);
-        let is_it = |attribute: &Cow<'_, [u8]>| part(attribute, number::ATTRIBUTE_NAME) == Some(name.as_bytes());
-        match self.attributes.iter_mut().find(|attribute| is_it(attribute)) {
+        match self.attributes.iter_mut().find(|attribute| is_called(attribute, name)) {
             Some(attribute) => *attribute = Cow::Owned(message),
             None => self.attributes.push(Cow::Owned(message)),
         }
@@ -170,8 +158,12 @@ impl<'a> Node<'a> {
 }
 
 /// Returns the first field `wanted` of a message.
-fn part(message: &[u8], wanted: u64) -> Option<&[u8]> {
-    fields(message).map_while(Result::ok).find(|field| field.number == wanted).map(|field| field.bytes())
+fn field_of(message: &[u8], wanted: u64) -> Option<Field<'_>> {
+    fields(message).map_while(Result::ok).find(|field| field.number == wanted)
+}
+
+fn is_called(attribute: &[u8], name: &str) -> bool {
+    field_of(attribute, number::ATTRIBUTE_NAME).is_some_and(|field| field.bytes() == name.as_bytes())
 }
 
 fn subgraphs_of(attribute: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -216,14 +208,14 @@ fn captured(graph: &[u8], depth: usize, names: &mut HashSet<String>) -> Result<(
 }
 
 /// Reads the name and element type of a `ValueInfoProto`.
-pub(super) fn declared(message: &[u8]) -> Result<Declared<'_>, WireError> {
+pub(super) fn declared(message: &[u8]) -> Result<TypedValue<'_>, WireError> {
     let (mut name, mut element) = (String::new(), 0);
     for field in fields(message) {
         let field = field?;
         match field.number {
             number::VALUE_NAME => name = field.text(),
             number::VALUE_TYPE => {
-                let tensor = part(field.bytes(), number::TYPE_TENSOR).unwrap_or_default();
+                let tensor = field_of(field.bytes(), number::TYPE_TENSOR).map_or(&[][..], |field| field.bytes());
                 for field in fields(tensor) {
                     let field = field?;
                     if field.number == number::TENSOR_TYPE_ELEMENT {
@@ -234,42 +226,46 @@ pub(super) fn declared(message: &[u8]) -> Result<Declared<'_>, WireError> {
             _ => {}
         }
     }
-    Ok(Declared { name, element, message: Cow::Borrowed(message) })
+    Ok(TypedValue { name, element, message: Cow::Borrowed(message) })
 }
 
-impl Declared<'_> {
+impl TypedValue<'_> {
     /// Declares another element type.
     pub(super) fn set_element(&mut self, element: i64) -> Result<(), WireError> {
-        let mut message = Vec::new();
-        for field in fields(&self.message) {
-            let field = field?;
-            if field.number != number::VALUE_TYPE {
-                message.extend_from_slice(field.raw);
-                continue;
-            }
-            let mut types = Vec::new();
-            for field in fields(field.bytes()) {
-                let field = field?;
-                if field.number != number::TYPE_TENSOR {
-                    types.extend_from_slice(field.raw);
-                    continue;
-                }
-                let mut tensor = Vec::new();
-                write_number(&mut tensor, number::TENSOR_TYPE_ELEMENT, element as u64);
-                for field in fields(field.bytes()) {
+        let message = with_field(&self.message, number::VALUE_TYPE, &|types| {
+            with_field(types, number::TYPE_TENSOR, &|tensor| {
+                let mut message = Vec::new();
+                write_number(&mut message, number::TENSOR_TYPE_ELEMENT, element as u64);
+                for field in fields(tensor) {
                     let field = field?;
                     if field.number != number::TENSOR_TYPE_ELEMENT {
-                        tensor.extend_from_slice(field.raw);
+                        message.extend_from_slice(field.raw);
                     }
                 }
-                write_bytes(&mut types, number::TYPE_TENSOR, &tensor);
-            }
-            write_bytes(&mut message, number::VALUE_TYPE, &types);
-        }
-        self.message = Cow::Owned(message);
-        self.element = element;
+                Ok(message)
+            })
+        })?;
+        (self.message, self.element) = (Cow::Owned(message), element);
         Ok(())
     }
+}
+
+/// Returns the message with `change` applied to each field `wanted`.
+fn with_field(
+    message: &[u8],
+    wanted: u64,
+    change: &dyn Fn(&[u8]) -> Result<Vec<u8>, WireError>,
+) -> Result<Vec<u8>, WireError> {
+    let mut changed = Vec::new();
+    for field in fields(message) {
+        let field = field?;
+        if field.number == wanted {
+            write_bytes(&mut changed, wanted, &change(field.bytes())?);
+        } else {
+            changed.extend_from_slice(field.raw);
+        }
+    }
+    Ok(changed)
 }
 
 impl<'a> Model<'a> {
@@ -280,7 +276,7 @@ impl<'a> Model<'a> {
             let field = field?;
             match (field.number, field.value) {
                 (number::MODEL_IR_VERSION, Value::Number(version)) => ir_version = version,
-                (number::MODEL_GRAPH, Value::Bytes(bytes)) => graph = Some(Graph::read(bytes)?),
+                (number::MODEL_GRAPH, Value::Bytes(bytes)) => graph = Some(OnnxGraph::read(bytes)?),
                 _ => rest.push(field.raw),
             }
         }
@@ -299,18 +295,18 @@ impl<'a> Model<'a> {
     }
 }
 
-impl<'a> Graph<'a> {
+impl<'a> OnnxGraph<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, PrecisionError> {
         let (mut nodes, mut weights, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         let (mut inputs, mut outputs, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for field in fields(bytes) {
             let field = field?;
             match field.number {
-                number::GRAPH_NODE => nodes.push(Node::read(field.bytes())?),
+                number::GRAPH_NODE => nodes.push(OnnxNode::read(field.bytes())?),
                 number::GRAPH_INITIALIZER => {
                     let header = header(field.bytes())?;
                     let message = Cow::Borrowed(field.bytes());
-                    weights.push(Weights { name: header.name, element: header.element, message });
+                    weights.push(TypedValue { name: header.name, element: header.element, message });
                 }
                 number::GRAPH_INPUT => inputs.push(declared(field.bytes())?),
                 number::GRAPH_OUTPUT => outputs.push(declared(field.bytes())?),
@@ -320,7 +316,7 @@ impl<'a> Graph<'a> {
         }
         // Before version 4 of the format, weights had to be listed as inputs too.
         let named: HashSet<&str> = weights.iter().map(|weights| weights.name.as_str()).collect();
-        inputs.retain(|input: &Declared<'_>| !named.contains(input.name.as_str()));
+        inputs.retain(|input: &TypedValue<'_>| !named.contains(input.name.as_str()));
         Ok(Self { nodes, weights, inputs, outputs, values, rest })
     }
 

@@ -5,36 +5,27 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::choose::input_follows;
 use super::error::PrecisionError;
-use super::graph::{Declared, Graph, Node, Weights};
-use super::half_type::Half;
-use super::operators::input_follows;
-use super::tensor::{self, Losses, floats, header};
+use super::graph::{OnnxGraph, OnnxNode, TypedValue};
+use super::tensor::{self, Half, Losses, floats, header};
 use visiond_engine::builder_api::onnx::element;
 
-/// What the conversion changed.
-#[derive(Default)]
-pub(super) struct CastReport {
-    pub(super) losses: Losses,
-    /// A tensor with clamped numbers.
-    pub(super) clamped_in: Option<String>,
-}
-
 /// Declares FP32 inputs and outputs as half precision, and casts them right away.
-pub(super) fn half_io(graph: &mut Graph<'_>, half: Half) -> Result<(), PrecisionError> {
-    let is_full = |declared: &&mut Declared<'_>| declared.element == element::FLOAT;
+pub(super) fn half_io(graph: &mut OnnxGraph<'_>, half: Half) -> Result<(), PrecisionError> {
+    let is_full = |declared: &&mut TypedValue<'_>| declared.element == element::FLOAT;
     let mut inside = HashMap::new();
     let mut casts = Vec::new();
     for input in graph.inputs.iter_mut().filter(is_full) {
         let full = format!("{} in fp32", input.name);
-        casts.push(Node::cast(&input.name, &full, element::FLOAT));
+        casts.push(OnnxNode::cast(&input.name, &full, element::FLOAT));
         inside.insert(input.name.clone(), full);
         input.set_element(half.element())?;
     }
     // Graphs inside nodes know values by their outer names.
     let captured: HashSet<&String> = graph.nodes.iter().flat_map(|node| &node.captures).collect();
     if let Some(name) = inside.keys().find(|name| captured.contains(name)) {
-        return Err(PrecisionError::HalfInput { name: name.clone() });
+        return Err(PrecisionError::HalfInput(name.clone()));
     }
     let mut made = HashMap::new();
     for output in graph.outputs.iter_mut().filter(is_full) {
@@ -57,7 +48,7 @@ pub(super) fn half_io(graph: &mut Graph<'_>, half: Half) -> Result<(), Precision
     casts.append(&mut graph.nodes);
     for output in &graph.outputs {
         if let Some(full) = made.get(&output.name) {
-            casts.push(Node::cast(full, &output.name, half.element()));
+            casts.push(OnnxNode::cast(full, &output.name, half.element()));
         }
     }
     graph.nodes = casts;
@@ -77,10 +68,10 @@ type Numbers = (Vec<u64>, Vec<f32>);
 
 /// The graph while it is rewritten.
 struct Inserter<'g, 'a> {
-    graph: &'g mut Graph<'a>,
+    graph: &'g mut OnnxGraph<'a>,
     half: Half,
     directory: &'g Path,
-    written: Vec<Node<'a>>,
+    written: Vec<OnnxNode<'a>>,
     /// Values that exist in FP32 (or in their own other type).
     full: HashSet<String>,
     /// The half-precision names of FP32 values.
@@ -89,17 +80,17 @@ struct Inserter<'g, 'a> {
     /// The input of each Cast to FP32.
     cast_from: HashMap<String, String>,
     taken: HashSet<String>,
-    report: CastReport,
+    losses: Losses,
 }
 
 /// Rewrites the graph's nodes; those marked in `chosen` compute in half precision.
 pub(super) fn insert_casts(
-    graph: &mut Graph<'_>,
+    graph: &mut OnnxGraph<'_>,
     elements: &HashMap<String, i64>,
     chosen: &[bool],
     half: Half,
     directory: &Path,
-) -> Result<CastReport, PrecisionError> {
+) -> Result<Losses, PrecisionError> {
     let nodes = std::mem::take(&mut graph.nodes);
     let weights = graph.weights.iter().enumerate();
     let constants = weights.map(|(index, weights)| (weights.name.clone(), Constant::Weight(index))).collect();
@@ -114,7 +105,7 @@ pub(super) fn insert_casts(
         constants,
         cast_from: HashMap::new(),
         taken: elements.keys().cloned().collect(),
-        report: CastReport::default(),
+        losses: Losses::default(),
         graph,
     };
     for (node, &in_half) in nodes.into_iter().zip(chosen) {
@@ -125,7 +116,7 @@ pub(super) fn insert_casts(
         inserter.need_full(&output);
     }
     inserter.graph.nodes = inserter.written;
-    Ok(inserter.report)
+    Ok(inserter.losses)
 }
 
 impl<'a> Inserter<'_, 'a> {
@@ -134,7 +125,7 @@ impl<'a> Inserter<'_, 'a> {
         if !self.full.contains(name)
             && let Some(half) = self.halves.get(name)
         {
-            self.written.push(Node::cast(half, name, element::FLOAT));
+            self.written.push(OnnxNode::cast(half, name, element::FLOAT));
             self.full.insert(name.to_owned());
         }
     }
@@ -155,16 +146,14 @@ impl<'a> Inserter<'_, 'a> {
         let fresh = self.fresh(name);
         match self.numbers(&source)? {
             Some((dims, numbers)) => {
-                let (message, losses) = tensor::write(&fresh, &dims, &numbers, self.half);
-                self.report.losses.clamped += losses.clamped;
-                self.report.losses.vanished += losses.vanished;
-                if losses.clamped > 0 {
-                    self.report.clamped_in.get_or_insert(source);
+                let message = tensor::write(&fresh, &dims, &numbers, self.half, &mut self.losses);
+                if self.losses.clamped > 0 {
+                    self.losses.clamped_in.get_or_insert(source);
                 }
                 let (name, element) = (fresh.clone(), self.half.element());
-                self.graph.weights.push(Weights { name, element, message: message.into() });
+                self.graph.weights.push(TypedValue { name, element, message: message.into() });
             }
-            None => self.written.push(Node::cast(name, &fresh, self.half.element())),
+            None => self.written.push(OnnxNode::cast(name, &fresh, self.half.element())),
         }
         self.halves.insert(name.to_owned(), fresh.clone());
         Ok(fresh)
@@ -190,7 +179,7 @@ impl<'a> Inserter<'_, 'a> {
     }
 
     /// Writes a node unchanged.
-    fn full_node(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) {
+    fn full_node(&mut self, mut node: OnnxNode<'a>, elements: &HashMap<String, i64>) {
         let is_cast = node.is_standard() && node.op == "Cast";
         for input in &mut node.inputs {
             match self.halves.get(input) {
@@ -219,7 +208,7 @@ impl<'a> Inserter<'_, 'a> {
     }
 
     /// Writes a node that computes in half precision.
-    fn half_node(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
+    fn half_node(&mut self, mut node: OnnxNode<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
         let is_full = |name: &String| elements.get(name) == Some(&element::FLOAT);
         if node.op == "Cast" && node.outputs.iter().all(is_full) {
             return self.half_cast(node, elements);
@@ -250,18 +239,14 @@ impl<'a> Inserter<'_, 'a> {
     }
 
     /// Converts a Cast to FP32 into one to half precision, or removes it if the value already exists.
-    fn half_cast(&mut self, mut node: Node<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
+    fn half_cast(&mut self, mut node: OnnxNode<'a>, elements: &HashMap<String, i64>) -> Result<(), PrecisionError> {
         let (Some(input), Some(output)) = (node.inputs.first().cloned(), node.outputs.first().cloned()) else {
             return Err(PrecisionError::Malformed);
         };
-        let there = match elements.get(&input) {
-            Some(&element::FLOAT) => Some(self.need_half(&input, elements)?),
-            Some(&element) if element == self.half.element() => Some(input),
-            _ => None,
-        };
-        let half = match there {
-            Some(there) => there,
-            None => {
+        let half = match elements.get(&input) {
+            Some(&element::FLOAT) => self.need_half(&input, elements)?,
+            Some(&element) if element == self.half.element() => input,
+            _ => {
                 let half = self.fresh(&output);
                 node.outputs = vec![half.clone()];
                 node.set_int("to", self.half.element());

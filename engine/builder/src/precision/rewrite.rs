@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::choose::choose;
 use super::error::PrecisionError;
-use super::graph::{Model, Node};
-use super::half_type::Half;
+use super::graph::{Model, OnnxNode};
 use super::rule::{LayerPrecision, Rule};
+use super::tensor::Half;
 use super::{insert_casts, types};
 
 /// How to rewrite a model.
@@ -44,7 +44,7 @@ pub(crate) fn quantises_convolutions(bytes: &[u8]) -> bool {
     let nodes = &model.graph.nodes;
     let floats_again: HashSet<&String> =
         nodes.iter().filter(|node| node.op == "DequantizeLinear").flat_map(|node| &node.outputs).collect();
-    let convolves = |node: &&Node<'_>| matches!(node.op.as_str(), "Conv" | "ConvTranspose");
+    let convolves = |node: &&OnnxNode<'_>| matches!(node.op.as_str(), "Conv" | "ConvTranspose");
     nodes.iter().filter(convolves).any(|node| node.inputs.iter().take(2).any(|input| floats_again.contains(input)))
 }
 
@@ -67,15 +67,15 @@ pub fn rewrite(bytes: &[u8], directory: &Path, options: &PrecisionOptions) -> Re
         insert_casts::half_io(&mut model.graph, options.half)?;
     }
     let elements = types::elements(&model.graph)?;
-    let choice = choose(&model.graph, &elements, &options.rules, options.half, directory)?;
-    let report = insert_casts::insert_casts(&mut model.graph, &elements, &choice.half, options.half, directory)?;
+    let (half, full_layers) = choose(&model.graph, &elements, &options.rules, options.half, directory)?;
+    let losses = insert_casts::insert_casts(&mut model.graph, &elements, &half, options.half, directory)?;
     model.graph.sweep();
     Ok(Rewritten {
         bytes: model.write(),
-        half_layers: choice.half.iter().filter(|&&half| half).count(),
-        full_layers: choice.kept,
-        clamped: report.losses.clamped,
-        clamped_in: report.clamped_in,
-        vanished: report.losses.vanished,
+        half_layers: half.iter().filter(|&&half| half).count(),
+        full_layers,
+        clamped: losses.clamped,
+        clamped_in: losses.clamped_in,
+        vanished: losses.vanished,
     })
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::error::PrecisionError;
-use super::graph::Node;
-use super::half_type::Half;
+use super::graph::OnnxNode;
+use super::tensor::Half;
+use crate::option_error::OptionError;
 
 /// A precision for layers, by name or operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,16 +26,6 @@ pub enum LayerPrecision {
     Half(Option<Half>),
 }
 
-/// Why a text is not a rule.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is not LAYER=fp32 or LAYER=half: name a layer (`/model.22/dfl/conv=fp32`), several (`/model.22/*=fp32`) or an \
-     operator (`type:Softmax=fp32`)"
-)]
-pub struct RuleError {
-    text: String,
-}
-
 /// Writes the rule as it is read.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,10 +39,15 @@ impl fmt::Display for Rule {
 }
 
 impl FromStr for Rule {
-    type Err = RuleError;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, RuleError> {
-        let wrong = || RuleError { text: text.to_owned() };
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let wrong = || {
+            OptionError(format!(
+                "`{text}` is not LAYER=fp32 or LAYER=half: name a layer (`/model.22/dfl/conv=fp32`), several \
+                 (`/model.22/*=fp32`) or an operator (`type:Softmax=fp32`)"
+            ))
+        };
         let (layers, precision) = text.rsplit_once('=').ok_or_else(wrong)?;
         let precision = match precision.to_ascii_lowercase().as_str() {
             "fp32" => LayerPrecision::Full,
@@ -69,7 +65,7 @@ impl FromStr for Rule {
 
 impl Rule {
     /// Whether the rule matches this node.
-    pub(super) fn matches(&self, node: &Node<'_>) -> bool {
+    pub(super) fn matches(&self, node: &OnnxNode<'_>) -> bool {
         match self.layers.strip_prefix("type:") {
             Some(operator) => matches_glob(operator, &node.op),
             // An unnamed node is matched by its outputs, as TensorRT itself names layers.
@@ -78,13 +74,13 @@ impl Rule {
     }
 
     /// Returns the error for a rule that matches no node.
-    pub(super) fn unknown(&self, nodes: &[Node<'_>]) -> PrecisionError {
+    pub(super) fn unknown(&self, nodes: &[OnnxNode<'_>]) -> PrecisionError {
         const SHOWN: usize = 3;
         let (word, prefix) = match self.layers.strip_prefix("type:") {
             Some(operator) => (operator, "type:"),
             None => (self.layers.as_str(), ""),
         };
-        let name = |node: &Node<'_>| if prefix.is_empty() { node.label().to_owned() } else { node.op.clone() };
+        let name = |node: &OnnxNode<'_>| if prefix.is_empty() { node.label().to_owned() } else { node.op.clone() };
         let mut names: Vec<String> = nodes.iter().map(name).collect();
         names.sort_unstable();
         names.dedup();
@@ -92,7 +88,7 @@ impl Rule {
         names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
         names.truncate(SHOWN);
         let near = names.iter().map(|name| format!("`{prefix}{name}`")).collect::<Vec<_>>().join(", ");
-        PrecisionError::NoSuchLayer { layers: self.layers.clone(), near }
+        PrecisionError::NoSuchLayer(self.layers.clone(), near)
     }
 }
 

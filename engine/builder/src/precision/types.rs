@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::error::PrecisionError;
-use super::graph::{Graph, Node, declared};
+use super::graph::{OnnxGraph, OnnxNode, declared};
 use super::tensor::header;
 use visiond_engine::builder_api::onnx::{element, fields, number};
 
 /// Returns the element type of each value, as far as it can be inferred.
-pub(super) fn elements(graph: &Graph<'_>) -> Result<HashMap<String, i64>, PrecisionError> {
+pub(super) fn elements(graph: &OnnxGraph<'_>) -> Result<HashMap<String, i64>, PrecisionError> {
     let mut elements: HashMap<String, i64> = HashMap::new();
     for declared in graph.values.iter().chain(&graph.inputs).chain(&graph.outputs) {
         elements.insert(declared.name.clone(), declared.element);
@@ -27,7 +27,7 @@ pub(super) fn elements(graph: &Graph<'_>) -> Result<HashMap<String, i64>, Precis
 }
 
 /// Returns the element type of an output; 0 if unknown.
-fn output_element(node: &Node<'_>, index: usize, elements: &HashMap<String, i64>) -> Result<i64, PrecisionError> {
+fn output_element(node: &OnnxNode<'_>, index: usize, elements: &HashMap<String, i64>) -> Result<i64, PrecisionError> {
     let input = |index: usize| node.inputs.get(index).and_then(|name| elements.get(name)).copied().unwrap_or(0);
     let attribute = |name, otherwise| node.int(name).unwrap_or(otherwise);
     if node.subgraphs().next().is_some() {
@@ -83,7 +83,7 @@ fn output_element(node: &Node<'_>, index: usize, elements: &HashMap<String, i64>
     })
 }
 
-fn constant(node: &Node<'_>) -> Result<i64, PrecisionError> {
+fn constant(node: &OnnxNode<'_>) -> Result<i64, PrecisionError> {
     if let Some(tensor) = node.tensor("value") {
         return Ok(header(tensor)?.element);
     }
@@ -98,7 +98,7 @@ fn constant(node: &Node<'_>) -> Result<i64, PrecisionError> {
 }
 
 /// Returns the element type that the graph inside `If`, `Loop` or `Scan` declares for an output.
-fn of_subgraph(node: &Node<'_>, index: usize) -> Result<i64, PrecisionError> {
+fn of_subgraph(node: &OnnxNode<'_>, index: usize) -> Result<i64, PrecisionError> {
     // The first output of a loop's body is its condition.
     let index = if node.op == "Loop" { index + 1 } else { index };
     for graph in node.subgraphs() {

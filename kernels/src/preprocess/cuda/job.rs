@@ -3,7 +3,7 @@
 use crate::cuda::DeviceAddress;
 use crate::frame::{BayerOrder, FrameView, PixelFormat};
 use crate::letterbox::Mapping;
-use crate::preprocess::fetch::{Words, words};
+use crate::preprocess::fetch::{WordLayout, words};
 use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use crate::preprocess::store::Normalisation;
 use crate::preprocess::yuv::ToRgb;
@@ -35,7 +35,7 @@ struct Component {
 /// A table of source positions: see [`super::tables`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Axis {
+pub(super) struct AxisTable {
     pub(super) entries: u64,
     pub(super) stride: u32,
     pub(super) taps: u32,
@@ -46,10 +46,10 @@ pub(super) struct Axis {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Frame {
     components: [Component; 3],
-    columns: Axis,
-    rows: Axis,
+    columns: AxisTable,
+    rows: AxisTable,
     placed: [u32; 4],
-    source: u32,
+    pub(super) source: u32,
     color: u32,
     selectors: [u32; 2],
     coefficients: [u32; 8],
@@ -85,7 +85,7 @@ pub(super) struct Job {
 }
 
 // The kernel asserts the same sizes.
-const _: () = assert!(size_of::<Component>() == 24 && size_of::<Axis>() == 16);
+const _: () = assert!(size_of::<Component>() == 24 && size_of::<AxisTable>() == 16);
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
 
 /// The size of a frame's description.
@@ -101,27 +101,21 @@ impl Frame {
         frame: &FrameView<'_>,
         planes: &Planes,
         mapping: &Mapping,
-        [columns, rows]: [Axis; 2],
+        [columns, rows]: [AxisTable; 2],
     ) -> Self {
         let format = frame.format();
         let color = match format {
-            PixelFormat::Yuyv
-            | PixelFormat::Uyvy
-            | PixelFormat::Yvyu
-            | PixelFormat::Vyuy
-            | PixelFormat::Nv12
-            | PixelFormat::Nv21
-            | PixelFormat::Nv16
-            | PixelFormat::Nv61
-            | PixelFormat::I420 => COLOR_YUV,
             PixelFormat::Grey => COLOR_GREY,
-            _ => COLOR_RGB,
+            PixelFormat::Rgb | PixelFormat::Bgr | PixelFormat::Rgba | PixelFormat::Bgra | PixelFormat::Bayer(..) => {
+                COLOR_RGB
+            }
+            _ => COLOR_YUV,
         };
         let coefficients = match sampling {
             Sampling::Opencv => u16::coefficients(frame.color(), color == COLOR_GREY),
             Sampling::Exact => f32::coefficients(frame.color(), color == COLOR_GREY),
         };
-        let described = Self {
+        let mut described = Self {
             columns,
             rows,
             placed: mapping.placed(),
@@ -131,21 +125,17 @@ impl Frame {
             height: frame.height(),
             ..Self::default()
         };
-        described.read_from(format, planes)
+        described.set_source(format, planes);
+        described
     }
 
     /// Sets how this format's pixels are read.
-    fn read_from(mut self, format: PixelFormat, planes: &Planes) -> Self {
-        let component = |plane: usize, offset: u32, step_bytes: u32, shifts: (u32, u32)| {
+    fn set_source(&mut self, format: PixelFormat, planes: &Planes) {
+        let component = |plane: usize, offset: u32, step_bytes: u32, (x_shift, y_shift): (u32, u32)| {
             let (address, pitch_bytes) = planes[plane];
             // Pitches were checked to fit.
-            Component {
-                address: address.0 + u64::from(offset),
-                pitch_bytes: pitch_bytes as u32,
-                step_bytes,
-                x_shift: shifts.0,
-                y_shift: shifts.1,
-            }
+            let (address, pitch_bytes) = (address.0 + u64::from(offset), pitch_bytes as u32);
+            Component { address, pitch_bytes, step_bytes, x_shift, y_shift }
         };
         let aligned = |plane: usize, to: u64| {
             let (address, pitch_bytes) = planes[plane];
@@ -158,7 +148,7 @@ impl Frame {
         let none = Component::default();
         (self.source, self.components) = match format {
             PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy if aligned(0, 4) => {
-                self.selectors = [selector(words), selector(Words { first: words.first + 16, ..words })];
+                self.selectors = [selector(words), selector(WordLayout { first: words.first + 16, ..words })];
                 (SOURCE_WORDS, [component(0, 0, 4, (1, 0)), none, none])
             }
             PixelFormat::Rgba | PixelFormat::Bgra if aligned(0, 4) => {
@@ -211,20 +201,11 @@ impl Frame {
                 (SOURCE_MOSAIC, [component(0, 0, 0, (0, 0)), none, none])
             }
         };
-        self
-    }
-}
-
-#[cfg(test)]
-impl Frame {
-    /// How its pixels are read.
-    pub(super) fn source(&self) -> u32 {
-        self.source
     }
 }
 
 /// Returns `__byte_perm`'s selector for the three components of one word; the fourth byte becomes 0.
-fn selector(words: Words) -> u32 {
+fn selector(words: WordLayout) -> u32 {
     0x4000 | (words.third / 8) << 8 | (words.second / 8) << 4 | (words.first / 8)
 }
 

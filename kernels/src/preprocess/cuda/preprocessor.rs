@@ -1,18 +1,16 @@
 //! The preprocessor for one GPU.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
+use std::sync::Arc;
 
 use super::job::{FRAME_BYTES, Frame, Job, Planes};
-use super::tables::{self, Shape};
+use super::tables::{self, FrameTables};
 use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module};
 use crate::frame::FrameView;
 use crate::letterbox::Mapping;
 use crate::preprocess::error::PreprocessError;
-use crate::preprocess::spec::{PreprocessSpec, Sampling};
+use crate::preprocess::spec::PreprocessSpec;
 
 /// The compiled kernel, as PTX.
 const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
@@ -33,7 +31,8 @@ pub(super) const STAGED_ALIGNMENT: usize = 64;
 /// larger than any before; tables are made for the first frame of a size.
 pub struct CudaPreprocessor {
     spec: PreprocessSpec,
-    kernel: Arc<Kernel>,
+    kernel: Function,
+    describe: Function,
     job: Job,
     max_batch: usize,
     pinned: Memory,
@@ -53,9 +52,11 @@ impl CudaPreprocessor {
         spec.check()?;
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
         let bytes = max_batch * FRAME_BYTES;
+        let module = Module::shared(device, "preprocess", PTX)?;
         Ok(Self {
             spec: spec.clone(),
-            kernel: Kernel::of(device)?,
+            kernel: module.function("preprocess")?,
+            describe: module.function("describe")?,
             job: Job::new(spec),
             max_batch,
             described: pinned.allocate(bytes)?,
@@ -78,14 +79,18 @@ impl CudaPreprocessor {
     /// The previous run must be done: its descriptions and staged frames are overwritten.
     pub fn prepare(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
         if frames.len() > self.max_batch {
-            return Err(PreprocessError::Batch { frames: frames.len(), max_batch: self.max_batch });
+            let (most, given) = (self.max_batch, frames.len());
+            return Err(PreprocessError::Invalid(format!("the preprocessor was made for {most} frames, not {given}")));
         }
-        self.make_room(frames)?;
+        let staged: usize = frames.iter().filter(|frame| planes_of(frame).is_none()).map(staged_size).sum();
+        if staged > self.staging.len() {
+            self.staging = self.pinned.allocate(staged)?;
+        }
         self.mappings.clear();
-        self.sizes.begin();
+        self.sizes.run += 1;
         let mut staged_bytes = 0;
         for (frame, described) in frames.iter().zip(self.described.as_mut_slice().chunks_exact_mut(FRAME_BYTES)) {
-            let (shape, address) = self.sizes.get(&self.spec, (frame.width(), frame.height()))?;
+            let (tables, address) = self.sizes.get(&self.spec, (frame.width(), frame.height()))?;
             let planes = match planes_of(frame) {
                 Some(planes) => planes,
                 None => {
@@ -94,12 +99,9 @@ impl CudaPreprocessor {
                     planes
                 }
             };
-            let axes = match self.spec.sampling {
-                Sampling::Opencv => shape.axes::<u16>(&self.spec, address.0),
-                Sampling::Exact => shape.axes::<f32>(&self.spec, address.0),
-            };
-            let description = Frame::new(self.spec.sampling, frame, &planes, &shape.mapping, axes);
-            self.mappings.push(shape.mapping);
+            let axes = tables.axes(&self.spec, address.0);
+            let description = Frame::new(self.spec.sampling, frame, &planes, &tables.mapping, axes);
+            self.mappings.push(tables.mapping);
             // SAFETY: a `Frame` is FRAME_BYTES integers and floats without padding, so all of its bytes are initialised.
             let bytes = unsafe { std::slice::from_raw_parts((&raw const description).cast::<u8>(), FRAME_BYTES) };
             described.copy_from_slice(bytes);
@@ -132,19 +134,17 @@ impl CudaPreprocessor {
             return Ok(());
         }
         let frames = frames.min(self.max_batch);
-        self.describe(frames, stream)?;
+        self.copy_descriptions(frames, stream)?;
         let mut job = self.job.at(out, self.descriptions.address());
         let blocks = job.threads().div_ceil(BLOCK_THREADS);
         let mut arguments = [(&raw mut job).cast::<c_void>()];
         // SAFETY: the kernel takes one `Job`. It reads the descriptions, the tables they name, which are in `self`, and the
         // frames; it writes `frames` tensors from `out` on. All of that stays valid (the caller's promise).
-        unsafe {
-            self.kernel.function.launch([blocks, frames as u32, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments)
-        }
+        unsafe { self.kernel.launch([blocks, frames as u32, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments) }
     }
 
     /// Queues copying the descriptions.
-    fn describe(&mut self, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
+    fn copy_descriptions(&mut self, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         // `pinned` is mapped memory, and every block of that has an address.
         let mut from = self.described.device_address().unwrap_or_default();
         let mut to = self.descriptions.address();
@@ -154,16 +154,7 @@ impl CudaPreprocessor {
         let blocks = words.div_ceil(BLOCK_THREADS);
         // SAFETY: the kernel takes two addresses and a count of words; both blocks have room for `max_batch` descriptions, and
         // stay valid until the run is done (the promise to `enqueue`).
-        unsafe { self.kernel.describe.launch([blocks, 1, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments) }
-    }
-
-    /// Makes the staging buffer large enough for these frames.
-    fn make_room(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
-        let needed: usize = frames.iter().filter(|frame| planes_of(frame).is_none()).map(staged_size).sum();
-        if needed > self.staging.len() {
-            self.staging = self.pinned.allocate(needed)?;
-        }
-        Ok(())
+        unsafe { self.describe.launch([blocks, 1, 1], [BLOCK_THREADS, 1, 1], 0, stream, &mut arguments) }
     }
 }
 
@@ -205,30 +196,6 @@ pub(super) fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &m
     (planes, copied)
 }
 
-/// The kernel on one GPU, compiled once for all preprocessors.
-struct Kernel {
-    module: Module,
-    function: Function,
-    describe: Function,
-}
-
-impl Kernel {
-    fn of(device: &Arc<Device>) -> Result<Arc<Self>, PreprocessError> {
-        static LOADED: Mutex<Vec<Weak<Kernel>>> = Mutex::new(Vec::new());
-        let mut loaded = LOADED.lock();
-        loaded.retain(|kernel| kernel.strong_count() > 0);
-        let of_device = |kernel: &Arc<Self>| Arc::ptr_eq(kernel.module.device(), device);
-        if let Some(kernel) = loaded.iter().filter_map(Weak::upgrade).find(of_device) {
-            return Ok(kernel);
-        }
-        let module = Module::load(device, "preprocess", PTX)?;
-        let kernel =
-            Arc::new(Self { function: module.function("preprocess")?, describe: module.function("describe")?, module });
-        loaded.push(Arc::downgrade(&kernel));
-        Ok(kernel)
-    }
-}
-
 /// The tables of the last frame sizes, in the GPU's memory.
 struct TableCache {
     memory: DeviceBuffer,
@@ -236,21 +203,19 @@ struct TableCache {
     upload: CudaStream,
     kept: Vec<CachedTables>,
     capacity: usize,
+    /// The current run; tables that only earlier ones used may be replaced.
     run: u64,
 }
 
 struct CachedTables {
-    shape: Shape,
+    tables: FrameTables,
     /// The last run that used it.
     used: u64,
 }
 
 impl TableCache {
     fn new(spec: &PreprocessSpec, device: &Arc<Device>, capacity: usize) -> Result<Self, CudaError> {
-        let each_bytes = match spec.sampling {
-            Sampling::Opencv => tables::size_bytes::<u16>(spec),
-            Sampling::Exact => tables::size_bytes::<f32>(spec),
-        };
+        let each_bytes = tables::size_bytes(spec);
         Ok(Self {
             memory: DeviceBuffer::new(device, each_bytes * capacity)?,
             each_bytes,
@@ -261,27 +226,18 @@ impl TableCache {
         })
     }
 
-    /// Begins a run; tables of earlier runs may be replaced.
-    fn begin(&mut self) {
-        self.run += 1;
-    }
-
     /// Returns the tables of a frame size. Makes them, allocates, and waits for the copy to the GPU only if they are missing.
-    fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<(Shape, DeviceAddress), CudaError> {
-        let found = self.kept.iter().position(|kept| kept.shape.mapping.source() == source);
-        let slot = match found {
+    fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<(FrameTables, DeviceAddress), CudaError> {
+        let slot = match self.kept.iter().position(|kept| kept.tables.mapping.source() == source) {
             Some(slot) => slot,
             None => self.make(spec, source)?,
         };
         self.kept[slot].used = self.run;
-        Ok((self.kept[slot].shape, self.memory.address().offset(slot * self.each_bytes)))
+        Ok((self.kept[slot].tables, self.memory.address().offset(slot * self.each_bytes)))
     }
 
     fn make(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<usize, CudaError> {
-        let (shape, bytes) = match spec.sampling {
-            Sampling::Opencv => tables::make::<u16>(spec, source),
-            Sampling::Exact => tables::make::<f32>(spec, source),
-        };
+        let (tables, bytes) = tables::make(spec, source);
         // There are at least as many slots as frames in a run, so the oldest does not belong to this run.
         let oldest = (0..self.kept.len()).min_by_key(|&slot| self.kept[slot].used).unwrap_or(0);
         let slot = if self.kept.len() < self.capacity { self.kept.len() } else { oldest };
@@ -290,7 +246,7 @@ impl TableCache {
         let copied = unsafe { self.upload.copy_to_device(&bytes, address) };
         // A slot that is half overwritten is invalid.
         copied.and_then(|()| self.upload.synchronize()).inspect_err(|_| self.kept.clear())?;
-        let kept = CachedTables { shape, used: self.run };
+        let kept = CachedTables { tables, used: self.run };
         if slot == self.kept.len() {
             self.kept.push(kept);
         } else {

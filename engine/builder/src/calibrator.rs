@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::calibration::{Algorithm, Batches, CalibrationError};
 use visiond_engine::atomic_write::write_atomically;
@@ -18,13 +18,13 @@ use visiond_engine::tensorrt::Layout;
 pub(super) struct Calibrator {
     vtable: *const *const c_void,
     algorithm: Algorithm,
-    state: Mutex<State>,
+    state: Mutex<CalibratorState>,
 }
 
 // SAFETY: the table is constant, and everything that changes is behind the lock.
 unsafe impl Sync for Calibrator {}
 
-struct State {
+struct CalibratorState {
     batches: Box<dyn Batches>,
     cache_file: Option<std::path::PathBuf>,
     /// The content of the file; TensorRT reads it in place.
@@ -48,7 +48,7 @@ impl Calibrator {
             (_, true) => VERSIONED_LEGACY.start(),
         };
         let cache_file = cache_file.map(Path::to_owned);
-        let state = State { batches, cache_file, cache: Vec::new(), failure: None };
+        let state = CalibratorState { batches, cache_file, cache: Vec::new(), failure: None };
         Box::new(Self { vtable, algorithm, state: Mutex::new(state) })
     }
 
@@ -59,15 +59,11 @@ impl Calibrator {
 
     /// Returns why calibration ended before its last batch, if it did.
     pub(super) fn take_failure(&self) -> Option<CalibrationError> {
-        self.lock().failure.take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.lock().failure.take()
     }
 
     fn next(&self, inputs: &[String]) -> Option<Vec<*mut c_void>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // A panic must not unwind through TensorRT's code.
         let next = catch_unwind(AssertUnwindSafe(|| state.batches.next(inputs)));
         match next.unwrap_or(Err(CalibrationError::Panicked)) {
@@ -148,7 +144,7 @@ unsafe extern "C" fn interface_info(this: *const c_void) -> InterfaceInfo {
 
 unsafe extern "C" fn batch_size(this: *const c_void) -> i32 {
     // SAFETY: as in `interface_info`.
-    unsafe { calibrator(this) }.lock().batches.size()
+    unsafe { calibrator(this) }.state.lock().batches.size()
 }
 
 /// Returns whether there was another batch.
@@ -177,7 +173,7 @@ unsafe extern "C" fn batch(
 /// Returns the cache's bytes, which stay in place until the next call.
 unsafe extern "C" fn read_cache(this: *mut c_void, length: *mut usize) -> *const c_void {
     // SAFETY: as in `interface_info`.
-    let mut state = unsafe { calibrator(this) }.lock();
+    let mut state = unsafe { calibrator(this) }.state.lock();
     state.cache = match state.cache_file.as_deref().map(std::fs::read) {
         Some(Ok(bytes)) => bytes,
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -194,7 +190,7 @@ unsafe extern "C" fn read_cache(this: *mut c_void, length: *mut usize) -> *const
 
 unsafe extern "C" fn write_cache(this: *mut c_void, start: *const c_void, length: usize) {
     // SAFETY: as in `interface_info`.
-    let state = unsafe { calibrator(this) }.lock();
+    let state = unsafe { calibrator(this) }.state.lock();
     if start.is_null() || state.failure.is_some() {
         return;
     }

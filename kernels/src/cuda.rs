@@ -8,7 +8,6 @@
 //! [`Device::open`] returns [`DeviceError::NoDriver`]; nothing here panics. Waiting sleeps: events and the context use blocking
 //! synchronisation.
 
-mod address;
 mod device;
 mod driver;
 mod error;
@@ -19,12 +18,11 @@ mod module;
 mod stream;
 mod tegra;
 
-pub use address::DeviceAddress;
 pub use device::{Device, DeviceFacts};
 pub use error::{CudaError, DeviceError, ModuleError};
 pub use event::Event;
 pub use graph::Graph;
-pub use memory::{DeviceBuffer, RegisteredPages};
+pub use memory::{DeviceAddress, DeviceBuffer, RegisteredPages};
 pub use module::{Function, Module};
 pub use stream::CudaStream;
 pub use tegra::is_jetson;

@@ -16,16 +16,14 @@
 mod choose;
 mod error;
 mod graph;
-mod half_type;
 mod insert_casts;
-mod operators;
 mod rewrite;
 mod rule;
 mod tensor;
 mod types;
 
 pub use error::PrecisionError;
-pub use half_type::Half;
 pub(crate) use rewrite::quantises_convolutions;
 pub use rewrite::{PrecisionOptions, Rewritten, rewrite};
-pub use rule::{LayerPrecision, Rule, RuleError};
+pub use rule::{LayerPrecision, Rule};
+pub use tensor::Half;

@@ -3,10 +3,10 @@
 //! It computes the same as the CPU reference (see the [module above](super)), with OpenCV's sampling bit for bit. The kernel is
 //! kernels/cuda/preprocess.cu.
 
-#[cfg(test)]
-mod cpu_reference;
 mod job;
 mod preprocessor;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use preprocessor::CudaPreprocessor;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// golden.py tells how it was made.
-const GOLDEN: &str = include_str!("golden.txt");
+const GOLDEN: &str = include_str!("../golden.txt");
 
 struct Sample {
     name: &'static str,

@@ -11,7 +11,7 @@ use libloading::Library;
 
 use super::job::{Frame, Job, Planes};
 use super::preprocessor::{BLOCK_THREADS, STAGED_ALIGNMENT, stage, staged_size};
-use super::tables::{self, Shape};
+use super::tables::{self, FrameTables};
 use crate::buffer::UnifiedBuffer;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange};
 use crate::cuda::DeviceAddress;
@@ -177,13 +177,10 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture
     let mut tables = Vec::new();
     for view in &views {
         let source = (view.width(), view.height());
-        tables.push(match spec.sampling {
-            Sampling::Opencv => tables::make::<u16>(spec, source),
-            Sampling::Exact => tables::make::<f32>(spec, source),
-        });
+        tables.push(tables::make(spec, source));
     }
     // As aligned as the GPU's memory is.
-    let aligned: Vec<(Shape, Vec<u128>)> = tables
+    let aligned: Vec<(FrameTables, Vec<u128>)> = tables
         .into_iter()
         .map(|(shape, bytes)| {
             let mut padded = bytes.clone();
@@ -196,10 +193,7 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture
         // SAFETY: plain integers, seen as their bytes.
         let table = unsafe { table.align_to::<u8>().1 };
         let address = kernel.allow(table, None);
-        let axes = match spec.sampling {
-            Sampling::Opencv => shape.axes::<u16>(spec, address),
-            Sampling::Exact => shape.axes::<f32>(spec, address),
-        };
+        let axes = shape.axes(spec, address);
         let mut planes = Planes::default();
         for (i, (plane, seen)) in view.planes().iter().zip(&mut planes).enumerate() {
             // Nothing beyond the last row's last pixel.
@@ -304,7 +298,7 @@ fn layouts_of_drivers_are_read_by_words() {
             *seen = (DeviceAddress(4096 + plane.offset_bytes as u64), plane.pitch_bytes);
         }
         let mapping = Mapping::new(Fit::Letterbox, (1920, 1080), (640, 640));
-        Frame::new(Sampling::Opencv, &view, &planes, &mapping, Default::default()).source()
+        Frame::new(Sampling::Opencv, &view, &planes, &mapping, Default::default()).source
     };
     for format in [PixelFormat::Yuyv, PixelFormat::Uyvy, PixelFormat::Yvyu, PixelFormat::Vyuy, PixelFormat::Rgba] {
         assert_eq!(described(format), 0, "{format}");
