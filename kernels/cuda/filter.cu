@@ -1,11 +1,10 @@
-// Of raw outputs, the candidates that pass: thresholds, chooses classes, decodes boxes and points, writes a compact list.
+// Finds the candidates that pass in raw outputs: thresholds, chooses classes, decodes boxes and points, writes a compact list.
 //
-// A block takes THREADS / lanes rows of one table, `lanes` threads each; blockIdx.y is the frame. Every thread reads its
-// share of a row's scores, the best is found through shared memory, and most blocks end there. Of what passes, boxes and
-// points are decoded by as many threads as there are numbers. A block reserves room for all of its candidates at once.
-// The last block to finish tells the host how many there are and clears the counters for the next launch, so that a
-// launch is all that a frame needs. Candidates and finished blocks of a frame are counted in the two halves of one number:
-// its changes are seen in one order by all, so that no fence is needed.
+// A block takes THREADS / lanes rows of one table, `lanes` threads each; blockIdx.y is the frame. Every thread reads its share of
+// a row's scores, the block finds the best through shared memory, and most blocks end there. Then one thread per number decodes
+// boxes and points. A block reserves room for all of its candidates at once. The last block to finish writes the count for the
+// host and clears the counters for the next launch, so that a frame needs nothing else. The two halves of one number count a
+// frame's candidates and its finished blocks: all threads see its changes in one order, so no fence is needed.
 //
 // Every branch on `Filter` is the same for the whole launch. Operations and their order are those of the heads in Rust.
 #include "filter_box.cuh"
@@ -17,11 +16,11 @@
 extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     __shared__ float partial_value[THREADS];
     __shared__ u32 partial_column[THREADS];
-    // Of rows in which every class that passes counts: whether any may, and the softmax's parts.
+    // For rows in which every class may pass: whether any can, and the parts of the softmax.
     __shared__ u32 row_passes[THREADS];
     __shared__ float row_top[THREADS], row_sum[THREADS];
     __shared__ Candidate list[THREADS];
-    // Logits of a few candidates' distances.
+    // The logits of a few candidates' distances.
     __shared__ float staged[STAGED];
     __shared__ u32 any, listed, kept, base;
 
@@ -35,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     u32 lane = f.turned ? thread / rows : thread % f.lanes;
 
     if (thread == 0) any = 0;
-    // A row's objectness alone must pass: a score cannot be more.
+    // The objectness itself must pass, because a score cannot exceed it.
     bool worth = first + local < t.rows;
     if (worth && (t.has & OBJECTNESS) != 0) worth = number(t.objectness, frame, first + local, 0) >= f.threshold;
     float best = minus_infinity();
@@ -62,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     partial_column[lane * rows + local] = best_column;
     __syncthreads();
 
-    // One thread a row from here to the candidates.
+    // One thread per row from here to the candidates.
     u32 row = first + thread;
     bool mine = thread < rows && row < t.rows;
     bool passes = false;
@@ -98,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
                 float value = number(t.scores, frame, row, column);
                 top = value > top ? value : top;
             }
-            // A softmax is at most this.
+            // An upper bound of the softmax.
             passes = exponential(best - top) >= f.threshold;
 #pragma unroll 1
             for (u32 column = 0; passes && column < f.score_columns; ++column) {
@@ -133,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
     }
     __syncthreads();
 
-    // One column a thread and round where every class may be a candidate, so that a round's list has room for all.
+    // If every class may be a candidate, each thread takes one column per round, so that the list has room for a round.
     u32 rounds = f.choice == EVERY ? (f.end_class - f.first_class + f.lanes - 1) / f.lanes : 1;
     for (u32 round = 0; any != 0 && round < rounds; ++round) {
         if (thread == 0) {
@@ -181,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) filter(const Filter f) {
             list[item / 4].numbers[item % 4] = box_number(f, t, frame, list[item / 4].row, item % 4);
         }
         __syncthreads();
-        // Points that are not finite are left to the reader, which drops the candidate.
+        // The reader drops candidates whose points are not finite.
         if (thread < listed && make_box(f, t, list[thread])) list[thread].slot = atomicAdd(&kept, 1u);
         __syncthreads();
         if (thread == 0 && kept > 0) base = (u32)atomicAdd((u64*)f.state + frame, (u64)kept);

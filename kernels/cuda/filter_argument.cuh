@@ -1,4 +1,4 @@
-// What the candidate filter is given, and what it writes: filter/launch.rs has the same for Rust.
+// The input and the output of the candidate filter; kernels/src/filter/launch.rs has the same structs in Rust.
 #pragma once
 #include "types.cuh"
 
@@ -16,7 +16,7 @@ enum Point { PLAIN_POINT, ANCHOR_POINT, FACE_POINT };
 
 // Rows and columns of numbers in one output; distances in elements.
 struct Values {
-    u64 address;  // 0 where there are none.
+    u64 address;  // 0 if there are none.
     u32 dtype;
     u32 offset;
     u32 row_step;
@@ -25,18 +25,18 @@ struct Values {
     u32 unused;
 };
 
-// What every block needs comes first here and in Filter: a launch's argument is fetched 64 bytes at a time, and most blocks
-// read nothing else of it.
+// Here and in Filter, the fields that every block needs come first: the GPU fetches a launch's argument 64 bytes at a time, and
+// most blocks read nothing else of it.
 struct Table {
     u32 first_row;
     u32 rows;
     Values scores;
-    u32 columns;  // Of the grid.
+    u32 columns;  // The grid's.
     u32 lines;
     u32 rows_per_cell;
     float stride;
     float offset;
-    u32 has;  // OBJECTNESS, VALID_ROWS.
+    u32 has;  // Bits: OBJECTNESS, VALID_ROWS.
     Values objectness;
     Values labels;
     Values valid_rows;
@@ -49,7 +49,7 @@ struct Filter {
     u32 first_block[TABLES];
     u32 table_count;
     u32 lanes;
-    u32 turned;  // Whether a column's numbers, not a row's, lie side by side.
+    u32 turned;  // Whether the numbers of a column, not of a row, are adjacent.
     u32 first_class;
     u32 end_class;
     u32 score_code;
@@ -57,9 +57,9 @@ struct Filter {
     float threshold;
     float floor;
     u32 score_columns;
-    u64 state;        // Of each frame the candidates so far and, from bit 32 on, the blocks; 0 between launches.
-    u64 results;      // Of each frame: the count, padded to 16 bytes; `capacity` records; their points.
-    u64 frame_bytes;  // From one frame's results to the next one's.
+    u64 state;        // For each frame the candidates so far and, from bit 32 on, the finished blocks; 0 between launches.
+    u64 results;      // For each frame the count, padded to 16 bytes; `capacity` records; their points.
+    u64 frame_bytes;  // The distance between the results of two frames.
     u32 capacity;
     u32 peaks;
     u32 class_row_step;
@@ -70,7 +70,7 @@ struct Filter {
     u32 bins;
     u32 point_count;
     u32 point_code;
-    u32 point_values;  // Numbers of one point.
+    u32 point_values;  // Numbers per point.
     float scale_x;
     float scale_y;
     float point_scale_x;

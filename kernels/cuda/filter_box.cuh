@@ -2,17 +2,17 @@
 #pragma once
 #include "filter_numbers.cuh"
 
-// A candidate on its way.
+// A candidate that a block works on.
 struct Candidate {
-    u32 row;     // In its table.
+    u32 row;     // Within its table.
     u32 class_id;
-    u32 slot;  // Among the block's; NONE for what is left out.
+    u32 slot;  // Its position among the block's results; NONE if it is dropped.
     float score;
     float numbers[4];
     float box[4];
 };
 
-// The class that a network means by a number; NONE where it means none.
+// Returns the class for a model's label; NONE for the background or an invalid label.
 INLINE u32 class_of(const Filter& f, float label) {
     if (!(label >= -0.5f && label < 16777216.0f)) return NONE;
     float nearest = roundf(label);
@@ -22,7 +22,7 @@ INLINE u32 class_of(const Filter& f, float label) {
     return class_id;
 }
 
-// Number `k` of what a box is made of; not of DISTANCES.
+// Returns number `k` of the four that a box is made from. Not for DISTANCES.
 INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32 k) {
     if (k >= 2 && (f.box_code == PEAK || f.box_code == FACE)) {
         return t.offsets.address == 0 ? 0.5f : number(t.offsets, frame, row, k - 2);
@@ -39,7 +39,7 @@ INLINE float box_number(const Filter& f, const Table& t, u32 frame, u32 row, u32
     return value;
 }
 
-// The middle of a row's cell in pixels of the input.
+// Returns the middle of a row's cell in pixels of the input.
 INLINE float middle_x(const Filter& f, const Table& t, u32 row) {
     return ((float)(row / t.rows_per_cell % t.columns) + 0.5f) / (float)t.columns * f.input_width;
 }
@@ -48,7 +48,7 @@ INLINE float middle_y(const Filter& f, const Table& t, u32 row) {
     return ((float)(row / t.rows_per_cell / t.columns) + 0.5f) / (float)t.lines * f.input_height;
 }
 
-// Makes corners of the numbers; says whether it is a box.
+// Computes the corners from the numbers. Returns whether the box and its score are valid.
 INLINE bool make_box(const Filter& f, const Table& t, Candidate& c) {
     float n0 = c.numbers[0], n1 = c.numbers[1], n2 = c.numbers[2], n3 = c.numbers[3];
     u32 cell = c.row / t.rows_per_cell;
@@ -62,7 +62,7 @@ INLINE bool make_box(const Filter& f, const Table& t, Candidate& c) {
         n3 = y + n3;
         corners = XYXY;
     } else if (f.box_code == ANCHOR) {
-        // A size below 0 is none; one that is not a number makes no finite box.
+        // A size below 0 is invalid; NaN makes a box that is not finite.
         if (n2 < 0.0f || n3 < 0.0f) return false;
         n0 = middle_x(f, t, c.row) + n0;
         n1 = middle_y(f, t, c.row) + n1;
@@ -102,10 +102,10 @@ INLINE bool make_box(const Filter& f, const Table& t, Candidate& c) {
     return is_finite(c.score) && is_finite(c.box[0]) && is_finite(c.box[1]) && is_finite(c.box[2]) && is_finite(c.box[3]);
 }
 
-// Number `k` of a candidate's points.
+// Returns number `k` of a candidate's points.
 INLINE float point_number(const Filter& f, const Table& t, u32 frame, const Candidate& c, u32 k) {
     u32 axis = k % f.point_values;
-    // A face's come as y and x.
+    // A face has y before x.
     float value = number(t.points, frame, c.row, f.point_code == FACE_POINT ? k ^ 1 : k);
     if (f.point_code == FACE_POINT) return axis == 0 ? value * c.numbers[1] + c.box[0] : value * c.numbers[0] + c.box[1];
     if (f.point_code == ANCHOR_POINT) return (axis == 0 ? middle_x(f, t, c.row) : middle_y(f, t, c.row)) + value;

@@ -1,4 +1,4 @@
-// Numbers of whatever type, and what is computed of many of them: the best of a row, expected bins, peaks.
+// Reads numbers of any type, and computes with many of them: the best of a row, expected bins, peaks.
 #pragma once
 #include "filter_argument.cuh"
 
@@ -6,7 +6,7 @@ typedef signed char i8;
 typedef long long i64;
 
 #ifdef __CUDACC_RTC__
-// The value of a half given as bits; cuda/host/filter.cpp has the same for the processor.
+// Returns the value of a half from its bits; cuda/host/filter.cpp has the same for the CPU.
 INLINE float half_number(u16 bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -14,10 +14,10 @@ INLINE float half_number(u16 bits) {
 }
 #endif
 
-#define TOGETHER 5  // Of 80 classes, what a thread has (see `way_of_reading`).
+#define TOGETHER 5  // The numbers that a thread has of 80 classes (see `reading_order` in filter/launch.rs).
 #define NONE 0xffffffffu
 
-// One number of whatever type. Not inlined: it would be most of the code.
+// Reads one number of any type. Not inlined, because it would be most of the code.
 __noinline__ float number_at(u64 address, u32 dtype, u64 index) {
     switch (dtype) {
     case F32: return read<float>(address + 4 * index);
@@ -41,10 +41,10 @@ INLINE float number(const Values& v, u32 frame, u32 row, u32 column) {
 INLINE float value_of(float raw) { return raw; }
 INLINE float value_of(u16 raw) { return half_number(raw); }
 
-// The first of the greatest numbers among every `step`th column; not-a-numbers are passed over.
+// Finds the first of the greatest numbers among every `step`th column, and skips NaN.
 //
-// TOGETHER loads are under way at once, the last of them over again where there are fewer: waiting for memory is most of
-// what a block does.
+// Keeps TOGETHER loads in flight, and repeats the last one if there are fewer: a block spends most of its time waiting for
+// memory.
 template <typename T>
 INLINE void best_of(u64 row, u32 column_step, u32 column, u32 end, u32 step, float& best, u32& best_column) {
 #pragma unroll 1
@@ -70,12 +70,12 @@ INLINE float minus_infinity() { return -1e38f * 1e38f; }
 
 INLINE bool is_finite(float value) { return fabsf(value) <= 3.402823466e38f; }
 
-// Not inlined either.
+// Not inlined, for the same reason.
 __noinline__ float exponential(float x) { return expf(x); }
 
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// The expected bin of a distribution given as logits.
+// Returns the expected bin of a distribution, from its logits.
 INLINE float expected_bin(const float* logits, u32 bins) {
     float top = minus_infinity();
 #pragma unroll 1
@@ -93,7 +93,7 @@ INLINE float expected_bin(const float* logits, u32 bins) {
     return weighted / sum;
 }
 
-// Whether no neighbour in 3x3 exceeds the cell.
+// Returns whether no neighbour in 3x3 exceeds the cell.
 INLINE bool is_peak(const Table& t, u32 frame, u32 cell, u32 column, float value) {
     u32 x = cell % t.columns, y = cell / t.columns;
     u32 left = x == 0 ? 0 : x - 1, right = x + 1 < t.columns ? x + 1 : x;

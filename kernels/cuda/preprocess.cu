@@ -1,10 +1,9 @@
-// Frames into a network's input: every format, fit, sampling, layout and type, a batch of frames at once.
+// Turns a batch of frames into a model's input: every format, fit, sampling, layout and type.
 //
-// What it computes is said at the head of kernels/src/preprocess.rs; this follows that code step by step. A thread makes
-// PIXELS adjacent pixels of the tensor, padding included; a launch has a thread for each such group of a frame, and blocks
-// of the second dimension for each frame. What differs between frames is read from memory (`Job::frames`), so that a
-// captured launch serves whatever comes; what differs between networks is an argument. All branches but those at edges are
-// the same for a whole warp.
+// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. A thread computes PIXELS
+// adjacent pixels of the tensor, including padding. A launch has a thread for each such group of a frame, and the grid's second
+// dimension is the frame. Properties of the frames are read from memory (`Job::frames`), so that a captured launch works for all
+// frames; properties of the model are an argument. All branches except those at edges are the same for a whole warp.
 #include "preprocess_fetch.cuh"
 #include "preprocess_mosaic.cuh"
 #include "preprocess_number.cuh"
@@ -15,7 +14,7 @@ template <class N, class Taps>
 INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps, typename N::Wide (&sums)[3][PIXELS]) {
     typedef typename N::Wide Wide;
     if (frame.source == SOURCE_MOSAIC) {
-        // One pixel after the other: unrolled, this would be half of the kernel.
+        // Not unrolled, because it would be half of the kernel.
 #pragma unroll 1
         for (u32 i = 0; i < PIXELS; ++i) {
             u32 x = taps.position(0);
@@ -60,7 +59,7 @@ INLINE void add_tap(const Job& job, const Frame& frame, u32 y, const Taps& taps,
     }
 }
 
-// The group's pixels, 0 to 255.
+// Computes the group's pixels, 0 to 255.
 template <class N>
 INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&values)[3][PIXELS]) {
     typedef typename N::Wide Wide;
@@ -69,7 +68,7 @@ INLINE void resample(const Job& job, const Frame& frame, u32 x, u32 y, float (&v
     for (u32 row_tap = 0; row_tap < 2; ++row_tap) {
         u32 source_y;
         decltype(typename N::Taps().weight(0)) row_weight;
-        // Without weight, as all upper taps of an odd whole scale are, a row is not read.
+        // A row without weight is not read; at an odd whole scale no upper tap has any.
         if (!N::row(frame.rows, row_tap, y, source_y, row_weight) && row_tap == 1) break;
         Wide columns[3][PIXELS] = {};
 #pragma unroll 1
@@ -126,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(128) preprocess(const Job job) {
     store(job, blockIdx.y, x, y, values);
 }
 
-// Fetches the frames' descriptions from pinned memory, a word a thread, in the order of the stream: less time than a copy,
-// which another engine of the GPU does and both sides wait for.
+// Copies the frames' descriptions from pinned memory, one word per thread. In the stream's order this takes less time than a
+// copy, for which the GPU's compute and copy engines wait for each other.
 extern "C" __global__ void __launch_bounds__(128) describe(const u32* from, u32* to, u32 words) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < words) to[i] = from[i];

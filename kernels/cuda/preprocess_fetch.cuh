@@ -1,6 +1,7 @@
-// Pixels of one row of a frame, as words whose low three bytes are the components: Y Cb Cr, or R G B, or grey alone.
+// Reads pixels of one row of a frame as words whose low three bytes are the components: Y Cb Cr, R G B, or grey alone.
 //
-// Only what is sampled is read. The lanes of a warp make neighbouring pixels, so that their loads fall into the same lines.
+// Reads only the pixels that are sampled. The lanes of a warp compute neighbouring pixels, so that they load from the same cache
+// lines.
 #pragma once
 #include "preprocess_job.cuh"
 

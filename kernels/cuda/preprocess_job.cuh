@@ -1,16 +1,16 @@
-// What the host tells the kernel. kernels/src/preprocess/cuda/job.rs has the same structs, field by field.
+// The kernel's arguments. kernels/src/preprocess/cuda/job.rs has the same structs, field by field.
 #pragma once
 #include "types.cuh"
 
-// Where a pixel's three components (Y Cb Cr, or R G B) are read.
+// How a pixel's three components (Y Cb Cr, or R G B) are read.
 enum Source : u32 {
     // From one aligned 32-bit word: packed 4:2:2, RGBA, BGRA.
     SOURCE_WORDS,
     // From a byte of luma and two aligned bytes of chroma: NV12, NV21, NV16, NV61.
     SOURCE_SEMIPLANAR,
-    // From a byte each: everything else, and all that is not aligned.
+    // From one byte each: all other formats, and any that is not aligned.
     SOURCE_BYTES,
-    // From the samples around it.
+    // From the samples around the pixel.
     SOURCE_MOSAIC,
 };
 
@@ -18,7 +18,7 @@ enum Colour : u32 { COLOUR_YUV, COLOUR_RGB, COLOUR_GREY };
 
 enum DType : u32 { DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I8 };
 
-// One component: that of pixel (x, y) stands at address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes.
+// One component: that of pixel (x, y) is at address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes.
 struct Component {
     u64 address;
     u32 pitch_bytes;
@@ -27,13 +27,13 @@ struct Component {
     u32 y_shift;
 };
 
-// Which source pixels make a pixel of the tensor, for all its columns or rows: `stride` entries for the lower taps, as many
-// for the upper ones. An entry is a position, with OpenCV's weight (2048 is all) 16 bits up. For exact sampling as many
-// floats follow.
+// The source pixels that contribute to each column or row of the tensor: `stride` entries for the lower taps, then `stride` for
+// the upper ones. An entry is a position, with OpenCV's weight (0 to 2048) from bit 16 on. For exact sampling the weights follow
+// as floats, in the same order.
 struct Axis {
     u64 entries;
     u32 stride;
-    // 1 where upper taps have no weight anywhere.
+    // 1 if no upper tap has a weight, else 2.
     u32 taps;
 };
 
@@ -41,15 +41,15 @@ struct Frame {
     Component components[3];
     Axis columns;
     Axis rows;
-    // Where the picture stands in the tensor.
+    // The position of the picture in the tensor.
     u32 placed_x, placed_y, placed_width, placed_height;
     Source source;
     Colour colour;
-    // Which bytes of a word are the components, as __byte_perm takes it: of even and of odd columns.
+    // The selectors of __byte_perm that put the components in order, for even and for odd columns.
     u32 selectors[2];
-    // YUV's or grey's way to RGB: see Fixed::convert and Exact::convert.
+    // For the conversion of YUV or grey to RGB: see Fixed::convert, Exact::convert and Exact::grey.
     u32 coefficients[8];
-    // Of a mosaic: size in pixels, column and row of the first red one, 255 / white, bytes of a sample (0: two, not aligned).
+    // For mosaics: size in pixels, column and row of the first red pixel, 255 / white, bytes per sample (0 means 2, not aligned).
     u32 width, height;
     u32 red_x, red_y;
     float sample_gain;
@@ -60,23 +60,23 @@ struct Job {
     u64 out;
     u64 frames;
     u32 width, height;
-    // Groups of PIXELS pixels in a row.
+    // Groups of PIXELS pixels per row.
     u32 groups;
     u32 exact;
     DType dtype;
     u32 planar;
     u32 channels;
-    // Blue first.
+    // Whether blue is first.
     u32 reversed;
-    // One channel of luma.
+    // Whether there is one channel, of luma.
     u32 luma;
-    // Whole groups may be stored at once: the width is a multiple of PIXELS, and `out` of 16.
+    // Whether a group can be stored at once: the width is a multiple of PIXELS, and `out` of 16.
     u32 aligned;
-    // By the tensor's channels: value * gain + bias; padding as stored.
+    // For each channel of the tensor: value * gain + bias; the padding after that.
     float gain[3], bias[3], pad[3];
 };
 
 static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 192 && sizeof(Job) == 96, "see job.rs");
 
-// Adjacent pixels of the tensor that one thread makes.
+// The adjacent pixels of the tensor that one thread computes.
 constexpr u32 PIXELS = 4;

@@ -1,9 +1,9 @@
-// One pixel of a raw sensor mosaic, demosaiced bilinearly as in kernels/src/preprocess/bayer.rs.
+// Demosaics one pixel of a raw sensor mosaic bilinearly, as in kernels/src/preprocess/bayer.rs.
 #pragma once
 #include "preprocess_fetch.cuh"
 #include "preprocess_number.cuh"
 
-// The neighbours of a position, mirrored at the edges without the edge itself.
+// Return the neighbours of a position, mirrored at the edges without the edge itself.
 INLINE u32 before(u32 position, u32 count) {
     return position > 0 ? position - 1 : (count > 1 ? 1 : 0);
 }
@@ -30,7 +30,7 @@ struct Channels {
     typename N::Wide rgb[3];
 };
 
-// A function of its own, so that its registers are not the kernel's.
+// Not inlined, so that the kernel does not need its registers.
 template <class N>
 static __noinline__ Channels<N> demosaic(const Frame& frame, u32 x, u32 y) {
     typedef typename N::Wide Wide;
@@ -39,7 +39,7 @@ static __noinline__ Channels<N> demosaic(const Frame& frame, u32 x, u32 y) {
     u64 above = row_of(frame.components[0], before(y, frame.height));
     u64 below = row_of(frame.components[0], after(y, frame.height));
 
-    // The row's own colour is red or blue; it stands at every second pixel, green at the others.
+    // The row's own colour is red or blue, in every second pixel; the others are green.
     bool red_row = (y & 1) == frame.red_y;
     bool own_site = ((x ^ frame.red_x) & 1) == (red_row ? 0 : 1);
     Wide centre = sample<N>(frame, at, x);

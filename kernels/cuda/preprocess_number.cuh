@@ -1,6 +1,6 @@
 // The two arithmetics, as in kernels/src/preprocess/number.rs and yuv.rs: OpenCV's fixed point, and exact in float.
 //
-// Fused multiply-adds stand where the CPU reference has them; everything else is rounded on its own (--fmad=false).
+// Multiply-adds are fused exactly where the CPU reference fuses them; the compiler fuses none (--fmad=false).
 #pragma once
 #include "preprocess_job.cuh"
 
@@ -8,12 +8,12 @@ INLINE u32 byte_of(u32 word, u32 index) {
     return (word >> (8 * index)) & 0xff;
 }
 
-// An integer below 2^23 as a float: one addition, where a conversion is a quarter as fast.
+// Converts an integer below 2^23 to a float with one addition, four times as fast as a conversion.
 INLINE float small_float(u32 value) {
     return __uint_as_float(0x4b000000u | value) - 8388608.0f;
 }
 
-// The nearest integer of a number up to 2^22 in size, half to even, in two's complement.
+// Rounds a number of up to 2^22 to the nearest integer, half to even, in two's complement.
 INLINE i32 rounded(float value) {
     return i32(__float_as_uint(value + 12582912.0f) - __float_as_uint(12582912.0f));
 }
@@ -22,11 +22,11 @@ INLINE float clamped(float value, float low, float high) {
     return fminf(fmaxf(value, low), high);
 }
 
-// OpenCV's cvtColor and resize on bytes: a byte comes out of each step.
+// OpenCV's cvtColor and resize on bytes: each step results in a byte.
 struct Fixed {
     typedef i32 Wide;
 
-    // Position and weight of a tap; the entry holds both.
+    // Positions and weights of taps; an entry holds both.
     struct Taps {
         u32 entries[PIXELS];
 
@@ -39,7 +39,7 @@ struct Fixed {
         return {{read4.x, read4.y, read4.z, read4.w}};
     }
 
-    // One row's position and weight; false where it has none.
+    // Reads one row's position and weight. Returns whether the weight is not 0.
     static __forceinline__ bool row(const Axis& axis, u32 tap, u32 y, u32& position, u32& weight) {
         u32 entry = read<u32>(axis.entries + 4ull * (tap * axis.stride + y));
         position = entry & 0xffff;
@@ -59,7 +59,7 @@ struct Fixed {
 
     static __forceinline__ i32 saturated(i32 value) { return min(max(value, 0), 255); }
     static __forceinline__ Wide wide(u32 byte) { return i32(byte); }
-    // Whatever its range, as by GRAY2BGR.
+    // Unchanged, whatever its range, as in GRAY2BGR.
     static __forceinline__ Wide grey(const Frame&, u32 word) { return i32(byte_of(word, 0)); }
     static __forceinline__ Wide luma(const Wide (&rgb)[3]) {
         return (rgb[0] * 9798 + rgb[1] * 19235 + rgb[2] * 3735 + (1 << 14)) >> 15;
@@ -74,7 +74,7 @@ struct Fixed {
     static __forceinline__ Wide mean(Wide a, Wide b, Wide c, Wide d) { return (a + b + c + d + 2) >> 2; }
 };
 
-// No rounding but that of float.
+// Floating point without rounding to bytes.
 struct Exact {
     typedef float Wide;
 
@@ -100,7 +100,7 @@ struct Exact {
         return weight != 0.0f;
     }
 
-    // Coefficients: y_gain, r_cr, g_cb, g_cr, b_cb, and what is added to red, green and blue.
+    // Coefficients: y_gain, r_cr, g_cb, g_cr, b_cb, and the biases of red, green and blue.
     static __forceinline__ void convert(const Frame& frame, u32 word, Wide (&rgb)[3]) {
         const u32* k = frame.coefficients;
         float y = wide(byte_of(word, 0)), cb = wide(byte_of(word, 1)), cr = wide(byte_of(word, 2));

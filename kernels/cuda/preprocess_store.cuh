@@ -1,4 +1,4 @@
-// A group's normalised values into the tensor.
+// Stores a group's normalised values in the tensor.
 #pragma once
 #include "preprocess_number.cuh"
 
@@ -11,7 +11,7 @@ INLINE u32 byte_element(DType dtype, float value) {
     return u32(rounded(clamped(value, low, high))) & 0xff;
 }
 
-// Four elements that stand side by side, at once. The address is a multiple of their size together.
+// Stores four adjacent elements at once. The address is a multiple of their total size.
 INLINE void store_4(DType dtype, u64 address, float a, float b, float c, float d) {
     if (dtype == DTYPE_F32) {
         write(address, make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)));
@@ -33,7 +33,7 @@ INLINE void store_1(DType dtype, u64 address, float value) {
     }
 }
 
-// The values of the pixels from (x, y) of frame `slot` on, by channel.
+// Stores the values, by channel, of the pixels from (x, y) of frame `slot` on.
 INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3][PIXELS]) {
     static_assert(PIXELS == 4, "stores are cut for four");
     DType dtype = job.dtype;

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_kind_is_told_first() {
+    fn the_chosen_kind_comes_first() {
         let auto = AutoMemory::new(costs((182.4, 95.0), (180.0, 41.2)), true);
         assert_eq!(
             auto.why().as_deref(),

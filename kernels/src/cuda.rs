@@ -18,11 +18,11 @@ mod module;
 mod stream;
 mod tegra;
 
-pub use device::{Device, DeviceFacts};
+pub use device::{Device, DeviceAddress, DeviceFacts};
 pub use error::{CudaError, DeviceError, ModuleError};
 pub use event::Event;
 pub use graph::Graph;
-pub use memory::{DeviceAddress, DeviceBuffer, RegisteredPages};
+pub use memory::{DeviceBuffer, RegisteredPages};
 pub use module::{Function, Module};
 pub use stream::CudaStream;
 pub use tegra::is_jetson;

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_never_survives() {
+    fn boxes_and_scores_that_are_not_finite_never_survive() {
         let good = [0.0, 0.0, 1.0, 1.0];
         let mut found = vec![
             candidate(good, f32::NAN, 0, 0),
@@ -320,7 +320,7 @@ mod tests {
         }
 
         #[test]
-        fn whoever_went_overlaps_a_better_survivor_or_fell_to_a_limit(all in candidates(), options in options()) {
+        fn a_removed_box_overlaps_a_better_survivor_or_fell_to_a_limit(all in candidates(), options in options()) {
             let mut kept = all.clone();
             nms(&mut kept, &options);
             let gone = all.iter().filter(|c| kept.iter().all(|k| k.row != c.row));
@@ -330,7 +330,7 @@ mod tests {
                 prop_assert!(
                     !sound || c.score < options.score_threshold || kept.len() == options.max_detections
                         || kept.iter().filter(better).any(|k| meet(k, c, &options)),
-                    "{c:?} went for no reason"
+                    "{c:?} was removed for no reason"
                 );
             }
         }

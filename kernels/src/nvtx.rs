@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn ranges_reach_a_tool_that_fills_the_tables_in() {
-        drop(range(c"nobody listens"));
+        drop(range(c"no tool is loaded"));
         // SAFETY: it does what the protocol has tools do.
         assert_eq!(unsafe { initialize_injection(export_table) }, 1);
         {

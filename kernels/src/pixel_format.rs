@@ -68,6 +68,18 @@ pub enum BayerDepth {
     Bits16,
 }
 
+impl BayerOrder {
+    /// Returns column and row of the first red pixel.
+    pub(crate) const fn first_red(self) -> (usize, usize) {
+        match self {
+            Self::Rggb => (0, 0),
+            Self::Grbg => (1, 0),
+            Self::Gbrg => (0, 1),
+            Self::Bggr => (1, 1),
+        }
+    }
+}
+
 impl BayerDepth {
     /// Returns the bits of a sample.
     pub const fn bits(self) -> u32 {

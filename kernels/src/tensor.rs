@@ -5,7 +5,7 @@ use std::fmt;
 
 use half::f16;
 
-/// The type of a tensor's elements.
+/// The type of a tensor's elements, numbered as `Number` of cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 #[non_exhaustive]

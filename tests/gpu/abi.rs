@@ -1,8 +1,8 @@
-//! Row "ABI": what TensorRT's objects answer through our tables of places, on a machine where they can do their work.
+//! Row "ABI": calls TensorRT's objects through our method tables, on a machine where they can work.
 //!
-//! The engine itself is described, run against the CPU, run in contexts that share their scratch memory, profiled and
-//! inspected. Of other libraries, lean or dispatch runtimes of TensorRT 10 and 11, a runtime is made and given files that are
-//! no engines: clear errors are wanted, and no crash.
+//! The engine is described, compared with the CPU, run in contexts that share scratch memory, profiled and inspected. For other
+//! libraries, lean or dispatch runtimes of TensorRT 10 and 11, a runtime is made and given files that are not engines: it must
+//! return clear errors and not crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,12 +25,12 @@ const ROW: &str = "ABI";
 /// Other libraries.
 #[derive(Args, Clone)]
 pub struct Libraries {
-    /// Folder of lean or dispatch runtimes: libnvinfer_dispatch.so.10 and the like.
+    /// Folder of lean or dispatch runtimes, such as libnvinfer_dispatch.so.10.
     #[arg(long, value_name = "DIR")]
     abi_libraries: Option<PathBuf>,
 }
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, libraries: &Libraries, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     match &setup.arguments.engine {
@@ -50,7 +50,7 @@ pub fn run(setup: &Setup, libraries: &Libraries, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// A library's runtime, and what it says of files that are no engines.
+/// Makes a library's runtime and gives it files that are not engines.
 fn library(path: &Path, device: &Arc<Device>, report: &mut Report) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let library = match Library::get(Some(path)) {
@@ -74,7 +74,7 @@ fn library(path: &Path, device: &Arc<Device>, report: &mut Report) {
     }
 }
 
-/// The engine on the GPU against the ONNX model on the CPU, on noise.
+/// Compares the engine on the GPU with the ONNX model on the CPU, on noise.
 fn engine(setup: &Setup, path: &Path, report: &mut Report) -> Result<(), Failure> {
     let loaded = Engine::load(path, &network::options(setup))?;
     report.note(ROW, "library", loaded.backend_description());
@@ -121,7 +121,7 @@ fn engine(setup: &Setup, path: &Path, report: &mut Report) -> Result<(), Failure
     Ok(())
 }
 
-/// A network with open sizes, a byte for an input and outputs of five types: built here with two profiles, against the CPU.
+/// Builds a model with open sizes, one byte input and outputs of five types, with two profiles, and compares it with the CPU.
 fn dynamic(report: &mut Report) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let (onnx, path) = (folder.path().join("dynamic.onnx"), folder.path().join("dynamic.engine"));
@@ -149,7 +149,7 @@ fn dynamic(report: &mut Report) -> Result<(), Failure> {
             off += a.to_f32().iter().zip(b.to_f32().iter()).filter(|(a, b)| (*a - *b).abs() > 2e-3).count();
         }
         let seen = format!("{off} of {elements} differ{}", if same_shapes { "" } else { ", other shapes" });
-        // Where two channels are as good as equal, the best of them may be the other.
+        // If two channels are almost equal, the best of them may differ.
         let pass = same_shapes && off * 1000 <= elements;
         report.figure(ROW, &format!("u8 in, 5 types out, {shape:?}"), "as the CPU", seen, pass);
     }
@@ -166,7 +166,7 @@ fn dynamic(report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Noise between 0 and 1 into every f32 input.
+/// Fills every f32 input with noise between 0 and 1.
 fn fill(session: &mut Session, seed: u64) {
     let mut noise = Noise::new(seed);
     for index in 0..session.inputs().len() {
@@ -176,7 +176,7 @@ fn fill(session: &mut Session, seed: u64) {
     }
 }
 
-/// Two contexts in one scratch memory, a profile of the layers, and the inspector.
+/// Runs two contexts in one scratch memory, a profile of the layers, and the inspector.
 fn contexts(engine: &Arc<TrtEngine>, report: &mut Report) -> Result<(), Failure> {
     let stream = CudaStream::new(engine.device())?;
     let shared = engine.shared_scratch()?;
@@ -184,7 +184,7 @@ fn contexts(engine: &Arc<TrtEngine>, report: &mut Report) -> Result<(), Failure>
     let mut layers = Vec::new();
     for scratch in [Scratch::Own, shared.clone(), shared] {
         let mut context = engine.context(scratch)?;
-        // Declared behind the context, and so dropped before it: the stream is idle by then.
+        // Declared after the context and so dropped before it; the stream is idle by then.
         let buffers = place(engine, &mut context, &stream)?;
         // SAFETY: every tensor has memory of its size, and the run is waited for before anything else happens.
         unsafe { context.enqueue(&stream) }?;
@@ -215,7 +215,7 @@ fn contexts(engine: &Arc<TrtEngine>, report: &mut Report) -> Result<(), Failure>
     Ok(())
 }
 
-/// Memory of its size for every tensor, zeroed; inputs open in size get their profile's optimum.
+/// Allocates zeroed memory for every tensor; inputs of open size get their profile's optimum.
 fn place(engine: &TrtEngine, context: &mut TrtContext, stream: &CudaStream) -> Result<Vec<DeviceBuffer>, Failure> {
     for tensor in engine.tensors().iter().filter(|tensor| tensor.direction == Direction::Input) {
         if let Some(limits) = tensor.limits.first() {

@@ -1,4 +1,4 @@
-//! The engine alone: what the pipeline is measured against. One context, tensors that nobody fills or reads, one graph.
+//! The engine alone, which the pipeline is measured against: one context, tensors that nothing fills or reads, one graph.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use visiond_kernels::cuda::{CudaStream, Device, DeviceBuffer, Event, Graph};
 
 use crate::report::Failure;
 
-/// An engine that can be launched.
+/// An engine ready to be launched.
 pub struct Bare {
-    // The graph goes before what it runs.
+    // Dropped before the things that it runs.
     graph: Graph,
     done: [Event; Self::SLOTS],
     run: Run,
@@ -25,12 +25,12 @@ struct Run {
 }
 
 impl Bare {
-    /// Launches that may be waited for apart.
+    /// Events, to wait for launches separately.
     pub const SLOTS: usize = 2;
 
-    /// A context of `engine`, warmed by one run and captured.
+    /// Makes a context of `engine`, warms it with one run and captures it.
     pub fn new(device: &Arc<Device>, engine: &Engine) -> Result<Self, Failure> {
-        let engine = engine.tensorrt().ok_or_else(|| Failure::Broken("this is no TensorRT engine".to_owned()))?;
+        let engine = engine.tensorrt().ok_or_else(|| Failure::Broken("this is not a TensorRT engine".to_owned()))?;
         let mut run = Run::new(device, engine)?;
         run.once()?;
         let Run { context, stream, .. } = &mut run;
@@ -41,14 +41,14 @@ impl Bare {
         Ok(Self { graph, done, run })
     }
 
-    /// Begins a run.
+    /// Starts a run.
     pub fn launch(&mut self, slot: usize) -> Result<(), Failure> {
         // SAFETY: context, tensors and stream are kept beside the graph.
         unsafe { self.graph.launch(&self.run.stream) }?;
         Ok(self.done[slot].record(&self.run.stream)?)
     }
 
-    /// Waits, asleep, for the run that was begun last in `slot`.
+    /// Waits, asleep, for the last run that was started in `slot`.
     pub fn wait(&self, slot: usize) -> Result<(), Failure> {
         Ok(self.done[slot].wait()?)
     }
@@ -56,7 +56,7 @@ impl Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // Nothing may run on tensors that go. An error was told by whoever waited.
+        // No run may use tensors that are being dropped. `wait` has reported any error.
         let _ = self.run.stream.synchronize();
     }
 }
@@ -83,7 +83,7 @@ impl Run {
     }
 }
 
-/// What TensorRT itself needs from a file to the end of a first run: deserialize, context, run.
+/// Does what TensorRT itself needs from a file to the end of a first run: deserialise, context, run.
 pub fn first_run(device: &Arc<Device>, library: &'static Library, path: &Path) -> Result<(), Failure> {
     let plan = std::fs::read(path)?;
     let engine = TrtEngine::load(library, device, &plan)?;

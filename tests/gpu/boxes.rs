@@ -1,9 +1,9 @@
 //! Row "Same boxes": frames of vtest.avi through NanoDet, the engine on the GPU against the embedded engine on the CPU.
 //!
-//! Both are asked for what scores 0.2 or more and a thing counts from 0.3 in either, so that a score that falls just below
-//! 0.3 in one of the two is a difference of scores and not a thing missing. Where two boxes of one thing, or two classes of one
-//! box, score as good as equal, rounding decides which of them is kept: such ties are counted apart, and told, and may be one
-//! thing in a hundred.
+//! Both return candidates from a score of 0.2 on, and objects count from 0.3 in either. So a score that falls just below 0.3 in
+//! one of the two is a difference of scores and not a missing object. If two boxes of one object, or two classes of one box, have
+//! almost equal scores, rounding decides which is kept. Such ties are counted and reported separately, and may be one object in a
+//! hundred.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,27 +24,27 @@ use crate::setup::Setup;
 const ROW: &str = "Same boxes";
 const COUNTS_FROM: f32 = 0.3;
 const ASKED_FOR: f32 = 0.2;
-/// Of so many things one may be a tie.
+/// One object in this many may be a tie.
 const THINGS_A_TIE: usize = 100;
-/// Every fourth frame is looked at: about 200 of vtest.avi's 795.
+/// Uses every fourth frame: about 200 of vtest.avi's 795.
 const STEP: usize = 4;
 
-/// What is wanted of one engine.
+/// The limits for one engine.
 struct Bounds {
     iou: f64,
     score: f64,
 }
 
-/// What a network sees on a frame.
+/// The detections of a model on a frame.
 #[derive(Default)]
 struct Sight {
-    /// Behind suppression.
+    /// After suppression.
     seen: Vec<Detection>,
-    /// Before it.
+    /// Before suppression.
     candidates: Vec<Detection>,
 }
 
-/// A network with and without suppression.
+/// A model with and without suppression.
 struct Eyes {
     detector: Detector,
     candidates: Detector,
@@ -63,7 +63,7 @@ impl Eyes {
     }
 }
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let memory = Memory::on(&device, AutoMemory::of(&device).kind())?;
@@ -81,7 +81,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let layout = FrameLayout::packed(PixelFormat::Bgr, 768, 576, ColorDescription::default())?;
     let mut buffer = memory.allocate(layout.size_bytes())?;
 
-    // The CPU's answers first.
+    // The CPU's detections first.
     let cpu = Network::load(setup, &setup.arguments.model)?;
     let mut eyes = Eyes::new(&cpu)?;
     let mut answers: Vec<Sight> = Vec::new();
@@ -90,8 +90,8 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         Ok(())
     })?;
     let counted = answers.iter().flat_map(|sight| &sight.seen).filter(|seen| seen.score >= COUNTS_FROM).count();
-    let told = format!("{}: {} frames, {counted} detections", cpu.engine.backend_description(), answers.len());
-    report.note(ROW, "reference", told);
+    let text = format!("{}: {} frames, {counted} detections", cpu.engine.backend_description(), answers.len());
+    report.note(ROW, "reference", text);
 
     for (name, path, bounds) in &engines {
         let Some(path) = path else {
@@ -116,28 +116,28 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         })?;
         let limits = format!("IoU {}, score within {}", bounds.iou, bounds.score);
         let what = format!("{name}, every candidate before suppression");
-        report.figure(ROW, &what, limits, twins.told(), twins.pass());
+        report.figure(ROW, &what, limits, twins.summary(), twins.pass());
         let all = &agreement.all;
         let iou = all.min_iou.map_or(1.0, |worst| worst.value);
         let score = all.max_score_difference.map_or(0.0, |worst| worst.value);
         let seen = format!(
-            "{} alike, {} missing, {} besides; IoU >= {iou:.4}, score within {score:.4}; {}",
+            "{} alike, {} missing, {} extra; IoU >= {iou:.4}, score within {score:.4}; {}",
             all.matched,
             all.missing,
             all.extra,
-            spread.told()
+            spread.summary()
         );
         report.figure(ROW, &format!("{name} engine on the GPU"), wanted(bounds), seen, spread.pass());
     }
     Ok(())
 }
 
-/// How near each network's candidates are to the other's, before suppression.
+/// How close each model's candidates are to the other's, before suppression.
 #[derive(Default)]
 struct Twins {
     candidates: usize,
     beyond: usize,
-    /// Of another class, by a tie.
+    /// Candidates with another class because of a tie.
     ties: usize,
     least_iou: Option<f64>,
     score: f64,
@@ -147,8 +147,8 @@ impl Twins {
     fn add(&mut self, of: &[Detection], others: &[Detection], bounds: &Bounds) {
         for candidate in of.iter().filter(|candidate| candidate.score >= COUNTS_FROM) {
             self.candidates += 1;
-            // Rows next to each other see the same thing alike: of those that overlap enough, the nearest score is the twin.
-            // A row has the class of its highest score; where two score as good as equal, rounding decides which.
+            // Adjacent rows see the same object alike: of those that overlap enough, the one with the nearest score is the twin.
+            // A row has the class of its highest score; if two scores are almost equal, rounding decides which.
             let same_class = others.iter().filter(|other| other.class_id == candidate.class_id);
             let difference = |other: &Detection| f64::from((candidate.score - other.score).abs());
             let rank = |other: &&Detection| {
@@ -172,7 +172,7 @@ impl Twins {
         self.candidates > 0 && self.beyond == 0 && self.ties * THINGS_A_TIE <= self.candidates
     }
 
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let Self { candidates, beyond, ties, least_iou, score } = self;
         let iou = least_iou.unwrap_or(0.0);
         format!(
@@ -182,7 +182,7 @@ impl Twins {
     }
 }
 
-/// How many things are beyond the bounds, and of how many suppression alone is the reason.
+/// Counts the objects beyond the limits, and those that differ only because of suppression.
 #[derive(Default)]
 struct Spread {
     things: usize,
@@ -191,8 +191,8 @@ struct Spread {
 }
 
 impl Spread {
-    /// A tie: before suppression the other network has the same thing, as near as is wanted, and suppression kept another
-    /// box of it there, or its box has another class there, because their scores are as good as equal.
+    /// Whether it is a tie: before suppression the other model has the same object within the limits, and suppression kept another
+    /// box of it there, or its box has another class there, because their scores are almost equal.
     fn add(&mut self, reference: &Sight, sight: &Sight, bounds: &Bounds) {
         let pairs = [(reference, sight), (sight, reference)];
         for (of, other) in pairs {
@@ -212,7 +212,7 @@ impl Spread {
         self.things > 0 && self.beyond == self.ties && self.ties * THINGS_A_TIE <= self.things
     }
 
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let Self { things, beyond, ties } = self;
         format!("{beyond} of {things} things beyond that, {ties} of them ties")
     }

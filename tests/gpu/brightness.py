@@ -2,8 +2,8 @@
 # numpy 2.4.6, onnx 1.23.2
 """Makes brightness-open.onnx and brightness-fixed.onnx, for `visiond-gpu flights`.
 
-A network that sees a 4x4 picture's brightness as the score of boxes, so that whoever gets another slot's result shows it. One
-leaves the number of frames open, one has three.
+A model whose boxes have a 4x4 picture's brightness as their score, so that a result of another slot shows. One leaves the number
+of frames open, one has three.
 """
 
 import pathlib

@@ -7,19 +7,19 @@ use visiond_kernels::frame::{FrameLayout, FrameView, PixelFormat};
 use crate::measure::Noise;
 use crate::report::Failure;
 
-/// Frames made beforehand, handed out in turn.
+/// Prepared frames, returned in turn.
 pub struct Camera {
     layout: FrameLayout,
     buffers: Vec<UnifiedBuffer>,
-    /// The last buffer's picture.
+    /// The picture in the last buffer.
     picture: Vec<u8>,
 }
 
 impl Camera {
-    /// Buffers that a capture driver would cycle through, each with a picture of its own.
+    /// Buffers as a capture driver would cycle through, each with its own picture.
     pub const BUFFERS: usize = 4;
 
-    /// Fills its buffers.
+    /// Allocates the buffers and fills them.
     pub fn new(memory: &Memory) -> Result<Self, Failure> {
         let layout = FrameLayout::packed(PixelFormat::Yuyv, 1920, 1080, ColorDescription::default())?;
         let mut buffers = Vec::new();
@@ -38,18 +38,18 @@ impl Camera {
         Ok(Self { layout, buffers, picture })
     }
 
-    /// Bytes of one frame.
+    /// Returns the bytes of one frame.
     pub fn frame_bytes(&self) -> usize {
         self.layout.size_bytes()
     }
 
-    /// Writes frame `number` anew, as a camera does before each run.
+    /// Writes frame `number` again, as a camera does before each run.
     pub fn write(&mut self, number: usize) {
         let count = self.buffers.len();
         self.buffers[number % count].as_mut_slice().copy_from_slice(&self.picture);
     }
 
-    /// Frame `number`.
+    /// Returns frame `number`.
     pub fn frame(&self, number: usize) -> Result<FrameView<'_>, Failure> {
         Ok(self.layout.view_of(&self.buffers[number % self.buffers.len()])?)
     }

@@ -1,7 +1,7 @@
-//! Row "Copies": the daemon runs the engine over a program's frames, in each kind of memory; what it copied it tells itself.
+//! Row "Copies": the daemon runs the engine on a program's frames, in each kind of memory, and reports what it copied.
 //!
-//! A frame is read out of the program's pipe into the buffer that the preprocess kernel reads: no copy between, but for host
-//! memory, where each frame is copied once for the GPU.
+//! A frame is read from the program's pipe into the buffer that the preprocess kernel reads, without a copy in between, except
+//! for host memory, where each frame is copied once for the GPU.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const ROW: &str = "Copies";
 const FRAME_BYTES: u64 = 1280 * 720 * 3 / 2;
 const FRAMES: u64 = 100;
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let engine = setup.engine()?;
     let card = setup.arguments.model.with_extension("toml");
@@ -47,14 +47,14 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
             report.figure(ROW, memory, "exit status 0", format!("{}: {last}", output.status), false);
             continue;
         }
-        let told: Value = serde_json::from_slice(&fs::read(&summary)?)?;
-        judge(memory, &told, report);
+        let text: Value = serde_json::from_slice(&fs::read(&summary)?)?;
+        judge(memory, &text, report);
     }
     Ok(())
 }
 
-fn judge(memory: &str, told: &Value, report: &mut Report) {
-    let (model, camera) = (&told["models"][0], &told["cameras"][0]);
+fn judge(memory: &str, text: &Value, report: &mut Report) {
+    let (model, camera) = (&text["models"][0], &text["cameras"][0]);
     let kind = model["memory"].as_str().unwrap_or("?");
     let published = camera["published"].as_u64().unwrap_or(0);
     let copied = (camera["copied_bytes"].as_u64(), model["gpu"]["copied_bytes"].as_u64());

@@ -1,4 +1,4 @@
-//! The CUDA layer itself: events, graphs, modules, errors. Memory of every kind is `visiond selftest`'s.
+//! The CUDA layer itself: events, graphs, modules, errors. `visiond selftest` checks every kind of memory.
 
 use std::ffi::c_void;
 use std::process::Command;
@@ -16,13 +16,13 @@ use crate::setup::Setup;
 
 const ROW: &str = "CUDA";
 
-/// Small: managed memory is slow to move on some machines.
+/// Small, because managed memory is slow to move on some machines.
 const BYTES: usize = 64 * 1024;
 
-/// Nanoseconds of a kernel that takes its time.
+/// The nanoseconds of a slow kernel.
 const SLOW_NS: u64 = 100_000_000;
 
-/// `add_one(from, to, n)`: `to[i] = from[i] + 1`. `spin(ns)`: returns after so long. `fault()`: writes where nothing is.
+/// `add_one(from, to, n)`: `to[i] = from[i] + 1`. `spin(ns)`: returns after that time. `fault()`: writes to an invalid address.
 const PTX: &str = r#"
 .version 7.4
 .target sm_72
@@ -73,7 +73,7 @@ AGAIN:
 }
 "#;
 
-/// The kernels and what they run on.
+/// The kernels, and the objects to run them.
 struct Kit {
     device: Arc<Device>,
     stream: CudaStream,
@@ -94,11 +94,11 @@ impl Kit {
         })
     }
 
-    /// Queues `to[i] = from[i] + 1`. Both ranges have `BYTES` bytes and live until the stream is waited for.
+    /// Queues `to[i] = from[i] + 1`. Both ranges have `BYTES` bytes and live until the caller has waited for the stream.
     fn add_one(&self, stream: &CudaStream, from: DeviceAddress, to: DeviceAddress) -> Result<(), CudaError> {
         let (mut from, mut to, mut n) = (from.0, to.0, BYTES as u32);
         let mut args = [pointer(&mut from), pointer(&mut to), pointer(&mut n)];
-        // SAFETY: the arguments are the kernel's three; the ranges are alive, as every caller here sees to.
+        // SAFETY: the arguments are the kernel's three; every caller here keeps the ranges alive.
         unsafe { self.add_one.launch([n.div_ceil(256), 1, 1], [256, 1, 1], 0, stream, &mut args) }
     }
 
@@ -107,10 +107,10 @@ impl Kit {
         unsafe { self.spin.launch([1; 3], [1; 3], 0, stream, &mut [pointer(&mut ns)]) }
     }
 
-    /// What is in `from`, by way of pinned memory.
+    /// Returns the content of `from`, through pinned memory.
     fn read(&self, from: DeviceAddress) -> Result<Vec<u8>, Failure> {
         let mut pinned = Memory::on(&self.device, MemoryKind::Mapped)?.allocate(BYTES)?;
-        // SAFETY: `from` has so many bytes; both live until the stream was waited for.
+        // SAFETY: `from` has that many bytes; both live until the stream was waited for.
         unsafe { self.stream.copy_to_host(from, pinned.as_mut_slice()) }?;
         self.stream.synchronize()?;
         Ok(pinned.as_slice().to_vec())
@@ -121,7 +121,7 @@ fn pointer<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }
 
-/// Everything; `fault` is the part for a process of its own.
+/// Runs everything; with `fault` only the part that needs its own process.
 pub fn run(setup: &Setup, report: &mut Report, fault: bool) -> Result<(), Failure> {
     let device = setup.device()?;
     if fault {
@@ -140,7 +140,7 @@ fn address(buffer: &UnifiedBuffer) -> Result<DeviceAddress, Failure> {
     buffer.device_address().ok_or_else(|| Failure::Broken(format!("{buffer:?} has no device address")))
 }
 
-/// Waiting sleeps; done is not done before it is.
+/// Waiting sleeps, and nothing is done too early.
 fn events(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let (before, after) = (Event::new(&kit.device)?, Event::new(&kit.device)?);
     report.figure(ROW, "an event that was never recorded", "done", before.is_done()?, before.is_done()?);
@@ -166,8 +166,8 @@ fn events(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A graph reads its inputs anew at each launch, records events for the outside, and a recording that fails leaves the
-/// stream whole.
+/// A graph reads its inputs again at each launch and records events for the outside; a recording that fails leaves the stream
+/// usable.
 fn graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let mut input = Memory::on(&kit.device, MemoryKind::Mapped)?.allocate(BYTES)?;
     let from = address(&input)?;
@@ -191,7 +191,7 @@ fn graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
         read.wait()?;
         waited.push(launched.elapsed());
         order &= !end.is_done()?;
-        // What was read is read: the input may change before the graph's end.
+        // The input was read already, so it may change before the graph's end.
         input.as_mut_slice().fill(0);
         end.wait()?;
         let seen = kit.read(there.address())?;
@@ -212,13 +212,13 @@ fn graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let own = kit.stream.capture(|stream| kit.add_one(stream, from, there.address()).and(Err::<(), _>(own_error())));
     kit.add_one(&kit.stream, from, there.address())?;
     let usable = kit.stream.synchronize().is_ok();
-    let told = matches!(&refused, Some(error) if !error.is_sticky()) && own.err() == Some(own_error());
+    let refuses = matches!(&refused, Some(error) if !error.is_sticky()) && own.err() == Some(own_error());
     let seen = refused.map_or_else(|| "no error".to_owned(), |error| error.to_string());
-    report.figure(ROW, "an allocation within a recording", "an error, the stream usable", seen, told && usable);
+    report.figure(ROW, "an allocation within a recording", "an error, the stream usable", seen, refuses && usable);
     Ok(())
 }
 
-/// A graph on one stream waits for an event inside a graph on another, at every launch anew.
+/// A graph on one stream waits for an event inside a graph on another, at every launch.
 fn across_graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let other = CudaStream::new(&kit.device)?;
     let (middle, end) = (Event::new(&kit.device)?, Event::new(&kit.device)?);
@@ -261,22 +261,22 @@ fn own_error() -> CudaError {
 
 fn modules(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let bad = PTX.replace("add.u16", "add.nonsense");
-    let (text, told) = match Module::load(&kit.device, "broken", &bad) {
+    let (text, named) = match Module::load(&kit.device, "broken", &bad) {
         Ok(_) => ("it was compiled".to_owned(), false),
         Err(error) => {
-            let told = matches!(&error, ModuleError::Compile { log, .. } if !log.is_empty());
-            (error.to_string(), told)
+            let named = matches!(&error, ModuleError::Compile { log, .. } if !log.is_empty());
+            (error.to_string(), named)
         }
     };
-    report.figure(ROW, "PTX with a mistake", "refused with the compiler's words", text, told);
+    report.figure(ROW, "PTX with a mistake", "refused with the compiler's words", text, named);
     let missing = Module::load(&kit.device, "checks", PTX)?.function("nowhere").err();
-    let told = missing.as_ref().is_some_and(|error| error.to_string().contains("nowhere"));
+    let named = missing.as_ref().is_some_and(|error| error.to_string().contains("nowhere"));
     let seen = missing.map_or_else(|| "found".to_owned(), |error| error.to_string());
-    report.figure(ROW, "a kernel that is not there", "an error that names it", seen, told);
+    report.figure(ROW, "a kernel that is not there", "an error that names it", seen, named);
     Ok(())
 }
 
-/// What was made and dropped a thousand times left nothing.
+/// Objects that are made and dropped a thousand times leave nothing behind.
 fn flat(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let mapped = Memory::on(&kit.device, MemoryKind::Mapped)?;
     let mut before = None;
@@ -306,13 +306,13 @@ fn flat(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The error of a kernel that writes where nothing is, in a process of its own, because that loses the GPU.
+/// Returns the error of a kernel that writes to an invalid address, in its own process, because that loses the GPU.
 fn sticky(report: &mut Report) -> Result<(), Failure> {
     let child = Command::new(std::env::current_exe()?).args(["cuda", "--fault"]).output()?;
     let seen = String::from_utf8_lossy(&child.stdout).trim().to_owned();
-    let told = child.status.success() && seen.ends_with("sticky, sticky");
+    let sticky = child.status.success() && seen.ends_with("sticky, sticky");
     let errors = String::from_utf8_lossy(&child.stderr).lines().last().unwrap_or_default().to_owned();
-    report.figure(ROW, "a kernel that faults", "sticky, and every call after it", format!("{seen} {errors}"), told);
+    report.figure(ROW, "a kernel that faults", "sticky, and every call after it", format!("{seen} {errors}"), sticky);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! How fast the GPU copies: the measure that the preprocess is held to. What GPU it is, `visiond selftest` says.
+//! How fast the GPU copies, which the preprocess is compared with. `visiond selftest` reports the GPU itself.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Device";
-/// More than any cache: what is copied is 1 GiB, read and written.
+/// Larger than any cache: the copy reads and writes 1 GiB.
 const COPY_BYTES: usize = 1 << 30;
 
-/// Measures.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     report.note(ROW, "copy within the GPU", format!("{:.0} GB/s read and written", copy_gb_per_s(&device)?));
@@ -21,10 +21,10 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A 1080p YUYV frame.
+/// The bytes of a 1080p YUYV frame.
 const FRAME_BYTES: usize = 1920 * 1080 * 2;
 
-/// Bandwidth of a copy from device memory to device memory, bytes read and bytes written, the best of twenty, in GB/s.
+/// Returns the bandwidth of a copy within device memory, bytes read and written, the best of twenty, in GB/s.
 pub fn copy_gb_per_s(device: &Arc<Device>) -> Result<f64, Failure> {
     let (from, to) = (DeviceBuffer::new(device, COPY_BYTES)?, DeviceBuffer::new(device, COPY_BYTES)?);
     let stream = CudaStream::new(device)?;
@@ -41,7 +41,7 @@ pub fn copy_gb_per_s(device: &Arc<Device>) -> Result<f64, Failure> {
     Ok(2.0 * COPY_BYTES as f64 / best_us / 1e3)
 }
 
-/// Time of a copy of `bytes` bytes from pinned memory to the GPU, the median of a hundred, in microseconds.
+/// Returns the time of a copy of `bytes` bytes from pinned memory to the GPU, the median of a hundred, in microseconds.
 pub fn bus_copy_us(device: &Arc<Device>, bytes: usize) -> Result<f64, Failure> {
     let from = Memory::on(device, MemoryKind::Mapped)?.allocate(bytes)?;
     let to = DeviceBuffer::new(device, bytes)?;

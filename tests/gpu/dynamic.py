@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, onnx 1.23.2
-"""Makes dynamic.onnx, a network with open sizes, an input in bytes and outputs of five types, for `visiond-gpu abi`."""
+"""Makes dynamic.onnx, a model with open sizes, an input in bytes and outputs of five types, for `visiond-gpu abi`."""
 
 import pathlib
 

@@ -1,5 +1,5 @@
-//! Row "Filter": the candidate filter on the GPU against the heads on the CPU, over made-up outputs of real networks' sizes;
-//! what it takes, and what suppression takes on the CPU.
+//! Row "Filter": compares the candidate filter on the GPU with the heads on the CPU, on made-up outputs of the sizes of real
+//! models, and measures it, and suppression on the CPU.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Filter";
-/// Frames of a launch that is compared.
+/// Frames of a compared launch.
 const FRAMES: usize = 3;
-/// Launches of one timed graph.
+/// Launches of a timed graph.
 const LAUNCHES: usize = 50;
-/// What CUDA's exp may differ from the C library's by, in boxes of up to a thousand pixels and in scores.
+/// The allowed difference between CUDA's exp and the C library's, in boxes of up to a thousand pixels and in scores.
 const BOX_PIXELS: f32 = 2e-3;
 const SCORE: f32 = 2e-6;
 
-/// A network as its outputs look.
+/// The outputs of a model.
 struct Case {
     name: &'static str,
     spec: HeadSpec,
     outputs: Vec<(&'static str, Vec<usize>)>,
     size: (u32, u32),
     classes: usize,
-    /// Raw numbers lie in here.
+    /// The range of the raw numbers.
     range: (f32, f32),
     threshold: f32,
 }
@@ -79,7 +79,7 @@ impl Outputs {
         self.buffers.iter().zip(&self.infos).map(|(buffer, info)| (buffer.address(), info.dtype)).collect()
     }
 
-    /// What the head finds in a frame.
+    /// Returns what the head finds in a frame.
     fn decode(&self, head: &mut dyn Head, case: &Case, frame: usize) -> Result<Decoded, Failure> {
         let mut named = Vec::new();
         for ((info, shape), bytes) in self.infos.iter().zip(&self.shapes).zip(&self.bytes) {
@@ -94,7 +94,7 @@ impl Outputs {
     }
 }
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     start(&device, report)?;
@@ -113,7 +113,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What making a filter takes: compiling its kernel, unless the driver's cache has it.
+/// Measures making a filter, which compiles its kernel unless it is in the driver's cache.
 fn start(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     let case = nanodet();
     let outputs = Outputs::new(device, &case, DType::F32, || 0.0)?;
@@ -148,13 +148,13 @@ fn compare(device: &Arc<Device>, case: &Case, dtype: DType, report: &mut Report)
     let mut filter = filter_of(device, case, head.as_ref(), &outputs)?;
     let stream = CudaStream::new(device)?;
     let addresses = outputs.addresses();
-    // Twice and by a graph: the second launch finds what the first left of its counters.
+    // Twice, and by a graph: the second launch starts with the counters that the first left.
     let (mut graph, ()) = stream.capture(|stream| {
         // SAFETY: the buffers hold `FRAMES` frames of the spec's outputs, and are kept until the work is done below.
         unsafe { filter.enqueue(&addresses, FRAMES, stream) }
     })?;
     for _ in 0..2 {
-        // SAFETY: what was recorded is still there; the launch is waited for.
+        // SAFETY: everything that was recorded is alive; the launch is waited for.
         unsafe { graph.launch(&stream) }?;
         stream.synchronize()?;
     }
@@ -200,7 +200,7 @@ fn compare(device: &Arc<Device>, case: &Case, dtype: DType, report: &mut Report)
     Ok(())
 }
 
-/// More candidates than there is room for.
+/// More candidates than fit.
 fn overflow(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     let case = Case { threshold: 0.1, ..yolov8() };
     let mut noise = Noise::new(3);
@@ -227,7 +227,7 @@ fn overflow(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a launch takes on the GPU, and reading its list on the CPU.
+/// Measures a launch on the GPU, and reading its list on the CPU.
 fn times(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     for (case, dtype, passing) in [
         (nanodet(), DType::F32, 60),
@@ -236,7 +236,7 @@ fn times(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
         (yolov8(), DType::F16, 60),
         (yolov8(), DType::F16, 1000),
     ] {
-        // About one in so many numbers passes; the others are far below.
+        // One in this many numbers passes; the others are far below.
         let rows = if case.outputs[0].1[2] > 1000 { 8400 } else { 3549 };
         let one_in = (rows * case.classes / passing) as u64;
         let mut noise = Noise::new(5);
@@ -291,7 +291,7 @@ fn times(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What suppression takes on this machine's CPU.
+/// Measures suppression on this machine's CPU.
 fn suppression(report: &mut Report) {
     let mut noise = Noise::new(9);
     let mut part = move || (noise.number() >> 40) as f32 / (1 << 24) as f32;

@@ -1,10 +1,10 @@
-//! Row "Flights": frames may be overwritten when a run has begun, whichever way it was begun, and runs that overlap see what
-//! runs one by one see.
+//! Row "Flights": frames may be overwritten once a run has begun, however it was begun, and overlapping runs see the same as
+//! runs one by one.
 //!
-//! Frames of the sample video, each looked at alone first, call by call; then by graph, then two at a time. The buffer of
-//! every frame is overwritten with noise as soon as `begin` returns: were it too soon, the boxes would differ.
+//! Takes frames of the sample video one by one, call by call; then by graph, then two at a time. The buffer of every frame is
+//! overwritten with noise as soon as `begin` returns: if that were too early, the boxes would differ.
 //!
-//! Then runs of several frames, of changing number, through a network that tells each slot's brightness.
+//! Then runs batches of changing size through a model that reports each slot's brightness.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -25,16 +25,16 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Flights";
-/// Low, so that there is much to compare.
+/// Low, so that there are many boxes to compare.
 const THRESHOLD: f32 = 0.1;
 const FRAMES: usize = 16;
 const ROUNDS: usize = 20;
 
-/// How the network that tells brightness is fed and read. The padding is black, so that it sees half of a wide picture.
+/// The card of the model that reports brightness. The padding is black, so that it sees half of a wide picture.
 const CARD: &str = "[input]\nfit = \"letterbox\"\npad = 0\n[head]\nfamily = \"ssd\"\nunit = \"pixels\"\n\
     [detect]\nscore_threshold = 0.1\n[classes]\nnames = [\"lamp\", \"candle\"]\n";
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let open = include_bytes!("brightness-open.onnx");
@@ -55,7 +55,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let network = Network::load(setup, setup.engine()?)?;
     let mut expected = Vec::new();
     for picture in &pictures {
-        // A detector of its own each time: the very first run is queued call by call.
+        // A new detector each time: the very first run is queued call by call.
         let mut detector = network.detector(THRESHOLD)?;
         let flight = detector.begin(&[layout.view(picture)?])?;
         detector.finish(flight)?;
@@ -104,7 +104,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs of 1 to all frames through the network that tells brightness, two under way.
+/// Runs batches of 1 to all frames through the model that reports brightness, two in flight.
 fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Report) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let (model, path) = (folder.path().join("brightness.onnx"), folder.path().join("brightness.engine"));
@@ -155,7 +155,7 @@ fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Rep
     Ok(())
 }
 
-/// Runs, and the comparison of what they see.
+/// Runs the detector and compares what it sees.
 struct Check<'a> {
     layout: &'a FrameLayout,
     expected: &'a [Vec<Detection>],
@@ -173,7 +173,7 @@ impl Check<'_> {
     ) -> Result<(), Failure> {
         let mut noise = Noise::new(3);
         for number in 0..FRAMES * ROUNDS {
-            // Another order each round, so that neighbours change.
+            // Another order each round, so that the neighbours change.
             let picture = (number * 7 + number / FRAMES) % FRAMES;
             let buffer = &mut buffers[number % 2];
             buffer.as_mut_slice().copy_from_slice(&pictures[picture]);

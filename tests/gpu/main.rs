@@ -1,7 +1,7 @@
-//! visiond-gpu: what visiond shows on a machine with an NVIDIA GPU, one command a row of `tests/gpu/run`'s table.
+//! visiond-gpu: checks and figures on a machine with an NVIDIA GPU, one command per row of `tests/gpu/run`'s table.
 //!
-//! Every command prints JSON lines, one a figure (see [`report`]), and ends with 0 when all of them passed, 1 when one did
-//! not or could not be taken, 77 when there is no GPU here (one line on standard error says why).
+//! Every command prints JSON lines, one per figure (see [`report`]). Exit status: 0 if all passed, 1 if one did not or could not be
+//! measured, 77 without a GPU (one line on standard error says why).
 //!
 //! A row is one module with `pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure>`.
 
@@ -38,7 +38,7 @@ use clap::{Parser, Subcommand};
 use crate::report::{Failure, Report};
 use crate::setup::{Arguments, Setup};
 
-/// Exit status where there is no GPU: what test runners take for "skipped".
+/// Exit status without a GPU: test runners take it for "skipped".
 const NO_GPU: u8 = 77;
 
 #[derive(Parser)]
@@ -53,53 +53,53 @@ struct Cli {
 /// The rows.
 #[derive(Subcommand, Clone)]
 enum RowCommand {
-    /// How fast the GPU copies.
+    /// Measure how fast the GPU copies
     Device,
-    /// What `visiond selftest` finds: the GPU, each kind of memory, TensorRT.
+    /// Run `visiond selftest`: the GPU, each kind of memory, TensorRT
     Selftest,
-    /// The CUDA layer: events, graphs, modules, errors.
+    /// Check the CUDA layer: events, graphs, modules, errors
     Cuda {
-        /// Only the part that loses the GPU.
+        /// Run only the part that loses the GPU
         #[arg(long, hide = true)]
         fault: bool,
     },
-    /// What the daemon copies, in each kind of memory.
+    /// Check what the daemon copies, in each kind of memory
     Copies,
-    /// The engine's boxes against the CPU's.
+    /// Compare the engine's boxes with the CPU's
     Boxes,
-    /// The candidate filter against the heads on the CPU; what it and suppression take.
+    /// Compare the candidate filter with the heads on the CPU, and measure it and suppression
     Filter,
-    /// Runs that overlap, and frames overwritten behind them.
+    /// Check runs that overlap, and frames that are overwritten after they begin
     Flights,
-    /// 32 frames at once: against the copy bandwidth and CV-CUDA.
+    /// Compare 32 frames at once with the copy bandwidth and CV-CUDA
     Preprocess(preprocess::Peers),
-    /// The CUDA preprocess against the CPU reference.
+    /// Compare the CUDA preprocess with the CPU reference
     Pixels,
-    /// The pipeline's time a frame, and the CPU's, against the bare engine.
+    /// Compare the pipeline's time and CPU time per frame with the bare engine
     Overhead,
-    /// Frames a second against the bare engine.
+    /// Compare frames per second with the bare engine
     Throughput,
-    /// Memory beyond the engine's own, and growth; whether frames are in the faster kind.
+    /// Measure memory in addition to the engine's own, and growth; check that frames are in the faster kind
     Memory,
-    /// One half of `memory`, in a process of its own.
+    /// Run one half of `memory` in a separate process
     #[command(hide = true)]
     MemoryOf {
         /// `engine` or `pipeline`.
         what: String,
     },
-    /// Engine file to first detection against TensorRT's own; what measuring the kinds of memory adds.
+    /// Measure from engine file to first detection, and what measuring the kinds of memory adds
     Start,
-    /// One start, in a process of its own.
+    /// Run one start in a separate process
     #[command(hide = true)]
     StartOf {
         /// `bare`, `pipeline` or `choice`.
         what: String,
     },
-    /// TensorRT's objects: the engine, and other libraries.
+    /// Check TensorRT's objects: the engine, and other libraries
     Abi(abi::Libraries),
-    /// Files that are no engine for this machine, each given to visiond.
+    /// Give visiond files that are not engines for this machine
     WrongEngine,
-    /// Prints the figures of a file of JSON lines as a table; ends with 1 where one failed.
+    /// Print the figures in a file of JSON lines as a table; exit with 1 if one failed
     Table {
         /// The file.
         figures: PathBuf,

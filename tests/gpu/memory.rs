@@ -1,8 +1,8 @@
-//! Row "Memory": what the pipeline takes beyond the engine's own device memory, whether anything grows, and whether
-//! `buffers.memory = "auto"` is the kind in which whole frames are fastest.
+//! Row "Memory": how much memory the pipeline takes in addition to the engine's own, whether anything grows, and whether
+//! `buffers.memory = "auto"` chooses the kind in which whole frames are fastest.
 //!
-//! The engine alone and the whole pipeline run in a process each, so that neither sees what the other allocated; what the
-//! device has less of than before the process loaded anything is what it took.
+//! The engine alone and the whole pipeline run in separate processes, so that neither sees the allocations of the other. The figure
+//! is how much less memory the device has than before the process loaded anything.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,21 +20,21 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Memory";
-/// Frames over which nothing may grow.
+/// Frames during which nothing may grow.
 const FRAMES: usize = 20_000;
-/// Frames after which everything has been allocated that ever will be.
+/// Frames after which everything has been allocated.
 const WARM: usize = 1000;
 const SAMPLES: usize = 20;
 const DEVICE_BOUND: f64 = 64.0;
-/// Pages that the allocator and the kernel move about by themselves.
+/// Pages by which the allocator and the kernel may differ on their own.
 const RESIDENT_SLACK: f64 = 1.0;
-/// Blocks of frames in each kind of memory, in turns; the first does not count.
+/// Blocks of frames in each kind of memory, in turn; the first does not count.
 const BLOCKS: usize = 8;
 const BLOCK_FRAMES: usize = 50;
-/// Of the faster kind's time: what is closer is as fast.
+/// Relative to the faster kind's time: a smaller difference counts as equal.
 const AS_FAST: f64 = 1.05;
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     setup.device()?;
     let bare = child(setup, "engine")?;
@@ -62,7 +62,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     choice(setup, report)
 }
 
-/// Whole frames, each written by the CPU before it is looked at, in every kind of memory that can be chosen.
+/// Measures whole frames, each written by the CPU first, in every kind of memory that can be chosen.
 fn choice(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let network = Network::load(setup, setup.engine()?)?;
@@ -92,12 +92,12 @@ fn choice(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let medians: Vec<_> = cameras.into_iter().map(|(kind, _, times)| (kind, Samples::new(times).median())).collect();
     let of = |wanted| medians.iter().find(|(kind, _)| *kind == wanted).map_or(f64::NAN, |(_, median)| *median);
     let best = medians.iter().map(|(_, median)| *median).fold(f64::INFINITY, f64::min);
-    let told: Vec<_> = medians.iter().map(|(kind, median)| format!("{kind} {median:.0} us")).collect();
+    let text: Vec<_> = medians.iter().map(|(kind, median)| format!("{kind} {median:.0} us")).collect();
     report.figure(
         ROW,
         "kind that auto chooses, frames written and looked at",
         format!("the faster one, or within {:.0} % of it", (AS_FAST - 1.0) * 100.0),
-        format!("{}; a whole frame takes in {}", auto.kind(), told.join(", in ")),
+        format!("{}; a whole frame takes in {}", auto.kind(), text.join(", in ")),
         of(auto.kind()) <= AS_FAST * best,
     );
     let why = auto.why().unwrap_or_else(|| "nothing to compare".to_owned());
@@ -105,7 +105,7 @@ fn choice(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs this program again for one half; its figures.
+/// Runs this program again for one half and returns its figures.
 fn child(setup: &Setup, what: &str) -> Result<Value, Failure> {
     let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")));
     command.arg("memory-of").arg(what);
@@ -120,10 +120,10 @@ fn child(setup: &Setup, what: &str) -> Result<Value, Failure> {
     Ok(serde_json::from_str(line)?)
 }
 
-/// The child's side.
+/// Runs in the child process.
 pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
     let device = setup.device()?;
-    // The context itself is there already; what is free now is free to be taken.
+    // The context exists already, so the memory that is free now can be taken.
     let before = device.memory_free_bytes()?;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let network = Network::load(setup, setup.engine()?)?;

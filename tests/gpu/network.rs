@@ -1,4 +1,4 @@
-//! The sample network as the rows use it: loaded, with its card, as detector.
+//! The sample model as the rows use it: loaded, with its card, as a detector.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use visiond_engine::engine::{Engine, EngineOptions};
 use crate::report::Failure;
 use crate::setup::Setup;
 
-/// A network with its card.
+/// A model with its card.
 pub struct Network {
-    /// The network.
+    /// The model.
     pub engine: Engine,
     card: Card,
 }
 
 impl Network {
-    /// The network at `path`, an engine or an ONNX file, with the card that stands beside the ONNX file.
+    /// Loads the model at `path`, an engine or an ONNX file, with the card beside the ONNX file.
     pub fn load(setup: &Setup, path: &Path) -> Result<Self, Failure> {
         let engine = Engine::load(path, &options(setup))?;
         let card = setup.arguments.model.with_extension("toml");
@@ -25,7 +25,7 @@ impl Network {
         Ok(Self { engine, card })
     }
 
-    /// A detector that shows what scores `threshold` or more, boxes of one thing that overlap too.
+    /// Makes a detector for scores of `threshold` or more, without suppression of overlapping boxes.
     pub fn candidates(&self, threshold: f32) -> Result<Detector, Failure> {
         let limits = DetectorOptions {
             score_threshold: Some(threshold),
@@ -36,14 +36,14 @@ impl Network {
         Ok(Detector::new(&self.engine, &self.card, &limits)?)
     }
 
-    /// A detector that shows what scores `threshold` or more.
+    /// Makes a detector for scores of `threshold` or more.
     pub fn detector(&self, threshold: f32) -> Result<Detector, Failure> {
         let limits = DetectorOptions { score_threshold: Some(threshold), ..DetectorOptions::default() };
         Ok(Detector::new(&self.engine, &self.card, &limits)?)
     }
 }
 
-/// How engines are opened here.
+/// Returns the options that engines are opened with.
 pub fn options(_setup: &Setup) -> EngineOptions {
     EngineOptions::default()
 }

@@ -1,8 +1,8 @@
 //! Row "Overhead": one 1080p camera through NanoDet, from the full capture buffer to the detections on the CPU, against the
 //! engine's bare run in a graph.
 //!
-//! Both are waited for in the same way, asleep, and take turns in blocks, so that whatever else the machine does hits both.
-//! CPU time is the whole process's, the driver's threads with it.
+//! Both are waited for in the same way, asleep, and take turns in blocks, so that other load on the machine affects both. CPU time
+//! is the whole process's, including the driver's threads.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Overhead";
-/// The machine may be shared: the best round is judged, all are told.
+/// The machine may be shared: the best round is judged, all are reported.
 const ROUNDS: usize = 3;
 const BLOCKS: usize = 15;
 const RUNS: usize = 100;
-/// Of the bare engine's time.
+/// Relative to the bare engine's time.
 const BOUND: f64 = 1.15;
 const CPU_BOUND_US: f64 = 100.0;
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let network = Network::load(setup, setup.engine()?)?;
@@ -39,7 +39,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
             bus_us = bus_copy_us(&device, camera.frame_bytes())?;
             report.note(ROW, "a frame's bytes over the bus", format!("{bus_us:.0} us"));
         }
-        // Managed frames move to the GPU here and stay, because the CPU does not touch them again.
+        // Managed frames move to the GPU here and stay there, because the CPU does not touch them again.
         let mut times = Times::default();
         times.ours(&mut detector, &camera)?;
         times.bare(&mut bare)?;
@@ -99,7 +99,7 @@ struct Times {
     bare_cpu: Duration,
 }
 
-/// A round's figures.
+/// The figures of a round.
 struct Round {
     ours: Samples,
     theirs: Samples,
@@ -118,7 +118,7 @@ impl Round {
         }
     }
 
-    /// Ours by the bare engine's, by their medians.
+    /// Returns our time divided by the bare engine's, by their medians.
     fn times(&self) -> f64 {
         self.ours.median() / self.theirs.median()
     }
@@ -153,7 +153,7 @@ impl Times {
     }
 }
 
-/// This thread's CPU time in each of a frame's calls, and the other threads' beside it.
+/// This thread's CPU time in each call for a frame, and the other threads' CPU time.
 fn steps(detector: &mut Detector, camera: &Camera) -> Result<String, Failure> {
     let mut seen = Vec::new();
     let mut spent = [Duration::ZERO; 3];
@@ -178,7 +178,7 @@ fn steps(detector: &mut Detector, camera: &Camera) -> Result<String, Failure> {
     ))
 }
 
-/// CPU time a frame when frames come at a camera's pace.
+/// Measures CPU time per frame when frames come at a camera's rate.
 fn paced_cpu(detector: &mut Detector, camera: &Camera) -> Result<String, Failure> {
     let (frames, interval) = (120, Duration::from_micros(16_667));
     let mut seen = Vec::new();

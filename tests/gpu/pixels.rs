@@ -1,5 +1,5 @@
-//! Same pixels: the CUDA preprocess against the CPU reference, for every format, fit, order, layout, type and sampling, over random
-//! frames of odd sizes with padded pitches; frames in the GPU's memory, in pinned memory and in the host's alone.
+//! Same pixels: compares the CUDA preprocess with the CPU reference, for every format, fit, order, layout, type and sampling, on
+//! random frames of odd sizes with padded pitches, in the GPU's memory, in pinned memory and in host memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::setup::Setup;
 
 const ROW: &str = "Same pixels";
 
-/// Bytes around the tensors that nobody may write.
+/// Bytes around the tensors that must not be written.
 const GUARD: usize = 4096;
 const UNWRITTEN: u8 = 0xa5;
 
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::U8, DType::I8];
 const SAMPLINGS: [Sampling; 2] = [Sampling::Opencv, Sampling::Exact];
 
-/// Where a frame's bytes are.
+/// The memory of a frame.
 #[derive(Clone, Copy)]
 enum Place {
     Device,
@@ -34,10 +34,10 @@ enum Place {
     Host,
 }
 
-/// What was compared for one type and sampling.
+/// The comparison for one type and sampling.
 #[derive(Default, Clone, Copy)]
 struct Seen {
-    /// Largest difference, of full scale.
+    /// The largest difference, relative to full scale.
     worst: f32,
     /// Tensors, and those that are equal bit for bit.
     tensors: usize,
@@ -58,7 +58,7 @@ struct Batch {
     device: Vec<DeviceBuffer>,
 }
 
-/// The row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let stream = CudaStream::new(&device)?;
@@ -73,7 +73,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         for layout in [TensorLayout::Nchw, TensorLayout::Nhwc] {
             for order in orders {
                 round += 1;
-                // The sanitizer's set: each type and sampling with some fits, orders and layouts.
+                // The cases for the sanitizer: each type and sampling with some fits, orders and layouts.
                 if quick && round % 7 != 0 {
                     continue;
                 }
@@ -137,7 +137,7 @@ fn below(noise: &mut Noise, limit: u32) -> u32 {
 }
 
 impl Batch {
-    /// A frame of every format, of sides up to `side`; some whole multiples of the tensor's.
+    /// Makes a frame of every format, with sides of up to `side`; some are whole multiples of the tensor's.
     fn new(
         device: &Arc<Device>,
         stream: &CudaStream,
@@ -156,7 +156,7 @@ impl Batch {
                 matrix: [ColorMatrix::Bt601, ColorMatrix::Bt709, ColorMatrix::Bt2020][below(noise, 3) as usize],
                 range: [ColorRange::Limited, ColorRange::Full][below(noise, 2) as usize],
             };
-            // Half of them aligned, as drivers make them.
+            // Half of them are aligned, as drivers make them.
             let step = if below(noise, 2) == 0 { 1 } else { 16 };
             let pitches: Vec<usize> = (0..format.plane_count())
                 .map(|plane| format.row_bytes(plane, width).next_multiple_of(step) + below(noise, 3) as usize * step)
@@ -197,7 +197,7 @@ impl Batch {
         Ok(views)
     }
 
-    /// Bytes of frames that the GPU does not see, without row padding.
+    /// Returns the bytes of frames that the GPU cannot access, without row padding.
     fn unseen_bytes(&self) -> u64 {
         let host = self.layouts.iter().filter(|(_, place)| matches!(place, Place::Host));
         host.map(|(layout, _)| {
@@ -210,7 +210,7 @@ impl Batch {
     }
 }
 
-/// The first batch by a plain launch, the second by a graph that was captured with the first.
+/// Runs the first batch by a plain launch, and the second by a graph that was captured with the first.
 fn compare(
     device: &Arc<Device>,
     stream: &CudaStream,
@@ -221,7 +221,7 @@ fn compare(
     let frames = batches[0].layouts.len();
     let each = spec.shape().iter().product::<usize>() * spec.dtype.size_bytes();
     let out = DeviceBuffer::new(device, each * frames + 2 * GUARD)?;
-    // Every second spec not aligned, so that single elements are stored.
+    // Every second spec is not aligned, so that single elements are stored.
     let shift = if spec.height.is_multiple_of(2) { 0 } else { spec.dtype.size_bytes() };
     let target = out.address().offset(GUARD + shift);
     let mut preprocessor = CudaPreprocessor::new(spec, device, frames)?;
@@ -236,7 +236,7 @@ fn compare(
             let found = preprocessor.copied_bytes();
             return Err(Failure::Broken(format!("{found} bytes were copied, {copied} had to be")));
         }
-        // SAFETY: the buffer is as long as said; it is used on this stream alone.
+        // SAFETY: the buffer has the given length; it is used on this stream alone.
         unsafe { stream.fill(out.address(), UNWRITTEN, out.len()) }?;
         match &mut graph {
             // SAFETY: `out` has room for `frames` tensors; it, the frames and the preprocessor live until the
@@ -285,7 +285,7 @@ fn note(seen: &mut Seen, spec: &PreprocessSpec, found: &[u8], expected: &[u8]) -
     let expected = TensorRef::new(spec.dtype, &shape, expected)?.to_f32().into_owned();
     for (found, expected) in found.iter().zip(&expected) {
         let difference = (found - expected).abs() / full_scale;
-        // Not a number is as wrong as can be.
+        // NaN is the largest possible difference.
         seen.worst = if difference.is_nan() { f32::INFINITY } else { seen.worst.max(difference) };
     }
     Ok(())

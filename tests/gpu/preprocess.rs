@@ -1,7 +1,7 @@
 //! Row "Preprocess": 32 frames of 1080p YUYV and of NV12, in device memory, to one 640x640 f16 tensor, letterboxed.
 //!
-//! Time is the GPU's own between two events around many launches, the best of several rounds. Bytes are counted twice:
-//! the whole frame read once and the tensor written once; and the rows alone that the resampling needs.
+//! The time is the GPU's own between two events around many launches, the best of several rounds. Bytes are counted twice: the
+//! whole frame read once and the tensor written once; and only the rows that the resampling needs.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,12 +26,12 @@ const ROW: &str = "Preprocess";
 const FRAMES: usize = 32;
 const SIDE: u32 = 640;
 const TENSOR_BYTES: usize = 3 * (SIDE * SIDE) as usize * 2;
-/// Share of the copy bandwidth that is wanted.
+/// The required share of the copy bandwidth.
 const SHARE: f64 = 0.6;
-/// How many times as fast as CV-CUDA is wanted.
+/// The required speed relative to CV-CUDA.
 const TIMES: f64 = 5.0;
 
-/// What CV-CUDA needs.
+/// The paths that CV-CUDA needs.
 #[derive(Args, Clone)]
 pub struct Peers {
     /// Folder of the peers' scripts.
@@ -56,7 +56,7 @@ const CASES: [Case; 2] = [
     Case { name: "nv12", format: PixelFormat::Nv12, frame_bytes: 1920 * 1080 * 3 / 2, needed_bytes: 1920 * 360 * 2 },
 ];
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, peers: &Peers, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let copy = copy_gb_per_s(&device)?;
@@ -79,8 +79,8 @@ pub fn run(setup: &Setup, peers: &Peers, report: &mut Report) -> Result<(), Fail
                 format!("{microseconds:.1} us, {whole:.0} GB/s, {:.0} %", whole / copy * 100.0),
                 whole >= SHARE * copy,
             );
-            let told = format!("{needed:.0} GB/s, {:.0} %", needed / copy * 100.0);
-            report.note(ROW, &format!("{what}, sampled rows counted"), told);
+            let text = format!("{needed:.0} GB/s, {:.0} %", needed / copy * 100.0);
+            report.note(ROW, &format!("{what}, sampled rows counted"), text);
             if sampling == Sampling::Opencv {
                 std::fs::write(folder.join(format!("{}.frame", case.name)), &frame)?;
                 std::fs::write(folder.join(format!("{}.tensor", case.name)), bench.first_tensor()?)?;
@@ -92,7 +92,7 @@ pub fn run(setup: &Setup, peers: &Peers, report: &mut Report) -> Result<(), Fail
     Ok(std::fs::remove_dir_all(&folder)?)
 }
 
-/// A smooth picture with some noise, so that two ways of sampling it can be compared.
+/// Makes a smooth picture with some noise, so that two ways of sampling it can be compared.
 fn frame_of(case: &Case) -> Vec<u8> {
     let mut frame = vec![0; case.frame_bytes];
     Noise::new(7).fill(&mut frame);
@@ -148,7 +148,7 @@ impl Bench {
         Ok(Self { device: device.clone(), stream, preprocessor, tensor, _frames: frames })
     }
 
-    /// The best mean of a hundred launches, of ten.
+    /// Returns the best of ten means of a hundred launches each.
     fn best_us(&mut self) -> Result<f64, Failure> {
         let (rounds, launches) = (10, 100);
         let mut means = Vec::new();
@@ -190,13 +190,13 @@ fn compare(peers: &Peers, folder: &std::path::Path, ours: &[(&str, f64)], report
         return Ok(());
     };
     let output = Command::new(&peers.python).arg(scripts.join("copy_peer.py")).output();
-    let told = |output: &std::process::Output| {
+    let summary = |output: &std::process::Output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let last = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
         (text, last)
     };
     if let Ok(output) = output
-        && let Ok(line) = serde_json::from_str::<Value>(told(&output).0.trim())
+        && let Ok(line) = serde_json::from_str::<Value>(summary(&output).0.trim())
         && let Some(gb_per_s) = line["gb_per_s"].as_f64()
     {
         report.note(ROW, "copy bandwidth by PyTorch", format!("{gb_per_s:.0} GB/s"));
@@ -208,7 +208,7 @@ fn compare(peers: &Peers, folder: &std::path::Path, ours: &[(&str, f64)], report
             return Ok(());
         }
     };
-    let (lines, last) = told(&output);
+    let (lines, last) = summary(&output);
     let mut seen = 0;
     for line in lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         if let Some(why) = line["skipped"].as_str() {

@@ -1,5 +1,5 @@
-//! Figures as JSON lines: `{"row", "what", "wanted", "seen", "pass"}`; `pass` is null where the figure was skipped, and
-//! `seen` then says why.
+//! Figures as JSON lines: `{"row", "what", "wanted", "seen", "pass"}`; `pass` is null if the figure was skipped, and `seen` then says
+//! why.
 
 use std::fmt::Display;
 
@@ -43,35 +43,35 @@ pub struct Report {
 }
 
 impl Report {
-    /// A figure that passes or not.
+    /// Reports a figure that passes or fails.
     pub fn figure(&mut self, row: &str, what: &str, wanted: impl Display, seen: impl Display, pass: bool) {
         self.failed |= !pass;
         print(&Figure { row, what, wanted: wanted.to_string(), seen: seen.to_string(), pass: Some(pass) });
     }
 
-    /// A figure that could not be taken here, for a reason that is no fault.
+    /// Reports a figure that cannot be measured here, although nothing is wrong.
     pub fn skipped(&mut self, row: &str, what: &str, wanted: impl Display, why: impl Display) {
         print(&Figure { row, what, wanted: wanted.to_string(), seen: format!("skipped: {why}"), pass: None });
     }
 
-    /// Something worth knowing that nothing is wanted of.
+    /// Reports something worth knowing that has no limit.
     pub fn note(&mut self, row: &str, what: &str, seen: impl Display) {
         print(&Figure { row, what, wanted: String::new(), seen: seen.to_string(), pass: Some(true) });
     }
 
-    /// Something that must hold and prints itself.
+    /// Prints something that must hold.
     pub fn require(&mut self, holds: bool) {
         self.failed |= !holds;
     }
 
-    /// Whether no figure failed.
+    /// Returns whether no figure failed.
     pub fn all_passed(&self) -> bool {
         !self.failed
     }
 }
 
 fn print(figure: &Figure<'_>) {
-    // Standard output is the script's pipe; where it has gone, the exit status still tells.
+    // Standard output is the script's pipe; if that is closed, the exit status still shows the result.
     if let Ok(line) = serde_json::to_string(figure) {
         println!("{line}");
     }

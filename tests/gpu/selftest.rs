@@ -1,4 +1,4 @@
-//! Row "Self-test": what `visiond selftest` finds of the GPU, its memory and TensorRT, as figures of this table.
+//! Row "Self-test": what `visiond selftest` reports about the GPU, its memory and TensorRT, as figures of this table.
 
 use std::process::{Command, Stdio};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
-/// What has to do with a GPU; the rest is the machine's.
+/// The sections about the GPU; the rest are about the machine.
 const AREAS: &str = "board,cuda,memory,tensorrt";
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     setup.device()?;
     let mut command = Command::new(setup.visiond()?);

@@ -9,16 +9,16 @@ use visiond_kernels::cuda::{Device, DeviceError};
 
 use crate::report::Failure;
 
-/// Where things are; `tests/gpu/run` gives all of them.
+/// The paths; `tests/gpu/run` gives all of them.
 #[derive(Args, Clone)]
 pub struct Arguments {
-    /// The network, as ONNX.
+    /// The model, as ONNX.
     #[arg(long, global = true, value_name = "FILE", default_value = "config/models/nanodet-g-416.onnx")]
     pub model: PathBuf,
-    /// The network's engine in FP32, built on this machine.
+    /// The model's engine in FP32, built on this machine.
     #[arg(long, global = true, value_name = "FILE")]
     pub engine: Option<PathBuf>,
-    /// The network's engine in FP16, built on this machine.
+    /// The model's engine in FP16, built on this machine.
     #[arg(long, global = true, value_name = "FILE")]
     pub engine_fp16: Option<PathBuf>,
     /// Frames of the sample video, 768x576 BGR without padding, one after the other.
@@ -27,24 +27,24 @@ pub struct Arguments {
     /// The daemon's binary.
     #[arg(long, global = true, value_name = "FILE")]
     pub visiond: Option<PathBuf>,
-    /// Fewer cases: what compute-sanitizer runs, which is some hundred times slower.
+    /// Run fewer cases: for compute-sanitizer, which is some hundred times slower.
     #[arg(long, global = true)]
     pub quick: bool,
 }
 
-/// The arguments, and what is made of them when a row asks.
+/// The arguments, and what is opened when a row needs it.
 pub struct Setup {
     /// As given.
     pub arguments: Arguments,
 }
 
 impl Setup {
-    /// Keeps the arguments; nothing is opened yet.
+    /// Keeps the arguments; opens nothing yet.
     pub fn new(arguments: Arguments) -> Self {
         Self { arguments }
     }
 
-    /// The machine's first GPU.
+    /// Returns the machine's first GPU.
     pub fn device(&self) -> Result<Arc<Device>, Failure> {
         Device::open(0).map_err(|error| match error {
             DeviceError::Cuda(_) | DeviceError::NotStarted { .. } => Failure::Broken(error.to_string()),
@@ -52,17 +52,17 @@ impl Setup {
         })
     }
 
-    /// The FP32 engine.
+    /// Returns the FP32 engine.
     pub fn engine(&self) -> Result<&Path, Failure> {
         self.arguments.engine.as_deref().ok_or_else(|| Failure::Broken("no engine was given (--engine)".to_owned()))
     }
 
-    /// The daemon's binary.
+    /// Returns the daemon's binary.
     pub fn visiond(&self) -> Result<&Path, Failure> {
         self.arguments.visiond.as_deref().ok_or_else(|| Failure::Broken("no visiond was given (--visiond)".to_owned()))
     }
 
-    /// Gives what a row's own processes need to their command lines.
+    /// Adds the arguments that a row's own processes need to their command lines.
     pub fn pass_on(&self, command: &mut Command) {
         let arguments = &self.arguments;
         let paths = [

@@ -1,9 +1,9 @@
-//! Row "Start": from the engine's file to the first detection, against TensorRT's own deserialize, context and first run.
+//! Row "Start": from the engine's file to the first detection, compared with TensorRT's own deserialisation, context and first run.
 //!
-//! Then what `buffers.memory = "auto"` adds, which measures the kinds of memory once a process.
+//! Then the time that `buffers.memory = "auto"` adds, which measures the kinds of memory once per process.
 //!
-//! Every repetition is a process of its own, the two kinds in turn, the file in the cache of both. In each the GPU has been
-//! opened and the library loaded before the clock starts: neither is either side's doing.
+//! Every repetition is a separate process, the two kinds in turn, with the file in the page cache. The GPU is opened and the library
+//! loaded before the clock starts, because both sides need that.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,15 +23,15 @@ use crate::setup::Setup;
 
 const ROW: &str = "Start";
 const REPETITIONS: usize = 7;
-/// Of TensorRT's own.
+/// Relative to TensorRT's own time.
 const BOUND: f64 = 1.5;
-/// Of a start, for choosing the memory of frames.
+/// The allowed share of a start for choosing the memory of frames.
 const CHOICE_BOUND_MS: f64 = 20.0;
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     setup.device()?;
-    // The first of each fills caches: the file's, and the driver's of compiled kernels.
+    // The first run of each fills caches: the file's, and the driver's cache of compiled kernels.
     child(setup, "bare")?;
     let first = child(setup, "pipeline")?;
     report.note(ROW, "the very first, kernels compiled by the driver", format!("{first:.0} ms"));
@@ -60,7 +60,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs this program again for one half; milliseconds.
+/// Runs this program again for one half and returns milliseconds.
 fn child(setup: &Setup, what: &str) -> Result<f64, Failure> {
     let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")));
     command.arg("start-of").arg(what);
@@ -75,7 +75,7 @@ fn child(setup: &Setup, what: &str) -> Result<f64, Failure> {
     })
 }
 
-/// The child's side.
+/// Runs in the child process.
 pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
     let device = setup.device()?;
     let library = Library::get(None)?;
@@ -86,7 +86,7 @@ pub fn measure(setup: &Setup, what: &str) -> Result<(), Failure> {
             first_run(&device, library, path)?;
             began.elapsed()
         }
-        // Where the daemon has it: the network is there already, and with it the kernels.
+        // As in the daemon: the model is loaded already, and with it the kernels.
         "choice" => {
             let network = Network::load(setup, path)?;
             let _detector = network.detector(0.3)?;

@@ -8,7 +8,7 @@ use crate::report::Failure;
 
 const HEADINGS: [&str; 5] = ["", "row", "figure", "wanted", "seen"];
 
-/// Prints the table of `path`. Whether every figure passed and there was one.
+/// Prints the table of `path`. Returns whether there was a figure and every figure passed.
 pub fn print(path: &Path) -> Result<bool, Failure> {
     let text = std::fs::read_to_string(path)?;
     let mut cells = vec![HEADINGS.map(str::to_owned)];
@@ -30,7 +30,7 @@ pub fn print(path: &Path) -> Result<bool, Failure> {
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
     for (index, row) in cells.iter().enumerate() {
-        // The last one is not padded: lines are long enough.
+        // The last column is not padded: lines are long enough.
         let widths = widths[..4].iter().copied().chain([0]);
         let padded: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         println!("| {} |", padded.join(" | "));

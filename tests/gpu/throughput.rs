@@ -1,5 +1,5 @@
-//! Row "Throughput": frames a second of the whole pipeline against the bare engine's, each with as many runs under way as it
-//! takes.
+//! Row "Throughput": frames per second of the whole pipeline and of the bare engine, each with as many runs in flight as it
+//! allows.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,10 +17,10 @@ use crate::setup::Setup;
 const ROW: &str = "Throughput";
 const ROUNDS: usize = 5;
 const FRAMES: usize = 2000;
-/// Of the bare engine's.
+/// Relative to the bare engine's.
 const SHARE: f64 = 0.95;
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let device = setup.device()?;
     let network = Network::load(setup, setup.engine()?)?;
@@ -44,16 +44,16 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
         if kind == MemoryKind::Managed {
             report.figure(ROW, &what, format!(">= {SHARE} of the bare engine"), seen, share >= SHARE);
         } else {
-            // On a discrete GPU the bus bounds this one; the figure is for frames that live where the GPU reads.
+            // On a discrete GPU the bus limits this one; the figure is for frames in memory that the GPU reads.
             report.note(ROW, &what, seen);
         }
     }
     Ok(())
 }
 
-/// Runs under way share the network's scratch memory: each must see what it sees alone.
+/// Runs in flight share the engine's scratch memory: each must see the same as alone.
 fn check(network: &Network, memory: &Memory, report: &mut Report) -> Result<(), Failure> {
-    // So low that every frame shows many things.
+    // So low that every frame shows many objects.
     let mut detector = network.detector(0.01)?;
     let camera = Camera::new(memory)?;
     let mut alone = Vec::new();
@@ -80,7 +80,7 @@ fn ours(detector: &mut Detector, camera: &Camera, frames: usize) -> Result<f64, 
     Ok(frames as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Calls `take` with the number of each frame and what was seen on it, with as many runs under way as there may be.
+/// Calls `take` with the number of each frame and its detections, with as many runs in flight as possible.
 fn each(
     detector: &mut Detector,
     camera: &Camera,

@@ -1,7 +1,7 @@
-//! Row "Wrong engine": files that are no engine for this machine, each given to `visiond detect` as a user would.
+//! Row "Wrong engine": files that are not engines for this machine, each given to `visiond detect` as by a user.
 //!
-//! Wanted of each: exit status 4, one sentence that says what the file is and the command or action that mends it, no
-//! crash. Everything but the file is right: the card, the picture, the library.
+//! Each must give exit status 4 and one sentence that says what the file is and which command or action helps, and must not crash.
+//! Everything except the file is right: the card, the picture, the library.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,10 +16,10 @@ use crate::setup::Setup;
 const ROW: &str = "Wrong engine";
 /// Exit status of `visiond` for a model that cannot be used.
 const MODEL: i32 = 4;
-/// `nobody`, who may not read root's files.
+/// The user `nobody`, who may not read root's files.
 const NOBODY: u32 = 65534;
 
-/// A case: its name, the file's bytes, words of which each must be said (`|` between alternatives).
+/// A case: its name, the file's bytes, and words that the message must contain (`|` between alternatives).
 struct Case {
     name: &'static str,
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ struct Case {
     readable: bool,
 }
 
-/// Takes the row.
+/// Runs the row.
 pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let engine = fs::read(setup.engine()?)?;
     let folder = Folder::new()?;
@@ -82,7 +82,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
 fn judge(case: &Case, path: &Path, output: &Output, report: &mut Report) {
     let said = String::from_utf8_lossy(&output.stderr);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // The sentence is the line that names the file; log lines above it may say more.
+    // The message is the line that names the file; log lines above it may say more.
     let sentences: Vec<&str> = said.lines().filter(|line| line.contains(&*name)).collect();
     let sentence = sentences.last().copied().unwrap_or_else(|| said.lines().last().unwrap_or_default());
     let missing = case.said.iter().find(|words| !words.split('|').any(|word| sentence.contains(word)));
@@ -100,10 +100,10 @@ fn judge(case: &Case, path: &Path, output: &Output, report: &mut Report) {
     if said.contains("panicked") {
         faults.push("panicked".to_owned());
     }
-    let told = sentence.replace(&*path.to_string_lossy(), &name);
+    let text = sentence.replace(&*path.to_string_lossy(), &name);
     let faults = if faults.is_empty() { String::new() } else { format!("[{}] ", faults.join("; ")) };
     let wanted = format!("one sentence, exit {MODEL}");
-    report.figure(ROW, case.name, wanted, format!("{faults}{told}"), faults.is_empty());
+    report.figure(ROW, case.name, wanted, format!("{faults}{text}"), faults.is_empty());
 }
 
 /// A folder that every user may enter; removed when dropped.

@@ -12,13 +12,13 @@ use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine::tensorrt::{Library, TensorRtError, Version};
 use visiond_kernels::cuda::{Device, DeviceFacts};
 
+use super::calibration::Upload;
 use super::calibrator::Calibrator;
 use super::error::BuildError;
 use super::flags::Typing;
 use super::monitor::{self, Monitor};
 use super::options::{BuildOptions, ShapeProfile};
 use super::precision::{PrecisionOptions, Rewritten, quantises_convolutions, rewrite};
-use super::upload::Upload;
 use super::{config, input_shapes, parser, refusals, timing_cache};
 
 /// A new engine, and how it was built.
@@ -78,7 +78,7 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
             let precision = PrecisionOptions { half, rules: options.rules.clone(), half_io: options.half_io };
             let directory = onnx.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let rewritten = rewrite(&bytes, directory, &precision);
-            Some(rewritten.map_err(|error| BuildError::Precision { path: onnx.to_owned(), error })?)
+            Some(rewritten.map_err(|error| BuildError::Precision(onnx.to_owned(), error))?)
         }
         _ => None,
     };

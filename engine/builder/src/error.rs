@@ -1,18 +1,15 @@
 //! Why an engine cannot be built.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use visiond_kernels::cuda::DeviceError;
-
 use super::calibration::CalibrationError;
-
-use crate::precision::PrecisionError;
+use super::precision::PrecisionError;
 use visiond_engine::engine::EngineError;
-use visiond_engine::tensorrt::MissingPlugin;
-use visiond_engine::tensorrt::TensorRtError;
-use visiond_engine::tensorrt::Version;
+use visiond_engine::tensorrt::{MissingPlugin, TensorRtError, Version};
+use visiond_kernels::cuda::{CudaError, DeviceError};
+
+const MESSAGES: &str = "no reason given; `visiond --log-level debug build` shows its messages";
 
 /// Why an engine cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -34,18 +31,13 @@ pub enum BuildError {
     },
     /// The GPU failed.
     #[error("the GPU failed while the engine was built: {0}")]
-    Cuda(#[from] visiond_kernels::cuda::CudaError),
+    Cuda(#[from] CudaError),
     /// The model cannot be converted to half precision.
-    #[error("{path} cannot be built in half precision: {error}")]
-    Precision {
-        /// The model.
-        path: PathBuf,
-        /// The reason.
-        error: PrecisionError,
-    },
+    #[error("cannot build {0} in half precision: {1}")]
+    Precision(PathBuf, PrecisionError),
     /// TensorRT's parser refuses the model.
     #[error(
-        "{version} cannot read {path}: {}{}{}", list(.faults),
+        "{version} cannot read {path}: {}{}{}", if .faults.is_empty() { MESSAGES.to_owned() } else { .faults.join("; ") },
         plugin.as_ref().map_or(String::new(), |plugin| format!("; {plugin}")),
         if *.resized { " (the shapes differ from the model's own, which many models do not allow: try without)" } else { "" }
     )]
@@ -55,7 +47,7 @@ pub enum BuildError {
         /// The model.
         path: PathBuf,
         /// What the parser reports.
-        faults: Vec<ParserFault>,
+        faults: Vec<String>,
         /// Whether its inputs were given sizes other than the fixed ones.
         resized: bool,
         /// The missing plugin, if the parser looked for one.
@@ -97,32 +89,6 @@ pub enum BuildError {
     /// The build was cancelled.
     #[error("the build was cancelled; nothing was written")]
     Cancelled,
-}
-
-/// One thing that the parser refuses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParserFault {
-    /// The node's name and operator, if known.
-    pub node: Option<String>,
-    /// The parser's message.
-    pub text: String,
-}
-
-/// Writes "node `conv1` (Conv): kernel has no weights".
-impl fmt::Display for ParserFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(node) = &self.node {
-            write!(f, "node {node}: ")?;
-        }
-        f.write_str(if self.text.is_empty() { "no reason given" } else { &self.text })
-    }
-}
-
-fn list(faults: &[ParserFault]) -> String {
-    match faults {
-        [] => "no reason given; `visiond --log-level debug build` shows its messages".to_owned(),
-        _ => faults.iter().map(ParserFault::to_string).collect::<Vec<_>>().join("; "),
-    }
 }
 
 /// Returns what to do about a file that cannot be written.

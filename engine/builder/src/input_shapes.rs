@@ -124,7 +124,7 @@ mod tests {
     const OPEN: [Option<usize>; 4] = [None, Some(3), None, None];
 
     #[test]
-    fn one_fixed_shape_makes_a_network_of_fixed_shapes() {
+    fn one_fixed_shape_makes_an_engine_of_fixed_shapes() {
         assert_eq!(planned(&FIXED, &[]).unwrap(), Default::default());
         let fixed = |shape: [usize; 4]| ([("images".to_owned(), shape.to_vec())].into(), Vec::new());
         assert_eq!(planned(&BATCH, &[]).unwrap(), fixed([1, 3, 64, 64]));

@@ -22,10 +22,9 @@ mod parser;
 pub mod precision;
 mod refusals;
 mod timing_cache;
-mod upload;
 
 pub use build::{Built, build};
-pub use error::{BuildError, ParserFault};
+pub use error::BuildError;
 pub use monitor::{BuildPhase, Monitor};
 pub use option_error::OptionError;
 pub use options::{

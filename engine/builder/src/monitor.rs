@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_nest_and_a_cancelled_build_is_told_at_its_next_step() {
+    fn phases_nest_and_a_cancelled_build_stops_at_its_next_step() {
         let monitor = Monitor::new();
         let callback = Callback::new(&monitor);
         let this = callback.as_ptr();

@@ -4,14 +4,11 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::error::{BuildError, ParserFault};
+use super::error::BuildError;
 use visiond_engine::builder_api::onnx::node_at;
-use visiond_engine::builder_api::tensorrt::ErrorRecorder;
 use visiond_engine::builder_api::tensorrt::builder::{Parser, ParserError};
-use visiond_engine::builder_api::tensorrt::text;
-use visiond_engine::builder_api::tensorrt::{Object, Owned, call};
-use visiond_engine::tensorrt::Library;
-use visiond_engine::tensorrt::TensorRtError;
+use visiond_engine::builder_api::tensorrt::{ErrorRecorder, Object, Owned, call, text};
+use visiond_engine::tensorrt::{Library, TensorRtError};
 
 /// How many faults to report; later ones mostly follow from the first.
 const MOST_FAULTS: i32 = 5;
@@ -43,36 +40,39 @@ pub(super) unsafe fn parse(
         (0..count.clamp(0, MOST_FAULTS)).map(|index| fault(parser, index, bytes)).collect::<Result<Vec<_>, _>>()?;
     // The plugin registry names what it did not find; the parser does not.
     let reported = recorder.take();
-    let told = faults.iter().map(|fault| &fault.text).chain(reported.iter().map(|reported| &reported.text));
-    let plugin = library.missing_plugin(told.map(String::as_str));
+    let messages = faults.iter().chain(reported.iter().map(|reported| &reported.text));
+    let plugin = library.missing_plugin(messages.map(String::as_str));
     Err(BuildError::Parser { version: library.version(), path: path.to_owned(), faults, resized, plugin })
 }
 
-fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<ParserFault, TensorRtError> {
+/// Returns what the parser reports: "node `conv1` (Conv): kernel has no weights".
+fn fault(parser: Object<Parser>, index: i32, bytes: &[u8]) -> Result<String, TensorRtError> {
+    const SILENT: &str = "no reason given";
     // SAFETY: the parser lives, and `index` is below its number of errors.
     let raw = unsafe { call!(parser, Parser::ERROR(index)) }?;
     // SAFETY: the parser owns the error, which lives until the errors are cleared; nothing clears them.
     let Some(error) = (unsafe { Object::<ParserError>::from_raw(raw, parser.abi()) }) else {
-        return Ok(ParserFault { node: None, text: String::new() });
+        return Ok(SILENT.to_owned());
     };
     // SAFETY: the error is alive; the methods take no arguments, and its texts are NUL-terminated and live as long.
     let (words, number) = unsafe { (text(call!(error, ParserError::TEXT())?), call!(error, ParserError::NODE())?) };
-    let told = if ParserError::NODE_NAME.is_in(parser.abi()) {
+    let (mut name, mut operator) = Default::default();
+    if ParserError::NODE_NAME.is_in(parser.abi()) {
         // SAFETY: as above.
-        unsafe { (text(call!(error, ParserError::NODE_NAME())?), text(call!(error, ParserError::NODE_OPERATOR())?)) }
-    } else {
-        (String::new(), String::new())
+        unsafe {
+            name = text(call!(error, ParserError::NODE_NAME())?);
+            operator = text(call!(error, ParserError::NODE_OPERATOR())?);
+        }
+    }
+    if name.is_empty() && operator.is_empty() {
+        (name, operator) = usize::try_from(number).ok().and_then(|at| node_at(bytes, at)).unwrap_or_default();
+    }
+    let node = match (name.is_empty(), operator.is_empty()) {
+        (false, false) => format!("node `{name}` ({operator}): "),
+        (false, true) => format!("node `{name}`: "),
+        (true, false) => format!("node {number} ({operator}): "),
+        (true, true) => String::new(),
     };
-    let told = if told == Default::default() {
-        usize::try_from(number).ok().and_then(|number| node_at(bytes, number)).unwrap_or_default()
-    } else {
-        told
-    };
-    let node = match (told.0.is_empty(), told.1.is_empty()) {
-        (false, false) => Some(format!("`{}` ({})", told.0, told.1)),
-        (false, true) => Some(format!("`{}`", told.0)),
-        (true, false) => Some(format!("{number} ({})", told.1)),
-        (true, true) => None,
-    };
-    Ok(ParserFault { node, text: words.trim_end_matches('.').to_owned() })
+    let words = words.trim_end_matches('.');
+    Ok(format!("{node}{}", if words.is_empty() { SILENT } else { words }))
 }

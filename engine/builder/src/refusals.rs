@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_lacks_is_refused_with_what_to_do_instead() {
+    fn options_that_a_version_lacks_are_refused_with_a_remedy() {
         let rule = || vec!["type:Softmax=fp32".parse().unwrap()];
         let half = || Some(Half::F16);
         for (number, options, expected) in [
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_has_is_taken_and_types_are_the_network_s_where_they_can_be() {
+    fn supported_options_pass_and_the_model_decides_types_where_it_can() {
         let plain = |half| BuildOptions { half, ..BuildOptions::default() };
         let conv = file(&["Conv"]);
         assert_eq!(check(abi(V86), &conv, &plain(Some(Half::F16))).unwrap(), Typing::Weak);

@@ -51,7 +51,7 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn the_sample_network_runs_in_half_precision_and_agrees() {
+fn the_sample_model_runs_in_half_precision_and_agrees() {
     let bytes = std::fs::read(sample()).unwrap();
     let rewritten = half(&bytes, &[]);
     assert_eq!((rewritten.half_layers, rewritten.full_layers), (80, 20));
@@ -103,7 +103,7 @@ fn inputs_and_outputs_stay_fp32_unless_asked_otherwise() {
 }
 
 #[test]
-fn a_rule_that_means_nothing_is_refused_with_what_is_near() {
+fn a_rule_that_matches_nothing_is_refused_with_similar_names() {
     let bytes = awkward();
     let refused = |rule: &str, half| {
         let options = PrecisionOptions { half, rules: vec![rule.parse().unwrap()], half_io: false };
@@ -118,7 +118,7 @@ fn a_rule_that_means_nothing_is_refused_with_what_is_near() {
 }
 
 #[test]
-fn weights_in_another_file_are_read_and_missing_ones_are_told() {
+fn weights_in_another_file_are_read_and_missing_ones_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut graph = graph(
         vec![node("Conv", &["images", "w1"], &["out"])],

@@ -1,6 +1,7 @@
-// What a kernel needs of CUDA, in C++: numbers, and memory that is checked. together.hpp has the threads.
+// The parts of CUDA that a kernel needs, in C++: numbers, and checked memory. together.hpp has the threads.
 //
-// A kernel compiled with this does what it does on a GPU, down to the rounding. Every access is checked as compute-sanitizer would: within memory that the test has given, and aligned.
+// A kernel compiled with this computes the same as on a GPU, including rounding. Every access is checked as by
+// compute-sanitizer: it must be aligned, and within memory that the test allowed.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -29,7 +30,7 @@ struct alignas(16) float4 {
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-// Memory that the kernel may read, or write; `writes` counts each byte's.
+// Memory that the kernel may read, or also write if `writes` is set, which counts the writes of each byte.
 struct Range {
     uint64_t start;
     uint64_t end;
@@ -104,7 +105,7 @@ inline unsigned short half_bits(float value) {
     return (unsigned short)(sign | ((rounded - 0x38000000) >> 13));
 }
 
-// What the tests call.
+// The functions that the tests call.
 extern "C" {
 void forget_memory() {
     ranges.clear();

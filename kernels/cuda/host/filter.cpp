@@ -1,4 +1,4 @@
-// The candidate filter for the processor: tests compile it, run it and compare it with the heads.
+// The candidate filter for the CPU: tests compile it, run it and compare it with the heads.
 #include "together.hpp"
 
 // cvt.f32.f16

@@ -1,4 +1,4 @@
-// The preprocess kernel for the processor: kernels/src/preprocess/cuda/tests.rs compiles, runs and compares it.
+// The preprocess kernel for the CPU: kernels/src/preprocess/cuda/tests.rs compiles, runs and compares it.
 #include "together.hpp"
 
 #include "../preprocess.cu"

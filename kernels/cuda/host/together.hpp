@@ -1,8 +1,8 @@
-// A block's threads that talk to each other, in C++: shared memory, barriers, atomics. Include before the kernel.
+// Threads of a block that communicate, in C++: shared memory, barriers, atomics. Include this before the kernel.
 //
-// Every thread is a context of its own on one processor; a barrier hands over to the next one. Threads may go first to
-// last or last to first between barriers, so that a missing barrier shows in the results, and shared memory is filled with
-// rubbish before each block, so that reading it before writing it does too.
+// Every thread has its own context on one CPU thread; a barrier switches to the next one. Between barriers the threads run
+// first to last or last to first, so that a missing barrier changes the results. Shared memory is filled with rubbish before
+// each block, so that reading it before writing it changes them too.
 #pragma once
 #include "device.hpp"
 
@@ -14,12 +14,12 @@
 #define __shared__ static __attribute__((section("shared")))
 
 extern "C" uint8_t __start_shared[], __stop_shared[];
-// A kernel may have no shared memory; the section is there all the same.
+// Defines the section even if the kernel has no shared memory.
 static uint8_t shared_byte __attribute__((section("shared"), used));
 
 static Index gridDim;
 
-// A thread of the block that runs.
+// A thread of the running block.
 struct Fibre {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -45,7 +45,7 @@ static void enter() {
     // The context's link leads back to the scheduler.
 }
 
-// Runs `thread` for every thread of a launch. With `last_first` threads and blocks go backwards.
+// Runs `thread` for every thread of a launch, backwards with `last_first`.
 inline void launch_together(unsigned blocks_x, unsigned blocks_y, unsigned threads, bool last_first, void (*thread)()) {
     constexpr size_t STACK = 64 * 1024;
     body = thread;

@@ -1,7 +1,7 @@
 //! A GPU, its primary context and its properties.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +75,23 @@ impl DeviceFacts {
     /// Returns name and SM: `NVIDIA H100 (SM 9.0)`.
     pub fn label(&self) -> String {
         format!("{} (SM {}.{})", self.name, self.sm.0, self.sm.1)
+    }
+}
+
+/// The address of a byte on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct DeviceAddress(pub u64);
+
+impl DeviceAddress {
+    /// Returns the address `bytes` further on.
+    pub const fn offset(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+
+    /// Returns the address as a pointer that only the GPU may use, as TensorRT takes it.
+    pub const fn as_ptr(self) -> *mut c_void {
+        self.0 as usize as *mut c_void
     }
 }
 

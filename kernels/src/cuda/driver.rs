@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_told_in_the_loaders_words() {
+    fn a_missing_library_is_reported_in_the_loaders_words() {
         let error = Driver::open("libcuda-that-is-nowhere.so.1").err().unwrap();
         let DeviceError::NoDriver { reason } = &error else { panic!("{error}") };
         assert!(reason.contains("libcuda-that-is-nowhere.so.1"), "{reason}");

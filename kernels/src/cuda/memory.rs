@@ -6,24 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUmemAttach_flags};
 
-use super::{CudaError, CudaStream, Device};
-
-/// The address of a byte on the GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(transparent)]
-pub struct DeviceAddress(pub u64);
-
-impl DeviceAddress {
-    /// Returns the address `bytes` further on.
-    pub const fn offset(self, bytes: usize) -> Self {
-        Self(self.0 + bytes as u64)
-    }
-
-    /// Returns the address as a pointer that only the GPU may use, as TensorRT takes it.
-    pub const fn as_ptr(self) -> *mut c_void {
-        self.0 as usize as *mut c_void
-    }
-}
+use super::{CudaError, CudaStream, Device, DeviceAddress};
 
 /// Memory that only the GPU can access.
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUmemAttach_flags, CUstream, CUstream_flags};
 
-use super::device::Device;
+use super::device::{Device, DeviceAddress};
 use super::error::CudaError;
-use super::memory::DeviceAddress;
 
 /// A queue of work, which runs in order and concurrently with other streams. It does not wait for the legacy default stream.
 #[derive(Debug)]

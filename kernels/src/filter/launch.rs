@@ -1,7 +1,7 @@
 //! The kernel's argument, its grid, and the memory that it writes.
 
 use super::spec::{
-    BoxCode, Choice, Corners, FilterSpec, FilterSpecError, LabelCode, MAX_TABLES, PointCode, Points, ScoreCode, Values,
+    BoxCode, Choice, FilterSpec, FilterSpecError, LabelCode, MAX_TABLES, PointCode, Points, ScoreCode, Values,
 };
 use super::{Filtered, Record};
 use crate::tensor::DType;
@@ -132,16 +132,7 @@ impl Launch {
         };
         a.scale = [1.0, 1.0];
         match spec.boxes {
-            BoxCode::Plain { corners, scale } => {
-                a.box_code = 0;
-                a.corners = match corners {
-                    Corners::Xyxy => 0,
-                    Corners::Yxyx => 1,
-                    Corners::Cxcywh => 2,
-                    Corners::Xywh => 3,
-                };
-                a.scale = scale;
-            }
+            BoxCode::Plain { corners, scale } => (a.box_code, a.corners, a.scale) = (0, corners as u32, scale),
             BoxCode::Distances { bins } => (a.box_code, a.bins) = (1, narrow(bins)),
             BoxCode::CellExp => a.box_code = 2,
             BoxCode::Anchor => a.box_code = 3,
@@ -236,7 +227,7 @@ impl Launch {
         for (table, from) in self.argument.tables.iter_mut().zip(&self.spec.tables) {
             for (values, source) in each_values(table).into_iter().zip(from.values()) {
                 let given = source.and_then(|source| outputs.clone().nth(source.output));
-                (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, number_of(dtype)));
+                (values.address, values.dtype) = given.map_or((0, 0), |(address, dtype)| (address, dtype as u32));
             }
         }
     }
@@ -290,19 +281,6 @@ fn each_values(table: &mut TableArgument) -> [&mut ValuesArgument; 7] {
         &mut table.offsets,
         &mut table.points,
     ]
-}
-
-/// Returns `Number` of cuda/filter_argument.cuh.
-const fn number_of(dtype: DType) -> u32 {
-    match dtype {
-        DType::F32 => 0,
-        DType::F16 => 1,
-        DType::U8 => 2,
-        DType::I8 => 3,
-        DType::I32 => 4,
-        DType::I64 => 5,
-        DType::Bool => 6,
-    }
 }
 
 /// Returns whether the numbers of a column are adjacent, and how many threads read a row.

@@ -160,7 +160,7 @@ pub enum LabelCode {
     Below(u32),
 }
 
-/// The order of a box's four numbers.
+/// The order of a box's four numbers, numbered as in cuda/filter_argument.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corners {
     /// Left, top, right, bottom.

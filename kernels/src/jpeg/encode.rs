@@ -197,13 +197,17 @@ impl JpegEncoder {
         let (across, down) = subsamp.mcu_size();
         let too_large = |_| EncodeError(format!("{width}x{height} is too large for a JPEG file"));
         let mcus = u16::try_from(width.div_ceil(across) * (rows / down)).map_err(too_large)?;
-        let mut whole = Stripes::begin(&stripe[..length], u16::try_from(height).map_err(too_large)?, mcus)?;
-        for begin in (rows..height).step_by(rows) {
+        let mut jpeg = first_stripe(&stripe[..length], u16::try_from(height).map_err(too_large)?, mcus)?;
+        for (index, begin) in (rows..height).step_by(rows).enumerate() {
             pause();
             let length = compress(library, begin..height.min(begin + rows), stripe).map_err(failed)?;
-            whole.add(&stripe[..length])?;
+            let Headers { data, .. } = headers(&stripe[..length])?;
+            // RST0 to RST7 in turn.
+            jpeg.extend_from_slice(&[0xff, 0xd0 + (index % 8) as u8]);
+            jpeg.extend_from_slice(&stripe[data]);
         }
-        Ok(whole.end())
+        jpeg.extend_from_slice(&EOI);
+        Ok(jpeg)
     }
 
     /// Returns the rows of a stripe: a multiple of every MCU's height.
@@ -244,47 +248,22 @@ const EOI: [u8; 2] = [0xff, 0xd9];
 const SOS: u8 = 0xda;
 const DRI: u8 = 0xdd;
 
-/// Joins stripes that were encoded one below the other into one JPEG file.
+/// Begins a picture of `height` pixels with the complete file `first`, whose stripe has `mcus`.
 ///
-/// A decoder restarts at a restart marker as at the beginning of a picture. So the joined picture consists of the first
-/// stripe's headers, with the whole height and a restart interval of one stripe, and then the data of all stripes with a marker
-/// between them (ITU-T T.81, B.2 and F.1.1.5.1). All stripes must have the same tables, and all but the last the same height, a
-/// multiple of the MCU's.
-#[derive(Debug, Default)]
-struct Stripes {
-    jpeg: Vec<u8>,
-    count: u8,
-}
-
-impl Stripes {
-    /// Begins a picture of `height` pixels with the complete file `first`, whose stripe has `mcus`.
-    fn begin(first: &[u8], height: u16, mcus: u16) -> Result<Self, EncodeError> {
-        let Headers { frame, scan, data } = headers(first)?;
-        let mut jpeg = Vec::with_capacity(first.len() * 2);
-        jpeg.extend_from_slice(&first[..scan]);
-        // Length and precision come before the height.
-        jpeg[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
-        jpeg.extend_from_slice(&[0xff, DRI, 0, 4]);
-        jpeg.extend_from_slice(&mcus.to_be_bytes());
-        jpeg.extend_from_slice(&first[scan..data.end]);
-        Ok(Self { jpeg, count: 0 })
-    }
-
-    /// Appends the complete file `next` below.
-    fn add(&mut self, next: &[u8]) -> Result<(), EncodeError> {
-        let Headers { data, .. } = headers(next)?;
-        // RST0 to RST7 in turn.
-        self.jpeg.extend_from_slice(&[0xff, 0xd0 + self.count % 8]);
-        self.count = (self.count + 1) % 8;
-        self.jpeg.extend_from_slice(&next[data]);
-        Ok(())
-    }
-
-    /// Returns the file.
-    fn end(mut self) -> Vec<u8> {
-        self.jpeg.extend_from_slice(&EOI);
-        self.jpeg
-    }
+/// A decoder restarts at a restart marker as at the start of a picture. So the joined picture consists of the first stripe's
+/// headers, with the whole height and a restart interval of one stripe, and then the data of all stripes with a marker between
+/// them (ITU-T T.81, B.2 and F.1.1.5.1). All stripes must have the same tables, and all but the last the same height, a multiple
+/// of the MCU's.
+fn first_stripe(first: &[u8], height: u16, mcus: u16) -> Result<Vec<u8>, EncodeError> {
+    let Headers { frame, scan, data } = headers(first)?;
+    let mut jpeg = Vec::with_capacity(first.len() * 2);
+    jpeg.extend_from_slice(&first[..scan]);
+    // Length and precision come before the height.
+    jpeg[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
+    jpeg.extend_from_slice(&[0xff, DRI, 0, 4]);
+    jpeg.extend_from_slice(&mcus.to_be_bytes());
+    jpeg.extend_from_slice(&first[scan..data.end]);
+    Ok(jpeg)
 }
 
 /// The positions of the frame marker (SOF0), the scan marker and the scan's data in a baseline file.

@@ -53,12 +53,7 @@ impl<N: Number> Mosaic<N> {
             samples[1 + width] = samples[1 + mirrored(width - 1, 1, width)];
         }
 
-        let (red_x, red_y) = match order {
-            BayerOrder::Rggb => (0, 0),
-            BayerOrder::Grbg => (1, 0),
-            BayerOrder::Gbrg => (0, 1),
-            BayerOrder::Bggr => (1, 1),
-        };
+        let (red_x, red_y) = order.first_red();
         let padded = width.next_multiple_of(LANES);
         let red_row = y % 2 == red_y;
         let [red, green, blue] = self.colors.each_mut().map(|color| &mut color[..padded]);

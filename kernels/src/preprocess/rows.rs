@@ -7,31 +7,22 @@ use super::plan::PreprocessPlan;
 use super::simd::Isa;
 use super::store::RowPair;
 use super::yuv::ToRgb;
-use crate::frame::{BayerDepth, BayerOrder, FrameView, PixelFormat};
+use crate::frame::{FrameView, PixelFormat};
 
 /// How to read one frame's rows.
 pub(super) struct RowSource<'a, N: ToRgb> {
     frame: &'a FrameView<'a>,
-    format: SourceFormat<N>,
+    /// For formats other than mosaics.
+    converter: Converter<N>,
     planes: usize,
     isa: Isa,
-}
-
-enum SourceFormat<N: ToRgb> {
-    Words(Converter<N>),
-    Mosaic(BayerOrder, BayerDepth),
 }
 
 impl<'a, N: ToRgb> RowSource<'a, N> {
     /// Reads the rows of `frame` as luma, or as red, green and blue. A grey frame has one plane either way.
     pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
-        let format = frame.format();
-        let source_format = match format {
-            PixelFormat::Bayer(order, depth) => SourceFormat::Mosaic(order, depth),
-            _ => SourceFormat::Words(Converter::new(format, frame.color())),
-        };
-        let planes = if luma || format == PixelFormat::Grey { 1 } else { 3 };
-        Self { frame, format: source_format, planes, isa }
+        let planes = if luma || frame.format() == PixelFormat::Grey { 1 } else { 3 };
+        Self { frame, converter: Converter::new(frame.format(), frame.color()), planes, isa }
     }
 }
 
@@ -56,13 +47,10 @@ impl<N: ToRgb> Rows<N> {
         for plane in self.slots.as_flattened_mut() {
             plane.resize(plane.len().max(width), N::NONE);
         }
-        match source.format {
-            SourceFormat::Words(_) => {
-                for words in &mut self.words {
-                    words.resize(words.len().max(width), 0);
-                }
-            }
-            SourceFormat::Mosaic(..) => self.mosaic.reserve(source.frame.width()),
+        if let PixelFormat::Bayer(..) = source.frame.format() {
+            self.mosaic.reserve(source.frame.width());
+        } else {
+            self.words.iter_mut().for_each(|words| words.resize(words.len().max(width), 0));
         }
     }
 
@@ -88,21 +76,18 @@ impl<N: ToRgb> Rows<N> {
         self.held[slot] = Some(row);
         let planes = &mut self.slots[slot][..source.planes];
         let (y, columns) = (row as usize, &plan.columns);
-        match &source.format {
-            SourceFormat::Words(converter) => {
-                let width = plan.padded_width();
-                let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
-                if columns.single {
-                    fetch(source.frame, y, &columns.low, first);
-                } else {
-                    fetch_pairs(source.frame, y, &columns.low, [&mut *first, &mut *second]);
-                }
-                converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
-            }
-            SourceFormat::Mosaic(order, depth) => {
-                self.mosaic.resample(source.isa, source.frame, (*order, *depth), y, columns, planes);
-            }
+        if let PixelFormat::Bayer(order, depth) = source.frame.format() {
+            self.mosaic.resample(source.isa, source.frame, (order, depth), y, columns, planes);
+            return slot;
         }
+        let width = plan.padded_width();
+        let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
+        if columns.single {
+            fetch(source.frame, y, &columns.low, first);
+        } else {
+            fetch_pairs(source.frame, y, &columns.low, [&mut *first, &mut *second]);
+        }
+        source.converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
         slot
     }
 }

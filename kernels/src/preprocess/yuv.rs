@@ -2,7 +2,7 @@
 
 use super::number::Number;
 use super::simd::multiply_add;
-use crate::color::{ColorDescription, ColorMatrix, ColorRange};
+use crate::color::{ColorDescription, ColorMatrix, ColorRange, YuvToRgb};
 
 /// The bits of a fixed-point coefficient.
 const COEFFICIENT_BITS: u32 = 20;
@@ -26,124 +26,80 @@ pub(super) trait ToRgb: Number {
     fn grey_value<const FMA: bool>(grey: &Self::Grey, byte: u32) -> Self::Wide;
 }
 
-/// The linear map for YUV: `red = y_gain Y + r_cr Cr + bias[0]`, and so on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ExactYuv {
-    y_gain: f32,
-    r_cr: f32,
-    g_cb: f32,
-    g_cr: f32,
-    b_cb: f32,
-    bias: [f32; 3],
-}
-
-/// A gain and a bias.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ExactGrey {
-    gain: f32,
-    bias: f32,
-}
-
 impl ToRgb for f32 {
-    type Yuv = ExactYuv;
-    type Grey = ExactGrey;
+    /// The linear map `red = y_gain Y + r_cr Cr + bias`, and so on: y_gain, r_cr, g_cb, g_cr, b_cb, three biases.
+    type Yuv = [f32; 8];
+    /// A gain and a bias.
+    type Grey = [f32; 2];
 
-    fn yuv(color: ColorDescription) -> ExactYuv {
-        let map = color.to_rgb();
-        let black = -map.y_gain * map.y_offset;
-        ExactYuv {
-            y_gain: map.y_gain as f32,
-            r_cr: map.r_cr as f32,
-            g_cb: map.g_cb as f32,
-            g_cr: map.g_cr as f32,
-            b_cb: map.b_cb as f32,
-            bias: [
-                (black - 128.0 * map.r_cr) as f32,
-                (black - 128.0 * (map.g_cb + map.g_cr)) as f32,
-                (black - 128.0 * map.b_cb) as f32,
-            ],
-        }
+    fn yuv(color: ColorDescription) -> [f32; 8] {
+        let YuvToRgb { y_offset, y_gain, r_cr, g_cb, g_cr, b_cb } = color.to_rgb();
+        let black = -y_gain * y_offset;
+        let biases = [black - 128.0 * r_cr, black - 128.0 * (g_cb + g_cr), black - 128.0 * b_cb];
+        let [red, green, blue] = biases;
+        [y_gain, r_cr, g_cb, g_cr, b_cb, red, green, blue].map(|coefficient| coefficient as f32)
     }
 
-    fn grey(color: ColorDescription) -> ExactGrey {
+    fn grey(color: ColorDescription) -> [f32; 2] {
         let map = color.to_rgb();
-        ExactGrey { gain: map.y_gain as f32, bias: (-map.y_gain * map.y_offset) as f32 }
+        [map.y_gain as f32, (-map.y_gain * map.y_offset) as f32]
     }
 
     fn coefficients(color: ColorDescription, grey: bool) -> [u32; 8] {
-        if grey {
-            let ExactGrey { gain, bias } = Self::grey(color);
-            return [gain, bias, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0].map(f32::to_bits);
-        }
-        let ExactYuv { y_gain, r_cr, g_cb, g_cr, b_cb, bias: [red, green, blue] } = Self::yuv(color);
-        [y_gain, r_cr, g_cb, g_cr, b_cb, red, green, blue].map(f32::to_bits)
+        let [gain, bias] = Self::grey(color);
+        let floats = if grey { [gain, bias, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0] } else { Self::yuv(color) };
+        floats.map(f32::to_bits)
     }
 
     #[inline(always)]
-    fn rgb<const FMA: bool>(yuv: &ExactYuv, y: u32, cb: u32, cr: u32) -> [f32; 3] {
+    fn rgb<const FMA: bool>(yuv: &[f32; 8], y: u32, cb: u32, cr: u32) -> [f32; 3] {
+        let [y_gain, r_cr, g_cb, g_cr, b_cb, red_bias, green_bias, blue_bias] = *yuv;
         let (y, cb, cr) = (f32::wide(y), f32::wide(cb), f32::wide(cr));
         let fma = multiply_add::<FMA>;
-        let red = fma(yuv.y_gain, y, fma(yuv.r_cr, cr, yuv.bias[0]));
-        let green = fma(yuv.y_gain, y, fma(yuv.g_cb, cb, fma(yuv.g_cr, cr, yuv.bias[1])));
-        let blue = fma(yuv.y_gain, y, fma(yuv.b_cb, cb, yuv.bias[2]));
+        let red = fma(y_gain, y, fma(r_cr, cr, red_bias));
+        let green = fma(y_gain, y, fma(g_cb, cb, fma(g_cr, cr, green_bias)));
+        let blue = fma(y_gain, y, fma(b_cb, cb, blue_bias));
         [red, green, blue].map(|value| value.clamp(0.0, 255.0))
     }
 
     #[inline(always)]
-    fn grey_value<const FMA: bool>(grey: &ExactGrey, byte: u32) -> f32 {
-        multiply_add::<FMA>(grey.gain, f32::wide(byte), grey.bias).clamp(0.0, 255.0)
+    fn grey_value<const FMA: bool>(&[gain, bias]: &[f32; 2], byte: u32) -> f32 {
+        multiply_add::<FMA>(gain, f32::wide(byte), bias).clamp(0.0, 255.0)
     }
 }
 
-/// The same map times 2^20, rounded like in OpenCV.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FixedYuv {
-    y_offset: i32,
-    y_gain: i32,
-    r_cr: i32,
-    g_cb: i32,
-    g_cr: i32,
-    b_cb: i32,
-}
-
 impl ToRgb for u16 {
-    type Yuv = FixedYuv;
+    /// The same map times 2^20, rounded like in OpenCV: y_offset, y_gain, r_cr, g_cb, g_cr, b_cb.
+    type Yuv = [i32; 6];
     type Grey = ();
 
-    fn yuv(color: ColorDescription) -> FixedYuv {
-        // OpenCV's own coefficients, which are not the nearest (color_yuv.simd.hpp, ITUR_BT_601_*).
-        const OPENCV: FixedYuv =
-            FixedYuv { y_offset: 16, y_gain: 1220542, r_cr: 1673527, g_cb: -409993, g_cr: -852492, b_cb: 2116026 };
+    fn yuv(color: ColorDescription) -> [i32; 6] {
         if color == (ColorDescription { matrix: ColorMatrix::Bt601, range: ColorRange::Limited }) {
-            return OPENCV;
+            // OpenCV's own coefficients, which are not the nearest (color_yuv.simd.hpp, ITUR_BT_601_*).
+            return [16, 1220542, 1673527, -409993, -852492, 2116026];
         }
-        let map = color.to_rgb();
+        let YuvToRgb { y_offset, y_gain, r_cr, g_cb, g_cr, b_cb } = color.to_rgb();
         let fixed = |coefficient: f64| (coefficient * f64::from(1 << COEFFICIENT_BITS)).round() as i32;
-        FixedYuv {
-            y_offset: map.y_offset as i32,
-            y_gain: fixed(map.y_gain),
-            r_cr: fixed(map.r_cr),
-            g_cb: fixed(map.g_cb),
-            g_cr: fixed(map.g_cr),
-            b_cb: fixed(map.b_cb),
-        }
+        let [y_gain, r_cr, g_cb, g_cr, b_cb] = [y_gain, r_cr, g_cb, g_cr, b_cb].map(fixed);
+        [y_offset as i32, y_gain, r_cr, g_cb, g_cr, b_cb]
     }
 
     fn grey(_color: ColorDescription) {}
 
     fn coefficients(color: ColorDescription, _grey: bool) -> [u32; 8] {
-        let FixedYuv { y_offset, y_gain, r_cr, g_cb, g_cr, b_cb } = Self::yuv(color);
+        let [y_offset, y_gain, r_cr, g_cb, g_cr, b_cb] = Self::yuv(color);
         [y_offset, y_gain, r_cr, g_cb, g_cr, b_cb, 0, 0].map(i32::cast_unsigned)
     }
 
     /// No sum reaches 2^30: gains are below 2.2 * 2^20.
     #[inline(always)]
-    fn rgb<const FMA: bool>(yuv: &FixedYuv, y: u32, cb: u32, cr: u32) -> [i32; 3] {
-        let y = (y as i32 - yuv.y_offset).max(0) * yuv.y_gain + (1 << (COEFFICIENT_BITS - 1));
+    fn rgb<const FMA: bool>(yuv: &[i32; 6], y: u32, cb: u32, cr: u32) -> [i32; 3] {
+        let [y_offset, y_gain, r_cr, g_cb, g_cr, b_cb] = *yuv;
+        let y = (y as i32 - y_offset).max(0) * y_gain + (1 << (COEFFICIENT_BITS - 1));
         let (cb, cr) = (cb as i32 - 128, cr as i32 - 128);
-        let red = y + yuv.r_cr * cr;
-        let green = y + yuv.g_cr * cr + yuv.g_cb * cb;
-        let blue = y + yuv.b_cb * cb;
+        let red = y + r_cr * cr;
+        let green = y + g_cr * cr + g_cb * cb;
+        let blue = y + b_cb * cb;
         [red, green, blue].map(|value| (value >> COEFFICIENT_BITS).clamp(0, 255))
     }
 

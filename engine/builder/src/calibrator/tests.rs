@@ -97,7 +97,7 @@ impl Caller {
 }
 
 #[test]
-fn batches_are_handed_out_until_there_are_none_in_both_layouts() {
+fn batches_are_returned_until_there_are_none_in_both_layouts() {
     for layout in [Layout::V8, Layout::V10] {
         for (algorithm, number) in [(Algorithm::Entropy, 2), (Algorithm::MinMax, 3), (Algorithm::Percentile(99.5), 0)] {
             let batches = Box::new(Three { left: 3, fails: false });
@@ -127,7 +127,7 @@ fn the_versioned_interface_says_its_kind() {
 }
 
 #[test]
-fn ranges_are_kept_and_read_the_next_time() {
+fn ranges_are_stored_and_read_the_next_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/net.cache");
     let calibrator =

@@ -14,44 +14,33 @@ use visiond_engine::builder_api::onnx::element;
 /// Declares FP32 inputs and outputs as half precision, and casts them right away.
 pub(super) fn half_io(graph: &mut OnnxGraph<'_>, half: Half) -> Result<(), PrecisionError> {
     let is_full = |declared: &&mut TypedValue<'_>| declared.element == element::FLOAT;
-    let mut inside = HashMap::new();
-    let mut casts = Vec::new();
-    for input in graph.inputs.iter_mut().filter(is_full) {
-        let full = format!("{} in fp32", input.name);
-        casts.push(OnnxNode::cast(&input.name, &full, element::FLOAT));
-        inside.insert(input.name.clone(), full);
-        input.set_element(half.element())?;
-    }
     // Graphs inside nodes know values by their outer names.
     let captured: HashSet<&String> = graph.nodes.iter().flat_map(|node| &node.captures).collect();
-    if let Some(name) = inside.keys().find(|name| captured.contains(name)) {
-        return Err(PrecisionError::HalfInput(name.clone()));
+    let (mut renamed, mut nodes, mut last) = (HashMap::new(), Vec::new(), Vec::new());
+    for input in graph.inputs.iter_mut().filter(is_full) {
+        if captured.contains(&input.name) {
+            return Err(PrecisionError::HalfInput(input.name.clone()));
+        }
+        let full = format!("{} in fp32", input.name);
+        nodes.push(OnnxNode::cast(&input.name, &full, element::FLOAT));
+        renamed.insert(input.name.clone(), full);
+        input.set_element(half.element())?;
     }
-    let mut made = HashMap::new();
     for output in graph.outputs.iter_mut().filter(is_full) {
-        made.insert(output.name.clone(), format!("{} in fp32", output.name));
+        let full = format!("{} in fp32", output.name);
+        last.push(OnnxNode::cast(&full, &output.name, half.element()));
+        renamed.insert(output.name.clone(), full);
         output.set_element(half.element())?;
     }
-    for node in &mut graph.nodes {
-        for input in &mut node.inputs {
-            if let Some(name) = inside.get(input).or_else(|| made.get(input)) {
-                *input = name.clone();
-            }
-        }
-        for output in &mut node.outputs {
-            if let Some(name) = made.get(output) {
-                *output = name.clone();
-            }
+    for name in graph.nodes.iter_mut().flat_map(|node| node.inputs.iter_mut().chain(&mut node.outputs)) {
+        if let Some(full) = renamed.get(name) {
+            name.clone_from(full);
         }
     }
-    graph.values.retain(|value| !inside.contains_key(&value.name) && !made.contains_key(&value.name));
-    casts.append(&mut graph.nodes);
-    for output in &graph.outputs {
-        if let Some(full) = made.get(&output.name) {
-            casts.push(OnnxNode::cast(full, &output.name, half.element()));
-        }
-    }
-    graph.nodes = casts;
+    graph.values.retain(|value| !renamed.contains_key(&value.name));
+    nodes.append(&mut graph.nodes);
+    nodes.append(&mut last);
+    graph.nodes = nodes;
     Ok(())
 }
 

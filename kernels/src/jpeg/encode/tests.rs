@@ -86,7 +86,7 @@ fn colours_stay_what_they_were_in_every_format_and_at_odd_sizes() {
 }
 
 #[test]
-fn the_pixels_of_a_gradient_stand_where_they_stood() {
+fn the_pixels_of_a_gradient_keep_their_places() {
     let (width, height) = (98, 61);
     let mut encoder = JpegEncoder::new(95).unwrap();
     for format in FORMATS {

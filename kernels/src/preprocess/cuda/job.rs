@@ -1,7 +1,7 @@
 //! The kernel's arguments: the structs of kernels/cuda/preprocess_job.cuh, field by field.
 
 use crate::cuda::DeviceAddress;
-use crate::frame::{BayerOrder, FrameView, PixelFormat};
+use crate::frame::{FrameView, PixelFormat};
 use crate::letterbox::Mapping;
 use crate::preprocess::fetch::{WordLayout, words};
 use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
@@ -186,12 +186,8 @@ impl Frame {
             }
             PixelFormat::Grey => (SOURCE_BYTES, [component(0, 0, 1, (0, 0)), none, none]),
             PixelFormat::Bayer(order, depth) => {
-                (self.red_x, self.red_y) = match order {
-                    BayerOrder::Rggb => (0, 0),
-                    BayerOrder::Grbg => (1, 0),
-                    BayerOrder::Gbrg => (0, 1),
-                    BayerOrder::Bggr => (1, 1),
-                };
+                let (red_x, red_y) = order.first_red();
+                (self.red_x, self.red_y) = (red_x as u32, red_y as u32);
                 self.sample_gain = depth.full_scale_gain();
                 self.sample_bytes = match depth.sample_bytes() {
                     1 => 1,
