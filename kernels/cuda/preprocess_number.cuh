@@ -1,4 +1,4 @@
-// The two arithmetics, as in kernels/src/preprocess/number.rs and yuv.rs: OpenCV's fixed point, and exact in float.
+// The two arithmetics, as in kernels/src/preprocess/number.rs: OpenCV's fixed point, and exact in float.
 //
 // Multiply-adds are fused exactly where the CPU reference fuses them; the compiler fuses none (--fmad=false).
 #pragma once

@@ -39,7 +39,6 @@ mod spec;
 mod store;
 #[cfg(test)]
 mod tests;
-mod yuv;
 
 pub use error::PreprocessError;
 pub use preprocessor::Preprocessor;

@@ -68,14 +68,9 @@ pub(super) fn apply(
         // SAFETY: the configuration lives; levels go from 0 to 5.
         unsafe { call!(config, Config::SET_OPTIMIZATION_LEVEL(i32::try_from(level).unwrap_or(5))) }?;
     }
-    let level = match options.hardware_compatibility {
-        HardwareCompatibility::None => 0,
-        HardwareCompatibility::AmperePlus => 1,
-        HardwareCompatibility::SameComputeCapability => 2,
-    };
-    if level != 0 {
+    if options.hardware_compatibility != HardwareCompatibility::None {
         // SAFETY: the configuration lives; the level is one that the version has (`refusals`).
-        unsafe { call!(config, Config::SET_HARDWARE_COMPATIBILITY(level)) }?;
+        unsafe { call!(config, Config::SET_HARDWARE_COMPATIBILITY(options.hardware_compatibility as i32)) }?;
     }
     if let Some(core) = options.dla_core {
         // SAFETY: the configuration lives; the core is there (`check_accelerator`).

@@ -61,26 +61,6 @@ impl Monitor {
             (phase.done, phase.steps) = (number(done), number(steps));
         }
     }
-
-    fn start(&self, name: String, steps: i32) {
-        let mut phases = self.phases.lock();
-        if phases.len() < MOST_PHASES {
-            phases.push(BuildPhase { name, done: 0, steps: u32::try_from(steps).unwrap_or(0) });
-        }
-    }
-
-    fn complete(&self, name: &str, step: i32) {
-        if let Some(phase) = self.phases.lock().iter_mut().rev().find(|phase| phase.name == name) {
-            phase.done = u32::try_from(step).map_or(0, |step| step.saturating_add(1));
-        }
-    }
-
-    fn finish(&self, name: &str) {
-        let mut phases = self.phases.lock();
-        if let Some(index) = phases.iter().rposition(|phase| phase.name == name) {
-            phases.remove(index);
-        }
-    }
 }
 
 /// The `IProgressMonitor` for a monitor. The owner keeps it alive as long as the builder's configuration uses it.
@@ -121,21 +101,30 @@ unsafe fn monitor<'a>(this: *mut c_void) -> &'a Monitor {
 
 unsafe extern "C" fn phase_start(this: *mut c_void, name: *const c_char, _parent: *const c_char, steps: i32) {
     // SAFETY: TensorRT calls with the object that it was given, while its owner keeps it, and with NUL-terminated texts.
-    unsafe { monitor(this).start(text(name), steps) }
+    let (monitor, name) = unsafe { (monitor(this), text(name)) };
+    let mut phases = monitor.phases.lock();
+    if phases.len() < MOST_PHASES {
+        phases.push(BuildPhase { name, done: 0, steps: u32::try_from(steps).unwrap_or(0) });
+    }
 }
 
 /// Returns whether the build continues.
 unsafe extern "C" fn step_complete(this: *mut c_void, name: *const c_char, step: i32) -> bool {
     // SAFETY: as in `phase_start`.
-    let monitor = unsafe { monitor(this) };
-    // SAFETY: as in `phase_start`.
-    monitor.complete(&unsafe { text(name) }, step);
+    let (monitor, name) = unsafe { (monitor(this), text(name)) };
+    if let Some(phase) = monitor.phases.lock().iter_mut().rev().find(|phase| phase.name == name) {
+        phase.done = u32::try_from(step).map_or(0, |step| step.saturating_add(1));
+    }
     !monitor.is_cancelled()
 }
 
 unsafe extern "C" fn phase_finish(this: *mut c_void, name: *const c_char) {
     // SAFETY: as in `phase_start`.
-    unsafe { monitor(this).finish(&text(name)) }
+    let (monitor, name) = unsafe { (monitor(this), text(name)) };
+    let mut phases = monitor.phases.lock();
+    if let Some(index) = phases.iter().rposition(|phase| phase.name == name) {
+        phases.remove(index);
+    }
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ pub fn parse_profile(text: &str) -> Result<ShapeProfile, OptionError> {
     text.split(';').map(|part| parse_input_shapes(part.trim())).collect()
 }
 
-/// Which other GPUs can run an engine.
+/// Which other GPUs can run an engine, numbered as TensorRT's `HardwareCompatibilityLevel`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HardwareCompatibility {
     /// Only GPUs of the same kind.

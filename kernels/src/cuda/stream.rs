@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUmemAttach_flags, CUstream, CUstream_flags};
 
 use super::device::{Device, DeviceAddress};
+use super::driver::Driver;
 use super::error::CudaError;
 
 /// A queue of work, which runs in order and concurrently with other streams. It does not wait for the legacy default stream.
@@ -53,11 +54,10 @@ impl CudaStream {
     /// `to` has room for the bytes; both stay alive, and `from` unchanged, until the copy is done, and for every launch of a
     /// captured graph.
     pub unsafe fn copy_to_device(&self, from: &[u8], to: DeviceAddress) -> Result<(), CudaError> {
-        if from.is_empty() {
-            return Ok(());
-        }
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver()?.copy_to_device(to.0, from.as_ptr().cast(), from.len(), self.handle) }
+        self.queue(from.len(), |driver| unsafe {
+            driver.copy_to_device(to.0, from.as_ptr().cast(), from.len(), self.handle)
+        })
     }
 
     /// Queues a copy to the host; returns without waiting if `to` is pinned memory.
@@ -66,11 +66,10 @@ impl CudaStream {
     /// `from` holds that many bytes; both stay alive, and `to` is not accessed, until the copy is done, and for every launch of
     /// a captured graph.
     pub unsafe fn copy_to_host(&self, from: DeviceAddress, to: &mut [u8]) -> Result<(), CudaError> {
-        if to.is_empty() {
-            return Ok(());
-        }
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver()?.copy_to_host(to.as_mut_ptr().cast(), from.0, to.len(), self.handle) }
+        self.queue(to.len(), |driver| unsafe {
+            driver.copy_to_host(to.as_mut_ptr().cast(), from.0, to.len(), self.handle)
+        })
     }
 
     /// Queues a copy within the GPU's memory.
@@ -78,11 +77,8 @@ impl CudaStream {
     /// # Safety
     /// Both ranges are of that length, do not overlap, and stay alive until the copy is done.
     pub unsafe fn copy_on_device(&self, from: DeviceAddress, to: DeviceAddress, bytes: usize) -> Result<(), CudaError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver()?.copy_on_device(to.0, from.0, bytes, self.handle) }
+        self.queue(bytes, |driver| unsafe { driver.copy_on_device(to.0, from.0, bytes, self.handle) })
     }
 
     /// Queues filling `bytes` bytes with `value`.
@@ -90,11 +86,13 @@ impl CudaStream {
     /// # Safety
     /// The range has that length and stays alive until it is filled.
     pub unsafe fn fill(&self, to: DeviceAddress, value: u8, bytes: usize) -> Result<(), CudaError> {
-        if bytes == 0 {
-            return Ok(());
-        }
         // SAFETY: the caller's promise.
-        unsafe { self.device.driver()?.fill(to.0, value, bytes, self.handle) }
+        self.queue(bytes, |driver| unsafe { driver.fill(to.0, value, bytes, self.handle) })
+    }
+
+    /// Calls the driver for `bytes` bytes, unless there are none.
+    fn queue(&self, bytes: usize, call: impl FnOnce(&Driver) -> Result<(), CudaError>) -> Result<(), CudaError> {
+        if bytes == 0 { Ok(()) } else { call(self.device.driver()?) }
     }
 
     /// Attaches managed memory to this stream, or back to the host, in the stream's order.

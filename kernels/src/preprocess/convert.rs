@@ -6,19 +6,18 @@ use super::fetch::{WordLayout, words};
 use super::number::Number;
 use super::plan::{Axis, LANES};
 use super::simd::{Isa, SliceLoop};
-use super::yuv::ToRgb;
 use crate::color::ColorDescription;
 use crate::frame::PixelFormat;
 
 /// How a frame's words become RGB.
-pub(super) struct Converter<N: ToRgb> {
+pub(super) struct Converter<N: Number> {
     format: PixelFormat,
     words: WordLayout,
     yuv: N::Yuv,
     grey: N::Grey,
 }
 
-impl<N: ToRgb> Converter<N> {
+impl<N: Number> Converter<N> {
     /// Returns the converter for a format's words.
     pub(super) fn new(format: PixelFormat, color: ColorDescription) -> Self {
         Self { format, words: words(format), yuv: N::yuv(color), grey: N::grey(color) }
@@ -126,7 +125,7 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> SliceLoop for ConvertRow<'_, N, 
 #[derive(Clone, Copy)]
 struct Packed<Y>(WordLayout, Y);
 
-impl<N: ToRgb> Pixel<N, 3> for Packed<N::Yuv> {
+impl<N: Number> Pixel<N, 3> for Packed<N::Yuv> {
     #[inline(always)]
     fn one<const FMA: bool>(self, word: u32, x: u32) -> [N::Wide; 3] {
         let WordLayout { first, second, third } = self.0;
@@ -144,7 +143,7 @@ impl<N: ToRgb> Pixel<N, 3> for Packed<N::Yuv> {
 #[derive(Clone, Copy)]
 struct Planes<Y, const PLANAR: bool>(WordLayout, Y);
 
-impl<N: ToRgb, const PLANAR: bool> Pixel<N, 3> for Planes<N::Yuv, PLANAR> {
+impl<N: Number, const PLANAR: bool> Pixel<N, 3> for Planes<N::Yuv, PLANAR> {
     #[inline(always)]
     fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 3] {
         let WordLayout { first, second, third } = self.0;
@@ -200,7 +199,7 @@ impl<N: Number, P: Pixel<N, 3>> Pixel<N, 1> for Luma<P> {
 #[derive(Clone, Copy)]
 struct GreyPixel<G>(G);
 
-impl<N: ToRgb> Pixel<N, 1> for GreyPixel<N::Grey> {
+impl<N: Number> Pixel<N, 1> for GreyPixel<N::Grey> {
     #[inline(always)]
     fn one<const FMA: bool>(self, word: u32, _x: u32) -> [N::Wide; 1] {
         [N::grey_value::<FMA>(&self.0, byte(word, 0))]

@@ -1,12 +1,12 @@
 //! Preprocessing on the CPU.
 
 use super::error::PreprocessError;
+use super::number::Number;
 use super::plan::PreprocessPlan;
 use super::rows::{RowSource, Rows};
 use super::simd::Isa;
 use super::spec::{ChannelOrder, PreprocessSpec, Sampling};
 use super::store::TensorWriter;
-use super::yuv::ToRgb;
 use crate::frame::FrameView;
 use crate::letterbox::Mapping;
 use crate::tensor::TensorMut;
@@ -87,7 +87,7 @@ struct Resampler<N> {
     rows: Rows<N>,
 }
 
-impl<N: ToRgb> Resampler<N> {
+impl<N: Number> Resampler<N> {
     fn new(isa: Isa) -> Self {
         Self { isa, plans: Vec::with_capacity(KEPT_PLANS), rows: Rows::default() }
     }

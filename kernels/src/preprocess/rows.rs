@@ -3,14 +3,14 @@
 use super::bayer::Mosaic;
 use super::convert::{Converter, Taps};
 use super::fetch::{fetch, fetch_pairs};
+use super::number::Number;
 use super::plan::PreprocessPlan;
 use super::simd::Isa;
 use super::store::RowPair;
-use super::yuv::ToRgb;
 use crate::frame::{FrameView, PixelFormat};
 
 /// How to read one frame's rows.
-pub(super) struct RowSource<'a, N: ToRgb> {
+pub(super) struct RowSource<'a, N: Number> {
     frame: &'a FrameView<'a>,
     /// For formats other than mosaics.
     converter: Converter<N>,
@@ -18,7 +18,7 @@ pub(super) struct RowSource<'a, N: ToRgb> {
     isa: Isa,
 }
 
-impl<'a, N: ToRgb> RowSource<'a, N> {
+impl<'a, N: Number> RowSource<'a, N> {
     /// Reads the rows of `frame` as luma, or as red, green and blue. A grey frame has one plane either way.
     pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
         let planes = if luma || frame.format() == PixelFormat::Grey { 1 } else { 3 };
@@ -39,7 +39,7 @@ pub(super) struct Rows<N> {
     mosaic: Mosaic<N>,
 }
 
-impl<N: ToRgb> Rows<N> {
+impl<N: Number> Rows<N> {
     /// Forgets the last frame and makes room for the next. Allocates only for a frame larger than any before.
     pub(super) fn start(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>) {
         self.held = [None; 2];

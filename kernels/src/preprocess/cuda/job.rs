@@ -4,9 +4,9 @@ use crate::cuda::DeviceAddress;
 use crate::frame::{FrameView, PixelFormat};
 use crate::letterbox::Mapping;
 use crate::preprocess::fetch::{WordLayout, words};
+use crate::preprocess::number::Number;
 use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayout};
 use crate::preprocess::store::Normalisation;
-use crate::preprocess::yuv::ToRgb;
 use crate::tensor::DType;
 
 /// The adjacent pixels that a thread computes: `PIXELS` of the kernel.
