@@ -2,11 +2,11 @@
 //!
 //!     ptx [--check] [--nvrtc LIBRARY] [--ptxas PROGRAM]
 //!
-//! `--check` writes nothing and fails when a file differs. `--ptxas` assembles the result for every processor that matters,
-//! which proves it legal, and prints what it takes there. Without the arguments the two are looked for where
-//! `tests/setup --test` puts them; ptxas may be missing.
+//! `--check` writes nothing and fails if a file differs. `--ptxas` assembles the result for every GPU that matters, which proves
+//! that it is valid, and prints its resources. By default both are searched where `tests/setup --test` puts them; ptxas may be
+//! missing.
 //!
-//! Another NVRTC compiles to other instructions, so that the version is part of what is checked in.
+//! Another version of NVRTC generates other instructions, so the version is part of the result.
 
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -23,7 +23,7 @@ const COMMAND: &str = "cargo run -p visiond-kernels --example ptx";
 const NVRTC: (c_int, c_int) = (12, 9);
 
 /// Xavier's instruction set, the oldest that JetPack 5 runs on. `-default-device`: functions without a mark are the device's.
-/// No contraction of `a * b + c`: where the CPU reference fuses, the source says so.
+/// `--fmad=false`: `a * b + c` is fused only where the source says so, as in the CPU reference.
 const OPTIONS: [&CStr; 4] = [c"--gpu-architecture=compute_72", c"--fmad=false", c"-default-device", c"--std=c++17"];
 
 /// NVRTC writes its own PTX version, which older drivers refuse. This is CUDA 11.4's, the driver's of JetPack 5; nothing

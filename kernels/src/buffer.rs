@@ -6,7 +6,6 @@
 //! visible to the GPU.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -126,6 +125,7 @@ impl Memory {
 ///
 /// If the GPU can access it, the owner ensures the order: after queuing GPU work on [`device_address`](Self::device_address),
 /// wait for that work before the bytes are written again or the buffer is dropped.
+#[derive(Debug)]
 pub struct UnifiedBuffer {
     memory: Memory,
     pages: Pages,
@@ -133,6 +133,7 @@ pub struct UnifiedBuffer {
 }
 
 /// The owner of the bytes.
+#[derive(Debug)]
 enum Pages {
     Host(HostPages),
     Shared(SharedPages),
@@ -225,13 +226,8 @@ impl UnifiedBuffer {
     }
 }
 
-impl fmt::Debug for UnifiedBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UnifiedBuffer({} bytes, {})", self.len_bytes, self.kind())
-    }
-}
-
 /// Page-aligned memory from the global allocator.
+#[derive(Debug)]
 struct HostPages {
     start: NonNull<u8>,
     layout: Layout,

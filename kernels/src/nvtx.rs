@@ -90,7 +90,8 @@ unsafe extern "C" fn export_table(id: u32) -> *const c_void {
 unsafe extern "C" fn ignore_injection_version(_version: u32) {}
 
 unsafe extern "C" fn module_function_table(module: c_int, table: *mut *const *const Slot, size: *mut c_uint) -> c_int {
-    let Some(module) = usize::try_from(module - 1).ok().filter(|&module| module < SIZES.len()) else { return 0 };
+    let index = usize::try_from(module).ok().and_then(|module| module.checked_sub(1));
+    let Some(module) = index.filter(|&index| index < SIZES.len()) else { return 0 };
     if !size.is_null() {
         // SAFETY: by the protocol, the caller's place for the size; not null.
         unsafe { size.write(SIZES[module] as c_uint) };

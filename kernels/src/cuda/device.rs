@@ -174,7 +174,7 @@ impl Device {
         Ok(self.driver)
     }
 
-    /// Calls the driver to give something back, in a `drop`: logs an error, which has no one to go to.
+    /// Calls the driver with the context current, to free something in a `drop`: logs an error instead of returning it.
     pub(super) fn release(&self, call: impl FnOnce(&Driver) -> Result<(), CudaError>) {
         if let Err(error) = self.driver().and_then(call) {
             log::warn!("{error}");

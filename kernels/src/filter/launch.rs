@@ -98,7 +98,7 @@ const _: () = assert!(size_of::<Record>() == 32);
 pub struct Launch {
     argument: Box<Argument>,
     blocks: u32,
-    spec: FilterSpec,
+    spec: Box<FilterSpec>,
 }
 
 impl Launch {
@@ -182,7 +182,7 @@ impl Launch {
             argument,
             // The count is written even if there is no row.
             blocks: blocks.max(1),
-            spec: spec.clone(),
+            spec: Box::new(spec.clone()),
         };
         launch.argument.frame_bytes = launch.results_bytes(1) as u64;
         Ok(launch)

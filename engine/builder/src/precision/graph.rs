@@ -232,8 +232,8 @@ pub(super) fn declared(message: &[u8]) -> Result<TypedValue<'_>, WireError> {
 impl TypedValue<'_> {
     /// Declares another element type.
     pub(super) fn set_element(&mut self, element: i64) -> Result<(), WireError> {
-        let message = with_field(&self.message, number::VALUE_TYPE, &|types| {
-            with_field(types, number::TYPE_TENSOR, &|tensor| {
+        let message = with_field(&self.message, number::VALUE_TYPE, |types| {
+            with_field(types, number::TYPE_TENSOR, |tensor| {
                 let mut message = Vec::new();
                 write_number(&mut message, number::TENSOR_TYPE_ELEMENT, element as u64);
                 for field in fields(tensor) {
@@ -251,11 +251,10 @@ impl TypedValue<'_> {
 }
 
 /// Returns the message with `change` applied to each field `wanted`.
-fn with_field(
-    message: &[u8],
-    wanted: u64,
-    change: &dyn Fn(&[u8]) -> Result<Vec<u8>, WireError>,
-) -> Result<Vec<u8>, WireError> {
+fn with_field<C>(message: &[u8], wanted: u64, change: C) -> Result<Vec<u8>, WireError>
+where
+    C: Fn(&[u8]) -> Result<Vec<u8>, WireError>,
+{
     let mut changed = Vec::new();
     for field in fields(message) {
         let field = field?;

@@ -100,14 +100,14 @@ impl Random {
 }
 
 /// A frame whose planes stand in blocks of their own, at random offsets, with random pitches.
-struct Picture {
+struct RandomFrame {
     format: PixelFormat,
     size: (u32, u32),
     color: ColorDescription,
     planes: Vec<(Vec<u8>, usize, usize)>,
 }
 
-impl Picture {
+impl RandomFrame {
     fn new(random: &mut Random, format: PixelFormat, size: (u32, u32)) -> Self {
         // Half of them aligned, as drivers make them.
         let step = random.one(&[1, 16]);
@@ -172,8 +172,8 @@ fn size(random: &mut Random, spec: &PreprocessSpec) -> (u32, u32) {
     }
 }
 
-fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture], misaligned: bool) -> Vec<u8> {
-    let views: Vec<_> = pictures.iter().map(Picture::view).collect();
+fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomFrame], misaligned: bool) -> Vec<u8> {
+    let views: Vec<_> = pictures.iter().map(RandomFrame::view).collect();
     let mut tables = Vec::new();
     for view in &views {
         let source = (view.width(), view.height());
@@ -218,7 +218,7 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture
     out.to_vec()
 }
 
-fn compare(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[Picture], misaligned: bool, fused: bool) {
+fn compare(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomFrame], misaligned: bool, fused: bool) {
     let found = kernel_tensor(kernel, spec, pictures, misaligned);
     let shape = spec.shape();
     let each = shape.iter().product::<usize>() * spec.dtype.size_bytes();
@@ -266,7 +266,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
                     for sampling in [Sampling::Opencv, Sampling::Exact] {
                         let spec = spec(&mut random, fit, dtype, layout, sampling);
                         let size = size(&mut random, &spec);
-                        let picture = Picture::new(&mut random, format, size);
+                        let picture = RandomFrame::new(&mut random, format, size);
                         compare(&kernel, &spec, &[picture], random.below(4) == 0, fused);
                         cases += 1;
                     }
@@ -280,7 +280,7 @@ fn the_kernel_computes_what_the_cpu_reference_does() {
         let formats = PixelFormat::all();
         let pictures: Vec<_> = formats.map(|format| (format, size(&mut random, &spec))).collect();
         let pictures: Vec<_> =
-            pictures.into_iter().map(|(format, size)| Picture::new(&mut random, format, size)).collect();
+            pictures.into_iter().map(|(format, size)| RandomFrame::new(&mut random, format, size)).collect();
         compare(&kernel, &spec, &pictures, false, fused);
     }
     assert_eq!(cases, 30 * 5 * 4 * 2 * 2);
@@ -315,7 +315,7 @@ fn a_staged_frame_is_the_same_frame() {
     let mut staging = UnifiedBuffer::host(1 << 16).unwrap();
     let mut used = 0;
     for format in PixelFormat::all() {
-        let picture = Picture::new(&mut random, format, (33, 7));
+        let picture = RandomFrame::new(&mut random, format, (33, 7));
         let view = picture.view();
         let (planes, copied) = stage(&view, &mut staging, &mut used);
         let mut expected = 0;
