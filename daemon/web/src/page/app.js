@@ -1,4 +1,4 @@
-// The page: what comes from the daemon goes to the parts that show it.
+// The page: passes what the daemon sends to the parts that show it.
 
 import { byId, write, attribute, show, speak } from './dom.js';
 import { duration } from './format.js';
@@ -13,7 +13,7 @@ import { startReload } from './reload.js';
 
 startTheme();
 startReload();
-// Which of many this is.
+// Tells devices apart if several pages are open.
 write(byId('device'), location.host);
 const history = new History();
 const inspector = new Inspector();
@@ -51,19 +51,19 @@ function arrived(status) {
 function lost(trouble, since) {
   lostSince = since;
   const seconds = (Date.now() - since) / 1000;
-  // One answer that failed is no news yet.
+  // A single failed answer is not shown.
   if (daemon && seconds < 1) return;
   cameras.lost();
-  write(byId('banner'), `${sentence(trouble)}. Tried again every second; what is shown is from before.`);
+  write(byId('banner'), `${sentence(trouble)}. Retrying every second; the page shows the last state.`);
   show(byId('banner'), true);
-  tell('bad', `No answer for ${duration(seconds)}`);
+  showState('bad', `No answer for ${duration(seconds)}`);
 }
 
 function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1).replace(/\.$/, '');
 }
 
-/** In one line: whether all is well, and what is not. */
+/** Shows in one line whether everything works, and what does not. */
 function state(status) {
   const names = (list) => list.map((each) => each.name).join(', ');
   const failed = status.cameras.filter((camera) => camera.phase === 'failed');
@@ -73,13 +73,13 @@ function state(status) {
   if (failed.length > 0) troubles.push(`camera ${names(failed)} failed`);
   if (away.length > 0) troubles.push(`camera ${names(away)} away`);
   if (out.length > 0) troubles.push(`sink ${names(out)} cannot write`);
-  if (troubles.length > 0) tell(failed.length + out.length > 0 ? 'bad' : 'warn', sentence(troubles.join('; ')));
-  else if (!status.ready) tell('warn', 'Starting');
-  else tell('ok', `Running for ${duration(status.uptime_s)}`);
+  if (troubles.length > 0) showState(failed.length + out.length > 0 ? 'bad' : 'warn', sentence(troubles.join('; ')));
+  else if (!status.ready) showState('warn', 'Starting');
+  else showState('ok', `Running for ${duration(status.uptime_s)}`);
 }
 
-function tell(level, text) {
-  // Among other tabs, too.
+function showState(level, text) {
+  // The title shows it among other tabs.
   document.title = `${level === 'ok' ? '' : '(!) '}visiond ${location.host}`;
   attribute(byId('state'), 'data-level', level);
   write(byId('state-text'), text);

@@ -1,4 +1,4 @@
-// The cameras as tiles: picture, rate, age, what is seen. Choosing one shows the rest of its facts beside them.
+// The cameras as tiles: picture, rate, age, detections. Choosing one shows its details in the inspector.
 
 import { byId, element, write, attribute, show, keep } from './dom.js';
 import { count, millis, percent, labels } from './format.js';
@@ -12,7 +12,7 @@ const WORDS = {
   ended: ['Ended', 'quiet'],
 };
 
-/** A phase's word and level. */
+/** Returns the word and the level of a camera's phase. */
 export function phaseOf(camera) {
   return WORDS[camera.phase] ?? [camera.phase, 'quiet'];
 }
@@ -21,7 +21,7 @@ export function droppedInAll(camera) {
   return Object.values(camera.dropped).reduce((sum, frames) => sum + frames, 0);
 }
 
-/** Of all frames that came or should have: the part that was not looked at. */
+/** Returns the share of frames that were dropped. */
 export function droppedPart(camera) {
   const dropped = droppedInAll(camera);
   return dropped === 0 ? 0 : dropped / (dropped + camera.published);
@@ -35,7 +35,7 @@ export class Cameras {
   #chosen = null;
   #choose;
 
-  /** `choose(name, byHand)` is called when another camera is. */
+  /** Calls `choose(name, byHand)` when another camera is chosen. */
   constructor(choose) {
     this.#choose = choose;
     const large = byId('large');
@@ -50,7 +50,7 @@ export class Cameras {
     const { cameras } = status;
     show(byId('no-cameras'), cameras.length === 0);
     show(byId('large'), cameras.length > 0);
-    // The only one is shown large already.
+    // A single camera is shown large already.
     show(this.#list, cameras.length > 1);
     keep(this.#list, cameras, (camera) => camera.name, (camera) => this.#make(camera), (_, camera) => this.#update(camera, history));
     for (const [name, tile] of this.#tiles) {
@@ -69,7 +69,7 @@ export class Cameras {
     this.#tiles.get(message.camera)?.screen.message(message);
   }
 
-  /** Nothing comes from the daemon: what is shown is old. */
+  /** The daemon does not answer: marks all pictures as old. */
   lost() {
     for (const tile of this.#tiles.values()) {
       tile.screen.streaming = false;
@@ -78,7 +78,7 @@ export class Cameras {
     this.#large.stale(true);
   }
 
-  /** The daemon is another one. */
+  /** The daemon restarted: forgets the messages of the old one. */
   clear() {
     for (const tile of this.#tiles.values()) tile.screen.forget();
   }
@@ -117,7 +117,7 @@ function pictureParts(name) {
   return [ground, element('div', { className: 'label' }, element('div', {}, name, rate), element('div', {}, sees, numbers))];
 }
 
-/** A picture with what is written on it and below it. */
+/** A picture with its texts. */
 class Picture {
   constructor(node) {
     this.node = node;
@@ -151,7 +151,7 @@ class Picture {
   }
 }
 
-/** Age and drops, as far as there are any; on a small tile only drops that matter. */
+/** Returns age and drops, if there are any; small tiles show only drops that matter. */
 function numbers(camera, age) {
   const part = droppedPart(camera);
   const parts = [];

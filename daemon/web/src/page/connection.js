@@ -1,24 +1,24 @@
-// What comes from the daemon: its status every second, and every message as it is published. Both come back by themselves.
+// Reads the daemon's status every second, and every message as it is published. Both reconnect by themselves.
 
-/** From one status to the next. */
+/** Interval of the status. */
 const STATUS_MS = 1000;
-/** A status that takes longer is none. */
-const PATIENCE_MS = 4000;
+/** Timeout of a request. */
+const TIMEOUT_MS = 4000;
 const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 2000;
-/** A tab that nobody sees lets go of the stream after so long. */
+/** A hidden tab closes the stream after this time. */
 const HIDDEN_MS = 10_000;
 
-/** Asks for JSON. An answer that asks for the token sends the page to where it is given. */
+/** Requests JSON. Reloads the page if the token is missing, which shows the login form. */
 export async function ask(path, options = {}) {
-  const signal = AbortSignal.timeout(options.patience ?? PATIENCE_MS);
+  const signal = AbortSignal.timeout(options.timeout ?? TIMEOUT_MS);
   const response = await fetch(path, { cache: 'no-store', signal, ...options });
   if (response.status === 401) location.reload();
   const body = await response.json().catch(() => null);
   return { ok: response.ok, status: response.status, body };
 }
 
-/** Sleeps; ends early when the tab is looked at again. */
+/** Sleeps; ends early when the tab becomes visible. */
 function pause(ms) {
   return new Promise((done) => {
     const end = () => {
@@ -31,7 +31,7 @@ function pause(ms) {
   });
 }
 
-/** Hands on each status; `lost(sentence, since)` while there is none. */
+/** Calls `arrived(status)` for each status, and `lost(sentence, since)` while there is none. */
 export async function followStatus(arrived, lost) {
   let since = null;
   for (;;) {
@@ -40,7 +40,7 @@ export async function followStatus(arrived, lost) {
     let answer = null;
     try {
       answer = await ask('/api/v1/status');
-      if (!answer.ok || !answer.body) trouble = answer.body?.detail ?? `The status was answered with ${answer.status}`;
+      if (!answer.ok || !answer.body) trouble = answer.body?.detail ?? `The status request failed with ${answer.status}`;
     } catch {
       trouble = 'No answer from visiond';
     }
@@ -77,7 +77,7 @@ export class Stream {
     return this.#socket?.readyState === WebSocket.OPEN;
   }
 
-  /** Opens it if it is not: something else was just answered. */
+  /** Opens the stream if it is closed, because the daemon has just answered a request. */
   now() {
     if (!this.#socket && !document.hidden) this.#open();
   }
@@ -96,7 +96,7 @@ export class Stream {
     socket.onclose = () => {
       if (this.#socket !== socket) return;
       this.#socket = null;
-      // Spread, so that not every page comes at once to a daemon that has just come back.
+      // Random, so that not all pages reconnect at once after a restart of the daemon.
       if (!document.hidden) this.#timer = setTimeout(() => this.#open(), this.#retry * (0.5 + Math.random()));
       this.#retry = Math.min(this.#retry * 2, LAST_RETRY_MS);
     };

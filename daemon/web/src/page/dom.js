@@ -1,8 +1,8 @@
-// Small help with the document. Text goes in as text, never as markup.
+// Helpers for the document. Text is inserted as text, never as markup.
 
 export const byId = (id) => document.getElementById(id);
 
-/** A new element; `properties` with a dash, or of SVG, are attributes. */
+/** Creates an element; properties with a dash, `role` and `scope` become attributes. */
 export function element(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -13,7 +13,7 @@ export function element(tag, properties = {}, ...children) {
   return node;
 }
 
-/** Writes only what differs, so that nothing is laid out, or read aloud, for nothing. */
+/** Writes only changed text, so that nothing is laid out or read aloud in vain. */
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -28,8 +28,8 @@ export function show(node, visible) {
 }
 
 /**
- * Keeps `parent`'s children in the order of `items`: made by `make(item)` when `key(item)` is new, brought up to date by
- * `update(node, item)`, gone when their item is. Focus and scroll positions stay, because nodes do.
+ * Keeps `parent`'s children in the order of `items`: creates a child by `make(item)` if `key(item)` is new, updates it by
+ * `update(node, item)`, and removes it with its item. Nodes are reused, so focus and scroll positions stay.
  */
 export function keep(parent, items, key, make, update) {
   const known = new Map([...parent.children].map((node) => [node.dataset.key, node]));
@@ -47,17 +47,17 @@ export function keep(parent, items, key, make, update) {
   for (const node of known.values()) node.remove();
 }
 
-/** A list of facts, [name, value, level]; those without a value are left out. */
+/** Shows a list of facts, [name, value, level]; leaves out those without a value. */
 export function facts(list, rows) {
-  const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== '');
+  const known = rows.filter(([, value]) => value !== null && value !== undefined && value !== '');
   const make = ([name]) => element('div', { className: 'contents' }, element('dt', { textContent: name }), element('dd'));
-  keep(list, told, ([name]) => name, make, (row, [, value, level]) => {
+  keep(list, known, ([name]) => name, make, (row, [, value, level]) => {
     write(row.lastChild, value);
     attribute(row.lastChild, 'data-level', level ?? null);
   });
 }
 
-/** The path of an SVG drawing. */
+/** Creates a path of an SVG drawing. */
 export function path(className, d) {
   const node = document.createElementNS('http://www.w3.org/2000/svg', 'path');
   node.setAttribute('class', className);
@@ -65,7 +65,7 @@ export function path(className, d) {
   return node;
 }
 
-/** Says it to who cannot see it. */
+/** Announces the text to screen readers. */
 export function speak(text) {
   write(byId('spoken'), text);
 }

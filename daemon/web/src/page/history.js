@@ -1,11 +1,11 @@
-// What each camera did lately: from the status, a point a second for the lines; from the stream, every frame's timings of the
-// last minute, for percentiles that are exact.
+// The recent past of each camera: one point per second from the status for the lines, and the timings of every frame of the
+// last minute from the stream, for exact percentiles.
 
-/** Of a frame's way, in its order. */
+/** The stages of a frame, in their order. */
 export const STAGES = ['capture', 'queue', 'preprocess', 'infer', 'postprocess', 'total'];
 /** Points of a line: two minutes. */
 export const POINTS = 120;
-const LATELY_MS = 60_000;
+const RECENT_MS = 60_000;
 /** A camera of 120 frames a second for a minute. */
 const MOST_FRAMES = 7200;
 
@@ -23,7 +23,7 @@ export class History {
     return camera;
   }
 
-  /** A frame's timings. */
+  /** Adds a frame's timings. */
   frame(message, now) {
     const camera = this.#of(message.camera);
     camera.frames.push({ at: now, timings: message.timings_us });
@@ -31,18 +31,18 @@ export class History {
   }
 
   #forget(camera, now) {
-    const old = (frame) => now - frame.at > LATELY_MS;
+    const old = (frame) => now - frame.at > RECENT_MS;
     while (camera.first < camera.frames.length && (old(camera.frames[camera.first]) || camera.frames.length - camera.first > MOST_FRAMES)) {
       camera.first += 1;
     }
-    // In one go now and then, so that a frame does not cost a copy of all the others.
+    // Removed in batches, so that a frame does not cost a copy of all others.
     if (camera.first > 1000) {
       camera.frames.splice(0, camera.first);
       camera.first = 0;
     }
   }
 
-  /** A status: a point for every line. */
+  /** Adds a point to every line. */
   status(status, now) {
     const names = new Set(status.cameras.map((camera) => camera.name));
     for (const name of this.#cameras.keys()) if (!names.has(name)) this.#cameras.delete(name);
@@ -65,7 +65,7 @@ export class History {
     return this.#of(name).points;
   }
 
-  /** The last minute of a camera's stage, as the status tells those since the start. */
+  /** Returns the last minute of a camera's stage, in the form that the status has for the time since the start. */
   stage(name, stage) {
     const camera = this.#of(name);
     const times = [];
@@ -85,7 +85,7 @@ export class History {
     };
   }
 
-  /** The ages of all cameras' frames in the last minute. */
+  /** Returns the 99th percentile of the ages of all cameras' frames in the last minute. */
   ageOfAll() {
     const times = [];
     for (const camera of this.#cameras.values()) {
@@ -94,7 +94,7 @@ export class History {
     return quantile(times.sort(rising), 0.99);
   }
 
-  /** The daemon is another one: what was counted before says nothing of it. */
+  /** Forgets everything, because the daemon restarted. */
   clear() {
     this.#cameras.clear();
   }

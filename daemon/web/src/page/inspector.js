@@ -1,4 +1,4 @@
-// All facts of the chosen camera: its last two minutes, latency by stage, dropped frames by cause.
+// The details of the chosen camera: its last two minutes, latency by stage, dropped frames by cause.
 
 import { byId, element, write, attribute, show, keep, facts, path } from './dom.js';
 import { count, figures, millis, bytes, percent, plural, labels } from './format.js';
@@ -8,18 +8,18 @@ import { phaseOf, droppedInAll, droppedPart } from './cameras.js';
 const WIDTH = 240;
 const HEIGHT = 36;
 const CAUSES = {
-  driver: 'lost by the driver or the program behind it',
-  corrupt: 'damaged or short',
-  overload: 'a newer one came before the network was free',
-  failed: 'the network or its preparation failed',
+  driver: 'lost by the driver or the source program',
+  corrupt: 'damaged or truncated',
+  overload: 'replaced by a newer frame while the model was busy',
+  failed: 'preprocess or inference failed',
 };
 const STAGE_TITLES = {
-  capture: 'From the frame’s timestamp until it stood in the mailbox',
-  queue: 'In the mailbox',
+  capture: 'From the frame’s timestamp to its arrival in the mailbox',
+  queue: 'Waiting in the mailbox',
   preprocess: 'Frame to tensor',
-  infer: 'The network',
+  infer: 'Inference',
   postprocess: 'Raw outputs to detections',
-  total: 'From capture to publishing: the age of the news',
+  total: 'From capture to publishing: the age of the message',
 };
 
 export class Inspector {
@@ -38,7 +38,7 @@ export class Inspector {
     }
   }
 
-  /** Another camera. */
+  /** Shows another camera. */
   choose(name, byHand) {
     this.#name = name;
     show(byId('inspector'), name !== null);
@@ -78,7 +78,7 @@ function trends(points) {
   line(byId('trend-age-line'), points.map((point) => point.age));
 }
 
-/** The newest at the right; the height is the largest's. */
+/** Draws a line with the newest value at the right, scaled to the largest value. */
 function line(svg, values) {
   const most = Math.max(...values.filter((value) => value !== null), 0) * 1.15;
   const spots = [];
@@ -111,7 +111,7 @@ function latency(stages) {
   });
 }
 
-/** A bar a bucket, by the root of its part of the frames, so that seldom ones stay visible. */
+/** Draws one bar per bucket. Its height is the square root of its share of frames, so that rare ones stay visible. */
 function bars({ count: frames, buckets }) {
   const wide = WIDTH / buckets.length;
   const drawn = buckets.map(([, inIt], at) => {
@@ -143,19 +143,19 @@ function drops(camera) {
 }
 
 function rows(camera) {
-  const copied = camera.captured > 0 && camera.copied_bytes > 0 ? `${bytes(camera.copied_bytes / camera.captured)} a frame` : null;
+  const copied = camera.captured > 0 && camera.copied_bytes > 0 ? `${bytes(camera.copied_bytes / camera.captured)} per frame` : null;
   return [
-    ['Network', camera.model],
+    ['Model', camera.model],
     ['Frame', camera.width ? `${camera.width} × ${camera.height} ${camera.format}` : null],
     ['Driver’s buffers', camera.io],
-    ['Copied on the way', copied],
-    ['Frames that came', count(camera.captured)],
+    ['Copied', copied],
+    ['Frames captured', count(camera.captured)],
     ['Messages', count(camera.published)],
     ['Dropped', droppedInAll(camera) ? `${count(droppedInAll(camera))} (${percent(droppedPart(camera))})` : '0', droppedPart(camera) > 0.01 ? 'warn' : null],
-    ['Opened again', camera.restarts ? plural(camera.restarts, 'time') : null],
+    ['Reopened', camera.restarts ? plural(camera.restarts, 'time') : null],
     ['Errors', camera.errors ? count(camera.errors) : null, 'warn'],
-    ['Seen', labels(camera.labels, 'total') || 'nothing yet'],
-    ['Watched by', camera.watchers ? plural(camera.watchers, 'reader') : null],
+    ['Detections', labels(camera.labels, 'total') || 'nothing yet'],
+    ['Watched by', camera.watchers ? plural(camera.watchers, 'client') : null],
     ['Stored pictures', camera.pictures ? count(camera.pictures.written) : null],
   ];
 }

@@ -1,11 +1,11 @@
-// The end of the daemon's log, followed while its last line is in sight.
+// The end of the daemon's log; scrolls along while the last line is visible.
 
 import { byId, element } from './dom.js';
 import { clock } from './format.js';
 import { ask } from './connection.js';
 
 const INTERVAL_MS = 2000;
-/** As many as the daemon keeps. */
+/** The number that the daemon keeps. */
 const MOST_LINES = 500;
 const LEVELS = ['error', 'warn', 'info', 'debug'];
 
@@ -35,14 +35,14 @@ export class Log {
         const answer = await ask(`/api/v1/log?after=${from}`);
         if (answer.ok && from === this.#after) this.#take(answer.body);
       } catch {
-        // The status says that nothing comes.
+        // The status shows that the daemon does not answer.
       }
       await new Promise((done) => setTimeout(done, document.hidden ? 10 * INTERVAL_MS : INTERVAL_MS));
     }
   }
 
   #take({ lines, last }) {
-    // Fewer than before: another daemon, which sends all of its own.
+    // A smaller number than before: the daemon restarted, and sends all of its lines.
     if (last < this.#after) this.#clear();
     this.#after = last;
     if (lines.length === 0) return;

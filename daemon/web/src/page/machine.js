@@ -1,10 +1,10 @@
-// The daemon as a whole: the row of figures at the top, the machine, its networks, its sinks.
+// The daemon as a whole: the row of figures at the top, the machine, the models, the sinks.
 
 import { byId, element, write, attribute, show, keep, facts } from './dom.js';
 import { count, figures, millis, bytes, duration, percent, plural, clock } from './format.js';
 import { droppedInAll } from './cameras.js';
 
-/** Of the CPU, between two looks. */
+/** CPU use between two status reports. */
 let before = null;
 let cpu = null;
 
@@ -13,8 +13,8 @@ export function showMachine(status, history) {
   const hottest = hot(status.jetson);
   glance(status, history, hottest);
   facts(byId('machine'), machine(status, hottest));
-  things(byId('models'), status.models, model, 'No camera names a network.');
-  things(byId('sinks'), status.sinks, sink, 'No sink is configured: what is seen goes to this page and the API alone.');
+  things(byId('models'), status.models, model, 'No camera uses a model.');
+  things(byId('sinks'), status.sinks, sink, 'No sink is configured: detections go to this page and the API only.');
   about(status);
 }
 
@@ -35,7 +35,7 @@ function heat(celsius) {
   return celsius >= 85 ? 'warn' : null;
 }
 
-/** Figures with a unit: [name, number, unit, level]; those without a number are left out. */
+/** Shows figures, [name, number, unit, level]; leaves out those without a number. */
 function glance(status, history, hottest) {
   const { cameras, sinks, jetson, process } = status;
   const streaming = cameras.filter((camera) => camera.phase === 'streaming').length;
@@ -76,8 +76,8 @@ function machine({ process, jetson, http, reloads, uptime_s, not_ready }, hottes
     ['Power mode', jetson?.power_mode],
     ['GPU busy', jetson && jetson.gpu_load_percent !== null ? `${jetson.gpu_load_percent.toFixed(0)} %` : null],
     ...zones,
-    ['Slowed down', jetson?.throttled ? `${plural(jetson.throttled, 'time')}, ${duration(jetson.throttled_seconds)}` : null, 'warn'],
-    ['Temperature', hottest || jetson ? null : 'not told: no Jetson'],
+    ['Throttled', jetson?.throttled ? `${plural(jetson.throttled, 'time')}, ${duration(jetson.throttled_seconds)}` : null, 'warn'],
+    ['Temperature', hottest || jetson ? null : 'unknown: not a Jetson'],
     ['HTTP', `${plural(http.connections, 'connection')}, ${plural(http.requests, 'request')}`],
     ['Stream readers', count(http.websocket_readers + http.event_readers)],
     ['Reloads', reloads.applied + reloads.refused ? `${count(reloads.applied)} applied, ${count(reloads.refused)} refused` : null],
@@ -85,7 +85,7 @@ function machine({ process, jetson, http, reloads, uptime_s, not_ready }, hottes
   ];
 }
 
-/** A part of the page a thing: a name, its state, a sentence where something is wrong, its facts. */
+/** Shows each model or sink: its name, its state, a sentence if something is wrong, its facts. */
 function things(parent, list, tell, none) {
   const make = () => {
     const head = element('div', { className: 'head' }, element('h3'), element('span', { className: 'chip' }));
@@ -109,7 +109,7 @@ function things(parent, list, tell, none) {
 function model(it) {
   const { gpu } = it;
   const levels = { backoff: 'bad', ended: 'quiet' };
-  const activity = { idle: 'waits for frames', looking: 'at work', publishing: 'at work', backoff: 'failed, is built anew' };
+  const activity = { idle: 'waiting for frames', looking: 'running', publishing: 'running', backoff: 'failed, is loaded again' };
   return {
     state: activity[it.activity] ?? it.activity,
     level: levels[it.activity] ?? 'ok',
@@ -118,10 +118,10 @@ function model(it) {
       ['File', it.file],
       ['SHA-256', it.sha256 ? `${it.sha256.slice(0, 16)}…` : null],
       ['Input', it.input],
-      ['Memory of frames', it.memory],
+      ['Frame memory', it.memory],
       ['Runs', count(it.runs)],
       ['Errors', it.errors ? count(it.errors) : null, 'warn'],
-      ['Built anew', it.rebuilds ? plural(it.rebuilds, 'time') : null, 'warn'],
+      ['Loaded again', it.rebuilds ? plural(it.rebuilds, 'time') : null, 'warn'],
       ['CUDA graph', gpu ? `${count(gpu.graph_runs)} runs, ${count(gpu.single_runs)} call by call` : null],
       ['Launch', gpu ? `p50 ${millis(gpu.launch_us_p50)} ms, p99 ${millis(gpu.launch_us_p99)} ms` : null],
       ['Copied for the GPU', gpu?.copied_bytes ? bytes(gpu.copied_bytes) : null],
@@ -144,13 +144,13 @@ function sink(it) {
       ['Queue', `${count(it.waiting)} of ${count(it.capacity)}`, full ? 'warn' : null],
       ['Written', count(it.written)],
       ['Lost', it.lost ? count(it.lost) : '0', it.lost ? 'bad' : null],
-      ['Left out by max_rate', it.thinned ? count(it.thinned) : null],
-      ['Connected again', it.reconnects ? plural(it.reconnects, 'time') : null],
+      ['Skipped by max_rate', it.thinned ? count(it.thinned) : null],
+      ['Reconnected', it.reconnects ? plural(it.reconnects, 'time') : null],
       ['Sent again', it.resent ? count(it.resent) : null],
       ['Readers', it.kind === 'unix' ? count(it.readers) : null],
-      ['Readers too slow for', it.reader_lost ? plural(it.reader_lost, 'message') : null, 'warn'],
+      ['Lost by slow readers', it.reader_lost ? plural(it.reader_lost, 'message') : null, 'warn'],
       ['Spool', spool ? `${plural(spool.records, 'message')}, ${bytes(spool.bytes)} of ${bytes(spool.limit_bytes)}` : null],
-      ['Gone from the full spool', spool?.dropped ? count(spool.dropped) : null, 'bad'],
+      ['Dropped by the full spool', spool?.dropped ? count(spool.dropped) : null, 'bad'],
     ],
   };
 }

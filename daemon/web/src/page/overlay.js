@@ -1,10 +1,10 @@
-// Boxes, points and labels on a picture, in the colours that visiond's own pictures have.
+// Draws boxes, points and labels on a picture, in the colours of visiond's annotated pictures.
 
 const SHADES = [[0.85, 1], [0.55, 1], [0.95, 0.72], [0.55, 0.82], [1, 0.88]];
-/** Points that score less are guesses about what is hidden. */
+/** Points with a lower score are not drawn: they are guesses about hidden parts. */
 const POINT_SCORE = 0.3;
 
-/** Hues go round by the golden angle, so that neighbours are far apart. */
+/** Hues step by the golden angle, so that neighbouring classes differ. */
 function classColor(id) {
   const hue = (0.38 + id * 0.618033988749895) % 1;
   const [saturation, value] = SHADES[Math.floor(id / 8) % 5];
@@ -14,7 +14,7 @@ function classColor(id) {
   });
 }
 
-/** Black or white, whichever is read better. */
+/** Returns black or white, whichever has more contrast. */
 function textColor(color) {
   const [r, g, b] = color.map((byte) => {
     const value = byte / 255;
@@ -23,16 +23,16 @@ function textColor(color) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? '#000' : '#fff';
 }
 
-/** Where a frame of `width` by `height` stands in a canvas: whole, in the middle. */
+/** Returns where a frame of `width` by `height` goes in a canvas: scaled to fit, centred. */
 export function fitting(canvas, width, height) {
   const scale = Math.min(canvas.width / width, canvas.height / height);
   return { scale, left: (canvas.width - width * scale) / 2, top: (canvas.height - height * scale) / 2 };
 }
 
-/** Narrower pictures, in pixels of the page, have boxes without labels. */
+/** Pictures narrower than this, in pixels of the page, have boxes without labels. */
 const LABELS_FROM = 300;
 
-/** Draws what was seen. `place` is where the frame stands; `unit` is a pixel of the page, so that lines have one width anywhere. */
+/** Draws the detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere. */
 export function drawDetections(context, detections, place, unit) {
   const font = 11.5 * unit;
   const small = context.canvas.width / unit < LABELS_FROM;

@@ -1,20 +1,20 @@
 // The cameras' pictures, each with the boxes of its own frame.
 //
-// A picture is asked for when the one before it has come, so that a slow link or a slow phone gets fewer of them instead of
-// older ones, and a few at a time for all cameras, because a browser has six connections to a host and the rest of the page
-// needs some. The stream's messages stay for a while and are found by the sequence number that a picture comes with.
+// A picture is requested when the one before it has arrived, so that a slow link or phone gets fewer pictures instead of older
+// ones. Only a few requests run at a time, because a browser has six connections to a host and the rest of the page needs some.
+// The stream's messages are kept for a while and matched to pictures by sequence number.
 
 import { element } from './dom.js';
 import { fitting, drawDetections } from './overlay.js';
 
-/** Pictures under way at once. */
+/** Requests for pictures at a time. */
 const SLOTS = 4;
-const PATIENCE_MS = 5000;
-/** From one picture of a camera to the next, at least; the daemon draws no more than so many by default. */
+const TIMEOUT_MS = 5000;
+/** The shortest interval between pictures of a camera; the daemon's default limit. */
 const INTERVAL_MS = 90;
-/** After one that could not be had. */
+/** Pause after a failed request. */
 const AFTER_TROUBLE_MS = 2000;
-/** Messages kept for pictures that are on their way: two seconds at 60 frames a second. */
+/** Messages kept for pictures that have not arrived: two seconds at 60 frames per second. */
 const MOST_MESSAGES = 120;
 /** How long a picture waits for its message. */
 const MESSAGE_MS = 150;
@@ -35,10 +35,10 @@ export class Screen {
     this.name = name;
   }
 
-  /** Shows it on `canvas` too. */
+  /** Shows the picture on `canvas` too. */
   attach(canvas) {
     const size = new ResizeObserver(() => this.#fit(canvas));
-    // A busy browser reports several changes at once; the last is how it is now.
+    // A busy browser reports several changes at once; the last one is current.
     const sight = new IntersectionObserver((changes) => this.#see(canvas, changes.at(-1).isIntersecting), { rootMargin: '100px' });
     this.#canvases.set(canvas, { size, sight, visible: true });
     size.observe(canvas);
@@ -54,12 +54,12 @@ export class Screen {
     canvas.getContext('2d').clearRect(0, 0, canvas.width, canvas.height);
   }
 
-  /** Whether anybody can see it. */
+  /** Whether a canvas is in sight. */
   get visible() {
     return [...this.#canvases.values()].some((face) => face.visible);
   }
 
-  /** What the newest frame showed. */
+  /** The newest message. */
   get latest() {
     return this.#messages.at(-1) ?? null;
   }
@@ -68,11 +68,11 @@ export class Screen {
     this.#messages.push(message);
     if (this.#messages.length > MOST_MESSAGES) this.#messages.shift();
     if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
-    // Without pictures the boxes alone are worth seeing.
+    // Without a picture, the boxes are drawn alone.
     if (!this.#picture && !this.#waiting) this.#draw();
   }
 
-  /** A picture has come; `sequence` is its frame's number, where it is told. */
+  /** Takes a picture; `sequence` is its frame's number, or null. */
   picture(bitmap, sequence) {
     this.#waiting?.bitmap.close();
     clearTimeout(this.#waiting?.timer);
@@ -81,7 +81,7 @@ export class Screen {
     if (!late) this.#take();
   }
 
-  /** Another daemon counts anew. */
+  /** Forgets the messages, because a restarted daemon counts from 0. */
   forget() {
     this.#messages = [];
   }
@@ -95,7 +95,7 @@ export class Screen {
     this.#draw();
   }
 
-  /** The picture's own message; where its number is not told, the newest. */
+  /** Returns the picture's message; the newest one if the picture has no number. */
   #shown() {
     if (!this.#picture) return this.latest;
     const { sequence } = this.#picture;
@@ -110,7 +110,7 @@ export class Screen {
     if (width === canvas.width && height === canvas.height) return;
     canvas.width = width;
     canvas.height = height;
-    // What was on it is gone; another at once, before the page is painted.
+    // Resizing clears the canvas, so it is drawn before the page is painted.
     this.#paint(canvas);
   }
 
@@ -147,7 +147,7 @@ export class Screen {
   }
 }
 
-/** Asks for pictures of all screens in turn. */
+/** Requests the pictures of all screens in turn. */
 export class Pictures {
   #screens = new Set();
   #underWay = 0;
@@ -165,7 +165,7 @@ export class Pictures {
     this.#screens.delete(screen);
   }
 
-  /** Asks for whatever is due; comes back by itself while something is. */
+  /** Requests the pictures that are due, and schedules itself for the next one. */
   pump() {
     clearTimeout(this.#timer);
     if (document.hidden) return;
@@ -188,7 +188,7 @@ export class Pictures {
     screen.next = performance.now() + INTERVAL_MS;
     try {
       const path = `/cameras/${encodeURIComponent(screen.name)}/snapshot.jpg`;
-      const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+      const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS) });
       if (!response.ok) throw new Error(`${path}: ${response.status}`);
       const sequence = response.headers.get('X-Visiond-Sequence');
       const bitmap = await createImageBitmap(await response.blob());

@@ -1,10 +1,10 @@
-// Light or dark: as the system has it, until somebody says otherwise; that is kept in this browser.
+// Light or dark: the system's choice, unless the user sets another, which this browser remembers.
 
 import { byId, write, attribute } from './dom.js';
 
 const THEMES = ['system', 'light', 'dark'];
 
-/** A browser may refuse to keep anything; then the choice holds for this visit. */
+/** Reads or writes the stored choice; a browser that refuses storage keeps it for this visit only. */
 function kept(value) {
   try {
     if (value !== undefined) localStorage.setItem('visiond-theme', value);
