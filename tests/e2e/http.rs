@@ -118,7 +118,7 @@ fn without_the_token_nothing_answers_but_health() {
     assert_eq!(socket.permissions().mode() & 0o777, 0o660);
     goes_on(&mut daemon);
     let log = end(daemon);
-    assert!(log.contains("came with a wrong token") && !log.contains(TOKEN), "{log}");
+    assert!(log.contains("sent a wrong token") && !log.contains(TOKEN), "{log}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_form_exchanges_the_token_for_a_cookie() {
     let form = ["Content-Type: application/x-www-form-urlencoded"];
     let wrong = place.ask("POST", "/login", &form, "token=guess");
     assert_eq!(wrong.status, 401);
-    assert!(wrong.text().contains("not the token") && wrong.header("set-cookie").is_none());
+    assert!(wrong.text().contains("Wrong token") && wrong.header("set-cookie").is_none());
     let foreign = place.ask("POST", "/login", &["Origin: http://evil.example"], &format!("token={TOKEN}"));
     assert_ne!(foreign.status, 303, "a page elsewhere cannot log a browser in: {foreign:?}");
     let right = place.ask("POST", "/login", &form, &format!("token={TOKEN}"));

@@ -298,7 +298,7 @@ class LivePage(unittest.TestCase):
         self.picture(page, "login")
         page.fill("#token", "not the token")
         page.click("button")
-        self.assertIn("not the token", self.text(page, "#refused"))
+        self.assertIn("Wrong token", self.text(page, "#refused"))
         page.fill("#token", "a-secret-of-this-test")
         page.click("button")
         wait("boxes on the picture", lambda: self.boxes(page))

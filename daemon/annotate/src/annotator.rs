@@ -1,18 +1,21 @@
 //! Annotated pictures of one camera, drawn and stored on a thread of their own.
 //!
-//! Never slows the lane: one frame waits at most, and what comes while it waits is not drawn, counted. A frame's buffer is
-//! given back as soon as its pixels are RGB, before drawing and encoding. A disk that is full does not hold up anything:
-//! the pictures are counted as lost, and a new attempt is made after 0.25 s, then ever later up to every 5 s.
+//! The lane never waits: at most one frame waits to be drawn, and frames that come meanwhile are counted and not drawn. A frame's
+//! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, pictures are counted as
+//! lost; writing is tried again after 0.25 s, then after longer pauses up to 5 s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use visiond_config::types::AnnotateConfig;
 use visiond_flow::frame::Frame;
 use visiond_flow::message::Message;
+use visiond_flow::metrics::Counter;
 use visiond_flow::trace;
 use visiond_system::outage::{Outage, explain};
 use visiond_system::priority::{Rank, give_way};
@@ -32,128 +35,118 @@ pub struct AnnotateError {
     pub reason: String,
 }
 
-/// What became of the frames that were to be drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Counts of a camera's annotated pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AnnotateCounts {
     /// Pictures stored.
     pub written: u64,
-    /// Not drawn, because another frame was still waiting.
+    /// Frames not drawn, because another one was still waiting.
     pub dropped_busy: u64,
-    /// Lost because the picture could not be made or stored.
+    /// Pictures that could not be drawn or stored.
     pub failed: u64,
 }
 
-/// The pictures of one camera.
+/// The same, counted by the lane and the drawing thread.
+#[derive(Debug, Default)]
+struct Counters {
+    written: Counter,
+    dropped_busy: Counter,
+    failed: Counter,
+}
+
+/// A frame to draw, with its detections.
+type Job = (Arc<Frame>, Arc<Message>);
+
+/// The annotated pictures of one camera.
 #[derive(Debug)]
 pub struct Annotator {
     camera: String,
     every: u64,
     on_detection: bool,
     offered: AtomicU64,
-    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    /// The queue of the thread, which holds one frame; `None` once closed.
+    queue: Mutex<Option<SyncSender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the lane and the thread share.
-#[derive(Debug, Default)]
-struct Shared {
-    slot: Mutex<Slot>,
-    /// The slot was filled, emptied, or closed.
-    changed: Condvar,
-    written: AtomicU64,
-    dropped_busy: AtomicU64,
-    failed: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    waiting: Option<(Arc<Frame>, Arc<Message>)>,
-    closed: bool,
-}
-
 impl Annotator {
-    /// Makes the folder where it is missing, counts the camera's pictures in it, and starts the thread.
+    /// Creates the folder if it is missing, lists the camera's pictures in it, and starts the thread.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or the thread cannot be started.
     pub fn start(config: &AnnotateConfig, camera: &str) -> Result<Self, AnnotateError> {
         let fail = |reason: String| AnnotateError { camera: camera.to_owned(), reason };
         let folder = PictureFolder::open(&config.directory, camera, config.format, config.keep)
-            .map_err(|error| fail(format!("{} cannot be written: {}", config.directory.display(), explain(&error))))?;
-        let shared = Arc::new(Shared::default());
+            .map_err(|error| fail(format!("cannot write to {}: {}", config.directory.display(), explain(&error))))?;
+        let counters = Arc::new(Counters::default());
         let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()));
-        let mut drawer = Drawer { shared: Arc::clone(&shared), folder, outage, maker: RgbConverter::default() };
+        let converter = RgbConverter::default();
+        let mut drawer = Drawer { counters: Arc::clone(&counters), folder, outage, converter };
+        let (queue, jobs) = sync_channel(1);
         // The kernel cuts thread names at 15 bytes.
         let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || {
             give_way(Rank::Nice);
-            drawer.run();
+            drawer.run(&jobs);
         });
-        let thread = thread.map_err(|error| fail(format!("cannot start their thread: {error}")))?;
+        let thread = thread.map_err(|error| fail(format!("cannot start a thread: {error}")))?;
         Ok(Self {
             camera: camera.to_owned(),
             every: config.every,
             on_detection: config.on_detection,
             offered: AtomicU64::new(0),
-            shared,
+            counters,
+            queue: Mutex::new(Some(queue)),
             thread: Mutex::new(Some(thread)),
         })
     }
 
-    /// Hands in a frame with what was seen in it; it is drawn if the configuration asks for it. Never waits.
+    /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame waits. Never waits.
     pub fn offer(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        if !self.wants(&message) {
-            return;
-        }
-        let mut slot = self.shared.slot.lock();
-        if slot.waiting.is_some() || slot.closed {
-            self.shared.dropped_busy.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        slot.waiting = Some((frame, message));
-        self.shared.changed.notify_all();
+        self.send(frame, message, |queue, job| queue.try_send(job).is_ok());
     }
 
     /// As [`Annotator::offer`], but waits while another frame does: for sources that are read as fast as possible.
     pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        if !self.wants(&message) {
-            return;
-        }
-        let mut slot = self.shared.slot.lock();
-        while slot.waiting.is_some() && !slot.closed {
-            self.shared.changed.wait(&mut slot);
-        }
-        if slot.closed {
-            self.shared.dropped_busy.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        slot.waiting = Some((frame, message));
-        self.shared.changed.notify_all();
+        self.send(frame, message, |queue, job| queue.send(job).is_ok());
     }
 
-    /// What became of the frames so far.
+    fn send(&self, frame: Arc<Frame>, message: Arc<Message>, send: impl FnOnce(SyncSender<Job>, Job) -> bool) {
+        let number = self.offered.fetch_add(1, Ordering::Relaxed);
+        let has_turn = self.every > 0 && number.is_multiple_of(self.every);
+        let has_detection = self.on_detection && !message.detections.is_empty();
+        if !has_turn && !has_detection {
+            return;
+        }
+        // Cloned, so that the lock is free while a send waits.
+        let queue = self.queue.lock().clone();
+        if !queue.is_some_and(|queue| send(queue, (frame, message))) {
+            self.counters.dropped_busy.add(1);
+        }
+    }
+
+    /// Returns the counts so far.
     pub fn counts(&self) -> AnnotateCounts {
-        AnnotateCounts {
-            written: self.shared.written.load(Ordering::Relaxed),
-            dropped_busy: self.shared.dropped_busy.load(Ordering::Relaxed),
-            failed: self.shared.failed.load(Ordering::Relaxed),
-        }
+        let Counters { written, dropped_busy, failed } = &*self.counters;
+        AnnotateCounts { written: written.get(), dropped_busy: dropped_busy.get(), failed: failed.get() }
     }
 
-    /// Stores what waits, and ends the thread by `deadline`. A second call only tells the counts.
+    /// Stores the frame that waits, ends the thread by `deadline`, and returns the counts.
     pub fn close(&self, deadline: Instant) -> AnnotateCounts {
-        self.shared.slot.lock().closed = true;
-        self.shared.changed.notify_all();
+        drop(self.queue.lock().take());
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             if !finished_by([&thread], deadline) {
-                log::warn!("annotated pictures of camera {}: the last is not stored in time, left out", self.camera);
+                log::warn!("annotated pictures of camera {}: the last one was not stored in time", self.camera);
             } else if thread.join().is_err() {
-                log::error!("annotated pictures of camera {}: a fault of visiond: please report it", self.camera);
+                log::error!(
+                    "annotated pictures of camera {}: internal error, see the panic above: please report it",
+                    self.camera
+                );
             }
         }
         self.counts()
-    }
-
-    fn wants(&self, message: &Message) -> bool {
-        let number = self.offered.fetch_add(1, Ordering::Relaxed);
-        (self.every > 0 && number.is_multiple_of(self.every)) || (self.on_detection && !message.detections.is_empty())
     }
 }
 
@@ -163,29 +156,29 @@ impl Drop for Annotator {
     }
 }
 
-/// The thread's side.
+/// The drawing thread.
 struct Drawer {
-    shared: Arc<Shared>,
+    counters: Arc<Counters>,
     folder: PictureFolder,
     outage: Outage,
-    maker: RgbConverter,
+    converter: RgbConverter,
 }
 
 impl Drawer {
-    fn run(&mut self) {
-        while let Some((frame, message)) = self.next() {
+    fn run(&mut self, jobs: &Receiver<Job>) {
+        for (frame, message) in jobs {
             if !self.outage.may_try() {
                 self.lost();
                 continue;
             }
             let _trace = trace::work_on("draw", &message.camera, message.sequence);
-            let picture = frame.view().map_err(Into::into).and_then(|view| self.maker.make(&view));
+            let picture = frame.view().map_err(Into::into).and_then(|view| self.converter.make(&view));
             drop(frame);
             let mut picture = match picture {
                 Ok(picture) => picture,
                 Err(error) => {
-                    log::error!("camera {}: frame {} cannot be drawn: {error}", message.camera, message.sequence);
-                    self.shared.failed.fetch_add(1, Ordering::Relaxed);
+                    log::error!("camera {}: cannot draw frame {}: {error}", message.camera, message.sequence);
+                    self.counters.failed.add(1);
                     continue;
                 }
             };
@@ -195,7 +188,7 @@ impl Drawer {
             match stored {
                 Ok(()) => {
                     self.outage.works();
-                    self.shared.written.fetch_add(1, Ordering::Relaxed);
+                    self.counters.written.add(1);
                 }
                 Err(error) => {
                     self.outage.fails(&explain(&error));
@@ -207,22 +200,7 @@ impl Drawer {
 
     fn lost(&mut self) {
         self.outage.lost(1);
-        self.shared.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The next frame to draw; `None` when closed and nothing waits.
-    fn next(&self) -> Option<(Arc<Frame>, Arc<Message>)> {
-        let mut slot = self.shared.slot.lock();
-        loop {
-            if let Some(taken) = slot.waiting.take() {
-                self.shared.changed.notify_all();
-                return Some(taken);
-            }
-            if slot.closed {
-                return None;
-            }
-            self.shared.changed.wait(&mut slot);
-        }
+        self.counters.failed.add(1);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Rectangles and discs on an RGB picture. Whatever is outside the picture is left out.
+//! Rectangles and discs on an RGB picture. Parts outside the picture are not drawn.
 
 use image::{Rgb, RgbImage};
 
 use super::palette::Color;
 
-/// A rectangle of whole pixels: left and top are in it, right and bottom are not. May reach outside a picture.
+/// A rectangle of whole pixels: includes left and top, excludes right and bottom. May reach outside a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {
     pub left: i32,
@@ -26,7 +26,7 @@ impl Rect {
         self.bottom - self.top
     }
 
-    /// Grown by `pixels` on every side; shrunk where negative.
+    /// Returns the rectangle grown by `pixels` on every side; shrunk if negative.
     pub fn grown(&self, pixels: i32) -> Self {
         Self {
             left: self.left - pixels,
@@ -36,7 +36,7 @@ impl Rect {
         }
     }
 
-    /// Area common with another.
+    /// Returns the area that it shares with another.
     pub fn overlap(&self, other: &Self) -> i64 {
         let width = self.right.min(other.right) - self.left.max(other.left);
         let height = self.bottom.min(other.bottom) - self.top.max(other.top);

@@ -1,7 +1,7 @@
 //! Boxes, labels and keypoints on a picture, readable from thumbnails to 4K.
 //!
-//! Lines and letters grow with the picture. Labels stay inside it, and go where they cover no other label if there is such
-//! a place; the best detections choose first.
+//! Lines and letters grow with the picture. Labels stay inside it and avoid covering each other; the labels of the best
+//! detections are placed first.
 
 use image::RgbImage;
 use visiond_flow::message::{BoxMessage, DetectionMessage};
@@ -10,10 +10,10 @@ use super::canvas::{Rect, disc, fill, outline};
 use super::palette::{BLACK, class_color, text_color};
 use super::text::Pen;
 
-/// Keypoints that score less are not drawn: the network guesses them where the body is hidden.
+/// Keypoints with a lower score are not drawn: the model guesses them where the body is hidden.
 const KEYPOINT_SCORE: f32 = 0.3;
 
-/// Draws what was seen. `detections` are best first, as messages have them.
+/// Draws the detections, which come best first, as in messages.
 pub fn draw(picture: &mut RgbImage, detections: &[DetectionMessage]) {
     let style = Style::of(picture);
     for detection in detections.iter().rev() {
@@ -32,12 +32,12 @@ pub fn draw(picture: &mut RgbImage, detections: &[DetectionMessage]) {
 struct Style {
     /// Width of a box's line in pixels.
     line: i32,
-    /// Between a label's text and its edge.
+    /// Distance between a label's text and its edge in pixels.
     padding: i32,
     pen: Pen,
 }
 
-/// A label with its place.
+/// A label and where to draw it.
 struct Label {
     text: String,
     rect: Rect,
@@ -56,7 +56,7 @@ impl Style {
     }
 
     fn draw_box(&self, picture: &mut RgbImage, rect: Rect, class_id: u32) {
-        // A dark rim keeps the line visible on a ground of its own colour.
+        // A dark rim keeps the line visible on a background of the same colour.
         let rim = (self.line / 3).max(1);
         if self.line > 1 {
             outline(picture, rect.grown(rim), rim, BLACK, 0.45);
@@ -99,7 +99,7 @@ impl Style {
         placed
     }
 
-    /// The first place that covers no other label, else the one that covers least.
+    /// Returns the first place that covers no other label, else the one that covers least.
     fn place(&self, picture: &RgbImage, placed: &[Label], bounds: Option<&BoxMessage>, size: (i32, i32)) -> Rect {
         let (width, height) = size;
         let candidates: Vec<(i32, i32)> = match bounds {
@@ -128,7 +128,7 @@ impl Style {
         let mut best: Option<(i64, Rect)> = None;
         for (left, top) in candidates {
             let rect = Rect::new(left.clamp(0, last_left), top.clamp(0, last_top), width, height);
-            // A place moved up or down stands elsewhere than it was meant to; take it only for want of a better one.
+            // A label that was moved into the picture is away from its box, so moving costs too.
             let moved = i64::from((rect.top - top).abs()) + i64::from((rect.left - left).abs()) / 4;
             let covered: i64 = placed.iter().map(|label| label.rect.overlap(&rect)).sum();
             let cost = covered * 4 + moved;
@@ -143,7 +143,7 @@ impl Style {
     }
 }
 
-/// The pixels that a box touches.
+/// Returns the pixels that a box touches.
 fn whole_pixels(bounds: &BoxMessage) -> Rect {
     let (left, top) = (bounds.x.round() as i32, bounds.y.round() as i32);
     let right = ((bounds.x + bounds.width).round() as i32).max(left + 1);

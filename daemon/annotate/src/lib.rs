@@ -1,4 +1,4 @@
-//! Pictures with boxes drawn: for people, beside the messages for machines.
+//! Draws detections on pictures, for people; messages are for programs.
 
 pub mod annotator;
 mod canvas;

@@ -9,25 +9,25 @@ pub const WHITE: Color = [255; 3];
 /// Black, for text on bright colours and for outlines.
 pub const BLACK: Color = [0; 3];
 
-/// The colour of a class.
+/// Returns the colour of a class.
 ///
-/// Hues go round by the golden angle, so that neighbouring numbers are far apart; shades change with it, so that classes
-/// whose hues come near differ otherwise. All are strong enough to stand out from an ordinary scene.
+/// Hues step by the golden angle, so that neighbouring classes differ strongly; shades change too, so that classes with similar
+/// hues differ. All are strong enough to stand out from an ordinary scene.
 pub fn class_color(class_id: u32) -> Color {
     const SHADES: [(f64, f64); 5] = [(0.85, 1.0), (0.55, 1.0), (0.95, 0.72), (0.55, 0.82), (1.0, 0.88)];
-    // 0.38 begins with green, which is rarer on people and streets than red or blue.
+    // 0.38 starts with green, which is rarer on people and streets than red or blue.
     let hue = (0.38 + f64::from(class_id) * 0.618_033_988_749_895).fract();
     let (saturation, value) = SHADES[(class_id / 8 % 5) as usize];
     from_hsv(hue, saturation, value)
 }
 
-/// Black or white, whichever is read better on `color`: the greater contrast by WCAG 2.2.
+/// Returns black or white, whichever has the greater contrast to `color` by WCAG 2.2.
 pub fn text_color(color: Color) -> Color {
     // Contrast with black and with white are equal where (L + 0.05)^2 = 1.05 * 0.05.
     if luminance(color) > 0.179 { BLACK } else { WHITE }
 }
 
-/// Relative luminance by WCAG 2.2, 0 to 1.
+/// Returns the relative luminance by WCAG 2.2, 0 to 1.
 fn luminance(color: Color) -> f64 {
     let [r, g, b] = color.map(|byte| {
         let value = f64::from(byte) / 255.0;

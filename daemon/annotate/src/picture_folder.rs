@@ -1,4 +1,4 @@
-//! A camera's pictures in a folder: whole files only, the newest so many kept.
+//! A camera's pictures in a folder: complete files only, and a limited number of them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -12,10 +12,10 @@ use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder, RgbImage};
 use visiond_config::types::PictureFormat;
 
-/// JPEG quality: edges of letters stay clean, a 1080p picture has about 500 KB.
+/// JPEG quality: the edges of letters stay clean, and a 1080p picture has about 500 KB.
 const JPEG_QUALITY: u8 = 90;
 
-/// How names of files that are not whole yet end.
+/// Suffix of files that are still being written.
 const TEMPORARY: &str = ".visiond-part";
 
 /// The pictures of one camera.
@@ -25,12 +25,12 @@ pub struct PictureFolder {
     camera: String,
     format: PictureFormat,
     keep: usize,
-    /// What is there, oldest first; empty when all are kept.
+    /// Stored pictures, oldest first; empty if all are kept.
     stored: VecDeque<PathBuf>,
 }
 
 impl PictureFolder {
-    /// Makes the folder where it is missing, and finds what this camera has there already. `keep` 0 keeps all.
+    /// Creates the folder if it is missing, and lists the pictures of this camera in it. `keep` 0 keeps all.
     pub fn open(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let mut folder =
@@ -39,11 +39,8 @@ impl PictureFolder {
         let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            match folder.kind_of(&entry.file_name()) {
-                Some(Kind::Picture) if keep > 0 => found.push((entry.metadata()?.modified()?, entry.path())),
-                // Left by a process that was killed while it wrote.
-                Some(Kind::Temporary) => fs::remove_file(entry.path())?,
-                _ => {}
+            if keep > 0 && folder.has_picture(&entry.file_name()) {
+                found.push((entry.metadata()?.modified()?, entry.path()));
             }
         }
         found.sort();
@@ -52,17 +49,17 @@ impl PictureFolder {
         Ok(folder)
     }
 
-    /// How pictures are stored.
+    /// Returns the format of the pictures.
     pub fn format(&self) -> PictureFormat {
         self.format
     }
 
-    /// Stores a picture: under a temporary name first, so that whoever looks sees whole pictures only.
+    /// Stores a picture, under a temporary name first, so that other programs see complete pictures only.
     pub fn store(&mut self, sequence: u64, encoded: &[u8]) -> io::Result<()> {
         let path = self.directory.join(format!("{}-{sequence:08}.{}", self.camera, extension(self.format)));
         write_then_rename(&self.temporary(), &path, encoded)?;
         if self.keep > 0 {
-            // After a restart the numbers begin anew, and a picture replaces an older one of its name.
+            // After a restart the numbers start again, and a picture replaces the older one of the same name.
             self.stored.retain(|stored| *stored != path);
             self.stored.push_back(path);
             self.remove_old();
@@ -75,9 +72,9 @@ impl PictureFolder {
             let Some(oldest) = self.stored.pop_front() else { return };
             match fs::remove_file(&oldest) {
                 Ok(()) => {}
-                // Somebody else has tidied up.
+                // Another program has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => log::warn!("{} cannot be removed: {error}; it stays", oldest.display()),
+                Err(error) => log::warn!("cannot remove {}: {error}", oldest.display()),
             }
         }
     }
@@ -86,7 +83,7 @@ impl PictureFolder {
         self.directory.join(format!(".{}{TEMPORARY}", self.camera))
     }
 
-    /// A folder that cannot be written is told at the start, not with the first picture.
+    /// Makes a folder that cannot be written an error at the start, and removes a file that a killed process left.
     fn try_writing(&self) -> io::Result<()> {
         let temporary = self.temporary();
         match File::create(&temporary) {
@@ -97,25 +94,16 @@ impl PictureFolder {
         }
     }
 
-    fn kind_of(&self, name: &OsStr) -> Option<Kind> {
-        let name = name.to_str()?;
-        if name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY)) == Some(&self.camera) {
-            return Some(Kind::Temporary);
-        }
-        let number = name.strip_prefix(&self.camera)?.strip_prefix('-')?;
-        let number = number.strip_suffix(".jpg").or_else(|| number.strip_suffix(".png"))?;
+    /// Whether `name` is the name of a picture of this camera.
+    fn has_picture(&self, name: &OsStr) -> bool {
+        let rest = name.to_str().and_then(|name| name.strip_prefix(&self.camera)?.strip_prefix('-'));
+        let number = rest.and_then(|rest| rest.strip_suffix(".jpg").or_else(|| rest.strip_suffix(".png")));
         // "door-00000001.jpg" belongs to "door", "door-2-00000001.jpg" to "door-2".
-        (number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(Kind::Picture)
+        number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 }
 
-/// What a file in the folder is to a camera.
-enum Kind {
-    Picture,
-    Temporary,
-}
-
-/// The picture as a file's bytes.
+/// Encodes a picture.
 pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> {
     let mut bytes = Cursor::new(Vec::new());
     let (width, height) = picture.dimensions();
@@ -134,7 +122,7 @@ pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> 
     Ok(bytes.into_inner())
 }
 
-/// Writes a file under a temporary name beside it, then gives it its own: it is there whole or not at all.
+/// Writes a file under a temporary name in the same folder, then renames it: other programs see it complete or not at all.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     write_then_rename(&path.with_file_name(format!(".{name}{TEMPORARY}")), path, bytes)
@@ -144,13 +132,13 @@ fn write_then_rename(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<
     let written =
         File::create(temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
-        // What is left of it takes room on a disk that may have none.
+        // The rest takes room on a disk that may be full.
         let _ = fs::remove_file(temporary);
     }
     written
 }
 
-/// How names of such files end.
+/// Returns the extension of file names.
 pub fn extension(format: PictureFormat) -> &'static str {
     match format {
         PictureFormat::Jpeg => "jpg",

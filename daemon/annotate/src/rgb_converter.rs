@@ -1,4 +1,4 @@
-//! A frame of any format as an RGB picture.
+//! Converts a frame of any format to an RGB picture.
 
 use image::RgbImage;
 use visiond_kernels::frame::{FrameError, FrameView};
@@ -8,19 +8,19 @@ use visiond_kernels::preprocess::{
 };
 use visiond_kernels::tensor::{DType, TensorMut, TensorSizeError};
 
-/// A frame cannot become a picture.
+/// Why a frame cannot become a picture.
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
-    /// Its bytes are not what its description says.
+    /// The frame's bytes do not match its layout.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The conversion refused it.
+    /// The conversion failed.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
-    /// The picture's bytes do not fit its size.
+    /// The picture's bytes do not match its size.
     #[error(transparent)]
     Size(#[from] TensorSizeError),
-    /// The picture has more bytes than there are.
+    /// The picture is too large for memory.
     #[error("a picture of {width}x{height} is too large")]
     TooLarge {
         /// Width in pixels.
@@ -30,34 +30,31 @@ pub enum PictureError {
     },
 }
 
-/// Makes pictures of frames; keeps its tables while their size stays the same.
+/// Converts frames to RGB pictures; keeps its tables while the size of the frames stays the same.
 ///
-/// It is the preprocess of a network that wants the frame as it is, so there is one place where colours are converted.
+/// It runs the preprocess of a model whose input is the unscaled frame, so that colours are converted in one place.
 #[derive(Default)]
 pub struct RgbConverter {
     preprocessor: Option<Preprocessor>,
 }
 
 impl RgbConverter {
-    /// The frame's pixels.
+    /// Returns the frame's pixels.
     pub fn make(&mut self, frame: &FrameView<'_>) -> Result<RgbImage, PictureError> {
         let (width, height) = (frame.width(), frame.height());
-        let fits = |made: &&mut Preprocessor| (made.spec().width, made.spec().height) == (width, height);
-        let preprocessor = match self.preprocessor.as_mut().filter(fits) {
-            Some(_) => self.preprocessor.as_mut(),
-            None => Some(self.preprocessor.insert(Preprocessor::new(as_it_is(width, height))?)),
+        let fits = |made: &Preprocessor| (made.spec().width, made.spec().height) == (width, height);
+        let preprocessor = match self.preprocessor.take_if(|made| fits(made)) {
+            Some(made) => self.preprocessor.insert(made),
+            None => self.preprocessor.insert(Preprocessor::new(unscaled(width, height))?),
         };
-        let bytes = width as usize * height as usize * 3;
-        let mut pixels = vec![0; bytes];
-        if let Some(preprocessor) = preprocessor {
-            let shape = [height as usize, width as usize, 3];
-            preprocessor.run(frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
-        }
+        let mut pixels = vec![0; width as usize * height as usize * 3];
+        let shape = [height as usize, width as usize, 3];
+        preprocessor.run(frame, &mut TensorMut::new(DType::U8, &shape, &mut pixels)?)?;
         RgbImage::from_raw(width, height, pixels).ok_or(PictureError::TooLarge { width, height })
     }
 }
 
-fn as_it_is(width: u32, height: u32) -> PreprocessSpec {
+fn unscaled(width: u32, height: u32) -> PreprocessSpec {
     PreprocessSpec {
         width,
         height,

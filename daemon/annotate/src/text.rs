@@ -1,4 +1,4 @@
-//! Text on a picture, in the one font that is built in.
+//! Draws text on a picture in the built-in font.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use image::RgbImage;
 use super::canvas::blend;
 use super::palette::Color;
 
-/// DejaVu Sans Bold, cut down; see `assets/README.md`.
+/// A subset of DejaVu Sans Bold; see `assets/README.md`.
 static FONT_FILE: &[u8] = include_bytes!("../assets/labels.ttf");
 
 fn font() -> &'static FontRef<'static> {
@@ -24,17 +24,17 @@ pub struct Pen {
 }
 
 impl Pen {
-    /// Lines are `height` pixels from the highest ascender to the lowest descender.
+    /// Creates a pen for lines of `height` pixels, from the highest ascender to the lowest descender.
     pub fn new(height: f32) -> Self {
         Self { scale: PxScale::from(height) }
     }
 
-    /// Height of a line in whole pixels.
+    /// Returns the height of a line in whole pixels.
     pub fn height(&self) -> i32 {
         self.scale.y.ceil() as i32
     }
 
-    /// Width of a text in whole pixels.
+    /// Returns the width of a text in whole pixels.
     pub fn width(&self, text: &str) -> i32 {
         let font = font().as_scaled(self.scale);
         text.chars().map(|c| font.h_advance(font.glyph_id(shown(c)))).sum::<f32>().ceil() as i32
@@ -58,7 +58,7 @@ impl Pen {
         }
     }
 
-    /// `text`, cut so that it is at most `width` pixels wide together with `end`, which is never cut.
+    /// Returns `text` and `end`; cuts `text`, never `end`, to be at most `width` pixels wide together.
     pub fn fit(&self, text: &str, end: &str, width: i32) -> String {
         let whole = format!("{text}{end}");
         if self.width(&whole) <= width {
@@ -75,7 +75,7 @@ impl Pen {
     }
 }
 
-/// The character drawn for another: controls and line breaks are spaces.
+/// Returns the character that is drawn: a space for control characters and line breaks.
 fn shown(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }

@@ -113,7 +113,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
     let thermals = thermals.as_ref();
     let observer = Arc::new(StatusCollector::new(&service, thermals, path));
-    let state = visiond_web::State {
+    let state = visiond_web::AppState {
         service: Arc::clone(&service),
         live: Arc::clone(service.live()),
         observer: Arc::clone(&observer),
@@ -142,13 +142,12 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let summary = Summary {
         seconds,
         first_message_s: service.first_message().map(|age| age.as_secs_f64()),
-        peak_resident_bytes: None,
+        peak_resident_bytes: process::resident().map(|resident| resident.peak),
         jetson: thermals.map(Thermals::summary),
         models,
         cameras,
         sinks,
     };
-    let summary = summary.with_memory(process::resident());
     let lost = lost.map(|reason| {
         let message = format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}");
         ExitError::new(Exit::Gpu, message)

@@ -40,7 +40,7 @@ impl Frame {
         match &self.buffer {
             FrameBytes::Pooled(PooledBuffer { buffer: Some(buffer), .. }) => self.layout.view_of(buffer),
             FrameBytes::Pooled(PooledBuffer { buffer: None, .. }) => self.layout.view(&[]),
-            FrameBytes::Driver(lent) => match lent.buffer() {
+            FrameBytes::Driver(lent) => match lent.memory.buffer() {
                 Some(buffer) => self.layout.view_of(buffer),
                 None => self.layout.view_at(lent.as_slice(), lent.device_address()),
             },
@@ -111,11 +111,6 @@ impl DriverBuffer {
     /// Returns the GPU address of the first byte, if the GPU can access it.
     pub fn device_address(&self) -> Option<DeviceAddress> {
         self.memory.device_address()
-    }
-
-    /// Returns the buffer that holds the bytes, if it has the model's kind of memory.
-    pub fn buffer(&self) -> Option<&UnifiedBuffer> {
-        self.memory.buffer()
     }
 }
 

@@ -4,20 +4,18 @@
 //! detections are counted. The status line, systemd's status, metrics and the summary read them. Counters only rise, so readers
 //! can take differences.
 
-mod lane;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use visiond_engine::detector::RunCounts;
 use visiond_system::heartbeat::Beat;
 
-use super::histogram::{Histogram, HistogramSnapshot};
-use super::rate::Rate;
+use crate::histogram::{Histogram, HistogramSnapshot};
 use crate::message::{FrameFacts, Message, Timings};
-
-pub use lane::{Activity, GpuSnapshot, LaneMetrics};
+use crate::rate::Rate;
 
 /// Why a source lost frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +47,7 @@ impl DropCause {
 
     /// Returns the name used in lines and summaries.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Driver => "driver",
-            Self::Corrupt => "corrupt",
-            Self::Overload => "overload",
-            Self::Failed => "failed",
-        }
+        ["driver", "corrupt", "overload", "failed"][self as usize]
     }
 }
 
@@ -109,25 +102,7 @@ impl Stage {
 
     /// Returns the name used in messages, lines and summaries.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Capture => "capture",
-            Self::Queue => "queue",
-            Self::Preprocess => "preprocess",
-            Self::Infer => "infer",
-            Self::Postprocess => "postprocess",
-            Self::Total => "total",
-        }
-    }
-
-    fn of(self, timings: &Timings) -> u64 {
-        match self {
-            Self::Capture => timings.capture,
-            Self::Queue => timings.queue,
-            Self::Preprocess => timings.preprocess,
-            Self::Infer => timings.infer,
-            Self::Postprocess => timings.postprocess,
-            Self::Total => timings.total,
-        }
+        ["capture", "queue", "preprocess", "infer", "postprocess", "total"][self as usize]
     }
 }
 
@@ -153,32 +128,48 @@ impl Phase {
 
     /// Returns the name used in lines and summaries.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Opening => "opening",
-            Self::Streaming => "streaming",
-            Self::Waiting => "waiting",
-            Self::Failed => "failed",
-            Self::Ended => "ended",
-        }
+        ["opening", "streaming", "waiting", "failed", "ended"][self as usize]
+    }
+}
+
+/// A counter. Additions and reads are relaxed: cheap, and without order between counters.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Returns the value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Counters of one camera.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CameraMetrics {
     /// Name of the camera.
     pub name: Arc<str>,
     /// Heartbeat of its thread.
     pub beat: Arc<Beat>,
+    /// Frames from the source.
+    pub captured: Counter,
+    /// Bytes of frames that were copied into a buffer.
+    pub copied_bytes: Counter,
+    /// CPU time of the camera's thread while it streamed.
+    pub capture_cpu_ns: Counter,
+    /// Number of times the source was reopened.
+    pub restarts: Counter,
+    /// Number of times the source could not be opened or failed.
+    pub errors: Counter,
+    /// Detections in all messages.
+    pub detections: Counter,
     phase: AtomicU8,
-    captured: AtomicU64,
-    copied_bytes: AtomicU64,
-    capture_cpu_ns: AtomicU64,
     published: AtomicU64,
-    detections: AtomicU64,
-    restarts: AtomicU64,
-    errors: AtomicU64,
-    dropped: [AtomicU64; DropCause::ALL.len()],
+    dropped: [Counter; DropCause::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
     labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
     io: Mutex<Option<&'static str>>,
@@ -210,25 +201,7 @@ pub struct LabelCount {
 impl CameraMetrics {
     /// Returns counters at zero.
     pub fn new(name: Arc<str>) -> Self {
-        Self {
-            name,
-            beat: Arc::default(),
-            phase: AtomicU8::new(Phase::Opening as u8),
-            captured: AtomicU64::new(0),
-            copied_bytes: AtomicU64::new(0),
-            capture_cpu_ns: AtomicU64::new(0),
-            published: AtomicU64::new(0),
-            detections: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
-            dropped: Default::default(),
-            stages: Default::default(),
-            labels: Mutex::new(BTreeMap::new()),
-            io: Mutex::new(None),
-            frame: Mutex::new(None),
-            reason: Mutex::new(None),
-            rate: Rate::default(),
-        }
+        Self { name, ..Self::default() }
     }
 
     /// Records that the thread enters `phase`.
@@ -251,42 +224,18 @@ impl CameraMetrics {
         *self.reason.lock() = reason;
     }
 
-    /// Counts a frame from the source.
-    pub fn count_captured(&self) {
-        self.captured.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts bytes of frames that were copied into a buffer.
-    pub fn count_copied(&self, bytes: u64) {
-        self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Counts CPU time of the camera's thread while it streamed.
-    pub fn count_capture_cpu(&self, ns: u64) {
-        self.capture_cpu_ns.fetch_add(ns, Ordering::Relaxed);
-    }
-
     /// Counts lost frames.
     pub fn count_dropped(&self, cause: DropCause, frames: u64) {
-        self.dropped[cause as usize].fetch_add(frames, Ordering::Relaxed);
-    }
-
-    /// Counts a reopened source.
-    pub fn count_restart(&self) {
-        self.restarts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a source that could not be opened or failed.
-    pub fn count_error(&self) {
-        self.errors.fetch_add(1, Ordering::Relaxed);
+        self.dropped[cause as usize].add(frames);
     }
 
     /// Counts a published message. Allocates only for the first detection of a label.
     pub fn count_published(&self, message: &Message) {
-        for stage in Stage::ALL {
-            self.stages[stage as usize].record_us(stage.of(&message.timings_us));
+        let Timings { capture, queue, preprocess, infer, postprocess, total } = message.timings_us;
+        for (stage, us) in self.stages.iter().zip([capture, queue, preprocess, infer, postprocess, total]) {
+            stage.record_us(us);
         }
-        self.detections.fetch_add(message.detections.len() as u64, Ordering::Relaxed);
+        self.detections.add(message.detections.len() as u64);
         let mut labels = self.labels.lock();
         labels.values_mut().for_each(|count| count.newest = 0);
         for detection in &message.detections {
@@ -310,11 +259,6 @@ impl CameraMetrics {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Returns the number of detections so far.
-    pub fn detections(&self) -> u64 {
-        self.detections.load(Ordering::Relaxed)
-    }
-
     /// Returns messages per second over the last five seconds.
     pub fn fps(&self) -> f64 {
         self.rate.per_second()
@@ -322,17 +266,16 @@ impl CameraMetrics {
 
     /// Returns a snapshot of all counters.
     pub fn snapshot(&self) -> CameraSnapshot {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CameraSnapshot {
             published: self.published(),
-            captured: get(&self.captured),
-            copied_bytes: get(&self.copied_bytes),
-            capture_cpu_ns: get(&self.capture_cpu_ns),
-            detections: get(&self.detections),
-            restarts: get(&self.restarts),
-            errors: get(&self.errors),
-            dropped: std::array::from_fn(|cause| get(&self.dropped[cause])),
-            stages: std::array::from_fn(|stage| self.stages[stage].snapshot()),
+            captured: self.captured.get(),
+            copied_bytes: self.copied_bytes.get(),
+            capture_cpu_ns: self.capture_cpu_ns.get(),
+            detections: self.detections.get(),
+            restarts: self.restarts.get(),
+            errors: self.errors.get(),
+            dropped: self.dropped.each_ref().map(Counter::get),
+            stages: self.stages.each_ref().map(Histogram::snapshot),
             labels: self.labels.lock().clone(),
             io: *self.io.lock(),
             frame: *self.frame.lock(),
@@ -386,6 +329,121 @@ impl CameraSnapshot {
     /// Returns the durations of a stage.
     pub fn stage(&self, stage: Stage) -> &HistogramSnapshot {
         &self.stages[stage as usize]
+    }
+}
+
+/// Activity of a lane's thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Activity {
+    /// Waiting for a frame.
+    Idle,
+    /// Processing frames; the only activity in which no progress means a hang.
+    Looking,
+    /// Publishing messages; waits only if a sink or annotated pictures must lose nothing.
+    Publishing,
+    /// Waiting before it rebuilds its session.
+    Backoff,
+    /// The thread has ended.
+    Ended,
+}
+
+impl Activity {
+    const ALL: [Self; 5] = [Self::Idle, Self::Looking, Self::Publishing, Self::Backoff, Self::Ended];
+
+    /// Returns the name used in the status.
+    pub const fn name(self) -> &'static str {
+        ["idle", "looking", "publishing", "backoff", "ended"][self as usize]
+    }
+}
+
+/// Counters of one lane.
+#[derive(Debug, Default)]
+pub struct LaneMetrics {
+    /// Name of the model.
+    pub name: Arc<str>,
+    /// Runs, successful or not. While the number rises, the lane makes progress.
+    pub runs: Counter,
+    /// Failures of preprocess, inference or head.
+    pub errors: Counter,
+    /// Sessions that were rebuilt.
+    pub rebuilds: Counter,
+    activity: AtomicU8,
+    gpu: [Counter; 5],
+    launch: Histogram,
+    first_frame: AtomicBool,
+}
+
+/// GPU counters of a lane's model, over all of its sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuSnapshot {
+    /// Runs that were launched as one CUDA graph.
+    pub graph_runs: u64,
+    /// Runs that were launched call by call.
+    pub single_runs: u64,
+    /// Runs of either kind that started while another was in flight.
+    pub overlapped_runs: u64,
+    /// Bytes of frames that were copied first, because the GPU cannot access their memory.
+    pub copied_bytes: u64,
+    /// Candidates dropped because the filter was full.
+    pub lost_candidates: u64,
+    /// Host time to launch a run: median in microseconds.
+    pub launch_us_p50: u64,
+    /// Host time to launch a run: 99th percentile in microseconds.
+    pub launch_us_p99: u64,
+}
+
+impl LaneMetrics {
+    /// Returns counters at zero.
+    pub fn new(name: Arc<str>) -> Self {
+        Self { name, ..Self::default() }
+    }
+
+    /// Records that the thread enters `activity`.
+    pub fn enter(&self, activity: Activity) {
+        self.activity.store(activity as u8, Ordering::Relaxed);
+    }
+
+    /// Returns the activity of the thread.
+    pub fn activity(&self) -> Activity {
+        Activity::ALL[usize::from(self.activity.load(Ordering::Relaxed))]
+    }
+
+    /// Counts a run on the GPU: the counters since the last run, and the host time of its launch.
+    pub fn count_gpu(&self, new: &RunCounts, launch_us: u64) {
+        let RunCounts { graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates } = *new;
+        let new = [graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates];
+        for (counter, new) in self.gpu.iter().zip(new) {
+            counter.add(new);
+        }
+        self.launch.record_us(launch_us);
+    }
+
+    /// Returns the GPU counters; `None` if no run used a GPU.
+    pub fn gpu(&self) -> Option<GpuSnapshot> {
+        let [graph_runs, single_runs, overlapped_runs, copied_bytes, lost_candidates] =
+            self.gpu.each_ref().map(Counter::get);
+        let launch = self.launch.snapshot();
+        (graph_runs + single_runs > 0).then(|| GpuSnapshot {
+            graph_runs,
+            single_runs,
+            overlapped_runs,
+            copied_bytes,
+            lost_candidates,
+            launch_us_p50: launch.quantile_us(0.5),
+            launch_us_p99: launch.quantile_us(0.99),
+        })
+    }
+
+    /// Records that a frame was processed.
+    pub fn note_frame(&self) {
+        self.first_frame.store(true, Ordering::Release);
+    }
+
+    /// Returns whether a frame was processed yet.
+    pub fn had_frame(&self) -> bool {
+        self.first_frame.load(Ordering::Acquire)
     }
 }
 

@@ -1,34 +1,34 @@
-//! Counters of a sink's messages, for metrics, the summary and the log.
+//! Counters of a sink's messages, for the status, metrics, the summary and the log.
+
+use serde::{Deserialize, Serialize};
 
 /// Counters of one sink's messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SinkCounts {
     /// Name of the sink.
     pub name: String,
     /// Type of the sink: stdout, file, unix, mqtt or nats.
-    pub kind: &'static str,
+    pub kind: String,
     /// Output of the sink, such as a path or URL.
     pub to: String,
     /// Messages in the queue now.
-    pub waiting: usize,
+    pub waiting: u64,
     /// Maximum messages in the queue.
-    pub capacity: usize,
+    pub capacity: u64,
     /// Messages that entered the queue.
     pub queued: u64,
-    /// Messages written; for a socket, sent to the connected readers.
+    /// Messages written; for a socket, sent to the connected readers; for a broker, acknowledged.
     pub written: u64,
     /// Messages dropped because the queue was full.
     pub dropped_full: u64,
     /// Messages lost because the output could not be written.
     pub failed: u64,
     /// Messages still in the queue at the deadline for ending.
+    #[serde(skip)]
     pub unsent: u64,
-    /// Socket: readers connected now.
-    pub readers: u64,
-    /// Socket: messages that readers lost because they were too slow, summed over readers.
-    pub reader_lost: u64,
-    /// Socket: readers refused because the limit was reached.
-    pub readers_refused: u64,
+    /// Messages that this sink lost, for any reason except slow readers.
+    pub lost: u64,
     /// Messages skipped because of `max_rate`.
     pub thinned: u64,
     /// Whether the broker is connected; `None` for a sink without a broker.
@@ -39,12 +39,20 @@ pub struct SinkCounts {
     pub resent: u64,
     /// Why the output cannot be written now.
     pub outage: Option<String>,
+    /// Socket: readers connected now.
+    pub readers: u64,
+    /// Socket: messages that readers lost because they were too slow, summed over readers.
+    pub reader_lost: u64,
+    /// Socket: readers refused because the limit was reached.
+    pub readers_refused: u64,
     /// The spool of a durable sink.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spool: Option<SpoolCounts>,
 }
 
 /// Counters of a durable sink's spool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SpoolCounts {
     /// Bytes on disk.
     pub bytes: u64,
@@ -54,11 +62,4 @@ pub struct SpoolCounts {
     pub records: u64,
     /// Messages lost because the spool was full.
     pub dropped: u64,
-}
-
-impl SinkCounts {
-    /// Returns the messages that this sink lost, for any reason except slow readers.
-    pub fn lost(&self) -> u64 {
-        self.dropped_full + self.failed + self.unsent + self.spool.map_or(0, |spool| spool.dropped)
-    }
 }

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use visiond_system::logging::{self, Subject};
 
 use crate::clock::{Clock, SystemClock};
@@ -85,7 +85,7 @@ enum Kind {
 /// # Errors
 /// Another recording runs.
 pub fn start() -> Result<Recording, Busy> {
-    let mut state = lock();
+    let mut state = STATE.lock();
     if state.is_some() {
         return Err(Busy);
     }
@@ -99,14 +99,14 @@ impl Recording {
     pub fn finish(self) -> Trace {
         ON.store(false, Ordering::Relaxed);
         // The following drop finds no recording.
-        lock().take().unwrap_or_default()
+        STATE.lock().take().unwrap_or_default()
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
         ON.store(false, Ordering::Relaxed);
-        drop(lock().take());
+        drop(STATE.lock().take());
     }
 }
 
@@ -116,7 +116,14 @@ pub struct Work(Option<Event>);
 
 /// Reports that this thread starts `what`. Costs one relaxed load without a recording.
 pub fn work(what: &'static str) -> Work {
-    Work(is_on().then(|| Event { kind: Kind::Work, what, thread: thread(), from_ns: now_ns(), to_ns: 0, frame: None }))
+    Work(is_on().then(|| Event {
+        kind: Kind::Work,
+        what,
+        thread: thread(),
+        from_ns: SystemClock.monotonic_ns(),
+        to_ns: 0,
+        frame: None,
+    }))
 }
 
 /// Reports that this thread starts `what` with a frame.
@@ -141,7 +148,7 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if let Some(event) = self.0.take() {
-            record(Event { to_ns: now_ns(), ..event });
+            record(Event { to_ns: SystemClock.monotonic_ns(), ..event });
         }
     }
 }
@@ -173,17 +180,9 @@ fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-fn now_ns() -> u64 {
-    SystemClock.monotonic_ns()
-}
-
-fn lock() -> MutexGuard<'static, Option<Trace>> {
-    STATE.lock()
-}
-
 fn record(event: Event) {
     // Freed outside the lock if it is discarded.
-    let mut state = lock();
+    let mut state = STATE.lock();
     let Some(trace) = &mut *state else { return };
     if trace.events.len() >= MOST_EVENTS {
         trace.lost += 1;

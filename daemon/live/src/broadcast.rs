@@ -18,20 +18,20 @@ const RING: usize = 1024;
 /// The messages of all cameras, for any number of readers.
 #[derive(Debug, Default)]
 pub struct Broadcast {
-    inner: Arc<Mutex<Inner>>,
+    messages: Arc<Mutex<Messages>>,
     /// Whether a message came that a reader waits for, and the task was not woken yet.
     news: AtomicBool,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Messages {
     latest: HashMap<Arc<str>, Arc<Published>>,
     ring: Ring,
     /// How many subscriptions there are.
     readers: usize,
     /// Readers that found no message for them.
-    asleep: Vec<Arc<Reader>>,
+    asleep: Vec<Arc<Waiter>>,
     /// No message before this number is for any of those readers.
     looked_at: u64,
 }
@@ -43,11 +43,11 @@ struct Ring {
     /// The number of the oldest message.
     first: u64,
     /// How many came before that one, by camera; what a slow reader lost is computed from it.
-    gone: HashMap<Arc<str>, Gone>,
+    gone: HashMap<Arc<str>, PushedOut>,
 }
 
 #[derive(Debug, Default)]
-struct Gone {
+struct PushedOut {
     all: u64,
     with_detections: u64,
 }
@@ -73,9 +73,9 @@ impl Filter {
 }
 
 #[derive(Debug)]
-struct Reader {
+struct Waiter {
     filter: Filter,
-    /// Whether it is in [`Inner::asleep`]; written under that lock.
+    /// Whether it is in [`Messages::asleep`]; written under that lock.
     asleep: AtomicBool,
     arrived: Notify,
 }
@@ -92,8 +92,8 @@ pub struct Delivered {
 /// One reader's messages, until it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
-    broadcast: Arc<Mutex<Inner>>,
-    reader: Arc<Reader>,
+    broadcast: Arc<Mutex<Messages>>,
+    reader: Arc<Waiter>,
     cursor: Cursor,
 }
 
@@ -113,7 +113,7 @@ impl Broadcast {
     ///
     /// Never waits for a reader, and allocates only for a camera's first message.
     pub fn publish(&self, published: &Arc<Published>) -> bool {
-        let mut inner = self.inner.lock();
+        let mut inner = self.messages.lock();
         let message = published.message();
         // The old messages are freed after the lock.
         let before = match inner.latest.get_mut(&message.camera) {
@@ -139,20 +139,20 @@ impl Broadcast {
 
     /// Returns a camera's newest message.
     pub fn latest(&self, camera: &str) -> Option<Arc<Published>> {
-        self.inner.lock().latest.get(camera).cloned()
+        self.messages.lock().latest.get(camera).cloned()
     }
 
     /// Adds a reader, which gets messages from the next one on.
     pub fn subscribe(&self, filter: Filter) -> Subscription {
-        let mut inner = self.inner.lock();
+        let mut inner = self.messages.lock();
         inner.readers += 1;
         let ring = &mut inner.ring;
         // The whole ring, so that no lane allocates.
         ring.messages.reserve(RING - ring.messages.len());
         let kept = ring.since(0).filter(|message| filter.wants(message)).count();
         let cursor = Cursor { next: ring.end(), before: ring.gone(&filter) + kept as u64, lost: 0 };
-        let reader = Arc::new(Reader { filter, asleep: AtomicBool::new(false), arrived: Notify::new() });
-        Subscription { broadcast: Arc::clone(&self.inner), reader, cursor }
+        let reader = Arc::new(Waiter { filter, asleep: AtomicBool::new(false), arrived: Notify::new() });
+        Subscription { broadcast: Arc::clone(&self.messages), reader, cursor }
     }
 
     /// Wakes the readers that wait for a message that came. Runs for ever, as one task of the runtime that serves them.
@@ -161,9 +161,9 @@ impl Broadcast {
         loop {
             self.arrived.notified().await;
             {
-                let mut inner = self.inner.lock();
-                let Inner { ring, asleep, looked_at, .. } = &mut *inner;
-                let wanted = |reader: &Reader| ring.since(*looked_at).any(|message| reader.filter.wants(message));
+                let mut inner = self.messages.lock();
+                let Messages { ring, asleep, looked_at, .. } = &mut *inner;
+                let wanted = |reader: &Waiter| ring.since(*looked_at).any(|message| reader.filter.wants(message));
                 awake.extend(asleep.extract_if(.., |reader| wanted(reader)));
                 awake.iter().for_each(|reader| reader.asleep.store(false, Ordering::Relaxed));
                 *looked_at = ring.end();
@@ -174,7 +174,7 @@ impl Broadcast {
 
     /// Forgets the newest messages of cameras that do not run.
     pub(super) fn keep(&self, runs: impl Fn(&str) -> bool) {
-        self.inner.lock().latest.retain(|camera, _| runs(camera));
+        self.messages.lock().latest.retain(|camera, _| runs(camera));
     }
 }
 

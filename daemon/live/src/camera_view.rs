@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -17,27 +18,48 @@ use visiond_flow::message::Message;
 use crate::encoder_queue::EncoderQueue;
 use crate::picture::{OwnedFrame, Picture};
 
+/// A client that comes back for the next picture does not get one that is older than this.
+const MAX_AGE: Duration = Duration::from_secs(1);
 /// The value of `due_ns` while no frame is wanted.
 const NEVER: u64 = u64::MAX;
 
 /// Sends the newest picture of one kind to the clients that watch it.
 type Newest = watch::Sender<Option<Arc<Picture>>>;
 
+/// Why there is no picture.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ViewError {
+    /// The camera gave no frame.
+    #[error("camera {camera} gave no frame within {seconds} s: see its state in /api/v1/cameras/{camera} and the log")]
+    NoFrame {
+        /// The camera's name.
+        camera: Arc<str>,
+        /// How long the client waited, in seconds.
+        seconds: u64,
+    },
+    /// The daemon is ending, or could not start a thread for the encoder.
+    #[error("camera {camera}: cannot make a picture: the daemon is ending, or the system has no thread left")]
+    NoEncoder {
+        /// The camera's name.
+        camera: Arc<str>,
+    },
+}
+
 /// One camera, as clients can watch it.
 #[derive(Debug)]
 pub struct CameraView {
     /// The camera's name.
     pub name: Arc<str>,
-    pub(crate) queue: Arc<EncoderQueue<Self>>,
+    queue: Arc<EncoderQueue<Self>>,
     /// When the lane is to leave a frame here, in nanoseconds on CLOCK_MONOTONIC; [`NEVER`] if no frame is wanted.
     due_ns: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ViewState>,
     plain: Newest,
     overlay: Newest,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ViewState {
     waiting: Option<(Arc<Frame>, Arc<Message>)>,
     /// Whether a frame waits here or is being encoded.
     busy: bool,
@@ -92,59 +114,60 @@ impl CameraView {
         self.plain.receiver_count() + self.overlay.receiver_count()
     }
 
-    /// Requests a copy of the next frame, without regard to the limit of pictures per second.
-    pub(crate) fn request_copy(&self, send: SyncSender<OwnedFrame>) {
+    /// Waits for a copy of the next frame, without regard to the limit of pictures per second; `None` if none came in time.
+    pub fn frame(&self, timeout: Duration) -> Option<OwnedFrame> {
+        if !self.queue.ensure_threads() {
+            return None;
+        }
+        let (send, copy) = sync_channel(1);
         let mut state = self.state.lock();
         state.copies.push(send);
         state.next_ns = 0;
         self.request_frame(&state);
+        drop(state);
+        copy.recv_timeout(timeout).ok()
     }
 
-    /// Requests a frame, and returns the pictures from the next one on.
-    pub(crate) fn subscribe(&self, overlay: bool) -> watch::Receiver<Option<Arc<Picture>>> {
-        let newest = if overlay { &self.overlay } else { &self.plain };
-        let pictures = newest.subscribe();
+    /// Waits for the next picture, with boxes or without.
+    pub async fn jpeg(self: &Arc<Self>, overlay: bool, timeout: Duration) -> Result<Arc<Picture>, ViewError> {
+        let mut watch = self.watch(overlay)?;
+        let no_frame = || ViewError::NoFrame { camera: Arc::clone(&self.name), seconds: timeout.as_secs() };
+        tokio::time::timeout(timeout, watch.next()).await.ok().flatten().ok_or_else(no_frame)
+    }
+
+    /// Returns the pictures from the next one on, with boxes or without.
+    pub fn watch(self: &Arc<Self>, overlay: bool) -> Result<Watch, ViewError> {
+        if !self.queue.ensure_threads() {
+            return Err(ViewError::NoEncoder { camera: Arc::clone(&self.name) });
+        }
+        let pictures = self.newest(overlay).subscribe();
         self.request_frame(&self.state.lock());
-        pictures
+        Ok(Watch { pictures, view: Arc::clone(self) })
     }
 
-    /// Notes that a client waits for the next picture.
-    pub(crate) fn begin_wait(&self) {
-        let mut state = self.state.lock();
-        state.waiting_clients += 1;
-        self.request_frame(&state);
-    }
-
-    /// Notes that a client no longer waits.
-    pub(crate) fn end_wait(&self) {
-        self.state.lock().waiting_clients -= 1;
-    }
-
-    /// Drops the newest pictures if no client watches any more.
-    pub(crate) fn client_left(&self) {
-        self.forget_unwatched(&self.state.lock());
+    fn newest(&self, overlay: bool) -> &Newest {
+        if overlay { &self.overlay } else { &self.plain }
     }
 
     /// Makes the lane leave a frame here as soon as the next picture may be made.
-    fn request_frame(&self, state: &State) {
+    fn request_frame(&self, state: &ViewState) {
         if !state.busy {
             self.due_ns.store(state.next_ns, Ordering::Relaxed);
         }
     }
 
     /// Takes the frame that waits, and what clients want of it.
-    pub(crate) fn take(&self) -> Option<Taken> {
+    pub(crate) fn take(&self) -> Option<TakenFrame> {
         let mut state = self.state.lock();
         let (frame, message) = state.waiting.take()?;
         let copies = std::mem::take(&mut state.copies);
         let watched = |newest: &Newest| newest.receiver_count() > 0;
-        Some(Taken { frame, message, copies, plain: watched(&self.plain), overlay: watched(&self.overlay) })
+        Some(TakenFrame { frame, message, copies, plain: watched(&self.plain), overlay: watched(&self.overlay) })
     }
 
     /// Sends a picture to the clients.
     pub(crate) fn show(&self, overlay: bool, picture: Picture) {
-        let newest = if overlay { &self.overlay } else { &self.plain };
-        newest.send_replace(Some(Arc::new(picture)));
+        self.newest(overlay).send_replace(Some(Arc::new(picture)));
     }
 
     /// Ends the work on the frame that was taken: requests the next frame if a client waits for it.
@@ -159,7 +182,7 @@ impl CameraView {
 
     /// Drops the newest pictures if no client watches. Called under the lock, so that the later one of the last client and the
     /// encoder does it.
-    fn forget_unwatched(&self, state: &State) {
+    fn forget_unwatched(&self, state: &ViewState) {
         if !state.busy && self.watchers() == 0 {
             self.plain.send_replace(None);
             self.overlay.send_replace(None);
@@ -178,6 +201,55 @@ impl CameraView {
     }
 }
 
+/// A camera's pictures, one after the other; a client that is too slow misses some.
+#[derive(Debug)]
+pub struct Watch {
+    pictures: watch::Receiver<Option<Arc<Picture>>>,
+    view: Arc<CameraView>,
+}
+
+impl Watch {
+    /// Waits for the next picture; `None` if no more will come.
+    pub async fn next(&mut self) -> Option<Arc<Picture>> {
+        loop {
+            if !self.pictures.has_changed().ok()? {
+                let _waiting = WaitingClient::new(&self.view);
+                self.pictures.changed().await.ok()?;
+            }
+            let picture = self.pictures.borrow_and_update().clone();
+            if picture.as_ref().is_some_and(|picture| picture.made.elapsed() < MAX_AGE) {
+                return picture;
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Replaced by another receiver, so that the view no longer counts it.
+        self.pictures = watch::channel(None).1;
+        self.view.forget_unwatched(&self.view.state.lock());
+    }
+}
+
+/// Counts a client as waiting for the next picture until this is dropped.
+struct WaitingClient<'v>(&'v CameraView);
+
+impl<'v> WaitingClient<'v> {
+    fn new(view: &'v CameraView) -> Self {
+        let mut state = view.state.lock();
+        state.waiting_clients += 1;
+        view.request_frame(&state);
+        Self(view)
+    }
+}
+
+impl Drop for WaitingClient<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting_clients -= 1;
+    }
+}
+
 /// Returns when the next picture is due if the one that was due at `due_ns` is made now.
 ///
 /// It keeps in step with the interval as long as frames come, so that their jitter costs no pictures.
@@ -187,7 +259,7 @@ fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
 }
 
 /// A frame that the encoder took out of a view.
-pub(crate) struct Taken {
+pub(crate) struct TakenFrame {
     pub frame: Arc<Frame>,
     pub message: Arc<Message>,
     pub copies: Vec<SyncSender<OwnedFrame>>,

@@ -5,6 +5,7 @@
 //! processor. Otherwise it is the one at nice 10, which gets a tenth of another thread's share, so that a busy machine makes
 //! fewer pictures before anything else slows down. The threads choose between themselves (`cpu_headroom.rs`).
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,7 @@ use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
 
-use crate::camera_view::{CameraView, Taken};
+use crate::camera_view::{CameraView, TakenFrame};
 use crate::cpu_headroom::{self, CpuHeadroom};
 use crate::encoder_queue::{EncoderQueue, Job};
 use crate::picture::{OwnedFrame, Picture};
@@ -46,19 +47,8 @@ enum EncodeError {
     Panic,
 }
 
-/// Starts the encoder's threads unless they run; returns `false` if they cannot run or the daemon is ending.
-pub fn ensure_threads(queue: &Arc<EncoderQueue<CameraView>>) -> bool {
-    queue.ensure_threads(|threads| {
-        if let Err(error) = start_threads(queue, threads) {
-            log::error!("live pictures: cannot start a thread: {error}");
-        }
-    })
-}
-
-fn start_threads(
-    queue: &Arc<EncoderQueue<CameraView>>,
-    threads: &mut Vec<JoinHandle<()>>,
-) -> Result<(), std::io::Error> {
+/// Starts the encoder's threads, and adds them to `threads`.
+pub fn start_threads(queue: &Arc<EncoderQueue<CameraView>>, threads: &mut Vec<JoinHandle<()>>) -> io::Result<()> {
     let nice = Arc::clone(queue);
     threads.push(thread::Builder::new().name("pictures".to_owned()).spawn(move || {
         give_way(Rank::Nice);
@@ -136,8 +126,8 @@ impl Tools {
     }
 
     /// Makes what the clients want of a frame: copies, a picture, a picture with boxes.
-    fn make(&mut self, view: &CameraView, taken: Taken) -> Result<(), EncodeError> {
-        let Taken { frame, message, copies, plain, overlay } = taken;
+    fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
+        let TakenFrame { frame, message, copies, plain, overlay } = taken;
         for send in copies {
             // A client that no longer waits needs no copy.
             let _ = send.try_send(OwnedFrame::copy_of(&frame)?);

@@ -1,6 +1,7 @@
 //! The cameras whose frames wait for the encoder, and which of its two threads takes them.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,17 +17,21 @@ use visiond_system::threads::finished_by;
 /// [`EncoderQueue::try_push`].
 #[derive(Debug)]
 pub struct EncoderQueue<V> {
-    state: Mutex<State<V>>,
+    state: Mutex<QueueState<V>>,
     /// Wakes the thread that works at [`Rank::Nice`].
     nice: Condvar,
     /// Wakes the thread that works at [`Rank::Idle`].
     idle: Condvar,
     /// Time between two pictures of a camera.
     interval_ns: AtomicU64,
+    start: StartThreads<V>,
 }
 
+/// Starts the threads, and adds them to the list.
+type StartThreads<V> = fn(&Arc<EncoderQueue<V>>, &mut Vec<JoinHandle<()>>) -> io::Result<()>;
+
 #[derive(Debug)]
-struct State<V> {
+struct QueueState<V> {
     waiting: VecDeque<Arc<V>>,
     /// The rank of the thread that takes from the queue.
     turn: Rank,
@@ -46,20 +51,19 @@ pub enum Job<V> {
     End,
 }
 
-impl<V> Default for EncoderQueue<V> {
-    fn default() -> Self {
-        let state =
-            State { waiting: VecDeque::new(), turn: Rank::Nice, has_idle: false, threads: Vec::new(), closed: false };
+impl<V> EncoderQueue<V> {
+    /// Creates an empty queue; `start` starts the threads when the first client watches.
+    pub fn new(start: StartThreads<V>) -> Self {
+        let (waiting, threads) = (VecDeque::new(), Vec::new());
         Self {
-            state: Mutex::new(state),
+            state: Mutex::new(QueueState { waiting, turn: Rank::Nice, has_idle: false, threads, closed: false }),
             nice: Condvar::new(),
             idle: Condvar::new(),
             interval_ns: AtomicU64::new(100_000_000),
+            start,
         }
     }
-}
 
-impl<V> EncoderQueue<V> {
     /// Limits the pictures per second of each camera.
     pub fn set_max_fps(&self, fps: f64) {
         self.interval_ns.store((1e9 / fps.max(1e-3)) as u64, Ordering::Relaxed);
@@ -70,16 +74,16 @@ impl<V> EncoderQueue<V> {
         self.interval_ns.load(Ordering::Relaxed)
     }
 
-    /// Calls `start` for the threads unless they run; returns `false` if there are none, or the queue is closed.
-    pub fn ensure_threads(&self, start: impl FnOnce(&mut Vec<JoinHandle<()>>)) -> bool {
+    /// Starts the threads unless they run; returns `false` if there are none, or the queue is closed.
+    pub fn ensure_threads(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
-        if state.closed {
-            return false;
+        if !state.closed
+            && state.threads.is_empty()
+            && let Err(error) = (self.start)(self, &mut state.threads)
+        {
+            log::error!("live pictures: cannot start a thread: {error}");
         }
-        if state.threads.is_empty() {
-            start(&mut state.threads);
-        }
-        !state.threads.is_empty()
+        !state.closed && !state.threads.is_empty()
     }
 
     /// Notes that a thread has [`Rank::Idle`] and can take a turn.

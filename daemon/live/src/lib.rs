@@ -10,10 +10,8 @@ mod encoder;
 mod encoder_queue;
 mod live;
 mod picture;
-mod watch;
 
 pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription};
-pub use self::camera_view::CameraView;
+pub use self::camera_view::{CameraView, ViewError, Watch};
 pub use self::live::Live;
 pub use self::picture::{OwnedFrame, Picture};
-pub use self::watch::{ViewError, Watch};

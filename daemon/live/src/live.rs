@@ -9,12 +9,13 @@ use visiond_flow::metrics::LaneView;
 
 use crate::broadcast::Broadcast;
 use crate::camera_view::CameraView;
+use crate::encoder::start_threads;
 use crate::encoder_queue::EncoderQueue;
 
 /// The messages, the cameras' pictures and the lanes of this process.
 ///
 /// It is created before the pipeline and lives as long as the process, so that clients stay connected over a reload.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Live {
     messages: Broadcast,
     queue: Arc<EncoderQueue<CameraView>>,
@@ -25,7 +26,12 @@ pub struct Live {
 impl Live {
     /// Creates it without lanes and without clients.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self::default())
+        Arc::new(Self {
+            messages: Broadcast::default(),
+            queue: Arc::new(EncoderQueue::new(start_threads)),
+            views: Mutex::default(),
+            lanes: Mutex::default(),
+        })
     }
 
     /// Returns the messages of all cameras.
@@ -38,12 +44,7 @@ impl Live {
     /// Code that handles a name from a client uses [`Live::find`], so that clients cannot create views.
     pub fn view(&self, camera: &str) -> Arc<CameraView> {
         let mut views = self.views.lock();
-        if let Some(view) = views.get(camera) {
-            return Arc::clone(view);
-        }
-        let view = Arc::new(CameraView::new(camera, &self.queue));
-        views.insert(camera.into(), Arc::clone(&view));
-        view
+        Arc::clone(views.entry(camera.into()).or_insert_with(|| Arc::new(CameraView::new(camera, &self.queue))))
     }
 
     /// Returns the view of a camera that runs now; `None` if no running camera has this name.

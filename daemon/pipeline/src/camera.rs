@@ -120,28 +120,28 @@ impl ActiveCameras {
 
 /// A camera's thread, before it runs.
 pub struct Camera {
-    /// Its counters and name.
+    /// The camera's counters and name.
     pub metrics: Arc<CameraMetrics>,
-    /// Opens its source.
+    /// Opens the source.
     pub open: Open,
-    /// Where its frames go.
+    /// The mailbox of its lane.
     pub mailbox: Arc<LaneMailbox>,
-    /// Its number there.
+    /// The number of its slot in the mailbox.
     pub slot: usize,
     /// The next number that a message may carry; outlives the thread.
     pub sequence: Arc<AtomicU64>,
-    /// All cameras' end.
+    /// Counts the cameras that may still give frames.
     pub active_cameras: Arc<ActiveCameras>,
-    /// Pauses.
+    /// When a lost source is opened again.
     pub retry_policy: RetryPolicy,
-    /// Time of arrivals.
+    /// The clock for arrival times.
     pub clock: Arc<dyn Clock>,
-    /// Ends it.
+    /// Ends the thread.
     pub stop: Stop,
 }
 
 /// The state of the thread.
-enum State {
+enum CameraState {
     /// The source is to be opened now.
     Opening,
     /// The source is open.
@@ -187,16 +187,18 @@ impl Camera {
             logged: None,
             unlogged: None,
         };
-        let mut state = State::Opening;
+        let mut state = CameraState::Opening;
         loop {
             // A panic drops the source with the state; `retry` and the mailbox hold whole values at every call.
             let step = catch_unwind(AssertUnwindSafe(|| match state {
-                State::Opening => Some(self.open(&mut retry)),
-                State::Streaming { source, since } => Some(self.stream(source, since, &mut retry)),
-                State::Waiting { pause } => Some(self.wait(pause, &mut retry)),
-                State::Failed if self.open.is_device() => Some(self.wait(self.retry_policy.device_failed, &mut retry)),
-                State::Failed => Some(self.wait_for_help(&mut retry)),
-                State::Ended => None,
+                CameraState::Opening => Some(self.open(&mut retry)),
+                CameraState::Streaming { source, since } => Some(self.stream(source, since, &mut retry)),
+                CameraState::Waiting { pause } => Some(self.wait(pause, &mut retry)),
+                CameraState::Failed if self.open.is_device() => {
+                    Some(self.wait(self.retry_policy.device_failed, &mut retry))
+                }
+                CameraState::Failed => Some(self.wait_for_help(&mut retry)),
+                CameraState::Ended => None,
             }));
             state = match step {
                 Ok(Some(next)) => next,
@@ -214,40 +216,37 @@ impl Camera {
         self.mailbox.end(self.slot);
     }
 
-    fn open(&mut self, retry: &mut RetryState) -> State {
+    fn open(&mut self, retry: &mut RetryState) -> CameraState {
         self.stop.mark_progress();
         if self.stop.is_raised() {
-            return State::Ended;
+            return CameraState::Ended;
         }
         self.metrics.enter(Phase::Opening);
         match self.open.open() {
             Ok(source) => self.opened(source, retry),
-            Err(error) if error.retry => self.lost(&error, retry),
-            Err(error) => self.failed(&error, retry),
+            Err(error) => self.lost(&error, retry),
         }
     }
 
-    fn opened(&self, source: Box<dyn Source>, retry: &mut RetryState) -> State {
+    fn opened(&self, source: Box<dyn Source>, retry: &mut RetryState) -> CameraState {
         if std::mem::replace(&mut retry.opened, true) {
-            self.metrics.count_restart();
+            self.metrics.restarts.add(1);
         }
         self.metrics.enter(Phase::Streaming);
         self.metrics.set_io(source.io());
-        if retry.away.is_none() {
-            self.metrics.set_reason(None);
-        }
         match retry.away {
             // Logged with the first frame: a source that opens and gives none is not back.
             Some(_) => retry.returns = Some(source.describe()),
             None => {
+                self.metrics.set_reason(None);
                 let (name, is) = (&self.metrics.name, source.describe());
                 log::info!(message_id = events::CAMERA_STREAMING; "camera {name}: {is}");
             }
         }
-        State::Streaming { source, since: Instant::now() }
+        CameraState::Streaming { source, since: Instant::now() }
     }
 
-    fn stream(&self, mut source: Box<dyn Source>, since: Instant, retry: &mut RetryState) -> State {
+    fn stream(&self, mut source: Box<dyn Source>, since: Instant, retry: &mut RetryState) -> CameraState {
         let base = self.sequence.load(Ordering::Relaxed);
         let mut copied_bytes = 0;
         let mut waits = false;
@@ -259,9 +258,9 @@ impl Camera {
             drop(trace);
             drop(range);
             let copied = source.copied_bytes();
-            self.metrics.count_copied(copied - std::mem::replace(&mut copied_bytes, copied));
+            self.metrics.copied_bytes.add(copied - std::mem::replace(&mut copied_bytes, copied));
             // CPU time of the wait for this frame and of delivering the one before.
-            self.metrics.count_capture_cpu(cpu.lap_ns());
+            self.metrics.capture_cpu_ns.add(cpu.lap_ns());
             match next {
                 Ok(Next::Frame(mut frame)) => {
                     if std::mem::take(&mut waits) {
@@ -274,7 +273,7 @@ impl Camera {
                     frame.sequence = frame.sequence.saturating_add(base).max(self.sequence.load(Ordering::Relaxed));
                     self.sequence.store(frame.sequence + 1, Ordering::Relaxed);
                     if !self.deliver(frame) {
-                        return State::Ended;
+                        return CameraState::Ended;
                     }
                 }
                 Ok(Next::Lost { frames, cause }) => self.metrics.count_dropped(cause.into(), frames),
@@ -285,8 +284,11 @@ impl Camera {
                     self.metrics.enter(Phase::Waiting);
                     log::warn!(message_id = events::CAMERA_LOST; "camera {}: {reason}", self.metrics.name);
                 }
-                Ok(Next::End) => return self.ended(retry),
-                Ok(Next::Stopped) => return State::Ended,
+                Ok(Next::End) => {
+                    log::info!("camera {}: its source has ended", self.metrics.name);
+                    return CameraState::Ended;
+                }
+                Ok(Next::Stopped) => return CameraState::Ended,
                 Err(error) => break error,
             }
         };
@@ -296,7 +298,7 @@ impl Camera {
         if since.elapsed() >= stable {
             retry.backoff.reset();
         }
-        if error.retry { self.lost(&error, retry) } else { self.failed(&error, retry) }
+        self.lost(&error, retry)
     }
 
     /// Ends the absence of the camera, and logs that it is back.
@@ -315,7 +317,7 @@ impl Camera {
 
     /// Puts a frame into the mailbox; returns `false` if the mailbox wants no more.
     fn deliver(&self, frame: Frame) -> bool {
-        self.metrics.count_captured();
+        self.metrics.captured.add(1);
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
@@ -329,50 +331,41 @@ impl Camera {
         }
     }
 
-    fn ended(&self, retry: &mut RetryState) -> State {
-        log::info!("camera {}: at its end", self.metrics.name);
-        self.active_cameras.leave();
-        retry.settled = true;
-        State::Ended
-    }
-
-    fn lost(&self, error: &SourceError, retry: &mut RetryState) -> State {
-        self.metrics.count_error();
+    /// Counts and logs an error. If a retry alone cannot help, a camera that is no device leaves [`ActiveCameras`].
+    fn lost(&self, error: &SourceError, retry: &mut RetryState) -> CameraState {
+        self.metrics.errors.add(1);
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
-        self.metrics.enter(Phase::Waiting);
-        let pause = retry.backoff.pause();
-        self.log_error(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
-        State::Waiting { pause }
-    }
-
-    fn failed(&self, error: &SourceError, retry: &mut RetryState) -> State {
-        self.metrics.count_error();
-        self.metrics.set_reason(Some(Arc::clone(&error.message)));
+        if error.retry {
+            self.metrics.enter(Phase::Waiting);
+            let pause = retry.backoff.pause();
+            self.log_error(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
+            return CameraState::Waiting { pause };
+        }
         self.metrics.enter(Phase::Failed);
         self.log_error(error, retry, "");
         if !self.open.is_device() {
             self.active_cameras.leave();
             retry.settled = true;
         }
-        State::Failed
+        CameraState::Failed
     }
 
-    fn wait(&mut self, pause: Duration, retry: &mut RetryState) -> State {
+    fn wait(&mut self, pause: Duration, retry: &mut RetryState) -> CameraState {
         match self.open.wait(pause, &self.stop) {
-            Wake::Stopped => return State::Ended,
+            Wake::Stopped => return CameraState::Ended,
             Wake::Ready => retry.backoff.reset(),
             Wake::TimedOut => {}
         }
-        State::Opening
+        CameraState::Opening
     }
 
-    fn wait_for_help(&self, retry: &mut RetryState) -> State {
+    fn wait_for_help(&self, retry: &mut RetryState) -> CameraState {
         let over = self.stop.wait_readable(self.active_cameras.over.as_fd(), Some(self.retry_policy.failed));
         if !matches!(over, Ok(Wake::TimedOut)) || !self.active_cameras.reenter() {
-            return State::Ended;
+            return CameraState::Ended;
         }
         retry.settled = false;
-        State::Opening
+        CameraState::Opening
     }
 
     /// Logs an error: the same one only now and then, another one once it lasts.
@@ -385,11 +378,8 @@ impl Camera {
         }
         retry.logged = Some((Arc::clone(&error.message), Instant::now()));
         retry.unlogged = None;
-        if error.retry {
-            log::warn!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
-        } else {
-            log::error!(message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
-        }
+        let level = if error.retry { log::Level::Warn } else { log::Level::Error };
+        log::log!(level, message_id = events::CAMERA_LOST; "camera {name}: {error}{then}");
     }
 
     /// Whether an error differs enough from the one that was logged.

@@ -31,9 +31,9 @@ use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::stop::Stop;
 
-use crate::mailbox::{Delivery, Mailbox, Taken};
+use crate::mailbox::{Delivery, Mailbox, TakeResult};
 use crate::model_runner::{BuildRunner, Fault, ModelRunner, RunError};
-use crate::pacer::{NextAction, Pacer};
+use crate::pacer::{NextAction, RunPacer};
 
 /// The model is loaded again after this many failed runs in a row.
 const FAILURES_UNTIL_REBUILD: u32 = 3;
@@ -170,7 +170,7 @@ struct LaneState {
     /// Empty lists for the next runs.
     spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
-    pacer: Pacer,
+    pacer: RunPacer,
     /// The model's counters after the run before.
     counted: RunCounts,
     backoff: Backoff,
@@ -191,7 +191,7 @@ impl Lane {
             in_flight: VecDeque::with_capacity(flights),
             spare: Vec::with_capacity(flights),
             found: Vec::new(),
-            pacer: Pacer::new(flights, self.mailbox.has_lossless()),
+            pacer: RunPacer::new(flights, self.mailbox.has_lossless()),
             counted: RunCounts::default(),
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
@@ -202,7 +202,7 @@ impl Lane {
         while catch_unwind(AssertUnwindSafe(|| self.serve(&mut model, &mut state))).is_err() {
             // The panic hook has logged where and why.
             log::error!("model {}: restarting after a panic", self.metrics.name);
-            self.metrics.count_error();
+            self.metrics.errors.add(1);
             self.discard(&mut state);
             model.runner = None;
         }
@@ -248,22 +248,22 @@ impl Lane {
             };
             let facts = &model.facts;
             match self.mailbox.take(runner.batch(), timeout, &mut state.taken) {
-                Taken::Frames => {
+                TakeResult::Frames => {
                     self.metrics.enter(Activity::Looking);
                     self.begin(runner.as_mut(), facts, state);
                 }
-                Taken::TimedOut => {
+                TakeResult::TimedOut => {
                     state.pacer.nothing_waits();
                     self.finish_oldest(runner.as_mut(), state);
                 }
-                Taken::Called => {
+                TakeResult::Called => {
                     while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
                     if state.lost.is_none() {
                         self.swap_model(model, state);
                         state.pacer.set_eager(self.mailbox.has_lossless());
                     }
                 }
-                Taken::Ended | Taken::Stopped => {
+                TakeResult::Ended | TakeResult::Stopped => {
                     while state.lost.is_none() && self.finish_oldest(runner.as_mut(), state) {}
                     if state.lost.is_none() {
                         return;
@@ -285,11 +285,11 @@ impl Lane {
         self.end.raise();
     }
 
-    /// Takes another runner, if one is there, in place of this one; nothing is under way.
+    /// Replaces the model if a reload has left another one; no run is in flight.
     fn swap_model(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
         let Some((new, back)) = self.model_swap.take() else { return false };
         if let Some(runner) = &new.runner {
-            state.pacer = Pacer::new(runner.flights(), self.mailbox.has_lossless());
+            state.pacer = RunPacer::new(runner.flights(), self.mailbox.has_lossless());
         }
         state.counted = RunCounts::default();
         state.failures = 0;
@@ -299,7 +299,7 @@ impl Lane {
         true
     }
 
-    /// A new runner, tried again after ever longer pauses; `false` when the lane stops.
+    /// Loads the model again, with growing pauses between attempts; returns `false` if the lane stops.
     fn rebuild(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
         loop {
             self.metrics.enter(Activity::Backoff);
@@ -316,19 +316,19 @@ impl Lane {
             self.metrics.enter(Activity::Looking);
             match (model.build)() {
                 Ok(runner) => {
-                    self.metrics.count_rebuild();
+                    self.metrics.rebuilds.add(1);
                     state.failures = 0;
                     log::info!("model {}: loaded again", self.metrics.name);
                     model.runner = Some(runner);
                     return true;
                 }
                 Err(error) if error.fault == Fault::Process => {
-                    self.metrics.count_error();
+                    self.metrics.errors.add(1);
                     self.give_up(error.to_string(), state);
                     return false;
                 }
                 Err(error) => {
-                    self.metrics.count_error();
+                    self.metrics.errors.add(1);
                     log::error!("model {}: cannot load it again: {error}; retrying", self.metrics.name);
                 }
             }
@@ -380,7 +380,7 @@ impl Lane {
         let trace = trace::work("finish run");
         let result = runner.finish(run.flight);
         drop(trace);
-        self.metrics.count_run();
+        self.metrics.runs.add(1);
         let flight = run.flight;
         match result {
             Ok(timings) => {
@@ -423,7 +423,7 @@ impl Lane {
             work.message.detections = state.found.iter().filter_map(named).collect();
             work.message.timings_us.preprocess = timings.preprocess_us;
             work.message.timings_us.infer = timings.infer_us;
-            work.message.timings_us.postprocess = micros(start.elapsed());
+            work.message.timings_us.postprocess = start.elapsed().as_micros() as u64;
             drop(trace);
             self.metrics.enter(Activity::Publishing);
             self.publish(work);
@@ -479,7 +479,7 @@ impl Lane {
     }
 
     fn complain(&self, complaints: &mut RateLimit, work: &PendingFrame, error: &RunError) {
-        self.metrics.count_error();
+        self.metrics.errors.add(1);
         let Some(held_back) = complaints.pass(Instant::now()) else { return };
         let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
         let (model, camera) = (&self.metrics.name, &work.camera.metrics.name);
@@ -513,10 +513,6 @@ fn begin_run(runner: &mut dyn ModelRunner, works: &VecDeque<PendingFrame>) -> Re
         views.push(frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?);
     }
     runner.begin(&views)
-}
-
-fn micros(duration: Duration) -> u64 {
-    duration.as_micros() as u64
 }
 
 #[cfg(test)]

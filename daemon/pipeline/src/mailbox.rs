@@ -9,7 +9,7 @@
 //!
 //! Two ways to end:
 //! - A camera calls [`Mailbox::end`] after its last frame. Once all cameras have and every slot is empty, the lane gets
-//!   [`Taken::Ended`]. [`Mailbox::hold`] delays that while slots are to be added.
+//!   [`TakeResult::Ended`]. [`Mailbox::hold`] delays that while slots are to be added.
 //! - [`Mailbox::stop`] ends at once: it wakes every thread that waits, and the frames in the slots are not run.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub enum Put<T> {
 
 /// The result of [`Mailbox::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeResult {
     /// At least one frame.
     Frames,
     /// No frame came in time.
@@ -55,13 +55,13 @@ pub enum Taken {
 /// One slot per camera. `C` is what the lane has to know about a camera; it comes with each frame.
 #[derive(Debug)]
 pub struct Mailbox<C, T> {
-    state: Mutex<State<C, T>>,
+    state: Mutex<MailboxState<C, T>>,
     /// Signals a frame, the end of a camera, or a call. Only the lane waits on it.
     arrived: Condvar,
 }
 
 #[derive(Debug)]
-struct State<C, T> {
+struct MailboxState<C, T> {
     slots: Vec<Slot<C, T>>,
     /// The next slot's number. Numbers are not reused, so that a late camera cannot put into another one's slot.
     next: usize,
@@ -70,7 +70,7 @@ struct State<C, T> {
     /// How many holds are in force.
     held: usize,
     called: bool,
-    /// Whether the lane got [`Taken::Ended`] or [`Taken::Stopped`].
+    /// Whether the lane got [`TakeResult::Ended`] or [`TakeResult::Stopped`].
     over: bool,
     stopped: bool,
 }
@@ -86,25 +86,21 @@ struct Slot<C, T> {
     freed: Arc<Condvar>,
 }
 
-impl<C, T> State<C, T> {
+impl<C, T> MailboxState<C, T> {
     fn slot(&mut self, number: usize) -> Option<&mut Slot<C, T>> {
         self.slots.iter_mut().find(|slot| slot.number == number)
     }
 }
 
-impl<C: Clone, T> Default for Mailbox<C, T> {
+impl<C, T> Default for Mailbox<C, T> {
     fn default() -> Self {
-        Self::new()
+        let (slots, next, turn, held) = (Vec::new(), 0, 0, 0);
+        let state = MailboxState { slots, next, turn, held, called: false, over: false, stopped: false };
+        Self { state: Mutex::new(state), arrived: Condvar::new() }
     }
 }
 
 impl<C: Clone, T> Mailbox<C, T> {
-    /// Creates a mailbox without slots.
-    pub fn new() -> Self {
-        let state = State { slots: Vec::new(), next: 0, turn: 0, held: 0, called: false, over: false, stopped: false };
-        Self { state: Mutex::new(state), arrived: Condvar::new() }
-    }
-
     /// Adds an empty slot for a camera; returns its number.
     pub fn add(&self, camera: C, delivery: Delivery) -> usize {
         let mut state = self.state.lock();
@@ -150,7 +146,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         self.arrived.notify_one();
     }
 
-    /// Makes the lane's next [`Mailbox::take`] return at once, with [`Taken::Called`].
+    /// Makes the lane's next [`Mailbox::take`] return at once, with [`TakeResult::Called`].
     pub fn call(&self) {
         self.state.lock().called = true;
         self.arrived.notify_one();
@@ -177,10 +173,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         };
         drop(state);
         self.arrived.notify_one();
-        match displaced {
-            Some(old) => Put::Displaced(old),
-            None => Put::Stored,
-        }
+        displaced.map_or(Put::Stored, Put::Displaced)
     }
 
     /// Notes that a camera will put no more. The lane still takes the frame in its slot.
@@ -191,7 +184,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         self.arrived.notify_one();
     }
 
-    /// Ends at once and for good: wakes every thread that waits, `put` returns its frame, `take` returns [`Taken::Stopped`].
+    /// Ends at once and for good: wakes every thread that waits, `put` returns its frame, `take` returns [`TakeResult::Stopped`].
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -205,27 +198,27 @@ impl<C: Clone, T> Mailbox<C, T> {
     /// Appends up to `most` frames with their cameras to `out`; waits up to `timeout` for the first.
     ///
     /// It takes the cameras in turn, starting after the one that was served last.
-    pub fn take(&self, most: usize, timeout: Duration, out: &mut Vec<(C, T)>) -> Taken {
+    pub fn take(&self, most: usize, timeout: Duration, out: &mut Vec<(C, T)>) -> TakeResult {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
         loop {
             if state.stopped {
                 state.over = true;
-                return Taken::Stopped;
+                return TakeResult::Stopped;
             }
             if std::mem::take(&mut state.called) {
-                return Taken::Called;
+                return TakeResult::Called;
             }
             if collect(&mut state, most, out) {
-                return Taken::Frames;
+                return TakeResult::Frames;
             }
             if state.held == 0 && state.slots.iter().all(|slot| slot.ended) {
                 state.over = true;
-                return Taken::Ended;
+                return TakeResult::Ended;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Taken::TimedOut;
+                return TakeResult::TimedOut;
             }
             self.arrived.wait_for(&mut state, left);
         }
@@ -237,7 +230,7 @@ impl<C: Clone, T> Mailbox<C, T> {
     }
 }
 
-fn collect<C: Clone, T>(state: &mut State<C, T>, most: usize, out: &mut Vec<(C, T)>) -> bool {
+fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut Vec<(C, T)>) -> bool {
     let cameras = state.slots.len();
     let first = state.turn;
     let mut taken = 0;

@@ -1,7 +1,6 @@
 //! A model as a lane runs it: the interface, its errors, and the detector of the engine crate behind it.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, Detector, DetectorError, RunCounts, RunId, RunTimings};
@@ -20,7 +19,8 @@ pub enum Fault {
 }
 
 /// Why a model could not run, with what that affects.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct RunError {
     /// What the failure affects.
     pub fault: Fault,
@@ -31,12 +31,6 @@ impl RunError {
     /// Wraps an error.
     pub fn new(fault: Fault, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { fault, error: error.into() }
-    }
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
     }
 }
 

@@ -1,17 +1,16 @@
-//! When a lane begins its next run while one is under way: just before that one is done.
+//! When a lane starts its next run while one is in flight: shortly before that run ends.
 //!
-//! Begun too early, a frame grows old behind the run before it, and a newer one comes that could have taken its place; begun
-//! too late, the GPU stands idle. So the next run begins a lead before the expected end of the one under way: the lead is
-//! what beginning costs the host, the preprocess, which goes on beside the other run, and a margin for a thread that wakes
-//! late. The expected end is the smoothed time of networks with as many frames, less twice its deviation, so that a run that
-//! ends early is not noticed late.
+//! If it starts too early, its frame grows old behind the current run although a newer frame could have taken its place. If it
+//! starts too late, the GPU idles. So the next run starts a lead before the expected end of the current one. The lead is the host
+//! time to start a run, the preprocess, which overlaps with the current run, and a margin for a late wake-up. The expected end is
+//! the smoothed duration of runs with as many frames, less twice its deviation, so that a run that ends early is noticed in time.
 //!
-//! It holds: a frame that is published is at most as old as one run, two frame intervals of its camera and what the host
-//! does, since it was the newest when its run began, and it waited there no longer than the lead.
+//! This gives a bound: a published frame is at most as old as one run, two frame intervals of its camera and the host's work,
+//! because it was the newest when its run started, and it waited no longer than the lead.
 //!
-//! Where no frame waited at the end of a run, or when the next was to begin, the lane keeps up with its cameras, and there is nothing to gain: it
-//! then waits for the run, and begins the next when a frame comes. Where frames must not be lost (pace "fastest"), age does
-//! not matter, and the next run begins as soon as a frame is there.
+//! If no frame waited at the end of a run, or when the next was to start, the lane keeps up with its cameras, and overlap gains
+//! nothing: the lane then waits for the run, and starts the next one when a frame comes. If frames must not be lost (pace
+//! "fastest"), age does not matter, and the next run starts as soon as a frame is there.
 
 use visiond_engine::detector::RunTimings;
 
@@ -23,46 +22,46 @@ const SMOOTHING: f64 = 0.125;
 /// What the lane does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextAction {
-    /// Wait for a frame: nothing is under way.
+    /// Wait for a frame: no run is in flight.
     WaitForFrame,
-    /// Sleep until then, and begin a run if a frame waits; else wait for the one under way.
+    /// Sleep until then, and start a run if a frame waits; else wait for the run in flight.
     BeginAt {
-        /// On CLOCK_MONOTONIC; may have passed.
+        /// Nanoseconds on CLOCK_MONOTONIC; may have passed.
         at_ns: u64,
     },
-    /// Wait for the oldest run under way.
+    /// Wait for the oldest run in flight.
     Finish,
 }
 
-/// Paces one lane.
+/// Paces the runs of one lane.
 #[derive(Debug)]
-pub struct Pacer {
+pub struct RunPacer {
     flights: usize,
     eager: bool,
-    /// By the number of frames in the run, from 1 on.
+    /// Durations of runs by their number of frames, from 1 on.
     run_times: Vec<Option<Smoothed>>,
-    /// From the call that begins a run to its network's begin, if the GPU is free.
+    /// Time from the call that starts a run to the start of its inference, if the GPU is free.
     loading: Option<Smoothed>,
-    /// When the run that was begun last is expected to end; `None`: not known.
+    /// When the newest run is expected to end; `None` if unknown.
     end_ns: Option<u64>,
-    /// Frames of the run that was begun last.
+    /// Number of frames in the newest run.
     frames: usize,
     /// Whether frames wait for the GPU.
     behind: bool,
 }
 
-impl Pacer {
-    /// For a network that can have `flights` runs under way. `eager`: a frame's age does not matter.
+impl RunPacer {
+    /// Creates a pacer for a model that can have `flights` runs in flight. `eager`: a frame's age does not matter.
     pub fn new(flights: usize, eager: bool) -> Self {
         Self { flights, eager, run_times: Vec::new(), loading: None, end_ns: None, frames: 0, behind: false }
     }
 
-    /// Whether a frame's age does not matter from here on.
+    /// Sets whether a frame's age does not matter.
     pub fn set_eager(&mut self, eager: bool) {
         self.eager = eager;
     }
 
-    /// What to do now, with so many runs under way.
+    /// Returns what to do now, with `in_flight` runs in flight.
     pub fn step(&self, now_ns: u64, in_flight: usize) -> NextAction {
         if in_flight == 0 {
             return NextAction::WaitForFrame;
@@ -79,41 +78,41 @@ impl Pacer {
         }
     }
 
-    /// A run of so many frames was begun at `now_ns`.
+    /// Notes that a run of `frames` frames was started at `now_ns`.
     pub fn begun(&mut self, now_ns: u64, frames: usize) {
         let ready_ns = now_ns + self.loading.map_or(0, |loading| loading.mean as u64);
-        // Behind the run that was begun before, if that is not over by then.
+        // It waits for the run before it, if that is still running then.
         let starts_ns = self.end_ns.map_or(ready_ns, |end_ns| end_ns.max(ready_ns));
         self.frames = frames;
         self.end_ns = self.expected_ns(frames).map(|run_ns| starts_ns + run_ns);
     }
 
-    /// The oldest run ended at `now_ns`; `waits`: frames wait to be taken.
+    /// Notes that the oldest run ended at `now_ns`; `waits`: frames wait to be taken.
     pub fn finished(&mut self, now_ns: u64, in_flight: usize, frames: usize, timings: &RunTimings, waits: bool) {
         if self.run_times.len() < frames {
             self.run_times.resize(frames, None);
         }
         smooth(&mut self.run_times[frames - 1], timings.infer_us as f64 * 1e3);
         smooth(&mut self.loading, (timings.launch_us + timings.preprocess_us) as f64 * 1e3);
-        // One that is still under way begins now.
+        // A run that is still in flight starts on the GPU now.
         self.end_ns = self.expected_ns(self.frames).filter(|_| in_flight > 0).map(|run_ns| now_ns + run_ns);
-        // With another run under way the frame for it was just taken; `nothing_waits` tells when that ends.
+        // The frame of another run in flight was just taken, so `waits` says nothing; `nothing_waits` ends this state.
         if in_flight == 0 {
             self.behind = waits;
         }
     }
 
-    /// There was no frame to begin a run with.
+    /// Notes that no frame waited when a run was to start.
     pub fn nothing_waits(&mut self) {
         self.behind = false;
     }
 
-    /// A run failed: nothing is known of its end.
+    /// Notes that a run failed, so that its end is unknown.
     pub fn lost(&mut self) {
         self.end_ns = None;
     }
 
-    /// A network of so many frames takes at least about so long.
+    /// Returns about the shortest duration of a run of this many frames.
     fn expected_ns(&self, frames: usize) -> Option<u64> {
         let run = self.run_times.get(frames.checked_sub(1)?).copied().flatten()?;
         Some((run.mean - 2.0 * run.deviation).max(0.0) as u64)
@@ -125,7 +124,7 @@ impl Pacer {
     }
 }
 
-/// A mean and a mean deviation that forget.
+/// An exponentially weighted mean and mean deviation.
 #[derive(Debug, Clone, Copy)]
 struct Smoothed {
     mean: f64,

@@ -1,5 +1,4 @@
-//! What people see while it runs: rates, ages and counts since the last look, one line for the terminal and systemd, one
-//! line a camera for the log.
+//! Rates, ages and counts since the last report: one line for the terminal and systemd, one line per camera for the log.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::time::Instant;
 
 use visiond_flow::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage};
 
-/// Tells what happened since it told last.
+/// Reports what happened since its last report.
 #[derive(Debug)]
 pub struct Reporter {
     lanes: Vec<LaneView>,
@@ -15,27 +14,27 @@ pub struct Reporter {
     since: Instant,
 }
 
-/// One camera since the last look.
+/// One camera since the last report.
 struct CameraReport<'a> {
     name: &'a str,
     phase: Phase,
     frames_per_second: f64,
     age_p50_us: u64,
     age_p99_us: u64,
-    /// Of the newest frame: how many of which label.
+    /// Detections in the newest frame, by label.
     newest: String,
-    /// In all.
+    /// Counters since the start.
     total: &'a CameraSnapshot,
 }
 
 impl Reporter {
-    /// The first report counts from now.
+    /// Creates a reporter; its first report counts from now.
     pub fn new(lanes: &[LaneView]) -> Self {
         let previous = cameras(lanes);
         Self { lanes: lanes.to_vec(), previous, since: Instant::now() }
     }
 
-    /// Tells of these from now on; a camera that it told of before goes on from there.
+    /// Reports these lanes from now on; cameras that it already reports continue.
     pub fn follow(&mut self, lanes: &[LaneView]) {
         let views = self.lanes.iter().flat_map(|view| &view.cameras);
         let known: Vec<_> = views.zip(std::mem::take(&mut self.previous)).collect();
@@ -47,12 +46,12 @@ impl Reporter {
         self.lanes = lanes.to_vec();
     }
 
-    /// All cameras in one line.
+    /// Returns one line for all cameras.
     pub fn line(&mut self) -> String {
         self.report(|recent| recent.short()).join(" | ")
     }
 
-    /// A line a camera.
+    /// Returns a line per camera.
     pub fn lines(&mut self) -> Vec<String> {
         self.report(|recent| recent.long())
     }
@@ -100,7 +99,7 @@ impl CameraReport<'_> {
         text
     }
 
-    /// The same with words and causes.
+    /// Returns the same with words and causes.
     fn long(&self) -> String {
         let mut text = format!(
             "camera {} {}: {:.1} frames/s, {} so far",
@@ -126,13 +125,13 @@ impl CameraReport<'_> {
 pub fn drops(snapshot: &CameraSnapshot) -> String {
     let causes = DropCause::ALL.iter().zip(snapshot.dropped).filter(|(_, frames)| *frames > 0);
     let causes: Vec<_> = causes.map(|(cause, frames)| format!("{} {frames}", cause.name())).collect();
-    match causes.is_empty() {
-        true => "none dropped".to_owned(),
-        false => format!("dropped {} ({})", snapshot.dropped_in_all(), causes.join(", ")),
+    if causes.is_empty() {
+        return "none dropped".to_owned();
     }
+    format!("dropped {} ({})", snapshot.dropped_in_all(), causes.join(", "))
 }
 
-/// Milliseconds, with a decimal below 10.
+/// Formats microseconds as milliseconds, with a decimal below 10.
 pub fn millis(us: u64) -> String {
     let ms = us as f64 / 1e3;
     if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
@@ -179,7 +178,7 @@ mod tests {
         view.cameras[0].enter(Phase::Streaming);
         view.cameras[0].count_dropped(DropCause::Overload, 10);
         view.cameras[0].count_dropped(DropCause::Driver, 2);
-        view.cameras[1].count_error();
+        view.cameras[1].errors.add(1);
         let mut reporter = Reporter::new(&[view]);
         assert_eq!(
             reporter.lines(),

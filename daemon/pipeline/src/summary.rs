@@ -1,4 +1,4 @@
-//! What a run came to: told at its end to people, and to machines as JSON.
+//! The summary of a daemon's run: lines for people, JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,21 +9,20 @@ use visiond_annotate::annotator::AnnotateCounts;
 use visiond_flow::metrics::{CameraSnapshot, DropCause, GpuSnapshot, LaneView, Stage};
 use visiond_flow::sink_counts::SinkCounts;
 use visiond_kernels::buffer::MemoryKind;
-use visiond_system::process::Resident;
 use visiond_system::thermal::JetsonSummary;
 
 use super::status_line::{drops, millis};
 
-/// A whole run.
+/// The summary of a run.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// How long the pipeline ran.
     pub seconds: f64,
-    /// From the process's start to the first message, to 10 ms.
+    /// Seconds from the process's start to the first message, accurate to 10 ms.
     pub first_message_s: Option<f64>,
-    /// Resident memory at most.
+    /// Peak of resident memory.
     pub peak_resident_bytes: Option<u64>,
-    /// The Jetson that it ran on; absent elsewhere.
+    /// The Jetson; absent on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jetson: Option<JetsonSummary>,
     /// Each model.
@@ -37,19 +36,19 @@ pub struct Summary {
 /// A model in a run.
 #[derive(Debug, Serialize)]
 pub struct ModelSummary {
-    /// Its name.
+    /// Name of the model.
     pub name: String,
-    /// What ran it.
+    /// Backend that ran it.
     pub backend: String,
-    /// The memory that its frames lived in.
+    /// Kind of memory that held its frames.
     pub memory: &'static str,
-    /// Runs of the network.
+    /// Runs, successful or not.
     pub runs: u64,
     /// Frames and runs that failed.
     pub errors: u64,
-    /// Times that it was built anew.
+    /// Times it was loaded again.
     pub rebuilds: u64,
-    /// What was counted on the GPU, where it ran on one.
+    /// GPU counters, if it ran on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSnapshot>,
 }
@@ -57,45 +56,45 @@ pub struct ModelSummary {
 /// A camera in a run.
 #[derive(Debug, Serialize)]
 pub struct CameraSummary {
-    /// Its name.
+    /// Name of the camera.
     pub name: String,
-    /// Where it stood at the end.
+    /// Its phase at the end.
     pub state: &'static str,
-    /// Frames that came.
+    /// Frames captured.
     pub captured: u64,
-    /// How frames came out of a camera's driver the last time: "userptr", "mmap" or "copy".
+    /// How the driver passed frames at last: "userptr", "mmap" or "copy".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<&'static str>,
-    /// Bytes of frames that were copied between their source and the buffer that the network reads.
+    /// Bytes of frames copied between the source and the buffer that the model reads.
     pub copied_bytes: u64,
-    /// CPU time of its thread for each frame that came, in microseconds: what capturing costs.
+    /// CPU time of its thread per captured frame, in microseconds.
     pub capture_cpu_us: f64,
-    /// Messages that went out.
+    /// Messages published.
     pub published: u64,
-    /// Messages a second.
+    /// Messages per second.
     pub frames_per_second: f64,
     /// Frames lost, by cause.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Times that its source failed.
+    /// Times its source failed.
     pub errors: u64,
-    /// Times that its source was opened again.
+    /// Times its source was reopened.
     pub restarts: u64,
     /// Durations by stage.
-    pub stages_us: BTreeMap<&'static str, Spread>,
-    /// Things seen, by label.
+    pub stages_us: BTreeMap<&'static str, DurationStats>,
+    /// Detections by label.
     pub detections: BTreeMap<String, u64>,
-    /// Pictures drawn, where any were to be.
+    /// Annotated pictures, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
-    /// The line on drops, for people.
+    /// The drops as text, for people.
     #[serde(skip)]
     drops: String,
 }
 
-/// How a stage's durations are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Spread {
-    /// Average, in microseconds.
+/// Distribution of a stage's durations, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct DurationStats {
+    /// Mean.
     pub mean: u64,
     /// Median.
     pub p50: u64,
@@ -110,20 +109,20 @@ pub struct Spread {
 /// A camera's pictures.
 #[derive(Debug, Serialize)]
 pub struct PictureSummary {
-    /// Their folder.
+    /// Folder of the pictures.
     pub directory: String,
-    /// Stored.
+    /// Pictures stored.
     pub written: u64,
-    /// Not drawn, or not stored.
+    /// Pictures not drawn, or not stored.
     pub lost: u64,
 }
 
 /// A sink in a run.
 #[derive(Debug, Serialize)]
 pub struct SinkSummary {
-    /// Its name.
+    /// Name of the sink.
     pub name: String,
-    /// Where messages went.
+    /// Output of the sink, such as a path or URL.
     pub to: String,
     /// Messages written.
     pub written: u64,
@@ -132,30 +131,30 @@ pub struct SinkSummary {
 }
 
 impl ModelSummary {
-    /// Of a lane.
+    /// Summarizes the model of a lane.
     pub fn new(view: &LaneView, backend: &str, memory: MemoryKind) -> Self {
         let lane = &view.lane;
         Self {
             name: lane.name.to_string(),
             backend: backend.to_owned(),
             memory: memory.name(),
-            runs: lane.runs(),
-            errors: lane.errors(),
-            rebuilds: lane.rebuilds(),
+            runs: lane.runs.get(),
+            errors: lane.errors.get(),
+            rebuilds: lane.rebuilds.get(),
             gpu: lane.gpu(),
         }
     }
 }
 
 impl CameraSummary {
-    /// Of a camera that ran for `seconds`.
+    /// Summarizes a camera that ran for `seconds`.
     pub fn new(name: &str, state: &'static str, total: &CameraSnapshot, seconds: f64) -> Self {
         let stage = |stage: Stage| {
             let times = total.stage(stage);
             let at = |quantile| times.quantile_us(quantile);
             (
                 stage.name(),
-                Spread { mean: times.mean_us(), p50: at(0.5), p90: at(0.9), p99: at(0.99), max: times.max_us() },
+                DurationStats { mean: times.mean_us(), p50: at(0.5), p90: at(0.9), p99: at(0.99), max: times.max_us() },
             )
         };
         Self {
@@ -164,7 +163,7 @@ impl CameraSummary {
             captured: total.captured,
             io: total.io,
             copied_bytes: total.copied_bytes,
-            // To 0.1 us, since more digits say nothing.
+            // Rounded to 0.1 us, because more digits are noise.
             capture_cpu_us: (total.capture_cpu_us() * 10.0).round() / 10.0,
             published: total.published,
             frames_per_second: if seconds > 0.0 { total.published as f64 / seconds } else { 0.0 },
@@ -178,7 +177,7 @@ impl CameraSummary {
         }
     }
 
-    /// With its pictures.
+    /// Adds its annotated pictures.
     pub fn with_pictures(mut self, directory: &Path, counts: AnnotateCounts) -> Self {
         let lost = counts.dropped_busy + counts.failed;
         self.pictures =
@@ -188,22 +187,22 @@ impl CameraSummary {
 
     fn lines(&self, out: &mut Vec<String>) {
         let mut first = format!(
-            "camera {}: {} of {} frames looked at, {:.1} a second, {}",
+            "camera {}: {} of {} frames processed, {:.1} per second, {}",
             self.name, self.published, self.captured, self.frames_per_second, self.drops
         );
         if self.errors > 0 {
             // Writing into a String cannot fail, here and below.
-            let _ = write!(first, "; failed {} times, opened again {} times", self.errors, self.restarts);
+            let _ = write!(first, "; failed {} times, reopened {} times", self.errors, self.restarts);
         }
         out.push(first);
         if self.published > 0 {
-            let stage = |stage: Stage| self.stages_us.get(stage.name()).copied().unwrap_or(Spread::ZERO);
+            let stage = |stage: Stage| self.stages_us.get(stage.name()).copied().unwrap_or_default();
             let total = stage(Stage::Total);
             let [p50, p90, p99, max] = [total.p50, total.p90, total.p99, total.max].map(millis);
             let parts = [Stage::Preprocess, Stage::Infer, Stage::Postprocess].map(|part| millis(stage(part).p50));
             out.push(format!("  age at publishing in ms: median {p50}, p90 {p90}, p99 {p99}, max {max}"));
-            out.push(format!("  of it preprocess {}, network {}, postprocess {}", parts[0], parts[1], parts[2]));
-            out.push(format!("  seen: {}", self.seen()));
+            out.push(format!("  of it preprocess {}, inference {}, postprocess {}", parts[0], parts[1], parts[2]));
+            out.push(format!("  detections: {}", self.seen()));
         }
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
@@ -222,19 +221,15 @@ impl CameraSummary {
     }
 }
 
-impl Spread {
-    const ZERO: Self = Self { mean: 0, p50: 0, p90: 0, p99: 0, max: 0 };
-}
-
 impl SinkSummary {
-    /// Of a sink's counts.
+    /// Summarizes a sink.
     pub fn new(counts: &SinkCounts) -> Self {
-        Self { name: counts.name.clone(), to: counts.to.clone(), written: counts.written, lost: counts.lost() }
+        Self { name: counts.name.clone(), to: counts.to.clone(), written: counts.written, lost: counts.lost }
     }
 }
 
 impl Summary {
-    /// For people: a line a fact.
+    /// Returns the summary for people, one fact per line.
     pub fn lines(&self) -> Vec<String> {
         let mut out = Vec::new();
         for camera in &self.cameras {
@@ -243,17 +238,17 @@ impl Summary {
         for model in &self.models {
             let mut line = format!("model {}: {} runs on {}", model.name, model.runs, model.backend);
             if model.errors > 0 {
-                let _ = write!(line, ", {} errors, built anew {} times", model.errors, model.rebuilds);
+                let _ = write!(line, ", {} errors, loaded again {} times", model.errors, model.rebuilds);
             }
             if let Some(gpu) = &model.gpu {
                 let GpuSnapshot { graph_runs, single_runs, overlapped_runs, .. } = gpu;
                 let _ = write!(line, ", {graph_runs} as a CUDA graph, {single_runs} call by call");
-                let _ = write!(line, ", {overlapped_runs} beside another");
+                let _ = write!(line, ", {overlapped_runs} overlapped");
                 if gpu.copied_bytes > 0 {
                     let _ = write!(line, ", {:.1} MB of frames copied for the GPU", gpu.copied_bytes as f64 / 1e6);
                 }
                 if gpu.lost_candidates > 0 {
-                    let _ = write!(line, ", no room for {} candidates", gpu.lost_candidates);
+                    let _ = write!(line, ", {} candidates dropped by a full filter", gpu.lost_candidates);
                 }
             }
             out.push(line);
@@ -273,12 +268,6 @@ impl Summary {
         out.push(last);
         out
     }
-
-    /// With what the system tells of the memory.
-    pub fn with_memory(mut self, resident: Option<Resident>) -> Self {
-        self.peak_resident_bytes = resident.map(|resident| resident.peak);
-        self
-    }
 }
 
 #[cfg(test)]
@@ -291,8 +280,8 @@ mod tests {
 
     fn summary() -> Summary {
         let camera = CameraMetrics::new("street".into());
-        (0..3).for_each(|_| camera.count_captured());
-        camera.count_capture_cpu(600_000);
+        (0..3).for_each(|_| camera.captured.add(1));
+        camera.capture_cpu_ns.add(600_000);
         camera.count_published(&message("street", &["person", "person", "dog"]));
         camera.count_published(&message("street", &["person"]));
         camera.count_dropped(DropCause::Overload, 1);
@@ -326,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_what_happened_and_where_everything_is() {
+    fn people_read_what_happened_and_where_everything_is() {
         assert_eq!(
             summary().lines(),
             [
-                "camera street: 2 of 3 frames looked at, 1.0 a second, dropped 1 (overload 1)",
+                "camera street: 2 of 3 frames processed, 1.0 per second, dropped 1 (overload 1)",
                 "  age at publishing in ms: median 1.0, p90 1.0, p99 1.0, max 1.0",
-                "  of it preprocess 0.0, network 0.0, postprocess 0.0",
-                "  seen: 3 person, 1 dog",
+                "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
+                "  detections: 3 person, 1 dog",
                 "  pictures: 2 in out/pictures, 1 not drawn",
-                "model nanodet: 2 runs on rten (built in), 1 as a CUDA graph, 1 call by call, 0 beside another, \
+                "model nanodet: 2 runs on rten (built in), 1 as a CUDA graph, 1 call by call, 0 overlapped, \
                  1.3 MB of frames copied for the GPU",
                 "sink file: 2 messages to out.jsonl",
                 "2.0 s, the first message 0.14 s after the start, at most 58 MB of memory",
@@ -344,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_told_the_same() {
+    fn programs_read_the_same() {
         let value = serde_json::to_value(summary()).unwrap();
         let camera = &value["cameras"][0];
         assert_eq!(camera["published"], 2);

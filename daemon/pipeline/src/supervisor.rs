@@ -45,8 +45,8 @@ pub struct CameraSpec {
 pub struct LaneSpec {
     /// The model's name, which is also the lane's.
     pub model: Arc<str>,
-    /// The model to run; `None` if the lane keeps the one that it has, see [`Hold::has`].
-    pub network: Option<LaneModel>,
+    /// The model to run; `None` if the lane keeps the one that it has, see [`PipelineHold::has`].
+    pub new_model: Option<LaneModel>,
     /// The lane's cameras, at least one.
     pub cameras: Vec<CameraSpec>,
 }
@@ -107,7 +107,7 @@ impl CameraRecord {
     }
 }
 
-/// Counts a lane that has not ended, or a [`Hold`]. The last one that is dropped raises stop.
+/// Counts a lane that has not ended, or a [`PipelineHold`]. The last one that is dropped raises stop.
 struct Unfinished {
     left: Arc<AtomicUsize>,
     stop: Stop,
@@ -122,20 +122,20 @@ impl Drop for Unfinished {
 }
 
 /// Keeps the pipeline and its lanes from ending while a change leaves them without a camera.
-pub struct Hold {
+pub struct PipelineHold {
     active_cameras: Arc<ActiveCameras>,
     lanes: Vec<(Arc<str>, Arc<LaneMailbox>)>,
     _pipeline: Unfinished,
 }
 
-impl Hold {
+impl PipelineHold {
     /// Whether `model` has a lane that goes on without being given a model.
     pub fn has(&self, model: &str) -> bool {
         self.lanes.iter().any(|(name, _)| **name == *model)
     }
 }
 
-impl Drop for Hold {
+impl Drop for PipelineHold {
     fn drop(&mut self) {
         self.lanes.iter().for_each(|(_, mailbox)| mailbox.release());
         self.active_cameras.leave();
@@ -187,13 +187,13 @@ impl Pipeline {
             context,
         };
         let _pipeline = Unfinished { left: unfinished, stop: pipeline.context.stop.clone() };
-        let _hold = Hold { active_cameras, lanes: Vec::new(), _pipeline };
+        let _hold = PipelineHold { active_cameras, lanes: Vec::new(), _pipeline };
         pipeline.change(specs)?;
         Ok(pipeline)
     }
 
     /// Keeps the pipeline from ending by itself; `None` if it has ended already.
-    pub fn hold(&self) -> Option<Hold> {
+    pub fn hold(&self) -> Option<PipelineHold> {
         let one_more = |left: usize| (left > 0).then(|| left + 1);
         self.unfinished.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
         let pipeline = Unfinished { left: Arc::clone(&self.unfinished), stop: self.context.stop.clone() };
@@ -202,10 +202,10 @@ impl Pipeline {
         }
         let held = self.lanes.iter().filter(|lane| lane.mailbox.hold());
         let lanes = held.map(|lane| (Arc::clone(&lane.metrics.name), Arc::clone(&lane.mailbox))).collect();
-        Some(Hold { active_cameras: Arc::clone(&self.active_cameras), lanes, _pipeline: pipeline })
+        Some(PipelineHold { active_cameras: Arc::clone(&self.active_cameras), lanes, _pipeline: pipeline })
     }
 
-    /// Switches to the lanes of `specs`, in their order. The caller keeps a [`Hold`] meanwhile.
+    /// Switches to the lanes of `specs`, in their order. The caller keeps a [`PipelineHold`] meanwhile.
     ///
     /// Cameras that are removed or opened again end first, because two threads cannot open one device.
     ///
@@ -280,24 +280,24 @@ impl Pipeline {
     ) -> io::Result<()> {
         // The mailbox is held while the lane's cameras change.
         let mut held = lane.as_ref().is_some_and(|lane| lane.mailbox.hold());
-        let mut lane = match (lane, spec.network) {
-            (Some(lane), network) if held => {
-                if let Some(network) = network {
-                    pending_swaps.0.push((Arc::clone(&lane.metrics), lane.model_swap.offer(network)));
+        let mut lane = match (lane, spec.new_model) {
+            (Some(lane), model) if held => {
+                if let Some(model) = model {
+                    pending_swaps.0.push((Arc::clone(&lane.metrics), lane.model_swap.offer(model)));
                 }
                 lane
             }
             (Some(lane), None) => lane,
-            (before, Some(network)) => {
+            (before, Some(model)) => {
                 let metrics = before.as_ref().map(|lane| Arc::clone(&lane.metrics));
                 let metrics = metrics.unwrap_or_else(|| Arc::new(LaneMetrics::new(spec.model)));
-                let mut lane = self.start_lane(metrics, network)?;
+                let mut lane = self.start_lane(metrics, model)?;
                 // Cameras that stay have ended with their old lane.
                 lane.cameras = before.map(|lane| lane.cameras).unwrap_or_default();
                 held = true;
                 lane
             }
-            (None, None) => return Err(io::Error::other(format!("model {} has no network", spec.model))),
+            (None, None) => return Err(io::Error::other(format!("model {} is not loaded", spec.model))),
         };
         let mut before = std::mem::take(&mut lane.cameras);
         let mut result = Ok(());
@@ -335,8 +335,8 @@ impl Pipeline {
     }
 
     /// Starts a lane whose mailbox is held.
-    fn start_lane(&self, metrics: Arc<LaneMetrics>, network: LaneModel) -> io::Result<RunningLane> {
-        let mailbox = Arc::new(Mailbox::new());
+    fn start_lane(&self, metrics: Arc<LaneMetrics>, model: LaneModel) -> io::Result<RunningLane> {
+        let mailbox = Arc::new(Mailbox::default());
         mailbox.hold();
         let model_swap = Arc::new(ModelSwap::default());
         let stop = self.context.stop.child()?;
@@ -356,7 +356,7 @@ impl Pipeline {
         let thread = thread::Builder::new().name(format!("lane {}", metrics.name)).spawn(move || {
             // Also dropped by a panic, and if the thread cannot be started.
             let _last = last;
-            lane.run(network);
+            lane.run(model);
         })?;
         Ok(RunningLane { metrics, mailbox, model_swap, stop, thread, cameras: Vec::new() })
     }

@@ -1,4 +1,4 @@
-//! Whether systemd is to be given a sign of life: only while nothing hangs.
+//! Decides whether the daemon may send systemd its watchdog message: only while no thread hangs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,33 +7,33 @@ use visiond_flow::metrics::{Activity, CameraMetrics, LaneMetrics, LaneView, Phas
 use visiond_system::heartbeat::Pulse;
 use visiond_system::logging::events;
 
-/// How long opening a camera may take: a USB camera's control that does not answer costs 5 s in the kernel, and it has some.
+/// How long opening a camera may take: each control of a USB camera that does not answer blocks for 5 s in the kernel.
 const OPENING: Duration = Duration::from_secs(60);
 
-/// Decides whether a sign of life is earned: twice as often as systemd wants one, so that one missed look costs nothing.
+/// Checks every thread twice as often as systemd expects a message, so that one late check does no harm.
 #[derive(Debug)]
 pub struct Watchdog {
     interval: Duration,
     due: Instant,
-    /// Each lane at the last look.
+    /// Each lane at the last check.
     lanes: Vec<(Arc<LaneMetrics>, Activity, u64)>,
-    /// Each camera's thread, and since when it stands there.
+    /// Each camera's thread, and since when it has made no progress.
     cameras: Vec<(Arc<CameraMetrics>, Pulse, Instant)>,
 }
 
 impl Watchdog {
-    /// For systemd's `timeout`. The first look is due at once.
+    /// Creates a watchdog for systemd's `timeout`. The first check is due at once.
     pub fn new(timeout: Duration) -> Self {
         Self { interval: timeout / 2, due: Instant::now(), lanes: Vec::new(), cameras: Vec::new() }
     }
 
-    /// When the next look is due.
+    /// Returns when the next check is due.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Looks at every lane and every camera: `true` when each made progress since the last look, or waits for something that
-    /// has a name (a frame, a pause, a sink that must not lose anything).
+    /// Checks every lane and camera: `true` if each made progress since the last check, or is in a declared wait (for a frame,
+    /// a pause, or a lossless sink).
     pub fn look(&mut self, now: Instant, views: &[LaneView]) -> bool {
         self.due = now + self.interval;
         let lanes: Vec<_> = views.iter().map(|view| self.lane(&view.lane)).collect();
@@ -46,7 +46,7 @@ impl Watchdog {
     }
 
     fn lane(&self, lane: &Arc<LaneMetrics>) -> ((Arc<LaneMetrics>, Activity, u64), bool) {
-        let now = (lane.activity(), lane.runs());
+        let now = (lane.activity(), lane.runs.get());
         let before = self.lanes.iter().find(|(seen, ..)| Arc::ptr_eq(seen, lane)).map(|seen| (seen.1, seen.2));
         let hangs = now.0 == Activity::Looking && before == Some(now);
         if hangs {
@@ -91,11 +91,11 @@ mod tests {
         }
         lane.enter(Activity::Looking);
         assert!(watchdog.look(now, &lanes), "it has only begun");
-        lane.count_run();
+        lane.runs.add(1);
         assert!(watchdog.look(now, &lanes), "it made progress");
         assert!(!watchdog.look(now, &lanes), "it hangs");
         assert_eq!(watchdog.due(), now + Duration::from_secs(15));
-        lane.count_run();
+        lane.runs.add(1);
         assert!(watchdog.look(now, &lanes), "it goes on");
     }
 

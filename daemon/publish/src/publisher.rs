@@ -285,17 +285,20 @@ impl RunningSink {
         let queue = &self.handle.queue;
         let counters = &queue.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let [dropped_full, failed, unsent] = [&counters.dropped_full, &counters.failed, &counters.unsent].map(read);
+        let spool = *counters.spool.lock();
         SinkCounts {
             name: self.config.name.clone(),
-            kind: kind(&self.config),
+            kind: kind(&self.config).to_owned(),
             to: place(&self.config),
-            waiting: queue.waiting(),
-            capacity: self.config.queue,
+            waiting: queue.waiting() as u64,
+            capacity: self.config.queue as u64,
             queued: read(&counters.queued),
             written: read(&counters.written),
-            dropped_full: read(&counters.dropped_full),
-            failed: read(&counters.failed),
-            unsent: read(&counters.unsent),
+            dropped_full,
+            failed,
+            unsent,
+            lost: dropped_full + failed + unsent + spool.map_or(0, |spool| spool.dropped),
             readers: read(&counters.readers),
             reader_lost: read(&counters.reader_lost),
             readers_refused: read(&counters.readers_refused),
@@ -304,7 +307,7 @@ impl RunningSink {
             reconnects: read(&counters.reconnects),
             resent: read(&counters.resent),
             outage: counters.outage.lock().clone(),
-            spool: *counters.spool.lock(),
+            spool,
         }
     }
 
@@ -329,13 +332,13 @@ impl RunningSink {
             self.handle.queue.die(|counters| &counters.failed);
         }
         let counts = self.counts();
-        if counts.lost() > 0 {
+        if counts.lost > 0 {
             let kept = counts.spool.map_or(0, |spool| spool.records);
             log::warn!(
                 "sink {}: lost {} of {} messages: {} by a full queue, {} by failed writes, {} unsent at the end{}",
                 self.config.name,
-                counts.lost(),
-                counts.lost() + counts.written + kept,
+                counts.lost,
+                counts.lost + counts.written + kept,
                 counts.dropped_full,
                 counts.failed,
                 counts.unsent,

@@ -156,7 +156,7 @@ impl PreparedConfig {
             loaded,
             buffers,
         });
-        self.lanes.push(LaneSpec { model: name, network, cameras });
+        self.lanes.push(LaneSpec { model: name, new_model: network, cameras });
         Ok(())
     }
 

@@ -1,50 +1,62 @@
-//! `/api/v1/`: what is, as JSON, and reloads. Documented in docs/openapi.json, which is served, too.
+//! The handlers that answer with JSON: `/api/v1/`, and `/healthz` and `/readyz`. docs/openapi.json describes them and is served.
 
-use axum::extract::{Path, State as Extract};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::Deserialize;
 use serde_json::Value;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use visiond_flow::trace::{self, MOST_SECONDS};
+use visiond_service::reload::{Preview, Proposal};
+use visiond_system::logging::tail;
 
 use crate::errors::{Problem, no_camera};
+use crate::guard::Trusted;
 use crate::masked;
-use crate::state::State;
+use crate::state::AppState;
 use crate::status::report::{CameraFacts, StatusReport};
 
-/// What the server answers, in OpenAPI 3.1.
+/// The description of the API, in OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
-/// Everything below `/api/v1/` that is no stream.
-pub fn routes() -> Router<State> {
-    Router::new()
-        .route("/api/v1/status", get(status))
-        .route("/api/v1/cameras", get(cameras))
-        .route("/api/v1/cameras/{name}", get(camera))
-        .route("/api/v1/cameras/{name}/detections", get(detections_of))
-        .route("/api/v1/detections", get(detections))
-        .route("/api/v1/config", get(config))
-        .route("/api/v1/reload", post(reload))
-        .route("/api/v1/openapi.json", get(openapi))
+/// Length of a recording if the client does not set it.
+const TRACE_SECONDS: u64 = 5;
+
+/// `GET /readyz`: whether every lane that can start had its first frame. Without a token, the answer has no names.
+pub async fn ready(State(state): State<AppState>, Extension(Trusted(trusted)): Extension<Trusted>) -> Response {
+    let reasons = state.observer.not_ready();
+    if reasons.is_empty() {
+        return "ready\n".into_response();
+    }
+    let why = if trusted { reasons.join("; ") } else { "a lane has had no frame yet".to_owned() };
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }
 
-async fn status(Extract(state): Extract<State>) -> Json<StatusReport> {
+/// `GET /api/v1/status`
+pub async fn status(State(state): State<AppState>) -> Json<StatusReport> {
     Json(state.observer.observe())
 }
 
-async fn cameras(Extract(state): Extract<State>) -> Json<Vec<CameraFacts>> {
+/// `GET /api/v1/cameras`
+pub async fn cameras(State(state): State<AppState>) -> Json<Vec<CameraFacts>> {
     Json(state.observer.observe().cameras)
 }
 
-async fn camera(Extract(state): Extract<State>, Path(name): Path<String>) -> Result<Json<CameraFacts>, Problem> {
+/// `GET /api/v1/cameras/{name}`
+pub async fn camera(State(state): State<AppState>, Path(name): Path<String>) -> Result<Json<CameraFacts>, Problem> {
     let cameras = state.observer.observe().cameras;
     cameras.into_iter().find(|camera| camera.name == name).map(Json).ok_or_else(|| no_camera(&name))
 }
 
-/// The newest message of a camera, as sinks get it.
-async fn detections_of(Extract(state): Extract<State>, Path(name): Path<String>) -> Result<Response, Problem> {
+/// `GET /api/v1/cameras/{name}/detections`: the newest message of a camera, as sinks get it.
+pub async fn detections_of(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
     if !names(&state).any(|camera| camera == name) {
         return Err(no_camera(&name));
     }
@@ -53,8 +65,8 @@ async fn detections_of(Extract(state): Extract<State>, Path(name): Path<String>)
     Ok(json(Bytes::copy_from_slice(latest.line().trim_ascii_end())))
 }
 
-/// The newest message of each camera that has published one.
-async fn detections(Extract(state): Extract<State>) -> Response {
+/// `GET /api/v1/detections`: the newest message of each camera that has published one.
+pub async fn detections(State(state): State<AppState>) -> Response {
     let mut list = BytesMut::from(&b"["[..]);
     for latest in names(&state).filter_map(|camera| state.live.messages().latest(&camera)) {
         if list.len() > 1 {
@@ -66,28 +78,24 @@ async fn detections(Extract(state): Extract<State>) -> Response {
     json(list.freeze())
 }
 
-/// The cameras that run.
-fn names(state: &State) -> impl Iterator<Item = String> + use<> {
+/// Returns the names of the cameras that run.
+fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
     let lanes = state.live.lanes();
     lanes.into_iter().flat_map(|lane| lane.cameras).map(|camera| camera.name.to_string())
 }
 
-/// What is in force, with every default written out and without secrets.
-async fn config(Extract(state): Extract<State>) -> Result<Json<Value>, Problem> {
-    let unreadable = |error| {
-        let why = format!("the configuration in force cannot be told: {error}");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
-    };
+/// `GET /api/v1/config`: the configuration in force, with every default and without secrets.
+pub async fn config(State(state): State<AppState>) -> Result<Json<Value>, Problem> {
+    let unreadable = |error| Problem::internal(format!("cannot show the configuration in force: {error}"));
     let mut config: Value = toml::from_str(&state.service.config().to_toml()).map_err(unreadable)?;
     masked::mask(&mut config);
     Ok(Json(config))
 }
 
-/// Has the configuration read again, and waits for what comes of it.
-async fn reload(Extract(state): Extract<State>) -> Result<Response, Problem> {
+/// `POST /api/v1/reload`: reads the configuration again, and waits for the outcome.
+pub async fn reload(State(state): State<AppState>) -> Result<Response, Problem> {
     let outcome = state.reloads.request().await;
-    let ending = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending");
-    let outcome = outcome.map_err(ending)?;
+    let outcome = outcome.map_err(|_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending"))?;
     if outcome.applied {
         return Ok(Json(outcome).into_response());
     }
@@ -95,8 +103,61 @@ async fn reload(Extract(state): Extract<State>) -> Result<Response, Problem> {
     Err(Problem::new(StatusCode::CONFLICT, why).with(serde_json::to_value(outcome).unwrap_or_default()))
 }
 
-async fn openapi() -> Response {
+/// `POST /api/v1/changes`: what another configuration would change. Changes nothing, and reads no file that it names.
+pub async fn changes(
+    State(state): State<AppState>,
+    proposal: Result<Json<Proposal>, JsonRejection>,
+) -> Result<Json<Preview>, Problem> {
+    let Json(proposal) = proposal.map_err(|error| Problem::new(error.status(), error.body_text()))?;
+    // Checks that the models' files exist, possibly on a disk that sleeps.
+    let preview = spawn_blocking(move || Preview::new(&state.service, state.reloads.path(), &proposal)).await;
+    // The panic hook has logged the panic.
+    preview.map(Json).map_err(|_| Problem::internal("internal error, see the log of visiond: please report it"))
+}
+
+/// `GET /api/v1/openapi.json`
+pub async fn openapi() -> Response {
     json(Bytes::from_static(OPENAPI.as_bytes()))
+}
+
+/// The parameters of `GET /api/v1/log`.
+#[derive(Deserialize)]
+pub struct LogQuery {
+    /// The number of the last line that the client has.
+    #[serde(default)]
+    after: u64,
+}
+
+/// `GET /api/v1/log?after=`: the newest lines of the daemon's log.
+pub async fn log(query: Result<Query<LogQuery>, QueryRejection>) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|_| Problem::bad_request("`after` must be a line number, 0 or more"))?;
+    Ok(Json(tail::after(query.after)).into_response())
+}
+
+/// The parameters of `POST /api/v1/trace`.
+#[derive(Deserialize)]
+pub struct TraceQuery {
+    seconds: Option<u64>,
+}
+
+/// `POST /api/v1/trace?seconds=`: records what every thread does with every frame, and answers with the recording.
+pub async fn trace(query: Result<Query<TraceQuery>, QueryRejection>) -> Result<Response, Problem> {
+    let seconds = query.ok().map(|Query(query)| query.seconds.unwrap_or(TRACE_SECONDS));
+    let seconds = seconds
+        .filter(|seconds| (1..=MOST_SECONDS).contains(seconds))
+        .ok_or_else(|| Problem::bad_request(format!("`seconds` must be a whole number from 1 to {MOST_SECONDS}")))?;
+    let recording = trace::start().map_err(|busy| Problem::new(StatusCode::CONFLICT, busy.to_string()))?;
+    // A client that disconnects drops this future, and the recording with it.
+    sleep(Duration::from_secs(seconds)).await;
+    let trace = recording.finish();
+    // Writing some MB of text would hold up the thread that serves all clients.
+    let text = spawn_blocking(move || {
+        let mut text = Vec::new();
+        trace.write(&mut text).map(|()| text)
+    });
+    // Writing to memory does not fail, and the panic hook has logged a panic.
+    let text = text.await.ok().and_then(Result::ok).ok_or_else(|| Problem::internal("cannot write the trace"))?;
+    Ok(json(text.into()))
 }
 
 fn json(text: Bytes) -> Response {

@@ -29,6 +29,16 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    /// Creates a problem with status 400.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Creates a problem with status 500.
+    pub fn internal(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    }
+
     /// Adds the members of `more`; they do not replace the standard ones.
     pub fn with(mut self, more: Value) -> Self {
         if let Value::Object(more) = more {
@@ -40,16 +50,11 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let usual = json!({
-            "type": "about:blank",
-            "title": self.status.canonical_reason().unwrap_or("Error"),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-        });
         let mut members = self.more;
-        if let Value::Object(usual) = usual {
-            members.extend(usual);
-        }
+        members.insert("type".into(), json!("about:blank"));
+        members.insert("title".into(), json!(self.status.canonical_reason().unwrap_or("Error")));
+        members.insert("status".into(), json!(self.status.as_u16()));
+        members.insert("detail".into(), json!(self.detail));
         let mut answer = (self.status, Json(Value::Object(members))).into_response();
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         answer
@@ -66,8 +71,8 @@ pub fn no_camera(name: &str) -> Problem {
 pub async fn as_problem(answer: Response) -> Response {
     let status = answer.status();
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    let told = kind.starts_with("application/") || kind.starts_with("text/html");
-    if !(status.is_client_error() || status.is_server_error()) || told {
+    let has_own_format = kind.starts_with("application/") || kind.starts_with("text/html");
+    if !(status.is_client_error() || status.is_server_error()) || has_own_format {
         return answer;
     }
     let (parts, body) = answer.into_parts();

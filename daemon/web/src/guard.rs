@@ -20,9 +20,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 use visiond_config::is_loopback;
+use visiond_system::backoff::RateLimit;
 use visiond_system::credentials::Token;
 
 use crate::errors::Problem;
@@ -34,8 +36,8 @@ use crate::status::StatusCollector;
 pub const COOKIE_NAME: &str = "visiond_session";
 /// How long the answer to a wrong token takes; concurrent ones wait for each other.
 const SLOW: Duration = Duration::from_millis(250);
-/// How often wrong tokens are logged at most.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// The shortest time between two log lines about wrong tokens.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a client must prove.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +76,7 @@ impl Rules {
     /// Returns the session cookie if `token` is right.
     pub fn cookie_for(&self, token: &str) -> Option<&str> {
         let digests = self.token.as_ref()?;
-        same(&digest(token.as_bytes()), &digests.token).then_some(&*digests.cookie)
+        is_digest_of(token.as_bytes(), &digests.token).then_some(&*digests.cookie)
     }
 
     /// Whether a token is required.
@@ -86,8 +88,8 @@ impl Rules {
         let mut by_header = false;
         if let (Some(digests), Peer::Tcp(_)) = (&self.token, peer) {
             let (header, cookie) = (bearer(headers), session(headers));
-            by_header = header.is_some_and(|token| same(&digest(token), &digests.token));
-            let by_cookie = cookie.is_some_and(|cookie| same(&digest(cookie), &digests.cookie_digest));
+            by_header = header.is_some_and(|token| is_digest_of(token, &digests.token));
+            let by_cookie = cookie.is_some_and(|cookie| is_digest_of(cookie, &digests.cookie_digest));
             if !by_header && !by_cookie {
                 return if headers.contains_key(AUTHORIZATION) { Verdict::Wrong } else { Verdict::Unknown };
             }
@@ -135,15 +137,7 @@ pub struct Guard {
     rules: RwLock<Arc<Rules>>,
     observer: Arc<StatusCollector>,
     /// Held for a while by each request with a wrong token.
-    slow: Mutex<Wrong>,
-}
-
-/// Counts wrong tokens between log lines.
-#[derive(Default)]
-struct Wrong {
-    told: Option<Instant>,
-    /// How many came since the last log line.
-    more: u64,
+    slow: Mutex<RateLimit>,
 }
 
 /// Whether the client may see more than that the daemon runs.
@@ -153,7 +147,11 @@ pub struct Trusted(pub bool);
 impl Guard {
     /// Creates a guard that counts refused requests at `observer`.
     pub fn new(observer: &Arc<StatusCollector>) -> Arc<Self> {
-        Arc::new(Self { rules: RwLock::default(), observer: Arc::clone(observer), slow: Mutex::default() })
+        Arc::new(Self {
+            rules: RwLock::default(),
+            observer: Arc::clone(observer),
+            slow: Mutex::new(RateLimit::new(LOG_INTERVAL)),
+        })
     }
 
     /// Replaces the rules.
@@ -172,17 +170,13 @@ impl Guard {
     }
 }
 
-async fn refuse_slowly(slow: &Mutex<Wrong>, peer: Peer) {
-    let mut wrong = slow.lock().await;
+async fn refuse_slowly(slow: &Mutex<RateLimit>, peer: Peer) {
+    let mut log_limit = slow.lock().await;
     sleep(SLOW).await;
-    if wrong.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
-        wrong.more += 1;
-        return;
-    }
-    let more = std::mem::replace(&mut *wrong, Wrong { told: Some(Instant::now()), more: 0 }).more;
-    match more {
-        0 => log::warn!("http: {peer} came with a wrong token"),
-        more => log::warn!("http: {peer} came with a wrong token, and {more} more did since the last line about it"),
+    match log_limit.pass(Instant::now()) {
+        None => {}
+        Some(0) => log::warn!("http: {peer} sent a wrong token"),
+        Some(more) => log::warn!("http: {peer} sent a wrong token; {more} more since the last such line"),
     }
 }
 
@@ -224,9 +218,9 @@ fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Compares two digests in constant time.
-fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    std::hint::black_box(a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b))) == 0
+/// Whether `expected` is the digest of `bytes`; takes the same time wherever they differ.
+fn is_digest_of(bytes: &[u8], expected: &[u8; 32]) -> bool {
+    digest(bytes).ct_eq(expected).into()
 }
 
 /// Returns the token of a `Bearer` header.

@@ -1,22 +1,18 @@
 //! HTTP: the live page, the API, streams, metrics and health.
 //!
 //! - [`server`]: the thread that serves everything; [`state`]: what its handlers work with.
-//! - [`listen`]: addresses, sockets, connections and their limits; [`descriptor_limit`]: room for them in the process.
+//! - [`listen`]: addresses, sockets, connections and their limits.
 //! - [`guard`], [`login`]: access control.
 //! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json.
-//! - [`api`], [`changes`], [`trace`], [`log_lines`]: the API; [`masked`]: the configuration without its secrets.
-//! - [`status`]: the daemon's state at one instant; [`metrics`]: the same for Prometheus; [`health`]: for supervisors.
+//! - [`api`]: the API and health; [`masked`]: the configuration without its secrets.
+//! - [`status`]: the daemon's state at one instant; [`metrics`]: the same for Prometheus.
 //! - [`stream`], [`pictures`]: messages and pictures for as long as a client watches.
 //! - [`page`]: the live page and the login page.
 
 mod api;
-mod changes;
-mod descriptor_limit;
 mod errors;
 mod guard;
-mod health;
 mod listen;
-mod log_lines;
 mod login;
 mod masked;
 mod metrics;
@@ -27,8 +23,7 @@ mod server;
 mod state;
 pub mod status;
 mod stream;
-mod trace;
 
 pub use listen::PreparedListeners;
 pub use server::Server;
-pub use state::State;
+pub use state::AppState;

@@ -26,6 +26,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -37,7 +38,6 @@ use visiond_system::systemd;
 use visiond_system::unix_socket::{self, SocketFile};
 
 use self::connection::{Connection, Listener, ListeningSocket, Peer};
-use crate::descriptor_limit;
 use crate::guard::Rules;
 use crate::status::StatusCollector;
 
@@ -47,7 +47,9 @@ const HEAD: Duration = Duration::from_secs(15);
 const HEAD_BYTES: usize = 32 << 10;
 /// Pause before the next accept after the process ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// How many clients are told at once that all connections are taken; the others are closed without an answer.
+/// The most files that the daemon itself opens: cameras, files, sinks, libraries.
+const OWN_DESCRIPTORS: u64 = 512;
+/// How many clients at a time get the answer that all connections are taken; further ones are closed without an answer.
 const REFUSALS: usize = 32;
 
 /// An address that is served.
@@ -64,8 +66,10 @@ pub struct PreparedListeners {
     endpoints: Vec<(Endpoint, Option<ListeningSocket>)>,
     socket_mode: u32,
     max_connections: usize,
-    max_fps: f64,
-    rules: Rules,
+    /// The most pictures per second of a camera.
+    pub(crate) max_fps: f64,
+    /// What clients must prove.
+    pub(crate) rules: Rules,
 }
 
 impl PreparedListeners {
@@ -92,25 +96,34 @@ impl PreparedListeners {
                 if served.contains(&endpoint) { None } else { Some(open(&endpoint.address, config.socket_mode)?) };
             endpoints.push((endpoint, socket));
         }
-        descriptor_limit::raise_for(config);
+        raise_descriptor_limit(config);
         let rules = Rules::new(token.as_ref(), &config.allow_hosts);
         let HttpConfig { socket_mode, max_connections, max_fps, .. } = *config;
         Ok(Self { endpoints, socket_mode, max_connections, max_fps, rules })
     }
 
     /// Returns the addresses that will be served.
-    pub fn endpoints(&self) -> Vec<Endpoint> {
+    pub(crate) fn endpoints(&self) -> Vec<Endpoint> {
         self.endpoints.iter().map(|(endpoint, _)| endpoint.clone()).collect()
     }
+}
 
-    /// Returns what clients must prove.
-    pub fn rules(&self) -> Rules {
-        self.rules.clone()
+/// Raises the process's limit of open files to what `max_connections` and the daemon itself need, so that a camera can always be
+/// reopened; logs a warning if the system does not allow it.
+fn raise_descriptor_limit(config: &HttpConfig) {
+    let needed = config.max_connections as u64 + OWN_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return;
     }
-
-    /// Returns the most pictures per second of a camera.
-    pub fn max_fps(&self) -> f64 {
-        self.max_fps
+    let allowed = limit.maximum.unwrap_or(u64::MAX);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(allowed)), ..limit });
+    if raised.is_err() || allowed < needed {
+        log::warn!(
+            "http: {} connections and the daemon need {needed} file descriptors, but the process may have {allowed}: raise \
+             LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower max_connections",
+            config.max_connections
+        );
     }
 }
 
@@ -289,7 +302,7 @@ impl Connections {
             return;
         }
         tokio::spawn(async move {
-            let _ = timeout(Duration::from_secs(1), stream.refuse()).await;
+            let _ = timeout(Duration::from_secs(1), connection::refuse(stream)).await;
             this.refusing.fetch_sub(1, Ordering::Relaxed);
         });
     }

@@ -1,34 +1,27 @@
 //! `GET /metrics`: the status report in Prometheus' text format 0.0.4; docs/metrics.md lists every metric.
 //!
-//! The format asks for a family in one piece. Names end with their unit, and with `_total` if the number only rises while the
+//! The format wants each family in one piece. Names end with their unit, and with `_total` if the number only rises while the
 //! process lives.
 
-mod cameras;
-mod sinks;
 mod text_format;
 
-use axum::Router;
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use visiond_flow::metrics::{GpuSnapshot, Phase, Stage};
+use visiond_flow::sink_counts::{SinkCounts, SpoolCounts};
+use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
 
-use self::text_format::{Column, Page, flag};
-use crate::state::State;
-use crate::status::counters::HttpFacts;
-use crate::status::report::{ModelFacts, StatusReport};
-use visiond_system::process::ProcessFacts;
+use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, Page, flag};
+use crate::state::AppState;
+use crate::status::report::{CameraFacts, HttpCounts, LabelFacts, ModelFacts, StatusReport};
 
 /// The media type of what [`render`] returns.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns the route.
-pub fn routes() -> Router<State> {
-    Router::new().route("/metrics", get(metrics))
-}
-
-async fn metrics(Shared(state): Shared<State>) -> Response {
+/// `GET /metrics`
+pub async fn metrics(State(state): State<AppState>) -> Response {
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], render(&state.observer.observe())).into_response()
 }
 
@@ -36,9 +29,9 @@ async fn metrics(Shared(state): Shared<State>) -> Response {
 fn render(seen: &StatusReport) -> String {
     let mut page = Page::default();
     daemon(&mut page, seen);
-    cameras::render(&mut page, &seen.cameras);
+    cameras(&mut page, &seen.cameras);
     models(&mut page, &seen.models);
-    sinks::render(&mut page, &seen.sinks);
+    sinks(&mut page, &seen.sinks);
     http(&mut page, &seen.http);
     seen.jetson.iter().for_each(|facts| jetson(&mut page, facts));
     process(&mut page, &seen.process, &seen.started_at);
@@ -46,115 +39,247 @@ fn render(seen: &StatusReport) -> String {
 }
 
 fn daemon(page: &mut Page, seen: &StatusReport) {
-    let labels = [("version", seen.version.as_str()), ("target", seen.target.as_str())];
-    page.gauge("visiond_build_info", "The daemon's version and what it was built for.").add(&labels, 1.0);
-    page.gauge("visiond_ready", "Whether a frame went through every network that can start.")
-        .add(&[], flag(seen.ready));
-    let mut reloads = page.counter("visiond_reloads_total", "Reloads of the configuration, by outcome.");
+    let mut info = page.family(GAUGE, "visiond_build_info", "Version of the daemon, and the target it was built for.");
+    info.add(&[("version", &seen.version), ("target", &seen.target)], 1.0);
+    page.single(GAUGE, "visiond_ready", "Whether every model that can start processed a frame.", flag(seen.ready));
+    let mut reloads = page.family(COUNTER, "visiond_reloads_total", "Reloads of the configuration, by outcome.");
     reloads.add(&[("outcome", "applied")], seen.reloads.applied as f64);
     reloads.add(&[("outcome", "refused")], seen.reloads.refused as f64);
     let applied = seen.reloads.last.as_ref().is_none_or(|last| last.applied);
-    let help = "Whether the newest reload was applied; 1 where there was none.";
-    page.gauge("visiond_reload_last_applied", help).add(&[], flag(applied));
+    let help = "Whether the last reload was applied; 1 before the first reload.";
+    page.single(GAUGE, "visiond_reload_last_applied", help, flag(applied));
+}
+
+fn cameras(page: &mut Page, cameras: &[CameraFacts]) {
+    let help = "Size and format of a camera's frames, how the driver passes them, and the model that runs on them.";
+    let mut info = page.family(GAUGE, "visiond_camera_info", help);
+    for camera in cameras {
+        let size = format!("{}x{}", camera.width, camera.height);
+        let io = camera.io.as_deref().unwrap_or_default();
+        let labels = [
+            ("camera", &*camera.name),
+            ("model", &camera.model),
+            ("size", &size),
+            ("format", &camera.format),
+            ("io", io),
+        ];
+        info.add(&labels, 1.0);
+    }
+    let mut phases =
+        page.family(GAUGE, "visiond_camera_phase", "1 for the current phase of a camera, 0 for the others.");
+    for (camera, phase) in cameras.iter().flat_map(|camera| Phase::ALL.map(|phase| (camera, phase.name()))) {
+        phases.add(&[("camera", &camera.name), ("phase", phase)], flag(camera.phase == phase));
+    }
+    let by_name: Vec<_> = cameras.iter().map(|camera| (camera.name.as_str(), camera)).collect();
+    let columns: [Column<CameraFacts>; 3] = [
+        (GAUGE, "visiond_camera_frames_per_second", "Messages per second over the last five seconds.", |camera| {
+            camera.fps
+        }),
+        (GAUGE, "visiond_camera_watchers", "Clients that watch a camera's pictures.", |camera| camera.watchers as f64),
+        (COUNTER, "visiond_frames_captured_total", "Frames captured.", |camera| camera.captured as f64),
+    ];
+    page.table("camera", &by_name, &columns);
+    let help = "Frames by outcome: published as a message, or dropped.";
+    let mut outcomes = page.family(COUNTER, "visiond_frames_total", help);
+    for camera in cameras {
+        let dropped = camera.dropped.values().sum::<u64>();
+        outcomes.add(&[("camera", &camera.name), ("outcome", "published")], camera.published as f64);
+        outcomes.add(&[("camera", &camera.name), ("outcome", "dropped")], dropped as f64);
+    }
+    let mut dropped = page.family(COUNTER, "visiond_frames_dropped_total", "Frames without a message, by cause.");
+    for (camera, (cause, frames)) in
+        cameras.iter().flat_map(|camera| camera.dropped.iter().map(move |drop| (camera, drop)))
+    {
+        dropped.add(&[("camera", &camera.name), ("cause", cause)], *frames as f64);
+    }
+    stages(page, cameras);
+    for (kind, name, help, count) in [
+        (COUNTER, "visiond_detections_total", "Detections, by label.", (|label| label.total) as fn(&LabelFacts) -> u64),
+        (GAUGE, "visiond_detections", "Detections in the newest frame, by label.", |label| label.newest),
+    ] {
+        let mut family = page.family(kind, name, help);
+        for (camera, label) in cameras.iter().flat_map(|camera| camera.labels.iter().map(move |label| (camera, label)))
+        {
+            family.add(&[("camera", &camera.name), ("label", &label.label)], count(label) as f64);
+        }
+    }
+    let columns: [Column<CameraFacts>; 4] = [
+        (COUNTER, "visiond_camera_restarts_total", "Times a camera was reopened.", |camera| camera.restarts as f64),
+        (COUNTER, "visiond_camera_errors_total", "Times a camera could not be opened, or failed.", |c| c.errors as f64),
+        (COUNTER, "visiond_camera_copied_bytes_total", "Bytes of frames copied between source and model.", |camera| {
+            camera.copied_bytes as f64
+        }),
+        (COUNTER, "visiond_camera_cpu_seconds_total", "CPU time of a camera's thread.", |camera| camera.capture_cpu_s),
+    ];
+    page.table("camera", &by_name, &columns);
+    let mut family = page.family(COUNTER, "visiond_pictures_total", "Annotated pictures for `annotate`, by outcome.");
+    for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.pictures.as_ref()?))) {
+        let outcomes = [("written", counts.written), ("dropped", counts.dropped_busy), ("failed", counts.failed)];
+        for (outcome, count) in outcomes {
+            family.add(&[("camera", &camera.name), ("outcome", outcome)], count as f64);
+        }
+    }
+}
+
+fn stages(page: &mut Page, cameras: &[CameraFacts]) {
+    let total = Stage::Total.name();
+    let help = "Duration of each stage of processing a frame.";
+    let mut family = page.family(HISTOGRAM, "visiond_stage_duration_seconds", help);
+    for camera in cameras {
+        for (stage, facts) in camera.stages.iter().filter(|(stage, _)| *stage != total) {
+            family.add_histogram(&[("camera", &camera.name), ("stage", stage)], &facts.buckets, facts.sum_us);
+        }
+    }
+    let help = "Age of a frame when its message is published.";
+    let mut family = page.family(HISTOGRAM, "visiond_capture_to_publish_seconds", help);
+    for (camera, facts) in cameras.iter().filter_map(|camera| Some((camera, camera.stages.get(total)?))) {
+        family.add_histogram(&[("camera", &camera.name)], &facts.buckets, facts.sum_us);
+    }
 }
 
 fn models(page: &mut Page, models: &[ModelFacts]) {
-    let mut info = page.gauge("visiond_model_info", "What a network is and what runs it.");
+    let help = "File, backend, frame memory and input of a model.";
+    let mut info = page.family(GAUGE, "visiond_model_info", help);
     for model in models {
-        info.add(
-            &[
-                ("model", &model.name),
-                ("file", &model.file),
-                ("sha256", &model.sha256),
-                ("backend", &model.backend),
-                ("memory", &model.memory),
-                ("input", &model.input),
-            ],
-            1.0,
-        );
+        let labels = [
+            ("model", &*model.name),
+            ("file", &model.file),
+            ("sha256", &model.sha256),
+            ("backend", &model.backend),
+            ("memory", &model.memory),
+            ("input", &model.input),
+        ];
+        info.add(&labels, 1.0);
     }
-    let counters: [Column<ModelFacts>; 3] = [
-        ("visiond_model_runs_total", "Runs of a network, well or not.", |model| model.runs as f64),
-        ("visiond_model_errors_total", "Frames and runs that failed.", |model| model.errors as f64),
-        ("visiond_model_rebuilds_total", "Times that a network was built anew.", |model| model.rebuilds as f64),
+    let by_name: Vec<_> = models.iter().map(|model| (model.name.as_str(), model)).collect();
+    let columns: [Column<ModelFacts>; 3] = [
+        (COUNTER, "visiond_model_runs_total", "Runs of a model, successful or not.", |model| model.runs as f64),
+        (COUNTER, "visiond_model_errors_total", "Frames and runs that failed.", |model| model.errors as f64),
+        (COUNTER, "visiond_model_rebuilds_total", "Times a model was loaded again.", |model| model.rebuilds as f64),
     ];
-    for (name, help, value) in counters {
-        let mut family = page.counter(name, help);
-        models.iter().for_each(|model| family.add(&[("model", &model.name)], value(model)));
-    }
+    page.table("model", &by_name, &columns);
     let on_gpu: Vec<_> = models.iter().filter_map(|model| Some((model.name.as_str(), model.gpu.as_ref()?))).collect();
-    let help = "Runs that the GPU was given, as one CUDA graph or call by call.";
-    let mut runs = page.counter("visiond_model_gpu_runs_total", help);
+    let help = "Runs on the GPU, launched as one CUDA graph or call by call.";
+    let mut runs = page.family(COUNTER, "visiond_model_gpu_runs_total", help);
     for (model, gpu) in &on_gpu {
         runs.add(&[("model", model), ("kind", "graph")], gpu.graph_runs as f64);
         runs.add(&[("model", model), ("kind", "single")], gpu.single_runs as f64);
     }
-    let help = "Runs that were begun while another was under way.";
-    let mut overlapped = page.counter("visiond_model_gpu_overlapped_runs_total", help);
-    on_gpu.iter().for_each(|(model, gpu)| overlapped.add(&[("model", model)], gpu.overlapped_runs as f64));
-    let help = "Bytes of frames that were copied because the GPU does not see their memory.";
-    let mut copied = page.counter("visiond_model_gpu_copied_bytes_total", help);
-    on_gpu.iter().for_each(|(model, gpu)| copied.add(&[("model", model)], gpu.copied_bytes as f64));
-    let help = "Candidates that the filter on the GPU had no room for.";
-    let mut lost = page.counter("visiond_model_gpu_lost_candidates_total", help);
-    on_gpu.iter().for_each(|(model, gpu)| lost.add(&[("model", model)], gpu.lost_candidates as f64));
+    let columns: [Column<GpuSnapshot>; 3] = [
+        (COUNTER, "visiond_model_gpu_overlapped_runs_total", "Runs that started while another was in flight.", |gpu| {
+            gpu.overlapped_runs as f64
+        }),
+        (COUNTER, "visiond_model_gpu_copied_bytes_total", "Bytes of frames copied for the GPU.", |gpu| {
+            gpu.copied_bytes as f64
+        }),
+        (COUNTER, "visiond_model_gpu_lost_candidates_total", "Candidates dropped by a full filter.", |gpu| {
+            gpu.lost_candidates as f64
+        }),
+    ];
+    page.table("model", &on_gpu, &columns);
 }
 
-fn http(page: &mut Page, http: &HttpFacts) {
-    page.gauge("visiond_http_connections", "Connections that are open.").add(&[], http.connections as f64);
-    let mut connections = page.counter("visiond_http_connections_total", "Connections, by outcome.");
+fn sinks(page: &mut Page, sinks: &[SinkCounts]) {
+    let mut info = page.family(GAUGE, "visiond_sink_info", "Type and output of a sink.");
+    for sink in sinks {
+        info.add(&[("sink", &sink.name), ("type", &sink.kind), ("to", &sink.to)], 1.0);
+    }
+    let by_name: Vec<_> = sinks.iter().map(|sink| (sink.name.as_str(), sink)).collect();
+    let columns: [Column<SinkCounts>; 11] = [
+        (GAUGE, "visiond_sink_queue_messages", "Messages in a sink's queue.", |sink| sink.waiting as f64),
+        (GAUGE, "visiond_sink_queue_limit_messages", "Size of a sink's queue.", |sink| sink.capacity as f64),
+        (GAUGE, "visiond_sink_outage", "Whether a sink's output cannot be written.", |s| flag(s.outage.is_some())),
+        (GAUGE, "visiond_sink_readers", "Readers of a sink's socket.", |sink| sink.readers as f64),
+        (COUNTER, "visiond_sink_queued_total", "Messages that entered a sink's queue.", |sink| sink.queued as f64),
+        (COUNTER, "visiond_sink_written_total", "Messages written; for a broker, acknowledged.", |s| s.written as f64),
+        (COUNTER, "visiond_sink_thinned_total", "Messages skipped because of `max_rate`.", |sink| sink.thinned as f64),
+        (COUNTER, "visiond_sink_reconnects_total", "Reconnections to a broker.", |sink| sink.reconnects as f64),
+        (COUNTER, "visiond_sink_resent_total", "Messages sent again after a lost connection.", |sink| {
+            sink.resent as f64
+        }),
+        (COUNTER, "visiond_sink_reader_lost_total", "Messages that slow readers of a socket lost.", |sink| {
+            sink.reader_lost as f64
+        }),
+        (COUNTER, "visiond_sink_readers_refused_total", "Readers of a socket that were refused.", |sink| {
+            sink.readers_refused as f64
+        }),
+    ];
+    page.table("sink", &by_name, &columns);
+    let mut lost = page.family(COUNTER, "visiond_sink_lost_total", "Messages that a sink lost, by cause.");
+    for sink in sinks {
+        // Messages that a full spool drops have a family of their own.
+        for (cause, messages) in [("queue_full", sink.dropped_full), ("failed", sink.failed), ("unsent", sink.unsent)] {
+            lost.add(&[("sink", &sink.name), ("cause", cause)], messages as f64);
+        }
+    }
+    let mut connected = page.family(GAUGE, "visiond_sink_connected", "Whether a sink is connected to its broker.");
+    for (sink, is) in sinks.iter().filter_map(|sink| Some((sink, sink.connected?))) {
+        connected.add(&[("sink", &sink.name)], flag(is));
+    }
+    let spools: Vec<_> = sinks.iter().filter_map(|sink| Some((sink.name.as_str(), sink.spool.as_ref()?))).collect();
+    let columns: [Column<SpoolCounts>; 4] = [
+        (GAUGE, "visiond_spool_bytes", "Bytes on disk of a durable sink.", |spool| spool.bytes as f64),
+        (GAUGE, "visiond_spool_limit_bytes", "Most bytes on disk of a durable sink.", |spool| spool.limit_bytes as f64),
+        (GAUGE, "visiond_spool_messages", "Messages on disk that are not acknowledged.", |spool| spool.records as f64),
+        (COUNTER, "visiond_spool_dropped_total", "Messages that a full spool dropped.", |spool| spool.dropped as f64),
+    ];
+    page.table("sink", &spools, &columns);
+}
+
+fn http(page: &mut Page, http: &HttpCounts) {
+    page.single(GAUGE, "visiond_http_connections", "Open connections.", http.connections as f64);
+    let mut connections = page.family(COUNTER, "visiond_http_connections_total", "Connections, by outcome.");
     connections.add(&[("outcome", "accepted")], http.accepted as f64);
     connections.add(&[("outcome", "refused")], http.refused as f64);
-    let mut requests = page.counter("visiond_http_requests_total", "Requests answered, by kind of status.");
+    let mut requests = page.family(COUNTER, "visiond_http_requests_total", "Requests answered, by class of status.");
     for (code, answers) in ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(http.answers) {
         requests.add(&[("code", code)], answers as f64);
     }
-    let help = "Requests without a valid token.";
-    page.counter("visiond_http_unauthorized_total", help).add(&[], http.unauthorized as f64);
-    let mut readers = page.gauge("visiond_http_stream_readers", "Readers of the stream of detections.");
+    let unauthorized = http.unauthorized as f64;
+    page.single(COUNTER, "visiond_http_unauthorized_total", "Requests without a valid token.", unauthorized);
+    let mut readers = page.family(GAUGE, "visiond_http_stream_readers", "Readers of the stream of detections.");
     readers.add(&[("kind", "events")], http.event_readers as f64);
     readers.add(&[("kind", "websocket")], http.websocket_readers as f64);
-    let help = "Messages that a reader of the stream was too slow for.";
-    page.counter("visiond_http_stream_lost_total", help).add(&[], http.events_lost as f64);
+    let lost = http.events_lost as f64;
+    page.single(COUNTER, "visiond_http_stream_lost_total", "Messages that slow readers of the stream lost.", lost);
 }
 
 fn jetson(page: &mut Page, jetson: &JetsonSummary) {
-    let mut zones = page.gauge("visiond_temperature_celsius", "The Jetson's temperatures, by zone.");
+    let mut zones = page.family(GAUGE, "visiond_temperature_celsius", "Temperatures of the Jetson, by zone.");
     for (zone, temperature) in &jetson.temperatures_c {
         zones.add(&[("zone", zone)], temperature.last);
     }
     if let Some(load) = jetson.gpu_load_now_percent {
-        page.gauge("visiond_gpu_load_ratio", "How busy the GPU is, 0 to 1.").add(&[], load / 100.0);
+        page.single(GAUGE, "visiond_gpu_load_ratio", "Load of the GPU, 0 to 1.", load / 100.0);
     }
     if let Some(mode) = &jetson.power_mode {
-        page.gauge("visiond_power_mode_info", "The Jetson's power mode.").add(&[("mode", mode)], 1.0);
+        let mut info = page.family(GAUGE, "visiond_power_mode_info", "Power mode of the Jetson.");
+        info.add(&[("mode", mode)], 1.0);
     }
-    let help = "Whether the Jetson is slowed down by heat or by its supply.";
-    page.gauge("visiond_throttled", help).add(&[], flag(jetson.throttled_now));
-    let help = "Times that the Jetson was slowed down.";
-    page.counter("visiond_throttles_total", help).add(&[], jetson.throttled as f64);
-    let help = "How long the Jetson was slowed down in all.";
-    page.counter("visiond_throttled_seconds_total", help).add(&[], jetson.throttled_seconds);
+    let throttled = flag(jetson.throttled_now);
+    page.single(GAUGE, "visiond_throttled", "Whether heat or the power supply throttles the Jetson.", throttled);
+    page.single(COUNTER, "visiond_throttles_total", "Times the Jetson was throttled.", jetson.throttled as f64);
+    let help = "Total time the Jetson was throttled.";
+    page.single(COUNTER, "visiond_throttled_seconds_total", help, jetson.throttled_seconds);
 }
 
 /// Writes the process's metrics under the names that all Prometheus clients use.
 fn process(page: &mut Page, process: &ProcessFacts, started_at: &str) {
     let help = "CPU time of all threads, user and system.";
-    page.counter("process_cpu_seconds_total", help).add(&[], process.cpu_seconds);
-    let gauges = [
-        ("process_open_fds", "Open descriptors.", process.descriptors),
-        ("process_max_fds", "Descriptors that the process may have.", process.descriptors_limit),
+    page.single(COUNTER, "process_cpu_seconds_total", help, process.cpu_seconds);
+    for (name, help, value) in [
+        ("process_open_fds", "Open file descriptors.", process.descriptors),
+        ("process_max_fds", "Limit of open file descriptors.", process.descriptors_limit),
         ("process_virtual_memory_bytes", "Address space.", process.virtual_bytes),
         ("process_resident_memory_bytes", "Resident memory.", process.resident_bytes),
-        ("process_resident_memory_peak_bytes", "Resident memory at most so far.", process.peak_resident_bytes),
+        ("process_resident_memory_peak_bytes", "Peak of resident memory.", process.peak_resident_bytes),
         ("process_threads", "Threads.", process.threads),
-    ];
-    for (name, help, value) in gauges {
-        page.gauge(name, help).add(&[], value as f64);
+    ] {
+        page.single(GAUGE, name, help, value as f64);
     }
     if let Ok(started) = started_at.parse::<jiff::Timestamp>() {
-        let help = "When the process was started, in seconds since 1970.";
-        page.gauge("process_start_time_seconds", help).add(&[], started.as_millisecond() as f64 / 1e3);
+        let help = "Start of the process, in seconds since 1970.";
+        page.single(GAUGE, "process_start_time_seconds", help, started.as_millisecond() as f64 / 1e3);
     }
 }
 

@@ -1,18 +1,16 @@
-//! Pictures of cameras: one, or one after the other, with boxes drawn or without.
+//! Pictures of cameras as JPEG and MJPEG, with boxes or without.
 //!
-//! They are made only while somebody watches, once for all who do, and at most `http.max_fps` a second.
+//! They are made only while a client watches, once for all clients, and at most `http.max_fps` a second.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
@@ -20,44 +18,39 @@ use tokio::time::timeout;
 use visiond_live::{CameraView, Live, Picture, ViewError, Watch};
 
 use crate::errors::{Problem, no_camera};
+use crate::state::AppState;
 
-/// How long a picture is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The frame's number, as its message has it.
+/// How long a client waits for a picture.
+const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The header with the frame's sequence number, the same as in its message.
 const SEQUENCE: &str = "x-visiond-sequence";
 
-/// What may be asked for.
+/// The query's parameters.
 #[derive(Deserialize)]
-struct Wanted {
+pub struct PictureQuery {
     overlay: Option<String>,
 }
 
 type Name = Result<Path<String>, PathRejection>;
-type Words = Result<Query<Wanted>, QueryRejection>;
+type Parameters = Result<Query<PictureQuery>, QueryRejection>;
 
-/// The routes.
-pub fn routes() -> Router<crate::state::State> {
-    Router::new()
-        .route("/cameras/{name}/snapshot.jpg", get(snapshot))
-        .route("/api/v1/cameras/{name}/snapshot", get(snapshot))
-        .route("/cameras/{name}/stream.mjpeg", get(pictures))
-}
-
-async fn snapshot(State(state): State<crate::state::State>, name: Name, wanted: Words) -> Result<Response, Problem> {
-    let (view, overlay) = asked(&state.live, name, wanted)?;
-    let picture = view.jpeg(overlay, PATIENCE).await.map_err(|error| no_picture(&error))?;
+/// `GET /cameras/{name}/snapshot.jpg`: the next picture.
+pub async fn snapshot(State(state): State<AppState>, name: Name, query: Parameters) -> Result<Response, Problem> {
+    let (view, overlay) = parse(&state.live, name, query)?;
+    let picture = view.jpeg(overlay, PICTURE_TIMEOUT).await.map_err(|error| no_picture(&error))?;
     let headers = [(header::CONTENT_TYPE.as_str(), "image/jpeg"), (SEQUENCE, &*picture.sequence.to_string())];
     Ok((headers, picture.jpeg.clone()).into_response())
 }
 
-async fn pictures(State(state): State<crate::state::State>, name: Name, wanted: Words) -> Result<Response, Problem> {
-    let (view, overlay) = asked(&state.live, name, wanted)?;
+/// `GET /cameras/{name}/stream.mjpeg`: pictures for as long as the camera runs.
+pub async fn mjpeg(State(state): State<AppState>, name: Name, query: Parameters) -> Result<Response, Problem> {
+    let (view, overlay) = parse(&state.live, name, query)?;
     let watch = view.watch(overlay).map_err(|error| no_picture(&error))?;
     let pictures = stream::unfold((watch, view, state.live), async |(mut watch, view, live)| {
         let picture = next(&mut watch, &view, &live).await?;
         Some((picture, (watch, view, live)))
     });
-    // A part is shown when the line behind it is there, so that line is sent with it, not with the next.
+    // Browsers show a part when its closing boundary has arrived, so the boundary is sent with the part.
     let parts = pictures.flat_map(|picture| {
         let length = picture.jpeg.len();
         let head = format!(
@@ -71,10 +64,10 @@ async fn pictures(State(state): State<crate::state::State>, name: Name, wanted: 
     Ok(([(header::CONTENT_TYPE, kind)], Body::from_stream(body)).into_response())
 }
 
-/// The next picture, for as long as the camera runs.
+/// Waits for the next picture; `None` if the camera no longer runs.
 async fn next(watch: &mut Watch, view: &Arc<CameraView>, live: &Arc<Live>) -> Option<Arc<Picture>> {
     loop {
-        match timeout(PATIENCE, watch.next()).await {
+        match timeout(PICTURE_TIMEOUT, watch.next()).await {
             Ok(picture) => return picture,
             Err(_) if live.find(&view.name).is_some() => {}
             Err(_) => return None,
@@ -82,22 +75,21 @@ async fn next(watch: &mut Watch, view: &Arc<CameraView>, live: &Arc<Live>) -> Op
     }
 }
 
-/// Which camera, and whether with boxes; or what is wrong with the request.
-fn asked(live: &Live, name: Name, wanted: Words) -> Result<(Arc<CameraView>, bool), Problem> {
-    let wrong = |reason: String| Problem::new(StatusCode::BAD_REQUEST, reason);
-    let Path(name) = name.map_err(|rejection| wrong(rejection.body_text()))?;
-    let Query(wanted) = wanted.map_err(|rejection| wrong(rejection.body_text()))?;
-    let overlay = flag("overlay", wanted.overlay.as_deref()).map_err(wrong)?;
+/// Returns the camera of a request, and whether to draw boxes.
+fn parse(live: &Live, name: Name, query: Parameters) -> Result<(Arc<CameraView>, bool), Problem> {
+    let Path(name) = name.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+    let Query(query) = query.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+    let overlay = flag("overlay", query.overlay.as_deref())?;
     let view = live.find(&name).ok_or_else(|| no_camera(&name))?;
     Ok((view, overlay))
 }
 
-/// A parameter that is there or not, or a sentence.
-pub fn flag(name: &str, value: Option<&str>) -> Result<bool, String> {
+/// Parses a parameter that is on or off; off if it is missing.
+pub fn flag(name: &str, value: Option<&str>) -> Result<bool, Problem> {
     match value {
         None | Some("0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
-        Some(_) => Err(format!("`{name}` is 1 or true, 0 or false")),
+        Some(_) => Err(Problem::bad_request(format!("`{name}` must be 1 or true, 0 or false"))),
     }
 }
 

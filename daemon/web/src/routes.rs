@@ -1,4 +1,4 @@
-//! What is answered where, and what holds for every answer. Each part has a function `routes()` of its own, merged here.
+//! The router: every path with its handler, and the headers and limits that hold for every answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,67 +12,79 @@ use axum::http::header::{
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::errors::{Problem, as_problem};
 use crate::guard::{self, Guard};
-use crate::state::State;
-use crate::{api, changes, health, log_lines, login, metrics, page, pictures, stream, trace};
+use crate::state::AppState;
+use crate::{api, login, metrics, page, pictures, stream};
 
-/// Bytes that a request may carry.
+/// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 << 10;
-/// How long they may take.
+/// Time for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// What every answer says unless it says otherwise itself.
+/// Headers of every answer that does not set its own.
 const HEADERS: [(HeaderName, &str); 6] = [
     (CACHE_CONTROL, "no-store"),
     (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-    // Not less: without it browsers say of a form that it comes from nowhere, and logging in would be refused.
+    // With a stricter value, browsers send `Origin: null` with the login form, which the guard refuses.
     (REFERRER_POLICY, "same-origin"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Everything, behind the guard.
-pub fn router(state: State, guard: &Arc<Guard>) -> Router {
+/// Returns the router with every path, behind the guard.
+pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
+    let login = Router::new().route("/login", post(login::login)).with_state(Arc::clone(guard));
     Router::new()
-        .merge(health::routes())
-        .merge(api::routes())
-        .merge(changes::routes())
-        .merge(metrics::routes())
-        .merge(log_lines::routes())
-        .merge(stream::routes())
-        .merge(pictures::routes())
-        .merge(trace::routes())
-        .merge(page::routes())
+        .route("/", get(page::live))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(api::ready))
+        .route("/metrics", get(metrics::metrics))
+        .route("/cameras/{name}/snapshot.jpg", get(pictures::snapshot))
+        .route("/cameras/{name}/stream.mjpeg", get(pictures::mjpeg))
+        .route("/api/v1/status", get(api::status))
+        .route("/api/v1/cameras", get(api::cameras))
+        .route("/api/v1/cameras/{name}", get(api::camera))
+        .route("/api/v1/cameras/{name}/detections", get(api::detections_of))
+        .route("/api/v1/cameras/{name}/snapshot", get(pictures::snapshot))
+        .route("/api/v1/detections", get(api::detections))
+        .route("/api/v1/stream", get(stream::stream))
+        .route("/api/v1/config", get(api::config))
+        .route("/api/v1/changes", post(api::changes))
+        .route("/api/v1/reload", post(api::reload))
+        .route("/api/v1/log", get(api::log))
+        .route("/api/v1/trace", post(api::trace))
+        .route("/api/v1/openapi.json", get(api::openapi))
         .with_state(state)
-        .merge(login::routes(guard))
-        .layer(from_fn(bounded))
+        .merge(login)
+        .layer(from_fn(with_whole_body))
         .layer(from_fn_with_state(Arc::clone(guard), guard::check))
-        .layer(from_fn(finished))
+        .layer(from_fn(with_headers))
 }
 
-/// Takes what a request carries before anybody acts on it, so that a slow or endless one holds up nobody else.
-async fn bounded(request: Request, next: Next) -> Response {
+/// Reads the body of a request before its handler runs, so that a slow or endless body holds up only its own client.
+async fn with_whole_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let problem = |status, why| Problem::new(status, why).into_response();
-    let too_large = || problem(StatusCode::PAYLOAD_TOO_LARGE, "no request needs more than 64 KiB");
+    let too_large = || problem(StatusCode::PAYLOAD_TOO_LARGE, "the request's body is larger than 64 KiB");
     if body.size_hint().lower() > BODY_BYTES as u64 {
         return too_large();
     }
     match timeout(BODY_TIME, Limited::new(body, BODY_BYTES).collect()).await {
         Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body.to_bytes()))).await,
         Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
-        Ok(Err(_)) => problem(StatusCode::BAD_REQUEST, "the request's body is cut off or malformed"),
-        Err(_) => problem(StatusCode::REQUEST_TIMEOUT, "the request's body did not come within 10 s"),
+        Ok(Err(_)) => problem(StatusCode::BAD_REQUEST, "the request's body is truncated or malformed"),
+        Err(_) => problem(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive within 10 s"),
     }
 }
 
-/// An answer as all are.
-async fn finished(request: Request, next: Next) -> Response {
+/// Turns plain-text errors into problems, and adds [`HEADERS`].
+async fn with_headers(request: Request, next: Next) -> Response {
     let mut answer = as_problem(next.run(request).await).await;
     for (name, value) in HEADERS {
         answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));

@@ -19,7 +19,7 @@ use visiond_system::threads::finished_by;
 use crate::guard::Guard;
 use crate::listen::{Acceptors, Endpoint, PreparedListeners};
 use crate::routes;
-use crate::state::State;
+use crate::state::AppState;
 
 /// How long open connections have to finish when the daemon ends.
 const GRACE: Duration = Duration::from_millis(300);
@@ -40,7 +40,7 @@ enum Order {
 
 impl Server {
     /// Starts the thread, which serves the prepared listeners.
-    pub fn start(prepared: PreparedListeners, state: State) -> io::Result<Self> {
+    pub fn start(prepared: PreparedListeners, state: AppState) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, to_do) = unbounded_channel();
         let served = Mutex::new(prepared.endpoints());
@@ -51,13 +51,6 @@ impl Server {
             runtime.shutdown_background();
         })?;
         Ok(Self { orders, thread: Mutex::new(Some(thread)), served })
-    }
-
-    /// Switches to the prepared listeners; open connections stay.
-    fn change(&self, prepared: PreparedListeners) {
-        *self.served.lock() = prepared.endpoints();
-        // The send fails only if the thread has ended.
-        let _ = self.orders.send(Order::Serve(prepared));
     }
 
     /// Ends the thread by `deadline`; open connections have a moment to finish.
@@ -76,21 +69,22 @@ impl Server {
 
 impl HttpServer for Server {
     fn prepare(&self, config: &HttpConfig) -> Result<Box<dyn FnOnce() + '_>, HttpError> {
-        let prepared = {
-            let served = self.served.lock();
-            PreparedListeners::new(config, &served)?
-        };
-        Ok(Box::new(move || self.change(prepared)))
+        let prepared = PreparedListeners::new(config, &self.served.lock())?;
+        Ok(Box::new(move || {
+            *self.served.lock() = prepared.endpoints();
+            // The send fails only if the thread has ended.
+            let _ = self.orders.send(Order::Serve(prepared));
+        }))
     }
 }
 
-async fn serve(prepared: PreparedListeners, mut to_do: UnboundedReceiver<Order>, state: State) {
+async fn serve(prepared: PreparedListeners, mut to_do: UnboundedReceiver<Order>, state: AppState) {
     let guard = Guard::new(&state.observer);
     let live = Arc::clone(&state.live);
     let mut acceptors = Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.observer));
     let begin = |prepared: PreparedListeners, acceptors: &mut Acceptors| {
-        guard.set(prepared.rules());
-        live.set_max_fps(prepared.max_fps());
+        guard.set(prepared.rules.clone());
+        live.set_max_fps(prepared.max_fps);
         acceptors.serve(prepared);
     };
     begin(prepared, &mut acceptors);

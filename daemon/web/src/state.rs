@@ -10,7 +10,7 @@ use crate::status::StatusCollector;
 
 /// What the request handlers work with. Clones share it.
 #[derive(Clone)]
-pub struct State {
+pub struct AppState {
     /// Everything that runs.
     pub service: Arc<Service>,
     /// What clients can watch.

@@ -1,7 +1,7 @@
-//! `GET /api/v1/stream`: messages as they come, as server-sent events, or over a WebSocket where the request asks for one.
+//! `GET /api/v1/stream`: messages as server-sent events, or over a WebSocket if the client requests an upgrade.
 //!
-//! Either way an event is a message as every sink sends it. A reader that is too slow is told how many it missed, as an
-//! event of its own, `{"lost": N}`; it costs nobody else anything.
+//! An event is a message as every sink sends it. A reader that is too slow gets an event `{"lost": N}` with the number of
+//! messages it missed; other readers are not affected.
 
 use std::convert::Infallible;
 use std::iter;
@@ -9,111 +9,97 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use bytes::Bytes;
-use futures_util::stream::{self, Stream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{SinkExt, StreamExt, stream};
 use serde::Deserialize;
 use tokio::time::interval;
 use visiond_live::{Delivered, Filter, Subscription};
 
 use crate::errors::{Problem, no_camera};
 use crate::pictures::flag;
+use crate::state::AppState;
 use crate::status::StatusCollector;
-use crate::status::counters::HttpCounters;
+use crate::status::report::HttpCounts;
 
-/// So often something is said where there is no message, and a WebSocket's reader is asked whether it is there.
+/// The interval of keep-alive events and of pings, which a WebSocket's reader must answer.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// What a WebSocket's reader may send at once; it has nothing to say.
+/// The largest message from a WebSocket's reader; nothing it sends is used.
 const INCOMING_BYTES: usize = 4 << 10;
-
-/// What is sent to it at once.
+/// The size of a WebSocket's write buffer.
 const OUTGOING_BYTES: usize = 16 << 10;
-/// As many messages at most, before it is looked whether the reader says something.
-const AT_ONCE: usize = 64;
+/// The most messages that are sent before the reader's messages are read again.
+const BATCH: usize = 64;
 
-/// What may be asked for.
+/// The query's parameters.
 #[derive(Deserialize)]
-struct Wanted {
+pub struct StreamQuery {
     camera: Option<String>,
     only_detections: Option<String>,
 }
 
-/// The route.
-pub fn routes() -> Router<crate::state::State> {
-    Router::new().route("/api/v1/stream", get(stream))
-}
-
-async fn stream(
-    State(state): State<crate::state::State>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+/// `GET /api/v1/stream`
+pub async fn stream(
+    State(state): State<AppState>,
+    query: Result<Query<StreamQuery>, QueryRejection>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Response {
-    let filter = match wanted.map_err(|rejection| rejection.body_text()).and_then(|Query(wanted)| filter(&wanted)) {
-        Ok(filter) => filter,
-        Err(reason) => return Problem::new(StatusCode::BAD_REQUEST, reason).into_response(),
-    };
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+    let names = query.camera.iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty());
+    let cameras: Vec<_> = names.map(str::to_owned).collect();
+    let filter = Filter { cameras, only_detections: flag("only_detections", query.only_detections.as_deref())? };
     if let Some(unknown) = filter.cameras.iter().find(|camera| state.live.find(camera).is_none()) {
-        return no_camera(unknown).into_response();
+        return Err(no_camera(unknown));
     }
     if !headers.contains_key(header::UPGRADE) {
-        return server_sent_events(&state, filter);
+        return Ok(server_sent_events(&state, filter));
     }
-    match upgrade {
+    Ok(match upgrade {
         Err(rejection) => rejection.into_response(),
         Ok(upgrade) => {
             let upgrade = upgrade.max_message_size(INCOMING_BYTES).max_frame_size(INCOMING_BYTES);
             let upgrade = upgrade.read_buffer_size(INCOMING_BYTES).write_buffer_size(OUTGOING_BYTES);
             upgrade.on_upgrade(async move |socket| {
-                let reader = Reader::new(&state.observer, |http| &http.websocket_readers);
+                let reader = CountedReader::new(&state.observer, |http| &http.websocket_readers);
                 talk(socket, state.live.messages().subscribe(filter), &reader).await;
             })
         }
-    }
+    })
 }
 
-/// What is wanted, or a sentence.
-fn filter(wanted: &Wanted) -> Result<Filter, String> {
-    let cameras = wanted.camera.iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty());
-    let only_detections = flag("only_detections", wanted.only_detections.as_deref())?;
-    Ok(Filter { cameras: cameras.map(str::to_owned).collect(), only_detections })
-}
-
-/// A reader, counted while it is there.
-struct Reader {
+/// Counts a reader until it is dropped.
+struct CountedReader {
     observer: Arc<StatusCollector>,
-    counter: fn(&HttpCounters) -> &AtomicU64,
+    counter: fn(&HttpCounts<AtomicU64>) -> &AtomicU64,
 }
 
-impl Reader {
-    fn new(observer: &Arc<StatusCollector>, counter: fn(&HttpCounters) -> &AtomicU64) -> Self {
+impl CountedReader {
+    fn new(observer: &Arc<StatusCollector>, counter: fn(&HttpCounts<AtomicU64>) -> &AtomicU64) -> Self {
         counter(&observer.http).fetch_add(1, Ordering::Relaxed);
         Self { observer: Arc::clone(observer), counter }
     }
 
-    /// Events passed it by.
+    /// Counts the events that the reader lost.
     fn count_lost(&self, delivered: &Delivered) {
         self.observer.http.events_lost.fetch_add(delivered.lost, Ordering::Relaxed);
     }
 }
 
-impl Drop for Reader {
+impl Drop for CountedReader {
     fn drop(&mut self) {
         (self.counter)(&self.observer.http).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn server_sent_events(state: &crate::state::State, filter: Filter) -> Response {
-    let reader = Reader::new(&state.observer, |http| &http.event_readers);
+fn server_sent_events(state: &AppState, filter: Filter) -> Response {
+    let reader = CountedReader::new(&state.observer, |http| &http.event_readers);
     let subscription = state.live.messages().subscribe(filter);
     let events = stream::unfold((subscription, reader), async |(mut subscription, reader): (Subscription, _)| {
         let delivered = subscription.next().await;
@@ -121,25 +107,22 @@ fn server_sent_events(state: &crate::state::State, filter: Filter) -> Response {
         Some((delivered, (subscription, reader)))
     });
     let events = events.flat_map(|delivered| stream::iter(events_of(&delivered)));
-    let mut answer = Sse::new(as_fallible(events)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
-    // nginx would hold events back until its buffer is full.
+    let mut answer =
+        Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
+    // Otherwise nginx holds events back until its buffer is full.
     answer.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     answer
 }
 
-fn as_fallible(events: impl Stream<Item = Event>) -> impl Stream<Item = Result<Event, Infallible>> {
-    events.map(Ok)
-}
-
-/// A message's events: what was lost before it, and itself.
+/// Returns the events of a message: the number of lost messages before it, if any, and the message.
 fn events_of(delivered: &Delivered) -> impl Iterator<Item = Event> + use<> {
     let message = delivered.message.message();
     let lost = (delivered.lost > 0).then(|| Event::default().event("lost").data(lost_text(delivered.lost)));
     lost.into_iter().chain([Event::default().id(&*message.id).data(text(delivered).as_str())])
 }
 
-/// Sends messages until the reader goes away or no longer answers.
-async fn talk(mut socket: WebSocket, mut subscription: Subscription, reader: &Reader) {
+/// Sends messages until the reader disconnects or no longer answers pings.
+async fn talk(mut socket: WebSocket, mut subscription: Subscription, reader: &CountedReader) {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.reset();
     let mut answered = true;
@@ -165,14 +148,14 @@ async fn talk(mut socket: WebSocket, mut subscription: Subscription, reader: &Re
     }
 }
 
-/// Sends a message and what came behind it, at once.
+/// Sends a message and those that wait behind it, with one flush.
 async fn send(
     socket: &mut WebSocket,
     subscription: &mut Subscription,
     first: Delivered,
-    reader: &Reader,
+    reader: &CountedReader,
 ) -> Result<(), axum::Error> {
-    for delivered in iter::once(first).chain(iter::from_fn(|| subscription.try_next())).take(AT_ONCE) {
+    for delivered in iter::once(first).chain(iter::from_fn(|| subscription.try_next())).take(BATCH) {
         reader.count_lost(&delivered);
         if delivered.lost > 0 {
             socket.feed(Message::Text(lost_text(delivered.lost).into())).await?;
@@ -186,7 +169,7 @@ fn lost_text(lost: u64) -> String {
     format!("{{\"lost\":{lost}}}")
 }
 
-/// The message's JSON without its line end.
+/// Returns the message's JSON without its line end.
 fn text(delivered: &Delivered) -> Utf8Bytes {
     let line = delivered.message.line();
     let line = line.slice(..line.len().saturating_sub(1));

@@ -108,7 +108,7 @@ fn a_folder_that_cannot_be_is_told_at_the_start() {
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
     let error = Annotator::start(&config(&file), "door").unwrap_err().to_string();
-    assert!(error.starts_with("annotated pictures of camera door: ") && error.contains("cannot be written"), "{error}");
+    assert!(error.starts_with("annotated pictures of camera door: ") && error.contains("cannot write to"), "{error}");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use clap::ValueEnum;
 use visiond_flow::metrics::{Phase, Stage};
+use visiond_flow::sink_counts::SinkCounts;
 use visiond_pipeline::status_line::millis;
-use visiond_web::status::report::{CameraFacts, SinkFacts, StageFacts, StatusReport};
+use visiond_web::status::report::{CameraFacts, StageFacts, StatusReport};
 
 use super::table::Table;
 
@@ -164,7 +165,7 @@ pub fn sinks(seen: &StatusReport) -> Table {
     table
 }
 
-fn state(sink: &SinkFacts) -> String {
+fn state(sink: &SinkCounts) -> String {
     match (&sink.outage, sink.connected) {
         (Some(_), _) => "failing".to_owned(),
         (None, Some(false)) => "not connected".to_owned(),

@@ -7,41 +7,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Event, FRAME, Kind, Trace};
 
-/// One entry of `traceEvents`, with the field names of the format.
-#[derive(Serialize)]
-struct Entry<'a> {
-    ph: &'static str,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cat: Option<&'static str>,
-    pid: u32,
-    tid: u32,
-    /// Microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ts: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dur: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    /// End of an arrow: the enclosing slice, not the next one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bp: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    args: Option<Args<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Args<'a> {
-    Name { name: &'a str },
-    Frame { camera: &'a str, frame: u64 },
-}
-
-/// Writes entries with commas between them.
+/// Writes entries of `traceEvents` with commas between them.
 struct Entries<'o> {
     out: &'o mut dyn Write,
     pid: u32,
@@ -50,17 +20,14 @@ struct Entries<'o> {
 }
 
 impl Entries<'_> {
-    fn entry<'a>(&self, ph: &'static str, name: &'a str, tid: u32) -> Entry<'a> {
-        Entry { ph, name, cat: None, pid: self.pid, tid, ts: None, dur: None, id: None, bp: None, args: None }
+    /// Returns the microseconds since the first event.
+    fn us(&self, ns: u64) -> f64 {
+        ns.saturating_sub(self.base_ns) as f64 / 1e3
     }
 
-    fn us(&self, ns: u64) -> Option<f64> {
-        Some(ns.saturating_sub(self.base_ns) as f64 / 1e3)
-    }
-
-    fn put(&mut self, entry: &Entry<'_>) -> io::Result<()> {
-        self.out.write_all(if std::mem::replace(&mut self.any, true) { b",\n" } else { b"\n" })?;
-        Ok(serde_json::to_writer(&mut *self.out, entry)?)
+    fn put(&mut self, entry: &Value) -> io::Result<()> {
+        let comma = if std::mem::replace(&mut self.any, true) { "," } else { "" };
+        write!(self.out, "{comma}\n{entry}")
     }
 }
 
@@ -87,13 +54,10 @@ impl Trace {
     }
 
     fn write_names(&self, entries: &mut Entries<'_>) -> io::Result<()> {
-        let mut process = entries.entry("M", "process_name", entries.pid);
-        process.args = Some(Args::Name { name: "visiond" });
-        entries.put(&process)?;
-        for (thread, name) in &self.threads {
-            let mut entry = entries.entry("M", "thread_name", *thread);
-            entry.args = Some(Args::Name { name });
-            entries.put(&entry)?;
+        let pid = entries.pid;
+        let names = self.threads.iter().map(|(thread, name)| ("thread_name", *thread, name.as_str()));
+        for (what, tid, name) in [("process_name", pid, "visiond")].into_iter().chain(names) {
+            entries.put(&json!({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}))?;
         }
         Ok(())
     }
@@ -113,11 +77,13 @@ impl Trace {
 }
 
 fn write_work(event: &Event, entries: &mut Entries<'_>) -> io::Result<()> {
-    let mut entry = entries.entry("X", event.what, event.thread);
-    entry.cat = Some("thread");
-    entry.ts = entries.us(event.from_ns);
-    entry.dur = Some(event.to_ns.saturating_sub(event.from_ns) as f64 / 1e3);
-    entry.args = event.frame.as_ref().map(|(camera, frame)| Args::Frame { camera, frame: *frame });
+    let mut entry = json!({
+        "ph": "X", "name": event.what, "cat": "thread", "pid": entries.pid, "tid": event.thread,
+        "ts": entries.us(event.from_ns), "dur": event.to_ns.saturating_sub(event.from_ns) as f64 / 1e3,
+    });
+    if let Some((camera, frame)) = &event.frame {
+        entry["args"] = json!({"camera": camera, "frame": frame});
+    }
     entries.put(&entry)
 }
 
@@ -145,11 +111,13 @@ fn write_edge(
     entries: &mut Entries<'_>,
 ) -> io::Result<()> {
     let name = if event.what == FRAME { camera } else { event.what };
-    let mut entry = entries.entry(ph, name, entries.pid);
-    entry.cat = Some("frame");
-    entry.ts = entries.us(at_ns);
-    entry.id = Some(id(camera, frame));
-    entry.args = (ph == "b").then_some(Args::Frame { camera, frame });
+    let mut entry = json!({
+        "ph": ph, "name": name, "cat": "frame", "pid": entries.pid, "tid": entries.pid,
+        "ts": entries.us(at_ns), "id": id(camera, frame),
+    });
+    if ph == "b" {
+        entry["args"] = json!({"camera": camera, "frame": frame});
+    }
     entries.put(&entry)
 }
 
@@ -163,11 +131,14 @@ fn write_arrows(camera: &str, frame: u64, events: &[&Event], entries: &mut Entri
             _ if at == last => "f",
             _ => "t",
         };
-        let mut entry = entries.entry(ph, "frame", stop.thread);
-        entry.cat = Some("flow");
-        entry.ts = entries.us(stop.from_ns);
-        entry.id = Some(id(camera, frame));
-        entry.bp = (ph == "f").then_some("e");
+        let mut entry = json!({
+            "ph": ph, "name": "frame", "cat": "flow", "pid": entries.pid, "tid": stop.thread,
+            "ts": entries.us(stop.from_ns), "id": id(camera, frame),
+        });
+        if ph == "f" {
+            // The arrow ends at the enclosing slice, not at the next one.
+            entry["bp"] = json!("e");
+        }
         entries.put(&entry)?;
     }
     Ok(())

@@ -38,7 +38,7 @@ fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
         begin.frame(&camera, 7);
         drop(work("test preprocess"));
     }
-    let end_ns = now_ns();
+    let end_ns = SystemClock.monotonic_ns();
     let timings_us =
         Timings { capture: 1_000, queue: 2_000, preprocess: 500, infer: 3_000, postprocess: 100, total: 9_000 };
     let seen = message(7, 0).as_ref().clone();

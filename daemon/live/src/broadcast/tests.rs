@@ -145,7 +145,7 @@ fn nothing_is_kept_for_readers_that_are_gone() {
     drop(other);
     assert_eq!(Arc::strong_count(&between), 1);
     assert_eq!(feed.latest("door").unwrap().message().sequence, 3);
-    let inner = feed.inner.lock();
+    let inner = feed.messages.lock();
     assert!(inner.readers == 0 && inner.asleep.is_empty() && inner.ring.messages.is_empty());
 }
 

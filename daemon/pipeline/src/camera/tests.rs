@@ -12,7 +12,7 @@ use visiond_system::testing::{EVER, HANG, wait_until};
 
 use super::*;
 use crate::lane::testing;
-use crate::mailbox::{Delivery, Mailbox, Taken};
+use crate::mailbox::{Delivery, Mailbox, TakeResult};
 
 /// What opening gives, and what the source then does.
 enum Opening {
@@ -126,7 +126,7 @@ fn start_with(active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, op
 fn start_retrying(failed: Duration, active_cameras: &Arc<ActiveCameras>, sequence: &Arc<AtomicU64>, open: Open) -> Run {
     let (stop, active_cameras) = (Stop::new().unwrap(), Arc::clone(active_cameras));
     let metrics = Arc::new(CameraMetrics::new("door".into()));
-    let mailbox = Arc::new(Mailbox::new());
+    let mailbox = Arc::new(Mailbox::default());
     let slot = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
     let camera = Camera {
         metrics: Arc::clone(&metrics),
@@ -156,7 +156,7 @@ impl Run {
     /// Takes every frame until the camera ends.
     fn sequences(&self) -> Vec<u64> {
         let (mut sequences, mut out) = (Vec::new(), Vec::new());
-        while self.mailbox.take(1, HANG, &mut out) == Taken::Frames {
+        while self.mailbox.take(1, HANG, &mut out) == TakeResult::Frames {
             sequences.extend(out.drain(..).map(|(_, arrival)| arrival.frame.sequence));
         }
         sequences
@@ -322,7 +322,7 @@ fn a_wait_is_a_sign_of_life_and_a_call_that_does_not_come_back_is_not() {
 #[test]
 fn another_reason_is_told_when_it_lasts() {
     let run = |retry_policy: RetryPolicy| {
-        let (stop, mailbox) = (Stop::new().unwrap(), Arc::new(Mailbox::new()));
+        let (stop, mailbox) = (Stop::new().unwrap(), Arc::new(Mailbox::default()));
         Camera {
             metrics: Arc::new(CameraMetrics::new("door".into())),
             open: Box::new(|| Err(SourceError::transient("never called"))),

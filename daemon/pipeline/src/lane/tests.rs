@@ -38,7 +38,7 @@ fn start_with_flights(
     act: fn(u8) -> Act,
 ) -> Bench {
     let stop = Stop::new().unwrap();
-    let mailbox = Arc::new(Mailbox::new());
+    let mailbox = Arc::new(Mailbox::default());
     let model_swap = Arc::new(ModelSwap::default());
     let metrics: Vec<_> = (0..cameras).map(|n| Arc::new(CameraMetrics::new(format!("cam{n}").into()))).collect();
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
@@ -107,7 +107,7 @@ fn every_frame_becomes_a_message_with_its_timings() {
     assert_eq!((&*last.camera, &*last.detections[0].label, last.frame.width), ("cam0", "class 4", 4));
     let t = last.timings_us;
     assert!(t.total + 5 >= t.capture + t.queue + t.preprocess + t.infer + t.postprocess, "{t:?}");
-    assert_eq!((cameras[0].published(), lane.runs(), lane.errors()), (5, 5, 0));
+    assert_eq!((cameras[0].published(), lane.runs.get(), lane.errors.get()), (5, 5, 0));
     assert_eq!(lane.activity(), Activity::Ended);
     assert!(lane.had_frame());
     assert!(frame(&pool, 0).is_some() && frame(&pool, 0).is_some(), "every buffer is back");
@@ -124,7 +124,7 @@ fn cameras_share_a_run() {
     let (messages, cameras, lane) = bench.end();
     assert_eq!(messages.len(), 9);
     assert!(cameras.iter().all(|camera| camera.published() == 3));
-    assert!(lane.runs() <= 9);
+    assert!(lane.runs.get() <= 9);
     for message in &messages {
         let camera = format!("cam{}", message.sequence % 3);
         assert_eq!((&*message.camera, message.detections[0].class_id as u64), (&*camera, message.sequence));
@@ -148,7 +148,7 @@ fn a_frame_that_fails_costs_that_frame_alone() {
     assert_eq!(sequences, [0, 4, 5]);
     let snapshot = cameras[0].snapshot();
     assert_eq!(snapshot.dropped[DropCause::Failed as usize], 3);
-    assert_eq!((lane.errors(), lane.rebuilds()), (3, 0));
+    assert_eq!((lane.errors.get(), lane.rebuilds.get()), (3, 0));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_network_that_fails_again_and_again_is_built_anew() {
     }
     let (messages, _, lane) = bench.end();
     assert_eq!(messages.len(), 1);
-    assert_eq!((lane.errors(), lane.rebuilds()), (3, 1));
+    assert_eq!((lane.errors.get(), lane.rebuilds.get()), (3, 1));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_panic_costs_the_frames_in_hand_and_the_lane_goes_on() {
     let (messages, cameras, lane) = bench.end();
     let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
     assert_eq!(sequences, [0, 2]);
-    assert_eq!((lane.errors(), lane.rebuilds()), (1, 1));
+    assert_eq!((lane.errors.get(), lane.rebuilds.get()), (1, 1));
     assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
 }
 
@@ -181,7 +181,7 @@ fn a_panic_costs_the_frames_in_hand_and_the_lane_goes_on() {
 fn stop_ends_a_lane_that_waits_before_it_builds_anew() {
     let bench = start(1, 1, None, |_| Act::Panic);
     bench.put(0, frame(&pool(1), 0).unwrap());
-    wait_until("the panic", || bench.lane.errors() > 0);
+    wait_until("the panic", || bench.lane.errors.get() > 0);
     bench.stop.raise();
     bench.mailbox.stop();
     bench.thread.join().unwrap();
@@ -215,7 +215,7 @@ fn with_two_runs_under_way_frames_come_in_their_order_and_none_is_left_behind() 
         assert_eq!(sequences, expected, "{}", camera.name);
     }
     assert!(messages.iter().all(|message| u64::from(message.detections[0].class_id) == message.sequence));
-    assert_eq!((lane.errors(), lane.activity()), (0, Activity::Ended));
+    assert_eq!((lane.errors.get(), lane.activity()), (0, Activity::Ended));
     assert!((0..6).all(|n| frame(&pool, n).map(std::mem::forget).is_some()), "every buffer is back");
 }
 
@@ -236,7 +236,7 @@ fn a_run_that_fails_does_not_cost_the_frames_of_the_other() {
     let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
     assert_eq!(sequences, [0, 1, 3, 4, 6, 7, 9, 10, 12, 13]);
     assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 4);
-    assert_eq!((lane.errors(), lane.rebuilds()), (4, 0));
+    assert_eq!((lane.errors.get(), lane.rebuilds.get()), (4, 0));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_frame_that_cannot_be_loaded_does_not_cost_the_others_of_its_run() {
     let (messages, _, lane) = bench.end();
     let mut sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
     sequences.sort_unstable();
-    assert_eq!((sequences, lane.errors()), (vec![0, 2], 1));
+    assert_eq!((sequences, lane.errors.get()), (vec![0, 2], 1));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_panic_with_two_runs_under_way_costs_no_more_than_both() {
     let (messages, cameras, lane) = bench.end();
     let failed = cameras[0].snapshot().dropped[DropCause::Failed as usize];
     assert!((1..=2).contains(&failed), "{failed}");
-    assert_eq!((messages.len() as u64 + failed, lane.rebuilds()), (6, 1));
+    assert_eq!((messages.len() as u64 + failed, lane.rebuilds.get()), (6, 1));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_lost_gpu_ends_the_lane_and_says_why() {
         }
         let (stop, lost) = (bench.stop.clone(), Arc::clone(&bench.lost));
         let (messages, cameras, lane) = bench.end();
-        assert_eq!((messages.len(), lane.rebuilds(), stop.is_raised()), (2, 0, true));
+        assert_eq!((messages.len(), lane.rebuilds.get(), stop.is_raised()), (2, 0, true));
         assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
         assert_eq!(lost.get().map(String::as_str), Some("an illegal address was encountered"));
         assert_eq!(lane.activity(), Activity::Ended);
@@ -306,7 +306,7 @@ fn a_network_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
             let saw = |message: &&Arc<Message>| frames.contains(&message.sequence) && message.model.name != model;
             assert!(!messages.iter().any(|message| saw(&message)), "{model}");
         }
-        assert_eq!((cameras[0].snapshot().dropped_in_all(), lane.errors(), lane.rebuilds()), (0, 0, 0));
+        assert_eq!((cameras[0].snapshot().dropped_in_all(), lane.errors.get(), lane.rebuilds.get()), (0, 0, 0));
     }
 }
 
@@ -315,7 +315,7 @@ fn a_lane_whose_network_cannot_be_built_takes_the_new_one() {
     let bench = start(1, 1, None, |_| Act::Panic);
     let pool = pool(2);
     bench.put(0, free_buffer(&pool, 0));
-    wait_until("the panic", || bench.lane.errors() > 0);
+    wait_until("the panic", || bench.lane.errors.get() > 0);
     let before = bench.model_swap.offer(network("new", 1, 1, |_| Act::See));
     bench.mailbox.call();
     bench.put(0, free_buffer(&pool, 1));

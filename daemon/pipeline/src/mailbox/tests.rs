@@ -14,14 +14,14 @@ const LONG: Duration = visiond_system::testing::HANG;
 
 /// An mailbox with a slot for each camera, which are known by their numbers.
 fn mailbox<T>(cameras: &[Delivery]) -> Mailbox<usize, T> {
-    let mailbox = Mailbox::new();
+    let mailbox = Mailbox::default();
     cameras.iter().enumerate().for_each(|(camera, delivery)| assert_eq!(mailbox.add(camera, *delivery), camera));
     mailbox
 }
 
 fn take_all(mailbox: &Mailbox<usize, u32>, most: usize) -> Vec<(usize, u32)> {
     let mut out = Vec::new();
-    assert_eq!(mailbox.take(most, LONG, &mut out), Taken::Frames);
+    assert_eq!(mailbox.take(most, LONG, &mut out), TakeResult::Frames);
     out
 }
 
@@ -60,7 +60,7 @@ fn a_batch_holds_one_frame_of_each_camera_and_goes_on_where_the_last_ended() {
 #[test]
 fn an_empty_inbox_times_out() {
     let mailbox = mailbox::<u32>(&[Delivery::NewestWins]);
-    assert_eq!(mailbox.take(1, Duration::from_millis(2), &mut Vec::new()), Taken::TimedOut);
+    assert_eq!(mailbox.take(1, Duration::from_millis(2), &mut Vec::new()), TakeResult::TimedOut);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_lane_ends_when_every_camera_has_and_the_last_frame_is_taken() {
     mailbox.end(0);
     mailbox.end(1);
     assert_eq!(take_all(&mailbox, 1), [(0, 7)]);
-    assert_eq!(mailbox.take(1, LONG, &mut Vec::new()), Taken::Ended);
+    assert_eq!(mailbox.take(1, LONG, &mut Vec::new()), TakeResult::Ended);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn stop_wakes_a_lane_that_waits_and_a_camera_that_waits() {
     });
     idle.stop();
     full.stop();
-    assert_eq!(lane.join().unwrap(), Taken::Stopped);
+    assert_eq!(lane.join().unwrap(), TakeResult::Stopped);
     assert_eq!(camera.join().unwrap(), Put::Stopped(2));
-    assert_eq!(full.take(1, LONG, &mut Vec::new()), Taken::Stopped);
+    assert_eq!(full.take(1, LONG, &mut Vec::new()), TakeResult::Stopped);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn lossless_cameras_lose_and_repeat_nothing_under_stress() {
     let mut next = [0; CAMERAS];
     let mut out = Vec::with_capacity(CAMERAS);
     let room = out.capacity();
-    while mailbox.take(3, LONG, &mut out) == Taken::Frames {
+    while mailbox.take(3, LONG, &mut out) == TakeResult::Frames {
         assert!(!out.is_empty() && out.len() <= 3);
         for (camera, n) in out.drain(..) {
             assert_eq!(n, next[camera], "camera {camera}");
@@ -140,7 +140,7 @@ fn with_newest_wins_every_frame_is_either_taken_or_handed_back() {
         }
     });
     let (mut taken, mut last, mut out) = (0, None, Vec::new());
-    while mailbox.take(1, LONG, &mut out) == Taken::Frames {
+    while mailbox.take(1, LONG, &mut out) == TakeResult::Frames {
         let (_, n) = out.pop().unwrap();
         assert!(last.is_none_or(|last| n > last), "frames of a camera stay in order");
         (last, taken) = (Some(n), taken + 1);
@@ -220,7 +220,7 @@ proptest! {
                     let waiting = model.iter().flatten().count();
                     out.clear();
                     let taken = mailbox.take(most, Duration::ZERO, &mut out);
-                    prop_assert_eq!(taken == Taken::Frames, waiting > 0);
+                    prop_assert_eq!(taken == TakeResult::Frames, waiting > 0);
                     prop_assert_eq!(out.len(), waiting.min(most));
                     for &(camera, n) in &out {
                         prop_assert_eq!(model[camera].take(), Some(n));

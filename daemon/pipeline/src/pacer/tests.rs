@@ -10,7 +10,7 @@ const PUBLISH_NS: u64 = 150_000;
 
 /// A lane over one camera whose frame `n` comes at `n * interval_ns`, newest wins.
 struct World {
-    pacer: Pacer,
+    pacer: RunPacer,
     interval_ns: u64,
     now_ns: u64,
     /// Newest frame that was taken, counted from 1.
@@ -25,7 +25,7 @@ struct World {
 
 impl World {
     fn new(interval_ns: u64) -> Self {
-        let pacer = Pacer::new(2, false);
+        let pacer = RunPacer::new(2, false);
         let (taken, in_flight, ages_ns) = (0, Vec::new(), Vec::new());
         Self { pacer, interval_ns, now_ns: 0, taken, in_flight, gpu_free_ns: 0, gpu_busy_ns: 0, ages_ns }
     }
@@ -125,7 +125,7 @@ fn run_times_that_vary_cost_some_of_the_gpu_and_not_the_frames_age() {
 
 #[test]
 fn frames_that_must_not_be_lost_are_begun_as_they_come() {
-    let mut pacer = Pacer::new(2, true);
+    let mut pacer = RunPacer::new(2, true);
     assert_eq!(pacer.step(7, 0), NextAction::WaitForFrame);
     pacer.begun(7, 1);
     assert_eq!(pacer.step(8, 1), NextAction::BeginAt { at_ns: 8 });
@@ -135,14 +135,14 @@ fn frames_that_must_not_be_lost_are_begun_as_they_come() {
 
 #[test]
 fn one_flight_alone_is_waited_for() {
-    let mut pacer = Pacer::new(1, true);
+    let mut pacer = RunPacer::new(1, true);
     pacer.begun(0, 1);
     assert_eq!(pacer.step(0, 1), NextAction::Finish);
 }
 
 #[test]
 fn runs_of_other_sizes_are_not_guessed_from_each_other() {
-    let mut pacer = Pacer::new(2, false);
+    let mut pacer = RunPacer::new(2, false);
     let timings = RunTimings { launch_us: 10, preprocess_us: 100, infer_us: 9_900 };
     for _ in 0..50 {
         pacer.begun(0, 1);

@@ -51,7 +51,7 @@ impl StateTracker {
         let phase = camera.phase();
         // The newest message of a camera that is away is an old one.
         let latest = latest.filter(|_| phase == Phase::Streaming);
-        let total = camera.detections();
+        let total = camera.detections.get();
         // Detections from before this sink do not count.
         let new = self.detections.replace(total).is_some_and(|before| total > before);
         if new || latest.is_some_and(|message| !message.detections.is_empty()) {

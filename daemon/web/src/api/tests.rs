@@ -78,7 +78,7 @@ fn what_is_told_is_what_the_document_says() {
     camera["phase"] = "streaming".into();
     assert_fits("Camera", &camera);
     assert_fits("Model", &serde_json::to_value(crate::status::report::ModelFacts::default()).unwrap());
-    assert_fits("Sink", &serde_json::to_value(crate::status::report::SinkFacts::default()).unwrap());
+    assert_fits("Sink", &serde_json::to_value(visiond_flow::sink_counts::SinkCounts::default()).unwrap());
     assert_fits("Http", &status["http"]);
     assert_fits("Process", &status["process"]);
     assert_fits("Stage", &serde_json::to_value(crate::status::report::StageFacts::default()).unwrap());

@@ -5,7 +5,7 @@ use visiond_flow::metrics::GpuSnapshot;
 use visiond_system::thermal::Temperature;
 
 use super::*;
-use crate::status::report::{CameraFacts, LabelFacts, SinkFacts, SpoolFacts, StageFacts};
+use crate::status::report::{CameraFacts, LabelFacts, StageFacts};
 
 /// Something in every field that a metric is made of.
 fn full() -> StatusReport {
@@ -21,14 +21,15 @@ fn full() -> StatusReport {
         pictures: Some(Default::default()),
         ..CameraFacts::default()
     };
-    let sink = SinkFacts {
+    let sink = SinkCounts {
         name: "fleet".to_owned(),
         lost: 6,
         dropped_full: 3,
         failed: 2,
+        unsent: 1,
         connected: Some(true),
-        spool: Some(SpoolFacts { bytes: 10, ..SpoolFacts::default() }),
-        ..SinkFacts::default()
+        spool: Some(SpoolCounts { bytes: 10, ..SpoolCounts::default() }),
+        ..SinkCounts::default()
     };
     StatusReport {
         version: "1.2.3".to_owned(),

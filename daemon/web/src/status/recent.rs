@@ -1,6 +1,6 @@
-//! What stages took of late: histograms only grow, so what they held some seconds ago is taken off.
+//! Recent durations of stages: histograms only grow, so the values of some seconds ago are subtracted.
 //!
-//! Kept only as far as somebody looks: two copies of a camera's histograms, exchanged every few seconds.
+//! Kept only while reports are read: two copies of a camera's histograms, exchanged every few seconds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,51 +9,51 @@ use parking_lot::Mutex;
 use visiond_flow::histogram::HistogramSnapshot;
 use visiond_flow::metrics::{CameraMetrics, LaneView, Stage};
 
-/// "Of late" is so long at least, and twice that at most.
+/// The shortest recent time; the longest is twice that.
 const SPAN: Duration = Duration::from_secs(5);
 
 /// Histograms in the order of [`Stage::ALL`].
 type Stages = [HistogramSnapshot; Stage::ALL.len()];
 
-/// Remembers what histograms held.
+/// Keeps earlier histograms of each camera.
 #[derive(Debug, Default)]
-pub struct Recent(Mutex<Vec<Memory>>);
+pub struct RecentStages(Mutex<Vec<Earlier>>);
 
 #[derive(Debug)]
-struct Memory {
+struct Earlier {
     camera: Arc<CameraMetrics>,
-    /// What is taken off; `None`: nothing yet.
+    /// What is subtracted; `None` until [`SPAN`] has passed.
     older: Option<Stages>,
     newer: Stages,
     newer_at: Instant,
 }
 
-impl Recent {
-    /// What `camera`'s stages took of late, where they hold `stages` now. From the start on where nobody looked before.
+impl RecentStages {
+    /// Returns the recent durations of a camera whose histograms are `stages` now; all of them at the first call.
     pub fn of(&self, camera: &Arc<CameraMetrics>, stages: &Stages) -> Stages {
         self.at(camera, stages, Instant::now())
     }
 
-    /// Forgets cameras that run no more.
+    /// Forgets cameras that no longer run.
     pub fn keep(&self, lanes: &[LaneView]) {
         let runs = |camera: &Arc<CameraMetrics>| {
             lanes.iter().flat_map(|lane| &lane.cameras).any(|running| Arc::ptr_eq(running, camera))
         };
-        self.0.lock().retain(|memory| runs(&memory.camera));
+        self.0.lock().retain(|earlier| runs(&earlier.camera));
     }
 
     fn at(&self, camera: &Arc<CameraMetrics>, stages: &Stages, now: Instant) -> Stages {
-        let mut memories = self.0.lock();
-        let Some(memory) = memories.iter_mut().find(|memory| Arc::ptr_eq(&memory.camera, camera)) else {
+        let mut all = self.0.lock();
+        let Some(earlier) = all.iter_mut().find(|earlier| Arc::ptr_eq(&earlier.camera, camera)) else {
             let newer = stages.clone();
-            memories.push(Memory { camera: Arc::clone(camera), older: None, newer, newer_at: now });
+            all.push(Earlier { camera: Arc::clone(camera), older: None, newer, newer_at: now });
             return stages.clone();
         };
-        if now.saturating_duration_since(memory.newer_at) >= SPAN {
-            memory.older = Some(std::mem::replace(&mut memory.newer, stages.clone()));
-            memory.newer_at = now;
+        if now.saturating_duration_since(earlier.newer_at) >= SPAN {
+            earlier.older = Some(std::mem::replace(&mut earlier.newer, stages.clone()));
+            earlier.newer_at = now;
         }
-        match &memory.older {
+        match &earlier.older {
             Some(older) => std::array::from_fn(|stage| stages[stage].since(&older[stage])),
             None => stages.clone(),
         }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_is_long_over_counts_no_more() {
-        let (recent, camera) = (Recent::default(), Arc::new(CameraMetrics::new("door".into())));
+        let (recent, camera) = (RecentStages::default(), Arc::new(CameraMetrics::new("door".into())));
         let start = Instant::now();
         let frames_at = |seconds: u64| {
             let stages = camera.snapshot().stages;

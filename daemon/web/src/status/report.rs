@@ -1,49 +1,52 @@
-//! The daemon at one instant, as `/api/v1/status`, `/metrics` and `visiond top` tell it.
+//! The daemon's state at one instant, as `/api/v1/status`, `/metrics` and `visiond top` show it, with the counters of the HTTP
+//! server and of reloads.
 //!
-//! Read back by `visiond top`, which may be of another version than the daemon: what it does not find has its default.
+//! `visiond top` reads it back, possibly from a daemon of another version: a missing field has its default.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use visiond_annotate::annotator::AnnotateCounts;
 use visiond_flow::metrics::GpuSnapshot;
+use visiond_flow::sink_counts::SinkCounts;
+use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::JetsonSummary;
 
-use super::counters::{HttpFacts, ReloadFacts};
-use visiond_system::process::ProcessFacts;
-
-/// Everything.
+/// The daemon's state at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusReport {
-    /// The daemon's.
+    /// Version of the daemon.
     pub version: String,
-    /// What it was built for, such as "aarch64-linux".
+    /// Target that it was built for, such as "aarch64-linux".
     pub target: String,
-    /// When this was seen: RFC 3339, UTC.
+    /// Time of this report: RFC 3339, UTC.
     pub at: String,
-    /// When the daemon was started: RFC 3339, UTC.
+    /// Start of the daemon: RFC 3339, UTC.
     pub started_at: String,
-    /// Seconds since then.
+    /// Seconds since the start.
     pub uptime_s: f64,
-    /// Whether a frame went through every lane that can start.
+    /// Whether every lane that can start processed a frame.
     pub ready: bool,
-    /// Why not: a sentence each.
+    /// Reasons why it is not ready, one sentence each.
     pub not_ready: Vec<String>,
-    /// The configuration's file.
+    /// Path of the configuration file.
     pub config: String,
-    /// Its changes while it runs.
+    /// Reloads so far.
     pub reloads: ReloadFacts,
     /// The process.
     pub process: ProcessFacts,
-    /// Each camera, in the configuration's order by model.
+    /// Each camera, by model, in the order of the configuration.
     pub cameras: Vec<CameraFacts>,
-    /// Each model that a camera names.
+    /// Each model that a camera uses.
     pub models: Vec<ModelFacts>,
     /// Each sink.
-    pub sinks: Vec<SinkFacts>,
-    /// Who is served by HTTP.
-    pub http: HttpFacts,
-    /// The Jetson that it runs on; absent elsewhere.
+    pub sinks: Vec<SinkCounts>,
+    /// The HTTP server.
+    pub http: HttpCounts,
+    /// The Jetson; absent on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jetson: Option<JetsonSummary>,
 }
@@ -52,70 +55,70 @@ pub struct StatusReport {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CameraFacts {
-    /// Its name.
+    /// Name of the camera.
     pub name: String,
-    /// The model that looks at it.
+    /// Model that runs on its frames.
     pub model: String,
     /// opening, streaming, waiting, failed or ended.
     pub phase: String,
-    /// Why it is waiting or failed: a sentence.
+    /// Why it is waiting or failed, as a sentence.
     pub reason: Option<String>,
-    /// Of its frames, in pixels; 0 before the first.
+    /// Width of its frames in pixels; 0 before the first.
     pub width: u32,
-    /// Of its frames, in pixels; 0 before the first.
+    /// Height of its frames in pixels; 0 before the first.
     pub height: u32,
-    /// Of its frames, by the configuration's word; empty before the first.
+    /// Pixel format of its frames, as in the configuration; empty before the first.
     pub format: String,
-    /// How frames come out of a driver: "userptr", "mmap" or "copy"; absent where there is none.
+    /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.
     pub io: Option<String>,
-    /// Messages a second, over the last five seconds.
+    /// Messages per second over the last five seconds.
     pub fps: f64,
-    /// Frames that came.
+    /// Frames captured.
     pub captured: u64,
-    /// Frames that were looked at: messages.
+    /// Frames processed, each of which is a message.
     pub published: u64,
     /// Frames lost, by cause.
     pub dropped: BTreeMap<String, u64>,
-    /// Times that its source was opened again.
+    /// Times the source was reopened.
     pub restarts: u64,
-    /// Times that it could not be opened, or died.
+    /// Times the source could not be opened, or failed.
     pub errors: u64,
-    /// Things seen.
+    /// Detections so far.
     pub detections: u64,
-    /// The same by label, most first.
+    /// Detections by label, most first.
     pub labels: Vec<LabelFacts>,
-    /// What each stage took, by its name in messages; "total" is from capture to publishing.
+    /// Durations of each stage, by its name in messages; "total" is from capture to publishing.
     pub stages: BTreeMap<String, StageFacts>,
-    /// Bytes of frames that were copied between their source and the buffer that the network reads.
+    /// Bytes of frames copied between the source and the buffer that the model reads.
     pub copied_bytes: u64,
     /// CPU time of its thread.
     pub capture_cpu_s: f64,
-    /// Who looks at its pictures now.
+    /// Clients that watch its pictures now.
     pub watchers: u64,
-    /// Pictures drawn for `annotate`, where any are to be.
+    /// Pictures for `annotate`, if it is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pictures: Option<PictureFacts>,
+    pub pictures: Option<AnnotateCounts>,
 }
 
-/// A label's detections.
+/// Detections of a label.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LabelFacts {
-    /// The label.
+    /// Name of the label.
     pub label: String,
-    /// Ever.
+    /// Detections so far.
     pub total: u64,
-    /// On the newest frame.
+    /// Detections in the newest frame.
     pub newest: u64,
 }
 
-/// What a stage took.
+/// Durations of a stage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageFacts {
     /// Frames.
     pub count: u64,
-    /// In all.
+    /// Sum of all durations.
     pub sum_us: u64,
     /// Median.
     pub p50_us: u64,
@@ -127,106 +130,156 @@ pub struct StageFacts {
     pub recent_p50_us: u64,
     /// 99th percentile of the last five to ten seconds.
     pub recent_p99_us: u64,
-    /// For each bucket the longest time in it (`null`: any) and how many frames fell into it alone.
+    /// Longest duration of each bucket (`null`: any), and the number of frames in this bucket alone.
     pub buckets: Vec<(Option<u64>, u64)>,
-}
-
-/// A camera's pictures.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PictureFacts {
-    /// Stored.
-    pub written: u64,
-    /// Not drawn, because one was being drawn.
-    pub dropped_busy: u64,
-    /// Not drawn, or not stored.
-    pub failed: u64,
 }
 
 /// A model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelFacts {
-    /// Its name.
+    /// Name of the model.
     pub name: String,
-    /// Its file.
+    /// Path of its file.
     pub file: String,
-    /// Of its file.
+    /// SHA-256 of its file.
     pub sha256: String,
-    /// What runs it.
+    /// Backend that runs it.
     pub backend: String,
-    /// The memory that its frames live in.
+    /// Kind of memory that holds its frames.
     pub memory: String,
-    /// What it takes, such as "images f32 [1, 3, 640, 640]".
+    /// Its inputs, such as "images f32 [1, 3, 640, 640]".
     pub input: String,
     /// idle, looking, publishing, backoff or ended.
     pub activity: String,
-    /// Runs.
+    /// Runs, successful or not.
     pub runs: u64,
     /// Frames and runs that failed.
     pub errors: u64,
-    /// Times that it was built anew.
+    /// Times it was loaded again.
     pub rebuilds: u64,
-    /// What was counted on the GPU, where it runs on one.
+    /// GPU counters, if it runs on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSnapshot>,
 }
 
-/// A sink.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SinkFacts {
-    /// Its name.
-    pub name: String,
-    /// Its `type`.
-    pub kind: String,
-    /// Where messages go.
-    pub to: String,
-    /// Waiting in its queue now.
-    pub waiting: u64,
-    /// How many may.
-    pub capacity: u64,
-    /// Taken into the queue.
-    pub queued: u64,
-    /// Written; by a socket: handed to whoever was connected; by a broker: acknowledged.
-    pub written: u64,
-    /// Turned away by a full queue.
-    pub dropped_full: u64,
-    /// Lost because the output could not be written.
-    pub failed: u64,
-    /// Lost by whatever cause.
-    pub lost: u64,
-    /// Left out because of `max_rate`.
-    pub thinned: u64,
-    /// Whether it is connected to its broker; absent where there is none.
-    pub connected: Option<bool>,
-    /// Times that it was connected again.
-    pub reconnects: u64,
-    /// Messages that were sent again after a connection was lost.
-    pub resent: u64,
-    /// Why nothing can be written now: a sentence.
-    pub outage: Option<String>,
-    /// Readers of a socket, now.
-    pub readers: u64,
-    /// Messages that a reader was too slow for.
-    pub reader_lost: u64,
-    /// Readers turned away.
-    pub readers_refused: u64,
-    /// What a durable sink keeps on disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spool: Option<SpoolFacts>,
-}
-
-/// A spool.
+/// Counters of the HTTP server: atomic while it runs, plain numbers in a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SpoolFacts {
-    /// On disk.
-    pub bytes: u64,
-    /// On disk at most.
-    pub limit_bytes: u64,
-    /// Messages not yet acknowledged.
-    pub records: u64,
-    /// Messages that went because it was full.
-    pub dropped: u64,
+pub struct HttpCounts<T = u64> {
+    /// Open connections.
+    pub connections: T,
+    /// Connections accepted so far.
+    pub accepted: T,
+    /// Connections refused because there were too many.
+    pub refused: T,
+    /// Current readers of the stream, as server-sent events.
+    pub event_readers: T,
+    /// Current readers of the stream, by WebSocket.
+    pub websocket_readers: T,
+    /// Events that slow readers lost.
+    pub events_lost: T,
+    /// Requests answered.
+    pub requests: T,
+    /// Answers by class of status: 1xx to 5xx.
+    pub answers: [T; 5],
+    /// Requests without a valid token.
+    pub unauthorized: T,
+}
+
+impl HttpCounts<AtomicU64> {
+    /// Counts a request that was answered with this status.
+    pub fn answered(&self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.answers[class].fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the values.
+    pub fn facts(&self) -> HttpCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HttpCounts {
+            connections: get(&self.connections),
+            accepted: get(&self.accepted),
+            refused: get(&self.refused),
+            event_readers: get(&self.event_readers),
+            websocket_readers: get(&self.websocket_readers),
+            events_lost: get(&self.events_lost),
+            requests: get(&self.requests),
+            answers: self.answers.each_ref().map(get),
+            unauthorized: get(&self.unauthorized),
+        }
+    }
+}
+
+/// Reloads of the configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReloadFacts {
+    /// Reloads that were applied.
+    pub applied: u64,
+    /// Reloads that were refused, after which the old configuration stayed in force.
+    pub refused: u64,
+    /// The last reload.
+    pub last: Option<LastReload>,
+}
+
+/// The last reload.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastReload {
+    /// End of the reload: RFC 3339, UTC.
+    pub at: String,
+    /// Whether it was applied.
+    pub applied: bool,
+    /// What changed, or why it was refused.
+    pub message: String,
+}
+
+/// Counts reloads, and keeps the outcome of the last one.
+#[derive(Debug, Default)]
+pub struct ReloadHistory(Mutex<ReloadFacts>);
+
+impl ReloadHistory {
+    /// Counts a reload: what changed, or why it was refused. Both are sentences for a person.
+    pub fn note(&self, outcome: Result<String, String>) {
+        let mut facts = self.0.lock();
+        let applied = outcome.is_ok();
+        *(if applied { &mut facts.applied } else { &mut facts.refused }) += 1;
+        let message = outcome.unwrap_or_else(|error| error);
+        facts.last = Some(LastReload { at: rfc3339(jiff::Timestamp::now()), applied, message });
+    }
+
+    /// Returns the counts and the last reload.
+    pub fn facts(&self) -> ReloadFacts {
+        self.0.lock().clone()
+    }
+}
+
+/// Formats a time in RFC 3339, in UTC to the millisecond.
+pub fn rfc3339(time: jiff::Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_by_class_and_odd_ones_too() {
+        let http = HttpCounts::<AtomicU64>::default();
+        [200, 204, 404, 503, 999, 0].iter().for_each(|&status| http.answered(status));
+        let facts = http.facts();
+        assert_eq!((facts.requests, facts.answers), (6, [1, 2, 0, 1, 2]));
+    }
+
+    #[test]
+    fn the_last_reload_is_kept_with_the_number_of_each_outcome() {
+        let history = ReloadHistory::default();
+        history.note(Ok("camera door changed".to_owned()));
+        history.note(Err("no such file".to_owned()));
+        let facts = history.facts();
+        assert_eq!((facts.applied, facts.refused), (1, 1));
+        assert_eq!(facts.last.map(|last| (last.applied, last.message)), Some((false, "no such file".to_owned())));
+    }
 }
