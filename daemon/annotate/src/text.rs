@@ -1,6 +1,6 @@
 //! Draws text on a picture in the built-in font.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use ab_glyph::{Font, FontRef, PxScale, ScaleFont};
 use image::RgbImage;
@@ -11,11 +11,9 @@ use super::palette::Color;
 /// A subset of DejaVu Sans Bold; see `assets/README.md`.
 static FONT_FILE: &[u8] = include_bytes!("../assets/labels.ttf");
 
-fn font() -> &'static FontRef<'static> {
-    static FONT: OnceLock<FontRef<'static>> = OnceLock::new();
-    #[expect(clippy::expect_used, reason = "the file is part of the program, and a test reads it")]
-    FONT.get_or_init(|| FontRef::try_from_slice(FONT_FILE).expect("the built-in font is a font"))
-}
+#[expect(clippy::expect_used, reason = "the file is part of the program, and a test reads it")]
+static FONT: LazyLock<FontRef<'static>> =
+    LazyLock::new(|| FontRef::try_from_slice(FONT_FILE).expect("the built-in font is a font"));
 
 /// Text of one height, in pixels.
 #[derive(Debug, Clone, Copy)]
@@ -36,13 +34,13 @@ impl Pen {
 
     /// Returns the width of a text in whole pixels.
     pub fn width(&self, text: &str) -> i32 {
-        let font = font().as_scaled(self.scale);
+        let font = FONT.as_scaled(self.scale);
         text.chars().map(|c| font.h_advance(font.glyph_id(shown(c)))).sum::<f32>().ceil() as i32
     }
 
     /// Writes a line whose top left corner is at `left`, `top`.
     pub fn write(&self, picture: &mut RgbImage, left: i32, top: i32, text: &str, color: Color) {
-        let font = font().as_scaled(self.scale);
+        let font = FONT.as_scaled(self.scale);
         let mut x = left as f32;
         let baseline = top as f32 + font.ascent();
         for c in text.chars() {
@@ -87,7 +85,7 @@ mod tests {
     #[test]
     fn the_font_has_the_letters_of_europe() {
         for c in "person 0.87 Ärger ñ ø ł Ελλάδα Київ … – €".chars().filter(|c| *c != ' ') {
-            assert_ne!(font().glyph_id(c).0, 0, "{c} is missing");
+            assert_ne!(FONT.glyph_id(c).0, 0, "{c} is missing");
         }
     }
 

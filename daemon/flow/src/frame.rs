@@ -1,7 +1,7 @@
 //! A captured frame, and the pool that its buffer returns to.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use visiond_kernels::buffer::{BufferError, Memory, UnifiedBuffer};
@@ -157,11 +157,9 @@ impl FramePool {
     pub fn take_wait(&self, stop: &Stop) -> Option<PooledBuffer> {
         while !stop.is_raised() {
             stop.mark_progress();
-            match self.free.recv_timeout(STOP_CHECK) {
-                Ok(buffer) => return Some(self.lend(buffer)),
-                Err(RecvTimeoutError::Timeout) => {}
-                // Cannot happen, because `self.home` is a sender.
-                Err(RecvTimeoutError::Disconnected) => return None,
+            // An error is a time-out: `self.home` is a sender, so the channel stays connected.
+            if let Ok(buffer) = self.free.recv_timeout(STOP_CHECK) {
+                return Some(self.lend(buffer));
             }
         }
         None

@@ -114,14 +114,12 @@ impl HistogramSnapshot {
         }
         let rank = ((count as f64 * quantile).ceil() as u64).clamp(1, count);
         let mut seen = 0;
-        for (bucket, &values) in self.buckets.iter().enumerate() {
+        let bucket = self.buckets.iter().position(|values| {
             seen += values;
-            if seen >= rank {
-                let (low, next) = bounds(bucket);
-                return ((low + next - 1) / 2).min(self.max_us);
-            }
-        }
-        self.max_us
+            seen >= rank
+        });
+        let (low, next) = bounds(bucket.unwrap_or(BUCKETS - 1));
+        ((low + next - 1) / 2).min(self.max_us)
     }
 
     /// Returns the values counted since `earlier`, a snapshot of the same histogram. The maximum remains that of all time.

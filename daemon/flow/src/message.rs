@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -208,11 +208,10 @@ impl BoxMessage {
 
 /// Returns the next message id: sixteen hexadecimal digits, random for each process, and the number of the message.
 pub fn next_id() -> Box<str> {
-    static PROCESS: OnceLock<u64> = OnceLock::new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
     // The keys of RandomState come from the system's random numbers.
-    let process = PROCESS.get_or_init(|| RandomState::new().hash_one(std::process::id()));
-    format!("{process:016x}-{}", COUNT.fetch_add(1, Ordering::Relaxed)).into()
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{:016x}-{}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
 /// Formats a time as RFC 3339 in UTC with nine decimals.

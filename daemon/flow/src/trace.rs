@@ -8,7 +8,6 @@
 
 mod json;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,8 +32,9 @@ static ON: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<Option<Trace>> = Mutex::new(None);
 
 thread_local! {
-    /// Number of this thread; 0 until it is read.
-    static THREAD: Cell<u32> = const { Cell::new(0) };
+    /// The kernel's number of this thread.
+    // SAFETY: gettid(2) takes nothing, touches no memory and cannot fail.
+    static THREAD: u32 = unsafe { libc::gettid() }.unsigned_abs();
 }
 
 /// A recording runs already.
@@ -119,7 +119,7 @@ pub fn work(what: &'static str) -> Work {
     Work(is_on().then(|| Event {
         kind: Kind::Work,
         what,
-        thread: thread(),
+        thread: THREAD.with(|thread| *thread),
         from_ns: SystemClock.monotonic_ns(),
         to_ns: 0,
         frame: None,
@@ -192,17 +192,6 @@ fn record(event: Event) {
         trace.threads.push((event.thread, thread_name()));
     }
     trace.events.push(event);
-}
-
-/// Returns the kernel's number of this thread.
-fn thread() -> u32 {
-    THREAD.with(|known| {
-        if known.get() == 0 {
-            // SAFETY: gettid(2) takes nothing, touches no memory and cannot fail.
-            known.set(unsafe { libc::gettid() }.unsigned_abs());
-        }
-        known.get()
-    })
 }
 
 /// Returns the name of this thread. Threads of sinks are named by type, so the name of the sink is used instead.

@@ -7,16 +7,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
 use visiond_flow::message::Message;
+use visiond_kernels::buffer::{BufferError, UnifiedBuffer};
+use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 
 use crate::encoder_queue::EncoderQueue;
-use crate::picture::{OwnedFrame, Picture};
 
 /// A client that comes back for the next picture does not get one that is older than this.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -256,6 +258,42 @@ impl Drop for WaitingClient<'_> {
 fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
     let in_step = now_ns.saturating_sub(due_ns) < interval_ns;
     (if in_step { due_ns } else { now_ns }) + interval_ns
+}
+
+/// A picture of a camera, as JPEG.
+#[derive(Debug)]
+pub struct Picture {
+    /// The JPEG file.
+    pub jpeg: Bytes,
+    /// The frame's sequence number, the same as in its message.
+    pub sequence: u64,
+    /// When the picture was encoded.
+    pub made: Instant,
+}
+
+/// A copy of a frame in memory of its own.
+#[derive(Debug)]
+pub struct OwnedFrame {
+    /// Size, pixel format and planes.
+    pub layout: FrameLayout,
+    /// The bytes of the planes.
+    pub buffer: UnifiedBuffer,
+}
+
+impl OwnedFrame {
+    /// Copies a frame.
+    pub fn copy_of(frame: &Frame) -> Result<Self, BufferError> {
+        let bytes = frame.buffer.as_slice();
+        let needed = frame.layout.needed_bytes().min(bytes.len());
+        let mut buffer = UnifiedBuffer::host(needed)?;
+        buffer.as_mut_slice().copy_from_slice(&bytes[..needed]);
+        Ok(Self { layout: frame.layout, buffer })
+    }
+
+    /// Returns the pixels.
+    pub fn view(&self) -> Result<FrameView<'_>, FrameError> {
+        self.layout.view_of(&self.buffer)
+    }
 }
 
 /// A frame that the encoder took out of a view.

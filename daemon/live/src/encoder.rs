@@ -3,7 +3,8 @@
 //! Each camera has at most one frame here, and its buffer is given back as soon as its pixels are read. One of two threads
 //! works at a time. While a core has idle time, it is the one at idle priority, which runs only when no other thread wants the
 //! processor. Otherwise it is the one at nice 10, which gets a tenth of another thread's share, so that a busy machine makes
-//! fewer pictures before anything else slows down. The threads choose between themselves (`cpu_headroom.rs`).
+//! fewer pictures before anything else slows down; at idle priority, a picture would take a second if no core is ever idle. The
+//! threads choose between themselves by how long a picture took and how much CPU time it used ([`CpuHeadroom`]).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,15 +23,18 @@ use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
 
-use crate::camera_view::{CameraView, TakenFrame};
-use crate::cpu_headroom::{self, CpuHeadroom};
+use crate::camera_view::{CameraView, OwnedFrame, Picture, TakenFrame};
 use crate::encoder_queue::{EncoderQueue, Job};
-use crate::picture::{OwnedFrame, Picture};
 
 /// JPEG quality; a 1080p picture has about 200 KB.
 const QUALITY: u8 = 80;
 /// The encoder's memory is freed after this time without work.
 const IDLE: Duration = Duration::from_secs(5);
+/// How many pictures decide that there is headroom: 0.2 s of eight cameras, 1.6 s of one.
+const ENOUGH: u32 = 16;
+/// What a picture may take at [`Rank::Idle`] beyond four times its CPU time: half of the
+/// time until the next picture at the default rate.
+const MARGIN: Duration = Duration::from_millis(50);
 
 /// Why a frame did not become a picture.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +100,7 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
             log::error!("camera {}: no live picture of frame {sequence}: {error}{more}", view.name);
         }
         let (elapsed, worked) = (begun.elapsed(), Duration::from_nanos(work.lap_ns()));
-        if rank == Rank::Idle && cpu_headroom::is_gone(elapsed, worked) {
+        if rank == Rank::Idle && is_gone(elapsed, worked) {
             queue.hand_over(Rank::Nice);
         } else if rank == Rank::Nice && headroom.is_found(elapsed, worked) {
             queue.hand_over(Rank::Idle);
@@ -163,5 +167,58 @@ impl Tools {
             view.show(true, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }
         Ok(())
+    }
+}
+
+/// Adds up what the last pictures took at [`Rank::Nice`].
+#[derive(Debug, Default)]
+struct CpuHeadroom {
+    pictures: u32,
+    elapsed: Duration,
+    worked: Duration,
+}
+
+impl CpuHeadroom {
+    /// Adds a picture that took `elapsed` and used `worked` of CPU time; returns whether there is headroom.
+    ///
+    /// There is when [`ENOUGH`] pictures took at most one and a half times their CPU time; `false` until then.
+    fn is_found(&mut self, elapsed: Duration, worked: Duration) -> bool {
+        self.pictures += 1;
+        self.elapsed += elapsed;
+        self.worked += worked;
+        if self.pictures < ENOUGH {
+            return false;
+        }
+        let sum = std::mem::take(self);
+        sum.elapsed * 2 <= sum.worked * 3
+    }
+}
+
+/// Whether a picture that was encoded at [`Rank::Idle`] shows that the headroom is gone.
+fn is_gone(elapsed: Duration, worked: Duration) -> bool {
+    elapsed > worked * 4 + MARGIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn there_is_headroom_after_enough_pictures_in_a_row_that_hardly_waited() {
+        let mut headroom = CpuHeadroom::default();
+        let mut after = |elapsed, count| (0..count).map(|_| headroom.is_found(elapsed, MS(4))).collect::<Vec<_>>();
+        let enough = ENOUGH as usize;
+        assert_eq!(after(MS(5), enough).iter().position(|&seen| seen), Some(enough - 1));
+        assert!(!after(MS(12), enough).contains(&true), "it waited twice as long as it worked");
+        // The count starts again.
+        assert_eq!(after(MS(5), enough).iter().position(|&seen| seen), Some(enough - 1));
+    }
+
+    #[test]
+    fn headroom_is_gone_after_one_picture_that_took_long() {
+        assert!(!is_gone(MS(60), MS(3)) && is_gone(MS(70), MS(3)));
+        assert!(!is_gone(MS(200), MS(40)), "a large one takes long by itself");
     }
 }

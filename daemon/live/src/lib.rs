@@ -5,13 +5,10 @@
 
 pub mod broadcast;
 mod camera_view;
-mod cpu_headroom;
 mod encoder;
 mod encoder_queue;
 mod live;
-mod picture;
 
 pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription};
-pub use self::camera_view::{CameraView, ViewError, Watch};
+pub use self::camera_view::{CameraView, OwnedFrame, Picture, ViewError, Watch};
 pub use self::live::Live;
-pub use self::picture::{OwnedFrame, Picture};

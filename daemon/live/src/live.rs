@@ -1,5 +1,3 @@
-//! Everything that clients can watch of this process.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;

@@ -36,13 +36,11 @@ impl Watchdog {
     /// a pause, or a lossless sink).
     pub fn look(&mut self, now: Instant, views: &[LaneView]) -> bool {
         self.due = now + self.interval;
-        let lanes: Vec<_> = views.iter().map(|view| self.lane(&view.lane)).collect();
-        let cameras = views.iter().flat_map(|view| &view.cameras).map(|camera| self.camera(camera, now));
-        let cameras: Vec<_> = cameras.collect();
-        let alive = lanes.iter().all(|(_, alive)| *alive) && cameras.iter().all(|(_, alive)| *alive);
-        self.lanes = lanes.into_iter().map(|(seen, _)| seen).collect();
-        self.cameras = cameras.into_iter().map(|(seen, _)| seen).collect();
-        alive
+        let cameras = views.iter().flat_map(|view| &view.cameras);
+        let (lanes, alive_lanes): (_, Vec<bool>) = views.iter().map(|view| self.lane(&view.lane)).unzip();
+        let (cameras, alive_cameras): (_, Vec<bool>) = cameras.map(|camera| self.camera(camera, now)).unzip();
+        (self.lanes, self.cameras) = (lanes, cameras);
+        alive_lanes.into_iter().chain(alive_cameras).all(|alive| alive)
     }
 
     fn lane(&self, lane: &Arc<LaneMetrics>) -> ((Arc<LaneMetrics>, Activity, u64), bool) {

@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::body::to_bytes;
+use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
@@ -55,9 +55,7 @@ impl IntoResponse for Problem {
         members.insert("title".into(), json!(self.status.canonical_reason().unwrap_or("Error")));
         members.insert("status".into(), json!(self.status.as_u16()));
         members.insert("detail".into(), json!(self.detail));
-        let mut answer = (self.status, Json(Value::Object(members))).into_response();
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        answer
+        (self.status, [(CONTENT_TYPE, "application/problem+json")], Json(members)).into_response()
     }
 }
 

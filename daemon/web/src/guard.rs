@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State as Extract};
+use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -65,8 +65,7 @@ impl Rules {
     pub fn new(token: Option<&Token>, allow_hosts: &[String]) -> Self {
         let digests = |token: &Token| {
             // The cookie is derived from the token without revealing it: it survives a restart and ends with the token.
-            let session = digest(format!("visiond session\0{}", token.as_str()).as_bytes());
-            let cookie: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+            let cookie = format!("{:x}", Sha256::digest(format!("visiond session\0{}", token.as_str())));
             let cookie_digest = digest(cookie.as_bytes());
             Digests { token: digest(token.as_str().as_bytes()), cookie, cookie_digest }
         };
@@ -136,8 +135,8 @@ enum Verdict {
 pub struct Guard {
     rules: RwLock<Arc<Rules>>,
     observer: Arc<StatusCollector>,
-    /// Held for a while by each request with a wrong token.
-    slow: Mutex<RateLimit>,
+    /// Held for a while by each request with a wrong token; limits the log lines about them.
+    pub wrong_tokens: Mutex<RateLimit>,
 }
 
 /// Whether the client may see more than that the daemon runs.
@@ -150,7 +149,7 @@ impl Guard {
         Arc::new(Self {
             rules: RwLock::default(),
             observer: Arc::clone(observer),
-            slow: Mutex::new(RateLimit::new(LOG_INTERVAL)),
+            wrong_tokens: Mutex::new(RateLimit::new(LOG_INTERVAL)),
         })
     }
 
@@ -163,15 +162,11 @@ impl Guard {
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read())
     }
-
-    /// Delays the answer to a wrong token, so that guessing is slow, also with many connections.
-    pub async fn refuse_slowly(&self, peer: Peer) {
-        refuse_slowly(&self.slow, peer).await;
-    }
 }
 
-async fn refuse_slowly(slow: &Mutex<RateLimit>, peer: Peer) {
-    let mut log_limit = slow.lock().await;
+/// Delays the answer to a wrong token, so that guessing is slow, also with many connections.
+pub async fn refuse_slowly(wrong_tokens: &Mutex<RateLimit>, peer: Peer) {
+    let mut log_limit = wrong_tokens.lock().await;
     sleep(SLOW).await;
     match log_limit.pass(Instant::now()) {
         None => {}
@@ -181,7 +176,7 @@ async fn refuse_slowly(slow: &Mutex<RateLimit>, peer: Peer) {
 }
 
 /// Passes a request on, or refuses it.
-pub async fn check(Extract(guard): Extract<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     // Every connection has a peer.
     let Some(peer) = peer else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
@@ -197,17 +192,15 @@ pub async fn check(Extract(guard): Extract<Arc<Guard>>, mut request: Request, ne
         Verdict::Unknown | Verdict::Wrong => {
             guard.observer.http.unauthorized.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if verdict == Verdict::Wrong {
-                guard.refuse_slowly(peer).await;
+                refuse_slowly(&guard.wrong_tokens, peer).await;
             }
-            let mut answer = if path == "/" && request.method() == Method::GET {
+            let answer = if path == "/" && request.method() == Method::GET {
                 (StatusCode::UNAUTHORIZED, page::login("")).into_response()
             } else {
                 let why = "the token is missing or wrong: send it as `Authorization: Bearer TOKEN`, or log in at /";
                 Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
             };
-            let scheme = HeaderValue::from_static("Bearer realm=\"visiond\"");
-            answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-            return answer;
+            return ([(WWW_AUTHENTICATE, "Bearer realm=\"visiond\"")], answer).into_response();
         }
     }
     request.extensions_mut().insert(Trusted(verdict == Verdict::Welcome));

@@ -27,7 +27,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use visiond_config::is_loopback;
@@ -186,7 +186,8 @@ struct Connections {
     router: TowerToHyperService<Router>,
     observer: Arc<StatusCollector>,
     limit: AtomicUsize,
-    refusing: AtomicUsize,
+    /// Limits the clients that are being refused.
+    refusals: Arc<Semaphore>,
     ending: watch::Receiver<bool>,
 }
 
@@ -198,7 +199,7 @@ impl Acceptors {
             router: TowerToHyperService::new(router),
             observer,
             limit: AtomicUsize::new(0),
-            refusing: AtomicUsize::new(0),
+            refusals: Arc::new(Semaphore::new(REFUSALS)),
             ending: ends,
         };
         Self { serving: Vec::new(), tasks: JoinSet::new(), connections: Arc::new(connections), ending }
@@ -287,7 +288,7 @@ impl Connections {
         if open > self.limit.load(Ordering::Relaxed) as u64 {
             self.observer.http.refused.fetch_add(1, Ordering::Relaxed);
             drop(counted);
-            self.turn_away(stream);
+            self.refuse(stream);
             return;
         }
         self.observer.http.accepted.fetch_add(1, Ordering::Relaxed);
@@ -295,15 +296,11 @@ impl Connections {
     }
 
     /// Answers that all connections are taken, unless too many clients are being answered so.
-    fn turn_away(self: &Arc<Self>, stream: Connection) {
-        let this = Arc::clone(self);
-        if this.refusing.fetch_add(1, Ordering::Relaxed) >= REFUSALS {
-            this.refusing.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
+    fn refuse(&self, stream: Connection) {
+        let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
         tokio::spawn(async move {
+            let _permit = permit;
             let _ = timeout(Duration::from_secs(1), connection::refuse(stream)).await;
-            this.refusing.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }

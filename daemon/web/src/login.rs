@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
+use axum::http::StatusCode;
 use axum::http::header::{LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use crate::errors::Problem;
-use crate::guard::{COOKIE_NAME, Guard};
+use crate::guard::{COOKIE_NAME, Guard, refuse_slowly};
 use crate::listen::connection::Peer;
 use crate::page;
 
@@ -27,7 +27,7 @@ pub async fn login(State(guard): State<Arc<Guard>>, Extension(peer): Extension<P
     match rules.cookie_for(token.trim()) {
         Some(cookie) => to_page(Some(cookie)),
         None => {
-            guard.refuse_slowly(peer).await;
+            refuse_slowly(&guard.wrong_tokens, peer).await;
             let headers = [(WWW_AUTHENTICATE, "Bearer realm=\"visiond\"")];
             (StatusCode::UNAUTHORIZED, headers, page::login("Wrong token.")).into_response()
         }
@@ -35,12 +35,8 @@ pub async fn login(State(guard): State<Arc<Guard>>, Extension(peer): Extension<P
 }
 
 fn to_page(cookie: Option<&str>) -> Response {
-    let mut answer = (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response();
-    let cookie =
-        cookie.map(|cookie| format!("{COOKIE_NAME}={cookie}; Path=/; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"));
-    // A digest in hexadecimal is a header's value.
-    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
-        answer.headers_mut().insert(SET_COOKIE, cookie);
-    }
-    answer
+    let cookie = cookie.map(|cookie| {
+        [(SET_COOKIE, format!("{COOKIE_NAME}={cookie}; Path=/; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))]
+    });
+    (StatusCode::SEE_OTHER, [(LOCATION, "/")], cookie, ()).into_response()
 }

@@ -1,5 +1,3 @@
-//! What the request handlers work with.
-
 use std::sync::Arc;
 
 use visiond_live::Live;

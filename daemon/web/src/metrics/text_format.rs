@@ -84,26 +84,13 @@ impl Family<'_> {
         page.push_str(name);
         page.push_str(suffix);
         for (index, (label, text)) in labels.iter().copied().chain(last).enumerate() {
-            let _ = write!(page, "{}{label}=\"", if index == 0 { '{' } else { ',' });
-            escape(page, text);
-            page.push('"');
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(page, "{}{label}=\"{text}\"", if index == 0 { '{' } else { ',' });
         }
         if !labels.is_empty() || last.is_some() {
             page.push('}');
         }
         let _ = writeln!(page, " {value}");
-    }
-}
-
-/// Escapes backslash, quote and line end in a label's value.
-fn escape(page: &mut String, text: &str) {
-    for c in text.chars() {
-        match c {
-            '\\' => page.push_str("\\\\"),
-            '"' => page.push_str("\\\""),
-            '\n' => page.push_str("\\n"),
-            c => page.push(c),
-        }
     }
 }
 
