@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE, WWW_AUTHENTICATE};
+use axum::extract::{Extension, Request, State};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -33,7 +33,9 @@ use crate::page;
 use crate::status::StatusCollector;
 
 /// The session's cookie.
-pub const COOKIE_NAME: &str = "visiond_session";
+const COOKIE_NAME: &str = "visiond_session";
+/// How long a browser keeps the cookie, in seconds.
+const KEPT_S: u32 = 30 * 24 * 3600;
 /// How long the answer to a wrong token takes; concurrent ones wait for each other.
 const SLOW: Duration = Duration::from_millis(250);
 /// The shortest time between two log lines about wrong tokens.
@@ -73,14 +75,9 @@ impl Rules {
     }
 
     /// Returns the session cookie if `token` is right.
-    pub fn cookie_for(&self, token: &str) -> Option<&str> {
+    fn cookie_for(&self, token: &str) -> Option<&str> {
         let digests = self.token.as_ref()?;
         is_digest_of(token.as_bytes(), &digests.token).then_some(&*digests.cookie)
-    }
-
-    /// Whether a token is required.
-    pub fn asks(&self) -> bool {
-        self.token.is_some()
     }
 
     fn judge(&self, peer: Peer, method: &Method, headers: &HeaderMap) -> Verdict {
@@ -133,10 +130,11 @@ enum Verdict {
 
 /// Checks every request before its handler runs.
 pub struct Guard {
-    rules: RwLock<Arc<Rules>>,
+    /// The rules in force.
+    pub rules: RwLock<Arc<Rules>>,
     observer: Arc<StatusCollector>,
     /// Held for a while by each request with a wrong token; limits the log lines about them.
-    pub wrong_tokens: Mutex<RateLimit>,
+    wrong_tokens: Mutex<RateLimit>,
 }
 
 /// Whether the client may see more than that the daemon runs.
@@ -152,20 +150,10 @@ impl Guard {
             wrong_tokens: Mutex::new(RateLimit::new(LOG_INTERVAL)),
         })
     }
-
-    /// Replaces the rules.
-    pub fn set(&self, rules: Rules) {
-        *self.rules.write() = Arc::new(rules);
-    }
-
-    /// Returns the rules in force.
-    pub fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.read())
-    }
 }
 
 /// Delays the answer to a wrong token, so that guessing is slow, also with many connections.
-pub async fn refuse_slowly(wrong_tokens: &Mutex<RateLimit>, peer: Peer) {
+async fn refuse_slowly(wrong_tokens: &Mutex<RateLimit>, peer: Peer) {
     let mut log_limit = wrong_tokens.lock().await;
     sleep(SLOW).await;
     match log_limit.pass(Instant::now()) {
@@ -180,7 +168,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
     let peer = request.extensions().get::<Peer>().copied();
     // Every connection has a peer.
     let Some(peer) = peer else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let verdict = guard.rules().judge(peer, request.method(), request.headers());
+    let verdict = Arc::clone(&guard.rules.read()).judge(peer, request.method(), request.headers());
     let path = request.uri().path();
     let is_health = matches!(path, "/healthz" | "/readyz") && matches!(*request.method(), Method::GET | Method::HEAD);
     let is_login = path == "/login" && request.method() == Method::POST;
@@ -205,6 +193,32 @@ pub async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: 
     }
     request.extensions_mut().insert(Trusted(verdict == Verdict::Welcome));
     next.run(request).await
+}
+
+/// `POST /login` with the form's field `token`.
+pub async fn login(State(guard): State<Arc<Guard>>, Extension(peer): Extension<Peer>, form: String) -> Response {
+    let rules = Arc::clone(&guard.rules.read());
+    if rules.token.is_none() {
+        return to_page(None);
+    }
+    let Some((_, token)) = form_urlencoded::parse(form.as_bytes()).find(|(name, _)| name == "token") else {
+        return Problem::bad_request("the form has no field `token`").into_response();
+    };
+    match rules.cookie_for(token.trim()) {
+        Some(cookie) => to_page(Some(cookie)),
+        None => {
+            refuse_slowly(&guard.wrong_tokens, peer).await;
+            let headers = [(WWW_AUTHENTICATE, "Bearer realm=\"visiond\"")];
+            (StatusCode::UNAUTHORIZED, headers, page::login("Wrong token.")).into_response()
+        }
+    }
+}
+
+fn to_page(cookie: Option<&str>) -> Response {
+    let cookie = cookie.map(|cookie| {
+        [(SET_COOKIE, format!("{COOKIE_NAME}={cookie}; Path=/; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))]
+    });
+    (StatusCode::SEE_OTHER, [(LOCATION, "/")], cookie, ()).into_response()
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {

@@ -2,7 +2,7 @@
 //!
 //! - [`server`]: the thread that serves everything; [`state`]: what its handlers work with.
 //! - [`listen`]: addresses, sockets, connections and their limits.
-//! - [`guard`], [`login`]: access control.
+//! - [`guard`]: access control and login.
 //! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json.
 //! - [`api`]: the API and health; [`masked`]: the configuration without its secrets.
 //! - [`status`]: the daemon's state at one instant; [`metrics`]: the same for Prometheus.
@@ -13,7 +13,6 @@ mod api;
 mod errors;
 mod guard;
 mod listen;
-mod login;
 mod masked;
 mod metrics;
 mod page;

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::errors::{Problem, as_problem};
 use crate::guard::{self, Guard};
 use crate::state::AppState;
-use crate::{api, login, metrics, page, pictures, stream};
+use crate::{api, metrics, page, pictures, stream};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 << 10;
@@ -39,7 +39,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// Returns the router with every path, behind the guard.
 pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
-    let login = Router::new().route("/login", post(login::login)).with_state(Arc::clone(guard));
+    let login = Router::new().route("/login", post(guard::login)).with_state(Arc::clone(guard));
     Router::new()
         .route("/", get(page::live))
         .route("/healthz", get(async || "ok\n"))
