@@ -6,19 +6,17 @@
 //! measured alone: nothing can be faster than that.
 
 mod engine;
-mod figures;
 mod frames;
-mod iterations;
+mod measurement;
 mod report;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_capture::Buffers;
 use visiond_config::parse_word;
-use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
+use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig};
 use visiond_engine::detector::DetectorError;
 use visiond_flow::message::{Message, Timings};
 use visiond_kernels::buffer::MemoryKind;
@@ -28,54 +26,37 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 use visiond_system::process;
 
-use crate::output::{print, print_json};
-use crate::progress::Progress;
-use crate::sample_model;
-use crate::value_parsers::duration;
+use crate::output::print_report;
+use crate::sample_model::ModelArgs;
 use engine::{EngineReport, WholeFrames};
-use figures::Figures;
-use frames::{Supply, Writer};
-use iterations::Iterations;
-use report::{Machine, Memory, Report, Stage};
+use frames::{FrameWriter, read_frames};
+use measurement::{Figures, Iterations};
+use report::{BenchMachine, BenchReport, MemoryUse, STAGES, TOTAL};
 
 /// Measure how long each stage of a frame takes on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Measure this model [default: the sample NanoDet]
-    #[arg(short, long)]
-    model: Option<PathBuf>,
-
-    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
-    #[arg(short, long)]
-    card: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
 
     /// Read frames from a video, a picture, a folder of pictures, or `pattern`, a moving test picture of 1280x720
     #[arg(short, long, value_name = "FILE", default_value = "pattern")]
     source: String,
 
-    /// Measure N frames
-    #[arg(short = 'n', long, visible_alias = "iterations", value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    frames: u64,
-
-    /// Measure for TIME, for example 10s, instead of a number of frames
-    #[arg(long, value_name = "TIME", conflicts_with = "frames", value_parser = duration)]
-    duration: Option<Duration>,
-
-    /// Process N frames before measuring
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
-    warmup: u64,
+    #[command(flatten)]
+    iterations: Iterations,
 
     /// Use N threads for inference on the CPU; 0 uses every core
-    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = threads)]
-    threads: usize,
+    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
+    threads: u16,
 
     /// Run an .onnx model with this backend: auto, onnxruntime or rten
     #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
     /// Keep frames for a GPU in this kind of memory: mapped, managed, host, or auto to choose as the daemon does
-    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = memory)]
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = parse_word::<MemoryChoice>)]
     memory: MemoryChoice,
 
     /// Show the time of each layer of a TensorRT engine
@@ -89,13 +70,18 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 Times are microseconds per frame, without decoding. `message` makes the JSON that a sink gets.
+On a GPU, `write` is the CPU's time to write the frame into its memory; the total leaves it out.
+`launch` is the CPU's time to enqueue the work. Preprocess and inference are GPU times.
+Nsight Systems shows the stages as NVTX ranges.
 
-A TensorRT engine is also measured alone, by calls and as one CUDA graph: CPU time to enqueue a run,
-GPU time of the run, time until the CPU knows that it is done, the same with copies of inputs and
-outputs, runs per second, and whole frames per second with one and with two runs in flight. On the
-GPU, `write` is the CPU's time to write the frame into its memory, which the total leaves out,
-`launch` the CPU's time to enqueue the work, and preprocess and inference are GPU times. Nsight
-Systems shows the stages as NVTX ranges.
+A TensorRT engine is also measured alone, by calls and as one CUDA graph.
+Whole frames are also measured with one and with two runs in flight.
+
+Rows of a TensorRT engine:
+  enqueue          CPU time to enqueue a run
+  on the GPU       GPU time of the run
+  until done       time until the CPU knows that the run is done
+  with copies      the same with copies of inputs and outputs
 
 Examples:
   visiond bench
@@ -104,149 +90,105 @@ Examples:
   visiond bench --model yolo11n.engine --duration 10s --layers
   nsys profile --trace cuda,nvtx visiond bench --model yolo11n.engine";
 
-/// A kind of memory; `None` chooses the fastest.
-#[derive(Debug, Clone, Copy)]
-struct MemoryChoice(Option<MemoryKind>);
-
-fn memory(text: &str) -> Result<MemoryChoice, String> {
-    parse_word(text).map(MemoryChoice)
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| *number <= 1024);
-    number.ok_or_else(|| "expected a number from 0 to 1024".to_owned())
-}
+/// A kind of memory; `None` chooses the fastest. The alias keeps clap from taking the flag's type for an optional flag.
+type MemoryChoice = Option<MemoryKind>;
 
 /// Measures the stages and prints the report.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let path = args.model.map_or_else(sample_model::path, Ok)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let model = ModelConfig { name, path, card: args.card, ..ModelConfig::default() };
-    let engine = EngineConfig { backend: args.backend, threads: args.threads, ..EngineConfig::default() };
-    let network = LoadedModel::load(&model, &engine)?;
-    if args.layers && network.engine.tensorrt().is_none() {
+    let model = args.model.config()?;
+    let engine = EngineConfig { backend: args.backend, threads: args.threads.into(), ..EngineConfig::default() };
+    let loaded = LoadedModel::load(&model, &engine)?;
+    if args.layers && loaded.engine.tensorrt().is_none() {
         let message = "--layers requires a TensorRT engine; build one with `visiond build`";
         return Err(ExitError::new(Exit::Usage, message));
     }
-    let iterations = Iterations { frames: args.frames, warmup: args.warmup, duration: args.duration };
-    let mut bench = Bench::new(&network)?;
+    let iterations = args.iterations;
+    let mut bench = FrameBench {
+        detector: loaded.required_detector()?,
+        facts: Arc::new(loaded.facts()),
+        camera: "bench".into(),
+        found: Vec::new(),
+    };
 
-    let buffers = BufferConfig { memory: args.memory.0, ..BufferConfig::default() };
-    let buffers = Buffers::new(&buffers, network.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;
-    let most = if args.duration.is_some() { u64::MAX } else { args.frames };
-    let mut supply = Supply::open(&args.source, most)?;
-    let first = supply.next()?.ok_or_else(|| ExitError::new(Exit::Input, format!("{} has no frames", args.source)))?;
-    bench.frame(&Writer::new(std::slice::from_ref(&first), &buffers)?, 0)?;
+    let buffers = BufferConfig { memory: args.memory, ..BufferConfig::default() };
+    let buffers = Buffers::new(&buffers, loaded.device()).map_err(|error| ExitError::new(Exit::Usage, error))?;
+    let most = if iterations.duration.is_some() { u64::MAX } else { iterations.frames };
+    let mut frames = read_frames(&args.source, most)?;
+    let no_frames = || ExitError::new(Exit::Input, format!("{} has no frames", args.source));
+    let first = frames.next().transpose()?.ok_or_else(no_frames)?;
+    bench.frame(&FrameWriter::new(std::slice::from_ref(&first), &buffers)?, 0)?;
     let first_detection = process::age();
-    let frames = supply.rest(first)?;
-    let writer = Writer::new(&frames, &buffers)?;
+    let frames = std::iter::once(Ok(first)).chain(frames).collect::<Result<Vec<_>, _>>()?;
+    let writer = FrameWriter::new(&frames, &buffers)?;
 
     for n in 0..iterations.warmup {
         bench.frame(&writer, n)?;
     }
-    let mut progress = Progress::new();
-    let mut times = Vec::new();
     let mut detections = 0;
-    let began = Instant::now();
-    while iterations.goes_on(times.len() as u64, began) {
-        times.push(bench.frame(&writer, times.len() as u64)?);
+    let times = iterations.repeat("whole frames", |n| {
+        let times = bench.frame(&writer, n)?;
         detections += bench.found.len();
-        progress.tell(|| format!("whole frames: {}", times.len()));
-    }
-    let Bench { mut detector, facts, .. } = bench;
+        Ok::<_, ExitError>(times)
+    })?;
+    let FrameBench { mut detector, facts, .. } = bench;
     let input = detector.input_size();
-    let engine = match network.engine.tensorrt() {
+    let engine = match loaded.engine.tensorrt() {
         Some(engine) => {
             let whole = WholeFrames::measure(&mut detector, &frames, &iterations, &buffers)?;
             // In TensorRT 8 only one context can use a profile, and the measurement of the engine needs one.
             drop(detector);
-            Some(EngineReport::measure(&network, engine, &iterations, args.layers, whole)?)
+            Some(EngineReport::measure(&loaded, engine, &iterations, args.layers, whole)?)
         }
         None => None,
     };
     clear_live_line();
 
     let layout = &frames[0].layout;
-    let report = Report {
+    let report = BenchReport {
         visiond: env!("CARGO_PKG_VERSION"),
-        machine: Machine::this(),
+        machine: BenchMachine::this(),
         model: facts.name.clone(),
         sha256: facts.sha256.clone(),
-        backend: network.engine.backend_description().to_owned(),
-        threads: args.threads,
+        backend: loaded.engine.backend_description().to_owned(),
+        threads: args.threads.into(),
         source: args.source,
         frame: format!("{}x{} {}", layout.width(), layout.height(), layout.format()),
         input,
         distinct_frames: frames.len(),
         frames: times.len() as u64,
-        warmup: args.warmup,
+        warmup: iterations.warmup,
         stages_us: stages(&times),
-        frames_per_second: times.len() as f64 / times.iter().map(|time| time.total.as_secs_f64()).sum::<f64>(),
+        frames_per_second: times.len() as f64 / times.iter().map(|time| time[TOTAL].as_secs_f64()).sum::<f64>(),
         detections_per_frame: detections as f64 / times.len() as f64,
         first_detection_s: first_detection.map(|age| age.as_secs_f64()),
-        memory: Memory::now(&frames),
+        memory: MemoryUse::now(&frames),
         engine,
     };
-    if args.json {
-        print_json(&report)?
-    } else {
-        print(&report.table())?
-    }
-    Ok(Exit::Success)
+    print_report(args.json, &report, BenchReport::table)
 }
+
+/// The time of each of the [`STAGES`]; zero for a stage that did not take place.
+type StageTimes = [Duration; STAGES.len()];
 
 /// Returns the figures of each stage that took place.
-fn stages(times: &[Times]) -> BTreeMap<&'static str, Figures> {
-    let only_for_a_gpu = |stage: &Stage| matches!(stage, Stage::Write | Stage::Launch);
-    let has = |stage: &Stage| !only_for_a_gpu(stage) || times.iter().any(|time| time.of(*stage) > Duration::ZERO);
-    let figures = |stage: Stage| (stage.name(), Figures::of(times.iter().map(|time| time.of(stage))));
-    Stage::ALL.into_iter().filter(has).map(figures).collect()
-}
-
-/// The times of one frame.
-struct Times {
-    /// Time to write the frame into memory that the GPU sees; 0 without a GPU. The total leaves it out.
-    write: Duration,
-    /// Time until the GPU has the work; 0 without a GPU.
-    launch: Duration,
-    preprocess: Duration,
-    infer: Duration,
-    postprocess: Duration,
-    message: Duration,
-    total: Duration,
-}
-
-impl Times {
-    fn of(&self, stage: Stage) -> Duration {
-        match stage {
-            Stage::Write => self.write,
-            Stage::Launch => self.launch,
-            Stage::Preprocess => self.preprocess,
-            Stage::Infer => self.infer,
-            Stage::Postprocess => self.postprocess,
-            Stage::Message => self.message,
-            Stage::Total => self.total,
-            Stage::Rest => self.total.saturating_sub(self.infer),
-        }
-    }
+fn stages(times: &[StageTimes]) -> BTreeMap<&'static str, Figures> {
+    let took_place = |stage: &usize| times.iter().any(|time| time[*stage] > Duration::ZERO);
+    let figures = |stage: usize| (STAGES[stage].0, Figures::of(times.iter().map(|time| time[stage])));
+    // The first two exist only for a GPU.
+    (0..STAGES.len()).filter(|stage| *stage > 1 || took_place(stage)).map(figures).collect()
 }
 
 /// Runs one frame after the other through one detector.
-struct Bench {
+struct FrameBench {
     detector: visiond_engine::detector::Detector,
     facts: Arc<visiond_flow::message::ModelFacts>,
     camera: Arc<str>,
     found: Vec<visiond_engine::detector::Detection>,
 }
 
-impl Bench {
-    fn new(network: &LoadedModel) -> Result<Self, ExitError> {
-        let detector = network.required_detector()?;
-        Ok(Self { detector, facts: Arc::new(network.facts()), camera: "bench".into(), found: Vec::new() })
-    }
-
+impl FrameBench {
     /// Processes frame `n` and returns its times.
-    fn frame(&mut self, writer: &Writer<'_>, n: u64) -> Result<Times, ExitError> {
+    fn frame(&mut self, writer: &FrameWriter<'_>, n: u64) -> Result<StageTimes, ExitError> {
         let before = Instant::now();
         let frame = writer.frame(n)?;
         let begin = Instant::now();
@@ -255,7 +197,7 @@ impl Bench {
         let view = frame.view().map_err(|error| ExitError::new(Exit::Input, format!("{name}: {error}")))?;
         let failed = |error: DetectorError| ExitError::new(run_exit(&error), format!("model {name}: {error}"));
         let flight = self.detector.begin(&[view]).map_err(failed)?;
-        let loaded = Instant::now();
+        let begun = Instant::now();
         drop(range);
         let range = nvtx::range(c"engine");
         let timings = self.detector.finish(flight).map_err(failed)?;
@@ -273,14 +215,17 @@ impl Bench {
         let us = Duration::from_micros;
         // The GPU works concurrently with this thread, so take its own measurements.
         let on_gpu = timings.launch_us > 0;
-        Ok(Times {
-            write: if writer.writes() { begin - before } else { Duration::ZERO },
-            launch: us(timings.launch_us),
-            preprocess: if on_gpu { us(timings.preprocess_us) } else { loaded - begin },
-            infer: if on_gpu { us(timings.infer_us) } else { inferred - loaded },
-            postprocess: found - inferred,
-            message: end - found,
-            total: end - begin,
-        })
+        let infer = if on_gpu { us(timings.infer_us) } else { inferred - begun };
+        let total = end - begin;
+        Ok([
+            if writer.writes() { begin - before } else { Duration::ZERO },
+            us(timings.launch_us),
+            if on_gpu { us(timings.preprocess_us) } else { begun - begin },
+            infer,
+            found - inferred,
+            end - found,
+            total,
+            total.saturating_sub(infer),
+        ])
     }
 }

@@ -17,10 +17,10 @@ use visiond_engine_builder::{BuildOptions, Built, ShapeProfile, ShapeRange, Timi
 use visiond_system::cache;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::output::{print, print_json};
+use crate::output::print_report;
 pub use arguments::Args;
 use calibration::CalibrationPictures;
-use outputs::Outputs;
+use outputs::BuildFiles;
 
 /// Builds and writes the engine.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
@@ -28,16 +28,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let output = args.output.clone().unwrap_or_else(|| args.model.with_extension("engine"));
     let file = OnnxFile::read(&args.model).map_err(|error| ExitError::new(Exit::Model, error))?;
     let card = card(&args, &file)?;
-    let outputs = Outputs::new(&args, &output)?;
+    let outputs = BuildFiles::new(&args, &output)?;
     let options = options(&args, &file, card.as_ref())?;
     let built = progress::build(&args.model, options)?;
     let sidecar = outputs.write(&built, &args, began.elapsed())?;
-    if args.json {
-        print_json(&sidecar.to_json())?;
-    } else {
-        print(&summary(&built, &output, &sidecar.precision, began))?;
-    }
-    Ok(Exit::Success)
+    print_report(args.json, &sidecar.to_json(), |_| summary(&built, &output, &sidecar.precision, began))
 }
 
 /// Returns the model card, if there is one. An error in it appears before the long build.
@@ -55,11 +50,7 @@ fn card(args: &Args, file: &OnnxFile) -> Result<Option<Card>, ExitError> {
 
 /// Returns the options for the builder.
 fn options(args: &Args, file: &OnnxFile, card: Option<&Card>) -> Result<BuildOptions, ExitError> {
-    let half = match (args.fp16, args.bf16) {
-        (true, _) => Some(Half::F16),
-        (_, true) => Some(Half::Bf16),
-        _ => None,
-    };
+    let half = args.fp16.then_some(Half::F16).or(args.bf16.then_some(Half::Bf16));
     if half.is_none() && !args.precision.is_empty() {
         return Err(ExitError::new(Exit::Usage, "--precision requires --fp16 or --bf16"));
     }
@@ -110,24 +101,20 @@ fn profiles(args: &Args) -> Result<Vec<ShapeProfile>, ExitError> {
     }
     let mut profile: ShapeProfile = args.shape.iter().cloned().collect();
     if let (Some(min), Some(opt), Some(max)) = (&args.min_shapes, &args.opt_shapes, &args.max_shapes) {
-        let shapes = |option: &str, text: &str| -> Result<Vec<(String, Vec<usize>)>, ExitError> {
-            let one = |part: &str| parse_input_shapes(part).map(|(name, range)| (name, range.opt));
-            text.split(',').map(one).collect::<Result<_, _>>().map_err(|error| wrong(format!("{option}: {error}")))
+        let shapes = |option: &str, text: &str| {
+            let shapes: Result<ShapeProfile, _> = text.split(',').map(parse_input_shapes).collect();
+            shapes.map_err(|error| wrong(format!("{option}: {error}")))
         };
-        let (min, opt, max) =
-            (shapes("--min-shapes", min)?, shapes("--opt-shapes", opt)?, shapes("--max-shapes", max)?);
-        for (name, min) in min {
-            let of = |shapes: &[(String, Vec<usize>)], option: &str| {
-                let found = shapes.iter().find(|(other, _)| *other == name).map(|(_, shape)| shape.clone());
-                found.ok_or_else(|| wrong(format!("{option} has no shape for `{name}`, which --min-shapes names")))
+        let (opt, max) = (shapes("--opt-shapes", opt)?, shapes("--max-shapes", max)?);
+        for (name, min) in shapes("--min-shapes", min)? {
+            let of = |shapes: &ShapeProfile, option: &str| {
+                let missing = || wrong(format!("{option} has no shape for `{name}`, which --min-shapes names"));
+                shapes.get(&name).map(ToString::to_string).ok_or_else(missing)
             };
-            let range = ShapeRange { opt: of(&opt, "--opt-shapes")?, max: of(&max, "--max-shapes")?, min };
-            // Parse it again for the same checks as --profile and --shape.
-            let text = [&range.min, &range.opt, &range.max]
-                .map(|shape| shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"))
-                .join(",");
-            let (_, range) = parse_input_shapes(&format!("{name}={text}")).map_err(|error| wrong(error.to_string()))?;
-            profile.insert(name, range);
+            let (opt, max) = (of(&opt, "--opt-shapes")?, of(&max, "--max-shapes")?);
+            // Parsed as one range for the same checks as --profile and --shape.
+            let range = parse_input_shapes(&format!("{name}={min},{opt},{max}"));
+            profile.extend([range.map_err(|error| wrong(error.to_string()))?]);
         }
     }
     Ok(if profile.is_empty() { Vec::new() } else { vec![profile] })
@@ -161,8 +148,7 @@ fn summary(built: &Built, output: &Path, precision: &str, began: Instant) -> Str
         built.version,
     );
     for (name, shape) in &built.fixed_shapes {
-        let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
-        text.push_str(&format!("shape      {name} {shape}\n"));
+        text.push_str(&format!("shape      {name} {}\n", ShapeRange::fixed(shape.clone())));
     }
     for (index, profile) in built.profiles.iter().enumerate() {
         for (name, range) in profile {

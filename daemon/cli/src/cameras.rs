@@ -1,7 +1,5 @@
-//! The V4L2 cameras of this machine, as `probe` shows them and `selftest` tests them.
-
-mod snippet;
-mod text;
+//! The V4L2 cameras of this machine, as `probe` shows them and `selftest` tests them, and the configuration that `probe`
+//! proposes for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,15 +12,27 @@ use visiond_capture::v4l2::controls::{self, Control};
 use visiond_capture::v4l2::device::{Api, Node, NodeError};
 use visiond_capture::v4l2::find_camera::{self, NotFound};
 use visiond_capture::v4l2::formats::{self, FrameRates, SupportedFormat, SupportedSize};
-use visiond_capture::v4l2::identity::Identity;
+use visiond_capture::v4l2::identity::{Identity, UsbIds};
 use visiond_capture::v4l2::sample_alignment::{SampleAlignment, SampleBits};
 use visiond_capture::v4l2::signal::{self, SignalWatch};
 use visiond_capture::v4l2::stream::io_support::{IoSupport, io_support};
 use visiond_capture::v4l2::{V4l2Source, format_negotiation, fourcc, io_method, open};
-use visiond_config::types::{CameraFormat as CameraPixels, CameraName, IoMode, V4l2Config};
+use visiond_config::types::{CameraFormat, CameraName, IoMode, V4l2Config};
 use visiond_flow::clock::SystemClock;
 use visiond_kernels::frame::{BayerDepth, PixelFormat};
 use visiond_system::stop::Stop;
+
+/// Maximum number of pixels of the proposed size: 1080p.
+const MODEST_PIXELS: u64 = 1920 * 1080;
+
+/// Maximum proposed frames per second.
+const MODEST_RATE: f64 = 30.0;
+
+/// Minimum frames per second of a size that is preferred over a smaller one.
+const LEAST_RATE: f64 = 15.0;
+
+/// Maximum number of sizes in the line of a format.
+const SIZES_IN_A_LINE: usize = 6;
 
 /// A V4L2 capture device, or a device that cannot be opened or queried.
 #[derive(Debug, Default, Serialize)]
@@ -30,7 +40,7 @@ pub struct Camera {
     /// The device node, such as /dev/video0.
     pub device: PathBuf,
     /// The other names that the configuration's `device` accepts.
-    pub names: Names,
+    pub names: CameraNames,
     /// The best name, which stays the same when devices appear in another order.
     pub stable_name: Option<String>,
     /// The driver's name for the device.
@@ -41,16 +51,13 @@ pub struct Camera {
     pub bus: String,
     /// The V4L2 capture API that it has: single-planar or multi-planar.
     pub api: Option<&'static str>,
-    /// The pixel formats, with sizes and rates.
-    pub formats: Vec<CameraFormat>,
+    pub formats: Vec<ListedFormat>,
     /// The inputs, such as those of a capture card; empty if the driver has none.
-    pub inputs: Vec<Input>,
-    /// The V4L2 I/O methods of the driver.
+    pub inputs: Vec<CameraInput>,
     pub io: Option<Io>,
-    /// The controls.
     pub controls: Vec<Control>,
     /// The mode that visiond would choose with the proposed configuration.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<ChosenMode>,
     /// Where the bits of its Bayer samples are, from a captured frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Samples>,
@@ -61,11 +68,10 @@ pub struct Camera {
 }
 
 /// An input of a capture device.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Input {
+#[derive(Debug, Serialize)]
+pub struct CameraInput {
     /// The number for the configuration's `input`.
     pub index: u32,
-    /// The driver's name for it.
     pub name: String,
     /// Whether it is the current input.
     pub is_set: bool,
@@ -75,7 +81,7 @@ pub struct Input {
 }
 
 /// The V4L2 I/O methods; `None` while another program streams, because the driver refuses the query then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Io {
     /// Whether the driver can write into visiond's memory.
     pub userptr: Option<bool>,
@@ -84,8 +90,8 @@ pub struct Io {
 }
 
 /// The names of a camera.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Names {
+#[derive(Debug, Default, Serialize)]
+pub struct CameraNames {
     /// Links by vendor, product and serial number.
     pub by_id: Vec<PathBuf>,
     /// Links by the place where it is plugged in.
@@ -98,7 +104,7 @@ pub struct Names {
 
 /// A pixel format with its sizes.
 #[derive(Debug, Serialize)]
-pub struct CameraFormat {
+pub struct ListedFormat {
     /// The V4L2 FourCC.
     pub fourcc: String,
     /// The configuration's name for it; absent if visiond cannot read it.
@@ -106,15 +112,13 @@ pub struct CameraFormat {
     /// The driver's description.
     pub description: String,
     /// Sizes, largest first.
-    pub sizes: Vec<Size>,
+    pub sizes: Vec<ListedSize>,
 }
 
-/// A size with its rates.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Size {
-    /// Width in pixels; the largest of a range.
+/// A size in pixels with its rates; of a range of sizes, the largest.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListedSize {
     pub width: u32,
-    /// Height in pixels; the largest of a range.
     pub height: u32,
     /// The smallest size and the steps, of a range of sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,26 +130,20 @@ pub struct Size {
 }
 
 /// A range of sizes, below the largest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct SizeRange {
-    /// The smallest width.
     pub min_width: u32,
-    /// The smallest height.
     pub min_height: u32,
-    /// Step between widths.
     pub step_width: u32,
-    /// Step between heights.
     pub step_height: u32,
 }
 
 /// The mode that visiond would set.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct Chosen {
+#[derive(Debug, Serialize)]
+pub struct ChosenMode {
     /// Pixel format by its name in the configuration.
     pub format: &'static str,
-    /// Width in pixels.
     pub width: u32,
-    /// Height in pixels.
     pub height: u32,
     /// Frames per second, if the driver reports them.
     pub fps: Option<f64>,
@@ -154,11 +152,11 @@ pub struct Chosen {
 }
 
 /// Where Bayer samples of 10 or 12 bits are in their 16-bit words.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Samples {
     /// Bits of a sample.
     pub bits: u32,
-    /// Where captured frames have them; `None` if the frames were too dark to tell.
+    /// Where captured frames have them; `None` if the frames were too dark.
     pub found: Option<SampleAlignment>,
     /// Where visiond expects them with this driver.
     pub read: SampleAlignment,
@@ -196,8 +194,17 @@ pub fn one(name: &CameraName, buffers: &Buffers) -> Result<Camera, NotFound> {
 impl Camera {
     /// Queries the device; `api` and `error` stay empty if it is not a capture device.
     fn ask(node: &Path, identity: Option<&Identity>, buffers: &Buffers) -> Self {
-        let names = Names::of(node, identity);
-        let mut camera = Self { device: node.to_owned(), stable_name: names.stable(), names, ..Self::default() };
+        let usb = identity.and_then(|identity| identity.usb.clone());
+        let usb = usb.map(|UsbIds { vendor, product, serial }| CameraName::Usb { vendor, product, serial }.to_string());
+        let names = CameraNames {
+            by_id: links("/dev/v4l/by-id", node),
+            by_path: links("/dev/v4l/by-path", node),
+            usb,
+            card: identity.map(|identity| identity.card.clone()),
+        };
+        // A link by serial number, else one by port.
+        let stable_name = names.by_id.first().or(names.by_path.first()).map(|link| link.display().to_string());
+        let mut camera = Self { device: node.to_owned(), stable_name, names, ..Self::default() };
         let opened = match Node::open(node) {
             Ok(opened) => opened,
             Err(error) => {
@@ -212,7 +219,7 @@ impl Camera {
         match formats::list(&opened) {
             // A webcam has a second node for metadata, without formats.
             Ok(formats) if formats.is_empty() => return camera,
-            Ok(formats) => camera.formats = formats.into_iter().map(CameraFormat::from).collect(),
+            Ok(formats) => camera.formats = formats.into_iter().map(listed_format).collect(),
             Err(error) => camera.error = Some(format!("cannot list its formats: {error}")),
         }
         camera.api = Some(match api {
@@ -231,14 +238,43 @@ impl Camera {
         camera
     }
 
+    /// Returns the largest size up to 1080p that is fast enough in a format that visiond reads. `None` without a list of at
+    /// least two sizes: then the camera's current size is best, as an HDMI input has the size of its signal.
+    fn proposed(&self) -> Option<&ListedSize> {
+        let readable = self.formats.iter().filter(|format| format.format.is_some());
+        let listed = readable.flat_map(|format| &format.sizes).filter(|size| size.range.is_none());
+        let listed: Vec<&ListedSize> = listed.collect();
+        let first = listed.first().map(|size| (size.width, size.height))?;
+        if listed.iter().all(|size| (size.width, size.height) == first) {
+            return None;
+        }
+        let pixels = |size: &ListedSize| u64::from(size.width) * u64::from(size.height);
+        let is_fast = |size: &ListedSize| size.fps.first().is_none_or(|fps| *fps >= LEAST_RATE);
+        let rate = |size: &ListedSize| size.fps.first().map_or(0.0, |fps| fps.min(MODEST_RATE));
+        let modest = listed.into_iter().filter(|size| pixels(size) <= MODEST_PIXELS);
+        modest.max_by(|a, b| (is_fast(a), pixels(a)).cmp(&(is_fast(b), pixels(b))).then(rate(a).total_cmp(&rate(b))))
+    }
+
+    /// Returns a `[[camera]]` to paste into a configuration, which leaves the pixel format to visiond.
+    fn snippet(&self) -> String {
+        let node = self.device.display().to_string();
+        let device = visiond_config::quote(self.stable_name.as_deref().unwrap_or(&node));
+        let mut out = format!("[[camera]]\nname = \"camera\"\n\n[camera.source]\ntype = \"v4l2\"\ndevice = {device}\n");
+        if let Some(size) = self.proposed() {
+            out += &format!("width = {}\nheight = {}\n", size.width, size.height);
+            out.extend(modest_rate(size).map(|fps| format!("fps = {fps}\n")));
+        }
+        out
+    }
+
     /// Returns the proposed configuration.
     fn config(&self) -> V4l2Config {
         let proposed = self.proposed();
         V4l2Config {
             device: CameraName::Node(self.device.clone()),
-            width: proposed.map(|mode| mode.width),
-            height: proposed.map(|mode| mode.height),
-            fps: proposed.and_then(|mode| mode.fps),
+            width: proposed.map(|size| size.width),
+            height: proposed.map(|size| size.height),
+            fps: proposed.and_then(modest_rate),
             ..V4l2Config::default()
         }
     }
@@ -255,87 +291,113 @@ impl Camera {
         let Some(PixelFormat::Bayer(_, depth @ (BayerDepth::Bits10 | BayerDepth::Bits12))) = format else {
             return None;
         };
+        /// A sensor's first frames may be black.
+        const FRAMES: usize = 10;
         let mut samples = Samples { bits: depth.bits(), found: None, read: SampleAlignment::Bottom, error: None };
-        samples.error = self.look_at_samples(depth, &mut samples, buffers).err().map(|error| error.message.to_string());
+        let mut look = || {
+            let config = self.config_without_rate();
+            let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
+            let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
+            let mut bits = SampleBits::default();
+            let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
+            for _ in 0..FRAMES {
+                match source.next(&stop)? {
+                    Next::Frame(frame) => {
+                        if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
+                            samples.read = SampleAlignment::Top;
+                        }
+                        frame.view().iter().for_each(|view| bits.add_frame(view));
+                        samples.found = bits.alignment(depth);
+                    }
+                    Next::Lost { .. } => {}
+                    Next::Waiting { .. } | Next::End | Next::Stopped => break,
+                }
+                if samples.found.is_some() {
+                    break;
+                }
+            }
+            Ok::<_, SourceError>(())
+        };
+        samples.error = look().err().map(|error| error.message.to_string());
         Some(samples)
     }
 
-    /// Locates the samples in the first frame that is not black.
-    fn look_at_samples(&self, depth: BayerDepth, samples: &mut Samples, buffers: &Buffers) -> Result<(), SourceError> {
-        /// A sensor's first frames may be black.
-        const FRAMES: usize = 10;
-        let config = self.config_without_rate();
-        let (name, clock) = (self.device.display().to_string(), Arc::new(SystemClock));
-        let stop = Stop::new().map_err(|error| SourceError::transient(error.to_string()))?;
-        let mut bits = SampleBits::default();
-        let mut source = V4l2Source::open_node(&self.device, &config, &name, buffers, clock)?;
-        for _ in 0..FRAMES {
-            match source.next(&stop)? {
-                Next::Frame(frame) => {
-                    if let PixelFormat::Bayer(_, BayerDepth::Bits16) = frame.layout.format() {
-                        samples.read = SampleAlignment::Top;
-                    }
-                    frame.view().iter().for_each(|view| bits.add_frame(view));
-                    samples.found = bits.alignment(depth);
-                }
-                Next::Lost { .. } => {}
-                Next::Waiting { .. } | Next::End | Next::Stopped => break,
-            }
-            if samples.found.is_some() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Chooses the mode with the same code as `run`.
-    fn choose(&self, node: &Node, modes: IoSupport, buffers: &Buffers) -> Result<Chosen, String> {
+    /// Chooses the mode with the same code as `run`. The error is a sentence for [`Camera::error`].
+    fn choose(&self, node: &Node, modes: IoSupport, buffers: &Buffers) -> Result<ChosenMode, String> {
         let config = self.config();
         let choice = format_negotiation::choose(node, &config).map_err(|error| error.message.to_string())?;
         let fps = config.fps.or_else(|| format_negotiation::rate(node));
-        let io = io_method::likely(modes, choice.format == CameraPixels::Mjpeg, buffers).map(IoMode::name);
-        Ok(Chosen { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
+        let io = io_method::likely(modes, choice.format == CameraFormat::Mjpeg, buffers).map(IoMode::name);
+        Ok(ChosenMode { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
     }
-}
 
-impl Names {
-    fn of(node: &Path, identity: Option<&Identity>) -> Self {
-        let usb = identity.and_then(|identity| identity.usb.as_ref()).map(|usb| {
-            CameraName::Usb { vendor: usb.vendor, product: usb.product, serial: usb.serial.clone() }.to_string()
-        });
-        Self {
-            by_id: links("/dev/v4l/by-id", node),
-            by_path: links("/dev/v4l/by-path", node),
-            usb,
-            card: identity.map(|identity| identity.card.clone()),
+    /// Returns the lines, each with its label. `whole` lists every size with every rate.
+    pub fn lines(&self, whole: bool) -> Vec<(&'static str, String)> {
+        let device = self.device.display();
+        let mut lines = match (&self.error, self.api) {
+            (Some(error), None) => vec![("camera", format!("{device} {error}"))],
+            (error, api) => {
+                let api = api.unwrap_or_default();
+                let head = format!("{device}: {} (driver {}, {}, {api})", self.name, self.driver, self.bus);
+                let wrong = error.iter().map(|error| ("", format!("cannot be used: {error}")));
+                std::iter::once(("camera", head)).chain(wrong).collect()
+            }
+        };
+        lines.extend(self.names().map(|name| ("", name)));
+        for format in self.formats.iter().filter(|format| format.format.is_some()) {
+            lines.extend(format_lines(format, whole).into_iter().map(|line| ("", line)));
         }
+        let unread = self.formats.iter().filter(|format| format.format.is_none());
+        let unread: Vec<_> = unread.map(|format| format.fourcc.as_str()).collect();
+        if !unread.is_empty() {
+            lines.push(("", format!("unsupported formats: {}", unread.join(", "))));
+        }
+        // The only input of a webcam is of no interest.
+        if self.inputs.len() > 1 || self.inputs.iter().any(|input| input.signal.is_some()) {
+            lines.extend(self.inputs.iter().map(|input| ("", input_text(input))));
+        }
+        lines.extend(self.io.map(|io| ("", io_text(io))));
+        if let Some(chosen) = &self.chosen {
+            let fps = chosen.fps.map_or(String::new(), |fps| format!(" at {} fps", tidy(fps)));
+            let io = chosen.io.map_or(String::new(), |io| format!(" with {io}"));
+            lines.push(("", format!("would use {}x{} {}{fps}{io}", chosen.width, chosen.height, chosen.format)));
+        }
+        lines.extend(self.samples.iter().map(|samples| ("", samples_text(samples))));
+        lines.extend(self.controls.iter().map(|control| ("control", line(control))));
+        lines
     }
 
-    /// Returns a link by serial number, else one by port.
-    fn stable(&self) -> Option<String> {
-        self.by_id.first().or(self.by_path.first()).map(|link| link.display().to_string())
+    fn names(&self) -> impl Iterator<Item = String> {
+        let stable = self.stable_name.as_ref().map(|name| format!("stable name {name}"));
+        let links = self.names.by_id.iter().chain(&self.names.by_path).map(|link| link.display().to_string());
+        let others: Vec<_> = links
+            .filter(|link| Some(link) != self.stable_name.as_ref())
+            .chain(self.names.usb.clone())
+            .chain(self.names.card.as_ref().map(|card| format!("{card:?}")))
+            .collect();
+        let others = (!others.is_empty()).then(|| format!("other names {}", others.join(", ")));
+        stable.into_iter().chain(others)
     }
 }
 
-fn inputs(node: &Node) -> Vec<Input> {
+fn inputs(node: &Node) -> Vec<CameraInput> {
     let set = signal::current(node).map(|input| input.index);
-    let found = signal::inputs(node).into_iter().map(|input| {
-        let is_set = set == Some(input.index);
-        Input { index: input.index, name: input.name, is_set, signal: is_set.then(|| signal(node)).flatten() }
-    });
-    found.collect()
+    let input = |signal::Input { index, name, .. }| {
+        let is_set = set == Some(index);
+        CameraInput { index, name, is_set, signal: is_set.then(|| signal(node)).flatten() }
+    };
+    signal::inputs(node).into_iter().map(input).collect()
 }
 
 /// Returns the signal at the current input; `None` if the driver reports none.
 fn signal(node: &Node) -> Option<String> {
-    match SignalWatch::new(node, None).ok()?.look(node).ok()? {
-        Ok(timings) => timings.map(|timings| {
-            let fps = timings.rate().map_or(String::new(), |fps| format!(" at {} fps", (fps * 100.0).round() / 100.0));
-            let lines = if timings.is_interlaced { " interlaced" } else { "" };
-            format!("{}x{}{lines}{fps}", timings.width, timings.height)
-        }),
-        Err(missing) => Some(missing.to_string()),
-    }
+    let timings = match SignalWatch::new(node, None).ok()?.look(node).ok()? {
+        Ok(timings) => timings?,
+        Err(missing) => return Some(missing.to_string()),
+    };
+    let fps = timings.rate().map_or(String::new(), |fps| format!(" at {} fps", (fps * 100.0).round() / 100.0));
+    let lines = if timings.is_interlaced { " interlaced" } else { "" };
+    Some(format!("{}x{}{lines}{fps}", timings.width, timings.height))
 }
 
 /// Returns the links in `folder` that point to `node`.
@@ -357,29 +419,223 @@ fn unasked(error: &NodeError) -> String {
     }
 }
 
-impl From<SupportedFormat> for CameraFormat {
-    fn from(offered: SupportedFormat) -> Self {
-        Self {
-            fourcc: fourcc::text(offered.fourcc),
-            format: fourcc::format_of(offered.fourcc).map(fourcc::word),
-            description: offered.description,
-            sizes: offered.sizes.into_iter().map(Size::from).collect(),
-        }
+/// Returns the highest rate of the size up to [`MODEST_RATE`], else its lowest.
+fn modest_rate(size: &ListedSize) -> Option<f64> {
+    if size.fps_is_range {
+        return size.fps.first().map(|fps| fps.min(MODEST_RATE));
     }
+    size.fps.iter().find(|&&fps| fps <= MODEST_RATE).or(size.fps.last()).copied()
 }
 
-impl From<SupportedSize> for Size {
-    fn from(offered: SupportedSize) -> Self {
-        let range = offered.range.map(|((min_width, min_height), (step_width, step_height))| SizeRange {
+fn listed_format(SupportedFormat { fourcc, description, sizes }: SupportedFormat) -> ListedFormat {
+    let size = |SupportedSize { largest: (width, height), range, rates }: SupportedSize| {
+        let range = range.map(|((min_width, min_height), (step_width, step_height))| SizeRange {
             min_width,
             min_height,
             step_width,
             step_height,
         });
-        let (fps, fps_is_range) = match offered.rates {
+        let (fps, fps_is_range) = match rates {
             FrameRates::List(rates) => (rates, false),
             FrameRates::Range { lowest, highest } => (vec![highest, lowest], true),
         };
-        Self { width: offered.largest.0, height: offered.largest.1, range, fps, fps_is_range }
+        ListedSize { width, height, range, fps, fps_is_range }
+    };
+    let format = fourcc::format_of(fourcc).map(fourcc::word);
+    ListedFormat { fourcc: fourcc::text(fourcc), format, description, sizes: sizes.into_iter().map(size).collect() }
+}
+
+fn input_text(CameraInput { index, name, is_set, signal }: &CameraInput) -> String {
+    let set = if *is_set { ", selected" } else { "" };
+    let signal = signal.as_ref().map_or(String::new(), |signal| format!(": {signal}"));
+    format!("input {index} {name:?}{set}{signal}")
+}
+
+fn io_text(io: Io) -> String {
+    let ways = [("userptr", io.userptr), ("mmap", io.mmap)];
+    let of = |state| ways.iter().filter(|(_, has)| *has == state).map(|(name, _)| *name).collect::<Vec<_>>();
+    match (of(Some(true)).as_slice(), of(None).as_slice()) {
+        ([], []) => "I/O: none".to_owned(),
+        ([], _) => "I/O: unknown while another program streams".to_owned(),
+        (known, _) => format!("I/O: {}", known.join(", ")),
+    }
+}
+
+fn samples_text(Samples { bits, found, read, error }: &Samples) -> String {
+    let bits_of = |place: &SampleAlignment| match place {
+        SampleAlignment::Bottom => "in the low bits of 16",
+        SampleAlignment::Top => "in the high bits of 16",
+    };
+    let text = match (error, found) {
+        (Some(error), _) => format!("cannot capture a frame: {error}"),
+        (None, None) => "the frames were too dark to locate them; point the camera at light and try again".to_owned(),
+        (None, Some(found)) if found == read => format!("{}, as visiond reads them", bits_of(found)),
+        (None, Some(found)) => format!(
+            "{}, but visiond reads them {}: colours will be wrong; report this output",
+            bits_of(found),
+            bits_of(read)
+        ),
+    };
+    format!("samples of {bits} bits: {text}")
+}
+
+/// Returns the lines of a format; `whole` lists every size.
+fn format_lines(ListedFormat { fourcc, format, description, sizes }: &ListedFormat, whole: bool) -> Vec<String> {
+    let name = format.unwrap_or_default();
+    if whole {
+        let head = format!("{name} ({fourcc}, {description})");
+        return std::iter::once(head).chain(sizes.iter().map(|size| format!("  {}", size_text(size, true)))).collect();
+    }
+    let shown: Vec<_> = sizes.iter().take(SIZES_IN_A_LINE).map(|size| size_text(size, false)).collect();
+    let more = if sizes.len() > SIZES_IN_A_LINE { ", ..." } else { "" };
+    vec![format!("{name} ({fourcc}): {}{more}", shown.join(", "))]
+}
+
+/// Returns the size with its highest rate, or with all rates.
+fn size_text(ListedSize { width, height, range, fps, fps_is_range }: &ListedSize, all_rates: bool) -> String {
+    let sizes = match range {
+        Some(range) => {
+            let steps = match (range.step_width, range.step_height) {
+                (0 | 1, 0 | 1) => String::new(),
+                (width, height) => format!(" in steps of {width}x{height}"),
+            };
+            format!("{}x{} to {width}x{height}{steps}", range.min_width, range.min_height)
+        }
+        None => format!("{width}x{height}"),
+    };
+    let rates = match fps.as_slice() {
+        [] => String::new(),
+        [highest, lowest] if *fps_is_range => format!(" at {} to {}", tidy(*lowest), tidy(*highest)),
+        [highest, ..] if !all_rates => format!(" at {}", tidy(*highest)),
+        all => format!(" at {}", all.iter().map(|fps| tidy(*fps)).collect::<Vec<_>>().join(", ")),
+    };
+    sizes + &rates
+}
+
+/// Formats a rate with at most two decimals.
+fn tidy(fps: f64) -> String {
+    ((fps * 100.0).round() / 100.0).to_string()
+}
+
+fn line(control: &Control) -> String {
+    let mut parts = vec![control.takes()];
+    parts.extend(control.show_default().map(|default| format!("default {default}")));
+    parts.extend(control.value.as_ref().map(|value| format!("is {}", control.show(value))));
+    let notes = [
+        (control.read_only, "read-only"),
+        (control.write_only, "write-only"),
+        (control.inactive, "inactive in the current mode"),
+    ];
+    parts.extend(notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note.to_owned()));
+    format!("{}: {}", control.name, parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn size(width: u32, height: u32, fps: &[f64]) -> ListedSize {
+        ListedSize { width, height, range: None, fps: fps.to_vec(), fps_is_range: false }
+    }
+
+    fn camera(formats: &[(&'static str, &[ListedSize])]) -> Camera {
+        let format = |&(name, sizes): &(&'static str, &[ListedSize])| ListedFormat {
+            fourcc: name.to_owned(),
+            format: (name != "h264").then_some(name),
+            description: name.to_owned(),
+            sizes: sizes.to_vec(),
+        };
+        let stable_name = Some("/dev/v4l/by-id/usb-\"x\"".to_owned());
+        Camera {
+            device: "/dev/video0".into(),
+            stable_name,
+            formats: formats.iter().map(format).collect(),
+            ..Camera::default()
+        }
+    }
+
+    #[test]
+    fn a_test_capture_uses_the_proposed_size_and_sets_no_rate() {
+        let camera = camera(&[("yuyv", &[size(1280, 720, &[30.0]), size(640, 480, &[60.0])])]);
+        let (proposed, look) = (camera.config(), camera.config_without_rate());
+        assert!(proposed.fps.is_some() && proposed.width.is_some());
+        assert_eq!((look.width, look.height, look.fps), (proposed.width, proposed.height, None));
+    }
+
+    #[test]
+    fn the_snippet_is_a_configuration() {
+        let sizes = [size(3840, 2160, &[30.0]), size(1280, 720, &[60.0, 29.97]), size(640, 480, &[30.0])];
+        let camera = camera(&[("mjpeg", &sizes)]);
+        let text = format!("[[model]]\nname = \"n\"\npath = \"n.onnx\"\n\n{}", camera.snippet());
+        let config = visiond_config::types::Config::parse(&text, Path::new("visiond.toml")).unwrap();
+        let visiond_config::types::SourceConfig::V4l2(source) = &config.cameras[0].source else { panic!("{text}") };
+        assert_eq!((source.width, source.height, source.fps), (Some(1280), Some(720), Some(29.97)));
+    }
+
+    #[test]
+    fn a_size_that_is_slow_raw_and_fast_in_jpeg_is_proposed_fast() {
+        let raw = [size(1920, 1080, &[5.0]), size(640, 480, &[30.0])];
+        let jpeg = [size(1920, 1080, &[30.0, 15.0])];
+        let proposed = camera(&[("yuyv", &raw), ("mjpeg", &jpeg)]).config();
+        assert_eq!((proposed.width, proposed.height, proposed.fps), (Some(1920), Some(1080), Some(30.0)));
+        assert_eq!(camera(&[("yuyv", &raw)]).config().width, Some(640));
+        // A format that visiond cannot read does not count.
+        assert_eq!(camera(&[("yuyv", &raw), ("h264", &jpeg)]).config().width, Some(640));
+    }
+
+    #[test]
+    fn a_camera_without_a_list_keeps_its_own_size() {
+        let range = Some(SizeRange { min_width: 16, min_height: 16, step_width: 2, step_height: 2 });
+        let any = ListedSize { range, ..size(4096, 2160, &[]) };
+        assert_eq!(camera(&[("nv12", &[any])]).config().width, None);
+        assert_eq!(camera(&[("nv12", &[size(1920, 1080, &[])])]).config().width, None);
+        assert!(!camera(&[]).snippet().contains("width"));
+    }
+
+    #[test]
+    fn sizes_and_rates_are_lists_or_ranges() {
+        let list =
+            ListedSize { width: 640, height: 480, range: None, fps: vec![30.0, 29.97, 5.0], fps_is_range: false };
+        assert_eq!(size_text(&list, false), "640x480 at 30");
+        assert_eq!(size_text(&list, true), "640x480 at 30, 29.97, 5");
+        let range = SizeRange { min_width: 16, min_height: 16, step_width: 2, step_height: 2 };
+        let range = ListedSize { range: Some(range), fps: vec![60.0, 1.0], fps_is_range: true, ..list };
+        assert_eq!(size_text(&range, false), "16x16 to 640x480 in steps of 2x2 at 1 to 60");
+    }
+
+    #[test]
+    fn inputs_and_io_are_a_line_each() {
+        let signal = Some("1920x1080 at 60 fps".to_owned());
+        let input = CameraInput { index: 3, name: "HDMI 0".to_owned(), is_set: true, signal };
+        assert_eq!(input_text(&input), "input 3 \"HDMI 0\", selected: 1920x1080 at 60 fps");
+        let io = |userptr, mmap| io_text(Io { userptr, mmap });
+        assert_eq!(io(Some(true), Some(true)), "I/O: userptr, mmap");
+        assert_eq!(io(Some(false), Some(true)), "I/O: mmap");
+        assert!(io(None, None).contains("another program streams"));
+    }
+
+    #[test]
+    fn samples_that_visiond_reads_from_the_wrong_bits_are_reported() {
+        let text = |found| samples_text(&Samples { bits: 10, found, read: SampleAlignment::Top, error: None });
+        assert_eq!(
+            text(Some(SampleAlignment::Top)),
+            "samples of 10 bits: in the high bits of 16, as visiond reads them"
+        );
+        assert!(
+            text(Some(SampleAlignment::Bottom))
+                .contains("in the low bits of 16, but visiond reads them in the high bits of 16: colours")
+        );
+        assert!(text(None).contains("too dark"));
+    }
+
+    #[test]
+    fn a_camera_that_cannot_be_opened_is_listed_with_its_names() {
+        let names = CameraNames { usb: Some("046d:0825".to_owned()), ..CameraNames::default() };
+        let error = Some("may not be opened".to_owned());
+        let camera = Camera { device: "/dev/video2".into(), names, error, ..Camera::default() };
+        let lines: Vec<_> = camera.lines(false).into_iter().map(|(head, text)| format!("{head} {text}")).collect();
+        assert_eq!(lines, ["camera /dev/video2 may not be opened", " other names 046d:0825"]);
     }
 }

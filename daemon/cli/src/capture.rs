@@ -4,14 +4,14 @@
 //! writes them, so that a few dozen consecutive frames have no gap.
 
 mod event;
-mod footprint;
 mod png_writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use visiond_capture::Buffers;
-use visiond_capture::source::{Next, Source, SourceError};
+use visiond_capture::source::{Next, Source};
 use visiond_config::parse_word;
 use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, V4l2Config};
 use visiond_flow::metrics::LossCause;
@@ -19,9 +19,9 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 
 use crate::config_path::config_path;
-use event::{Event, EventPrinter};
-use footprint::Footprint;
-use png_writer::PngWriter;
+use crate::output::thread_error;
+use event::{CaptureEvent, Footprint};
+use png_writer::{PngWriter, QUEUE, queue};
 
 /// Save frames of a camera as PNG files
 #[derive(Debug, clap::Args)]
@@ -75,8 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE", value_parser = control, help_heading = "Camera")]
     control: Vec<(String, ControlValue)>,
 
-    /// Open the camera, take the frames and close it N times, and print the memory and descriptors in use; writes no
-    /// pictures
+    /// Open the camera, take the frames and close it N times; print memory and descriptors, write no pictures
     #[arg(long, value_name = "N", conflicts_with = "output", value_parser = clap::value_parser!(u64).range(1..))]
     cycles: Option<u64>,
 
@@ -92,21 +91,8 @@ Examples:
   visiond capture --config /etc/visiond/visiond.toml --camera door --skip 30
   visiond capture -c /dev/video0 --cycles 100  open and close it 100 times to find leaks
 
-The pictures are the frames as a model would get them. Lost and damaged frames are reported, not saved.";
-
-impl Args {
-    /// Returns whether a flag changes the camera's settings.
-    fn changes_camera(&self) -> bool {
-        let Self { format, width, height, fps, io, input, control, .. } = self;
-        format.is_some()
-            || width.is_some()
-            || height.is_some()
-            || fps.is_some()
-            || io.is_some()
-            || input.is_some()
-            || !control.is_empty()
-    }
-}
+The pictures are the frames as a model would get them.
+Lost and damaged frames are reported, not saved.";
 
 /// Parses NAME=VALUE for clap, which prints the error as a sentence.
 fn control(text: &str) -> Result<(String, ControlValue), String> {
@@ -117,13 +103,11 @@ fn control(text: &str) -> Result<(String, ControlValue), String> {
 /// Opens the camera and saves its frames, or measures a number of cycles.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let (name, source) = chosen(&args)?;
-    let printer = EventPrinter::new(args.json);
-    let stop =
-        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot create an eventfd: {error}")))?;
-    let session = Session { name: &name, source: &source, frames: args.frames, skip: args.skip, stop: &stop };
+    let stop = Stop::new().map_err(ExitError::system)?;
+    let camera = CaptureSession { name: &name, source: &source, args: &args, stop: &stop };
     match args.cycles {
-        Some(cycles) => session.cycles(cycles, &printer)?,
-        None => session.pictures(&args.output, &printer)?,
+        Some(cycles) => camera.cycles(cycles)?,
+        None => camera.pictures()?,
     }
     Ok(Exit::Success)
 }
@@ -149,11 +133,15 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
             v4l2.input = args.input.or(v4l2.input);
             v4l2.controls.extend(args.control.iter().cloned());
         }
-        _ if args.changes_camera() => {
+        _ => {
+            let Args { format, width, height, fps, io, input, control, .. } = args;
+            let sizes = [width, height, input].into_iter().any(Option::is_some);
+            if !sizes && format.is_none() && fps.is_none() && io.is_none() && control.is_empty() {
+                return Ok((name, source));
+            }
             let message = format!("camera {name} is not a V4L2 camera: the flags under `Camera` in --help require one");
             return Err(ExitError::new(Exit::Usage, message));
         }
-        _ => {}
     }
     Ok((name, source))
 }
@@ -162,20 +150,19 @@ fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig)
     let config =
         Config::load(&config_path(Some(file.to_owned()))?).map_err(|error| ExitError::new(Exit::Config, error))?;
     let names: Vec<_> = config.cameras.iter().map(|camera| camera.name.as_str()).collect();
-    let found = match (wanted, names.as_slice()) {
-        (Some(wanted), _) => names.iter().position(|name| *name == wanted),
-        (None, [_]) => Some(0),
-        (None, _) => None,
+    let index = match wanted {
+        Some(wanted) => names.iter().position(|name| *name == wanted),
+        None => (names.len() == 1).then_some(0),
     };
-    match found.and_then(|index| config.cameras.get(index)) {
+    match index.map(|index| &config.cameras[index]) {
         Some(camera) => Ok((camera.name.clone(), camera.source.clone())),
         None if names.is_empty() => {
             Err(ExitError::new(Exit::Config, format!("{} has no camera: add a `[[camera]]`", file.display())))
         }
         None => {
-            let asked = wanted.map_or("several cameras".to_owned(), |wanted| format!("no camera {wanted}"));
+            let found = wanted.map_or("several cameras".to_owned(), |wanted| format!("no camera {wanted}"));
             let names = names.join(", ");
-            Err(ExitError::new(Exit::Usage, format!("{} has {asked}; name one with --camera: {names}", file.display())))
+            Err(ExitError::new(Exit::Usage, format!("{} has {found}; name one with --camera: {names}", file.display())))
         }
     }
 }
@@ -190,71 +177,86 @@ fn stem(device: &str) -> String {
 }
 
 /// The camera and how many frames to take from it.
-struct Session<'a> {
+struct CaptureSession<'a> {
     name: &'a str,
     source: &'a SourceConfig,
-    frames: u64,
-    skip: u64,
+    args: &'a Args,
     stop: &'a Stop,
 }
 
-impl Session<'_> {
+impl CaptureSession<'_> {
     /// Opens the camera, takes the frames and writes them.
-    fn pictures(&self, folder: &Path, printer: &EventPrinter) -> Result<(), ExitError> {
-        let png_writer = PngWriter::open(folder, self.name)?;
+    fn pictures(&self) -> Result<(), ExitError> {
+        let png_writer = PngWriter::open(&self.args.output, self.name)?;
         let mut source = self.open()?;
-        printer.print(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
+        self.print_opened(source.as_ref())?;
         std::thread::scope(|scope| {
-            let (sender, writer) = png_writer.start(scope, printer)?;
-            let taken = self.take(source.as_mut(), |next| sender.send(next).is_ok());
+            let (sender, queued) = sync_channel(QUEUE);
+            let thread = std::thread::Builder::new().name("write".to_owned());
+            let write = || png_writer.write(queued, self.args.json);
+            let writer = thread.spawn_scoped(scope, write).map_err(thread_error)?;
+            let end = self.take(source.as_mut(), |next| queue(&sender, next));
             drop(sender);
             // Writes what was taken, even if taking more has failed.
             writer.join().unwrap_or_else(|_| Err(ExitError { message: String::new(), exit: Exit::Failure }))?;
-            taken.and_then(|taken| printer.print(&taken.event(source.copied_bytes())))
+            end?.print(self.args.json)
         })
     }
 
     /// Opens the camera, takes the frames and closes it, `cycles` times.
-    fn cycles(&self, cycles: u64, printer: &EventPrinter) -> Result<(), ExitError> {
-        printer.print(&Event::Footprint { cycle: 0, footprint: Footprint::now() })?;
+    fn cycles(&self, cycles: u64) -> Result<(), ExitError> {
+        let footprint = |cycle| CaptureEvent::Footprint { cycle, footprint: Footprint::now() }.print(self.args.json);
+        footprint(0)?;
         for cycle in 1..=cycles {
             let failed = |error: ExitError| ExitError { message: format!("cycle {cycle}: {}", error.message), ..error };
             let mut source = self.open().map_err(failed)?;
             if cycle == 1 {
-                printer.print(&Event::Opened { camera: self.name, description: source.describe(), io: source.io() })?;
+                self.print_opened(source.as_ref())?;
             }
             self.take(source.as_mut(), |_| true).map_err(failed)?;
             drop(source);
             // After the first cycle, everything that is allocated once exists.
             if cycle == 1 || cycle == cycles {
-                printer.print(&Event::Footprint { cycle, footprint: Footprint::now() })?;
+                footprint(cycle)?;
             }
         }
         Ok(())
     }
 
     fn open(&self) -> Result<Box<dyn Source>, ExitError> {
-        visiond_capture::open(self.source, self.name, &Buffers::default()).map_err(|error| unread(&error))
+        visiond_capture::open(self.source, self.name, &Buffers::default())
+            .map_err(|error| ExitError::new(Exit::Input, error.message))
+    }
+
+    fn print_opened(&self, source: &dyn Source) -> Result<(), ExitError> {
+        CaptureEvent::Opened { camera: self.name, description: source.describe(), io: source.io() }
+            .print(self.args.json)
     }
 
     /// Takes the frames and passes each frame and each loss to `out`, until `out` returns false.
-    fn take(&self, source: &mut dyn Source, mut out: impl FnMut(Next) -> bool) -> Result<Taken, ExitError> {
-        let mut taken = Taken { begun: Instant::now(), frames: 0, driver: 0, corrupt: 0, overload: 0 };
-        let mut skipped = 0;
-        while taken.frames < self.frames {
-            let next = source.next(self.stop).map_err(|error| unread(&error))?;
+    fn take(
+        &self,
+        source: &mut dyn Source,
+        mut out: impl FnMut(Next) -> bool,
+    ) -> Result<CaptureEvent<'static>, ExitError> {
+        let (mut frames, mut skipped, mut began) = (0, 0, Instant::now());
+        let (mut driver, mut corrupt, mut overload) = (0, 0, 0);
+        while frames < self.args.frames {
+            let next = source.next(self.stop).map_err(|error| ExitError::new(Exit::Input, error.message))?;
             match &next {
-                Next::Frame(_) if skipped < self.skip => {
+                Next::Frame(_) if skipped < self.args.skip => {
                     skipped += 1;
-                    taken.begun = Instant::now();
+                    began = Instant::now();
                     continue;
                 }
-                Next::Frame(_) => taken.frames += 1,
-                Next::Lost { frames, cause } => taken.lose(*cause, *frames),
+                Next::Frame(_) => frames += 1,
+                Next::Lost { frames, cause: LossCause::Driver } => driver += frames,
+                Next::Lost { frames, cause: LossCause::Corrupt } => corrupt += frames,
+                Next::Lost { frames, cause: LossCause::Overload } => overload += frames,
                 // The daemon would wait here. At a terminal this is an error.
                 Next::Waiting { reason } => return Err(ExitError::new(Exit::Input, reason)),
                 Next::End | Next::Stopped => {
-                    let message = format!("camera {} ended after {} frames", self.name, taken.frames);
+                    let message = format!("camera {} ended after {frames} frames", self.name);
                     return Err(ExitError::new(Exit::Input, message));
                 }
             }
@@ -262,41 +264,8 @@ impl Session<'_> {
                 break;
             }
         }
-        Ok(taken)
-    }
-}
-
-fn unread(error: &SourceError) -> ExitError {
-    ExitError::new(Exit::Input, &error.message)
-}
-
-/// The number of frames taken and lost.
-struct Taken {
-    begun: Instant,
-    frames: u64,
-    driver: u64,
-    corrupt: u64,
-    overload: u64,
-}
-
-impl Taken {
-    fn lose(&mut self, cause: LossCause, frames: u64) {
-        match cause {
-            LossCause::Driver => self.driver += frames,
-            LossCause::Corrupt => self.corrupt += frames,
-            LossCause::Overload => self.overload += frames,
-        }
-    }
-
-    fn event(&self, copied_bytes: u64) -> Event<'static> {
-        Event::End {
-            frames: self.frames,
-            seconds: self.begun.elapsed().as_secs_f64(),
-            driver: self.driver,
-            corrupt: self.corrupt,
-            overload: self.overload,
-            copied_bytes,
-        }
+        let (seconds, copied_bytes) = (began.elapsed().as_secs_f64(), source.copied_bytes());
+        Ok(CaptureEvent::End { frames, seconds, driver, corrupt, overload, copied_bytes })
     }
 }
 

@@ -12,7 +12,7 @@ use visiond_config::{Document, annotated, read};
 use visiond_service::reload::{Preview, Proposal};
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::client::{Address, Client, DaemonArgs};
+use crate::client::{Client, DaemonAddress, DaemonArgs};
 use crate::config_path::config_path;
 use crate::output::{print, print_json};
 
@@ -21,7 +21,7 @@ const PREVIEW: Duration = Duration::from_secs(30);
 
 /// Check configurations and list every error with file, line and column
 ///
-/// First checks the file itself, then loads the models and looks for the programs, folders and devices on this machine.
+/// First checks the file itself, then loads the models and checks the programs, folders and devices on this machine.
 /// Problems that persist until you fix them are errors. Problems that may be gone when the daemon starts, such as a camera
 /// that is not plugged in or a folder that another user may write to, are warnings.
 #[derive(Debug, clap::Args)]
@@ -48,8 +48,8 @@ pub struct Args {
     against_running: bool,
 
     /// Connect to the daemon at ADDRESS: http://HOST:PORT or unix:/PATH [default: as for `visiond reload`]
-    #[arg(long, value_name = "ADDRESS", requires = "against_running", value_parser = Address::parse)]
-    url: Option<Address>,
+    #[arg(long, value_name = "ADDRESS", requires = "against_running", value_parser = DaemonAddress::parse)]
+    url: Option<DaemonAddress>,
 
     /// Print a template with every key, its default and its description
     #[arg(long, conflicts_with_all = ["configs", "json", "effective", "file_only", "against_running"])]
@@ -66,7 +66,7 @@ Examples:
 
 /// The findings for one file.
 #[derive(Debug, Serialize)]
-struct Checked {
+struct CheckedFile {
     file: PathBuf,
     valid: bool,
     findings: Vec<Diagnostic>,
@@ -96,7 +96,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if args.json {
         print_json(&checked)?;
     } else {
-        let text = |one: &Checked| match &one.config {
+        let text = |one: &CheckedFile| match &one.config {
             Some(config) if args.effective && one.valid => {
                 let notes: String = one.findings.iter().map(|f| format!("# {}\n", f.message)).collect();
                 format!("# {}\n{notes}{}", one.file.display(), config.to_toml())
@@ -108,7 +108,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(if all_valid { Exit::Success } else { Exit::Config })
 }
 
-fn check(path: &Path, whole_machine: bool) -> Checked {
+fn check(path: &Path, whole_machine: bool) -> CheckedFile {
     let mut config = None;
     let findings = match read(path) {
         Ok(text) => {
@@ -123,7 +123,7 @@ fn check(path: &Path, whole_machine: bool) -> Checked {
         Err(finding) => vec![*finding],
     };
     let valid = findings.iter().all(|finding| finding.severity != Severity::Error);
-    Checked { file: path.to_owned(), valid, findings, against_running: None, config }
+    CheckedFile { file: path.to_owned(), valid, findings, against_running: None, config }
 }
 
 /// Asks the daemon what a reload with the file would change. It gets the text and does the comparison itself, because the
@@ -133,26 +133,19 @@ fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
     let path = std::path::absolute(path).map_err(ExitError::system)?;
     let proposal =
         serde_json::to_value(Proposal { path, text }).map_err(|error| ExitError::new(Exit::Failure, error))?;
-    client.post_json("/api/v1/changes", Some(&proposal), PREVIEW)
+    client.post_json("/api/v1/changes", &proposal, PREVIEW)
 }
 
-fn text(checked: &Checked) -> String {
+fn text(checked: &CheckedFile) -> String {
     let mut out: String = checked.findings.iter().map(|finding| format!("{finding}\n")).collect();
     let number = |severity| checked.findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
-    let mut parts = Vec::new();
-    if errors > 0 {
-        parts.push(count(errors, "error"));
-    }
-    if warnings > 0 {
-        parts.push(count(warnings, "warning"));
-    }
-    if let Some(config) = checked.config.as_ref().filter(|_| errors == 0) {
-        parts.insert(0, "no error".to_owned());
-        parts.push(count(config.models.len(), "model"));
-        parts.push(count(config.cameras.len(), "camera"));
-        parts.push(count(config.sinks.len(), "sink"));
-    }
+    let valid = checked.config.as_ref().filter(|_| errors == 0);
+    let found = [(errors, "error"), (warnings, "warning")].into_iter().filter(|(number, _)| *number > 0);
+    let contents = valid
+        .map(|config| [(config.models.len(), "model"), (config.cameras.len(), "camera"), (config.sinks.len(), "sink")]);
+    let counts = found.chain(contents.into_iter().flatten()).map(|(number, noun)| count(number, noun));
+    let parts: Vec<_> = valid.map(|_| "no error".to_owned()).into_iter().chain(counts).collect();
     out += &format!("{}: {}\n", checked.file.display(), parts.join(", "));
     checked.against_running.iter().for_each(|preview| out += &against_running(preview));
     out
@@ -160,13 +153,12 @@ fn text(checked: &Checked) -> String {
 
 fn against_running(preview: &Preview) -> String {
     let Preview { changes, restart_needed, error, .. } = preview;
-    let nothing = (changes.is_empty() && restart_needed.is_empty()).then(|| "change nothing".to_owned());
     let lines = match error {
         Some(error) => vec![format!("be refused: {error}")],
+        None if changes.is_empty() && restart_needed.is_empty() => vec!["change nothing".to_owned()],
         None => {
             let changes = changes.iter().map(|change| format!("change: {change}"));
-            let restarts = restart_needed.iter().map(|what| format!("not be enough: {what}"));
-            nothing.into_iter().chain(changes).chain(restarts).collect()
+            changes.chain(restart_needed.iter().map(|what| format!("not be enough: {what}"))).collect()
         }
     };
     lines.iter().map(|line| format!("a reload would {line}\n")).collect()
@@ -178,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn checked(text: &str) -> (tempfile::TempDir, Checked) {
+    fn checked(text: &str) -> (tempfile::TempDir, CheckedFile) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("visiond.toml");
         std::fs::write(&path, text).unwrap();
@@ -187,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_lacks_is_told_with_its_line() {
+    fn missing_files_programs_and_devices_are_reported_with_their_lines() {
         let (folder, checked) = checked(
             "[[model]]\nname = \"n\"\npath = \"gone.onnx\"\n\
              [[camera]]\nname = \"a\"\nsource = { type = \"v4l2\", device = \"no-device\" }\n\
@@ -228,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_nothing_is_a_warning() {
+    fn an_empty_configuration_is_a_warning() {
         let (_folder, checked) = checked("# nothing\n");
         let messages: Vec<_> = checked.findings.iter().map(|finding| finding.message.as_str()).collect();
         assert_eq!(messages, ["no camera is configured, so `visiond run` has nothing to do: add a `[[camera]]`"]);
@@ -237,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_names_no_such_class_is_told_at_the_model() {
+    fn a_class_that_the_model_lacks_is_reported_at_the_model() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
         let (_folder, checked) = checked(&format!(
             "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{}\"\nclasses = [\"persn\"]\n\

@@ -3,19 +3,18 @@
 //! The address comes from the command line, else from `[http]` of the daemon's configuration, else it is systemd's socket.
 //! The client reads only `[http]`, so that an error elsewhere in the configuration does not keep it from connecting.
 
-use std::env;
-use std::fmt;
-use std::fs;
-use std::io;
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fmt, fs, io};
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request, Response};
+use hyper::http::uri::Authority;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -26,7 +25,7 @@ use tokio::time::timeout;
 use toml::de::{DeTable, DeValue};
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::config_path::DEFAULT_CONFIGS;
+use crate::config_path::config_path;
 
 /// The socket of the systemd unit.
 const SOCKET: &str = "/run/visiond/http.sock";
@@ -42,28 +41,26 @@ const MAX_ANSWER: usize = 256 << 20;
 /// Flags that select the daemon to connect to.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct DaemonArgs {
-    /// Daemon's configuration file, to read its address from [default: /etc/visiond/visiond.toml, else visiond.toml in this
-    /// folder]
+    /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, else ./visiond.toml]
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Connect to the daemon at ADDRESS: http://HOST:PORT or unix:/PATH [default: `[http]` of its configuration, else
-    /// unix:/run/visiond/http.sock]
-    #[arg(long, value_name = "ADDRESS", value_parser = Address::parse)]
-    pub url: Option<Address>,
+    /// Connect to ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, else unix:/run/visiond/http.sock]
+    #[arg(long, value_name = "ADDRESS", value_parser = DaemonAddress::parse)]
+    pub url: Option<DaemonAddress>,
 }
 
 /// An address that a daemon listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
+pub enum DaemonAddress {
     /// The path of a Unix socket.
     Unix(PathBuf),
-    /// A host name or IP address, and a port.
-    Tcp(String, u16),
+    /// `host:port`, an IPv6 address in brackets.
+    Tcp(String),
 }
 
-impl Address {
-    /// Parses `http://HOST:PORT` or `unix:/PATH`. The error is a sentence because clap prints it as such.
+impl DaemonAddress {
+    /// Parses `http://HOST:PORT` or `unix:/PATH`; the default port is 80. The error is a sentence for clap.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
@@ -71,9 +68,7 @@ impl Address {
         if text.starts_with("https://") {
             return Err("visiond has no TLS: connect on its own machine, or through `ssh -L`".to_owned());
         }
-        let host = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        let host = host.and_then(host_and_port).map(|(host, port)| Self::Tcp(host, port));
-        host.ok_or_else(|| "expected http://HOST:PORT or unix:/PATH".to_owned())
+        text.strip_prefix("http://").and_then(tcp).ok_or_else(|| "expected http://HOST:PORT or unix:/PATH".to_owned())
     }
 
     /// Turns an entry of `listen` into an address to connect to from this machine.
@@ -88,95 +83,72 @@ impl Address {
             _ => {}
         }
         // With port 0 the kernel chooses the port, which only the daemon knows.
-        (address.port() != 0).then(|| Self::Tcp(address.ip().to_string(), address.port()))
+        (address.port() != 0).then(|| Self::Tcp(address.to_string()))
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DaemonAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(host, port) if host.contains(':') => write!(f, "http://[{host}]:{port}"),
-            Self::Tcp(host, port) => write!(f, "http://{host}:{port}"),
+            Self::Tcp(authority) => write!(f, "http://{authority}"),
         }
     }
 }
 
-/// Splits `host`, `host:port` or `[::1]:port`; the default port is 80.
-fn host_and_port(text: &str) -> Option<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']')?;
-            host.parse::<Ipv6Addr>().ok()?;
-            (host, rest.strip_prefix(':'))
-        }
-        None => text.rsplit_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
-    };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
-    let port = port.map_or(Some(80), |port| port.parse().ok().filter(|port| *port != 0))?;
-    (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
+/// Parses `host`, `host:port` or `[::1]:port`, each with or without a slash at the end.
+fn tcp(text: &str) -> Option<DaemonAddress> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let authority: Authority = text.parse().ok()?;
+    let host = authority.host();
+    let port = if text == host { 80 } else { authority.port_u16()? };
+    let address = format!("{host}:{port}");
+    let is_valid = !host.starts_with('[') || address.parse::<SocketAddr>().is_ok();
+    (is_valid && !host.is_empty() && port != 0 && !text.contains('@')).then_some(DaemonAddress::Tcp(address))
 }
 
 /// A client for one daemon. Each request opens its own connection, so the daemon may restart between two requests.
 pub struct Client {
-    address: Address,
-    token: Option<String>,
-    /// Why the token that the configuration names cannot be read.
-    no_token: Option<String>,
+    pub address: DaemonAddress,
+    /// The token, else why there is none, if the configuration's cannot be read.
+    token: Result<String, Option<String>>,
     runtime: Runtime,
 }
 
 /// An answer of the daemon.
-pub struct Reply {
-    /// The HTTP status.
-    pub status: u16,
-    /// The body.
-    pub body: Bytes,
-}
+pub type Reply = Response<Bytes>;
 
 impl Client {
     /// Determines the daemon's address and token, without connecting.
     pub fn find(daemon: &DaemonArgs) -> Result<Self, ExitError> {
-        let http = Http::of(daemon.config.as_deref());
-        let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, Address::Tcp(..)));
-        let address = daemon.url.clone().or_else(of_config).unwrap_or_else(|| Address::Unix(SOCKET.into()));
-        let (mut token, mut no_token) = (env::var(TOKEN).ok().filter(|token| !token.is_empty()), None);
-        if let (None, Some(path), Address::Tcp(..)) = (&token, http.token, &address) {
-            match read_token(&path) {
-                Ok(text) => token = Some(text),
-                Err(error) => no_token = Some(format!("{}: {error}", path.display())),
+        let http = HttpTable::of(daemon.config.clone());
+        let of_config = || http.listen.into_iter().min_by_key(|address| matches!(address, DaemonAddress::Tcp(..)));
+        let address = daemon.url.clone().or_else(of_config).unwrap_or_else(|| DaemonAddress::Unix(SOCKET.into()));
+        let token = match (env::var(TOKEN).ok().filter(|token| !token.is_empty()), http.token, &address) {
+            (Some(token), ..) => Ok(token),
+            (None, Some(path), DaemonAddress::Tcp(_)) => {
+                read_token(&path).map_err(|error| Some(format!("{}: {error}", path.display())))
             }
-        }
+            _ => Err(None),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ExitError::system)?;
-        Ok(Self { address, token, no_token, runtime })
-    }
-
-    /// Returns the daemon's address.
-    pub fn address(&self) -> &Address {
-        &self.address
+        Ok(Self { address, token, runtime })
     }
 
     /// Gets the JSON at `path`.
     pub fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, ExitError> {
-        let reply = self.ask(Method::GET, path, None, ANSWER)?;
-        self.json(&self.success(reply)?)
+        self.ask(Method::GET, path, None, ANSWER).and_then(|reply| self.json(&self.success(reply)?))
     }
 
     /// Posts `body` to `path` and waits at most `patience` for the JSON answer.
-    pub fn post_json<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: Option<&Value>,
-        patience: Duration,
-    ) -> Result<T, ExitError> {
-        let reply = self.ask(Method::POST, path, body, patience)?;
-        self.json(&self.success(reply)?)
+    pub fn post_json<T: DeserializeOwned>(&self, path: &str, body: &Value, patience: Duration) -> Result<T, ExitError> {
+        self.ask(Method::POST, path, Some(body), patience).and_then(|reply| self.json(&self.success(reply)?))
     }
 
     /// Parses the reply's body as JSON.
     pub fn json<T: DeserializeOwned>(&self, reply: &Reply) -> Result<T, ExitError> {
         let fail = |error| format!("{} is not visiond, or another version of it: {error}", self.address);
-        serde_json::from_slice(&reply.body).map_err(|error| ExitError::new(Exit::Failure, fail(error)))
+        serde_json::from_slice(reply.body()).map_err(|error| ExitError::new(Exit::Failure, fail(error)))
     }
 
     /// Returns the reply if its status is a success.
@@ -184,25 +156,21 @@ impl Client {
     /// # Errors
     /// With the problem that the daemon reports.
     pub fn success(&self, reply: Reply) -> Result<Reply, ExitError> {
-        if (200..300).contains(&reply.status) {
+        if reply.status().is_success() {
             return Ok(reply);
         }
-        let message = match reply.status {
-            401 => {
-                let why = match (&self.token, &self.no_token) {
-                    (Some(_), _) => "rejects this token".to_owned(),
-                    (None, Some(error)) => format!("requires its token, which cannot be read: {error}"),
-                    (None, None) => "requires its token".to_owned(),
-                };
-                format!("visiond at {} {why}; set {TOKEN} to the token, or connect to the Unix socket", self.address)
-            }
-            status => {
-                let problem: Option<Value> = serde_json::from_slice(&reply.body).ok();
-                let text = |key: &str| problem.as_ref()?.get(key)?.as_str().map(str::to_owned);
-                let detail = text("detail").or_else(|| text("title"));
-                let detail = detail.unwrap_or_else(|| "no details; is this visiond?".to_owned());
-                format!("visiond at {} returned HTTP status {status}: {detail}", self.address)
-            }
+        let message = if reply.status() == StatusCode::UNAUTHORIZED {
+            let why = match &self.token {
+                Ok(_) => "rejects this token".to_owned(),
+                Err(Some(error)) => format!("requires its token, which cannot be read: {error}"),
+                Err(None) => "requires its token".to_owned(),
+            };
+            format!("visiond at {} {why}; set {TOKEN} to the token, or connect to the Unix socket", self.address)
+        } else {
+            let problem: Value = serde_json::from_slice(reply.body()).unwrap_or_default();
+            let detail = problem["detail"].as_str().or(problem["title"].as_str());
+            let detail = detail.unwrap_or("no details; is this visiond?");
+            format!("visiond at {} returned HTTP status {}: {detail}", self.address, reply.status().as_u16())
         };
         Err(ExitError::new(Exit::Failure, message))
     }
@@ -215,24 +183,45 @@ impl Client {
         body: Option<&Value>,
         patience: Duration,
     ) -> Result<Reply, ExitError> {
-        let outcome = self.runtime.block_on(async {
-            let connected = match &self.address {
-                Address::Unix(socket) => {
-                    let stream = in_time(CONNECT, UnixStream::connect(socket)).await.map_err(Failure::Connect)?;
-                    timeout(patience, self.exchange(stream, method, path, body)).await
+        let address = &self.address;
+        let reply = self.runtime.block_on(async {
+            match address {
+                DaemonAddress::Unix(socket) => {
+                    let stream = in_time(UnixStream::connect(socket)).await?;
+                    io::Result::Ok(timeout(patience, self.exchange(stream, method, path, body)).await)
                 }
-                Address::Tcp(host, port) => {
-                    let stream = TcpStream::connect((host.as_str(), *port));
-                    let stream = in_time(CONNECT, stream).await.map_err(Failure::Connect)?;
-                    timeout(patience, self.exchange(stream, method, path, body)).await
+                DaemonAddress::Tcp(authority) => {
+                    let stream = in_time(TcpStream::connect(authority)).await?;
+                    Ok(timeout(patience, self.exchange(stream, method, path, body)).await)
                 }
-            };
-            connected.map_err(|_| Failure::Late)?
+            }
         });
-        outcome.map_err(|failure| ExitError::new(Exit::Failure, self.sentence(&failure, patience)))
+        let message = match reply {
+            Ok(Ok(Ok(reply))) => return Ok(reply),
+            Ok(Ok(Err(error))) => {
+                format!("no answer from visiond at {address}: {error}; it may have exited, or this is not visiond")
+            }
+            Ok(Err(_)) => format!("no answer from visiond at {address} within {} s; see its log", patience.as_secs()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                format!(
+                    "cannot open {address}: permission denied; run this as root, or as a member of the group that owns the socket"
+                )
+            }
+            Err(error) => format!(
+                "cannot connect to visiond at {address}: {error}; start it (`systemctl start visiond`), name its \
+                 configuration (its [http] `listen` has the address), or set --url"
+            ),
+        };
+        Err(ExitError::new(Exit::Failure, message))
     }
 
-    async fn exchange<S>(&self, stream: S, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, Failure>
+    async fn exchange<S>(
+        &self,
+        stream: S,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, Box<dyn Error + Send + Sync>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -240,100 +229,56 @@ impl Client {
         // An error of the connection also fails the request.
         let connection = tokio::spawn(connection);
         let host = match &self.address {
-            Address::Unix(_) => "localhost".to_owned(),
-            Address::Tcp(..) => self.address.to_string().trim_start_matches("http://").to_owned(),
+            DaemonAddress::Unix(_) => "localhost",
+            DaemonAddress::Tcp(authority) => authority,
         };
         let mut request = Request::builder().method(method).uri(path).header(HOST, host);
-        if let Some(token) = &self.token {
+        if let Ok(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let body = Full::<Bytes>::new(body.map(|body| body.to_string().into()).unwrap_or_default());
-        let request = request.body(body).map_err(|error| Failure::Talk(error.to_string()))?;
-        let reply = read(sender.send_request(request).await?).await;
-        drop(sender);
+        let (head, body) = sender.send_request(request.body(body)?).await?.into_parts();
+        let body = Limited::new(body, MAX_ANSWER).collect().await;
         connection.abort();
-        reply
-    }
-
-    fn sentence(&self, failure: &Failure, patience: Duration) -> String {
-        let address = &self.address;
-        match failure {
-            Failure::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                format!(
-                    "cannot open {address}: permission denied; run this as root, or as a member of the group that owns the socket"
-                )
-            }
-            Failure::Connect(error) => format!(
-                "cannot connect to visiond at {address}: {error}; start it (`systemctl start visiond`), name its \
-                 configuration (its [http] `listen` has the address), or set --url"
-            ),
-            Failure::Talk(error) => {
-                format!("no answer from visiond at {address}: {error}; it may have exited, or this is not visiond")
-            }
-            Failure::Late => {
-                format!("no answer from visiond at {address} within {} s; see its log", patience.as_secs())
-            }
+        match body {
+            Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => Err("the answer is larger than 256 MiB".into()),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Why a request got no reply.
-enum Failure {
-    Connect(io::Error),
-    Talk(String),
-    Late,
-}
-
-impl From<hyper::Error> for Failure {
-    fn from(error: hyper::Error) -> Self {
-        Self::Talk(error.to_string())
-    }
-}
-
-async fn in_time<T>(limit: Duration, connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(limit, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-async fn read(response: Response<Incoming>) -> Result<Reply, Failure> {
-    let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(|error| {
-        let long = error.is::<LengthLimitError>();
-        Failure::Talk(if long { "the answer is larger than 256 MiB".to_owned() } else { error.to_string() })
-    })?;
-    Ok(Reply { status, body: body.to_bytes() })
+/// Waits at most [`CONNECT`] for a connection.
+async fn in_time<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(CONNECT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The daemon's addresses and token, from `[http]` of its configuration.
 #[derive(Default)]
-struct Http {
-    listen: Vec<Address>,
+struct HttpTable {
+    listen: Vec<DaemonAddress>,
     token: Option<PathBuf>,
 }
 
-impl Http {
-    /// Reads the named configuration, else the first of [`DEFAULT_CONFIGS`] that exists; empty if it cannot be read.
-    fn of(config: Option<&Path>) -> Self {
-        let found = || DEFAULT_CONFIGS.map(Path::new).into_iter().find(|path| path.exists());
-        let text = |path: &Path| fs::read_to_string(path).ok();
-        let Some((path, text)) = config.or_else(found).and_then(|path| Some((path, text(path)?))) else {
-            return Self::default();
-        };
+impl HttpTable {
+    /// Reads the named configuration, else the first default one that exists; empty if it cannot be read.
+    fn of(config: Option<PathBuf>) -> Self {
+        let read = |path: PathBuf| Some((fs::read_to_string(&path).ok()?, path));
+        let Some((text, path)) = config_path(config).ok().and_then(read) else { return Self::default() };
         Self::parse(&text, path.parent().unwrap_or(Path::new("")))
     }
 
     fn parse(text: &str, base: &Path) -> Self {
         let (root, _) = DeTable::parse_recoverable(text);
-        let Some(http) = root.get_ref().get("http").and_then(|http| http.get_ref().as_table()) else {
-            return Self::default();
-        };
-        let listen = http.get("listen").and_then(|listen| listen.get_ref().as_array());
-        let listen = listen.into_iter().flat_map(|listen| listen.iter()).filter_map(|item| item.get_ref().as_str());
-        let token = http.get("token").map(|token| token.get_ref()).and_then(DeValue::as_str);
+        let value = |key: &str| root.get_ref().get("http")?.get_ref().as_table()?.get(key).map(|value| value.get_ref());
+        let listen = value("listen").and_then(DeValue::as_array).into_iter().flatten();
+        let listen = listen.filter_map(|item| item.get_ref().as_str());
+        let token = value("token").and_then(DeValue::as_str);
         Self {
-            listen: listen.filter_map(|text| Address::listening(text, base)).collect(),
+            listen: listen.filter_map(|text| DaemonAddress::listening(text, base)).collect(),
             // A name without a slash is a systemd credential, which only the daemon can read.
             token: token.map(|token| if token.contains('/') { base.join(token) } else { token.into() }),
         }
@@ -363,14 +308,14 @@ mod tests {
 
     #[test]
     fn an_address_is_read_as_people_write_it() {
-        let read = |text: &str| Address::parse(text).map(|address| address.to_string());
-        for (text, told) in [
+        let read = |text: &str| DaemonAddress::parse(text).map(|address| address.to_string());
+        for (text, expected) in [
             ("unix:/run/visiond/http.sock", "unix:/run/visiond/http.sock"),
             ("http://127.0.0.1:8790/", "http://127.0.0.1:8790"),
             ("http://gate", "http://gate:80"),
             ("http://[::1]:8790", "http://[::1]:8790"),
         ] {
-            assert_eq!(read(text).unwrap(), told);
+            assert_eq!(read(text).unwrap(), expected);
         }
         for wrong in
             ["", "unix:", "http://", "http://:80", "http://a:b", "http://a:0", "http://a/b", "a:80", "http://[a]"]
@@ -381,24 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_with_mistakes_elsewhere_still_tells_where_the_daemon_listens() {
+    fn a_configuration_with_errors_elsewhere_still_has_the_address() {
         let text = "[[camera]]\nname = 7\n[http]\nlisten = [\"0.0.0.0:8790\", 5, \"[::]:1\", \"x:0\", \"1.2.3.4:0\", \
                     \"unix:a/http.sock\"]\ntoken = \"secrets/token\"\n[log\n";
-        let http = Http::parse(text, Path::new("/etc/v"));
-        let told: Vec<_> = http.listen.iter().map(Address::to_string).collect();
-        assert_eq!(told, ["http://127.0.0.1:8790", "http://[::1]:1", "unix:/etc/v/a/http.sock"]);
+        let http = HttpTable::parse(text, Path::new("/etc/v"));
+        let addresses: Vec<_> = http.listen.iter().map(DaemonAddress::to_string).collect();
+        assert_eq!(addresses, ["http://127.0.0.1:8790", "http://[::1]:1", "unix:/etc/v/a/http.sock"]);
         assert_eq!(http.token.unwrap(), Path::new("/etc/v/secrets/token"));
     }
 
-    /// A server that answers one request so; what it was asked.
-    fn answers(stream: &mut (impl Read + Write), answer: &str) -> String {
-        let mut asked = Vec::new();
+    /// Answers one request with `answer` and returns the request's head.
+    fn answer_once(stream: &mut (impl Read + Write), answer: &str) -> String {
+        let mut request = Vec::new();
         let mut byte = [0];
-        while !asked.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
-            asked.push(byte[0]);
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            request.push(byte[0]);
         }
         stream.write_all(answer.as_bytes()).unwrap();
-        String::from_utf8(asked).unwrap()
+        String::from_utf8(request).unwrap()
     }
 
     fn over_tcp(answer: &'static str, token: &str) -> (Result<Value, ExitError>, String) {
@@ -409,24 +354,24 @@ mod tests {
         if !token.is_empty() {
             fs::write(folder.path().join("token"), token).unwrap();
         }
-        let server = thread::spawn(move || answers(&mut listener.accept().unwrap().0, answer));
+        let server = thread::spawn(move || answer_once(&mut listener.accept().unwrap().0, answer));
         let client = Client::find(&DaemonArgs { config: Some(config), url: None }).unwrap();
         (client.get_json("/api/v1/status"), server.join().unwrap())
     }
 
     #[test]
-    fn the_token_is_read_from_where_the_configuration_says() {
+    fn the_token_comes_from_the_file_that_the_configuration_names() {
         let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{\"a\r\n4\r\n\":1}\r\n0\r\n\r\n";
-        let (value, asked) = over_tcp(answer, "such a secret\n");
+        let (value, request) = over_tcp(answer, "such a secret\n");
         assert_eq!(value.unwrap(), serde_json::json!({"a": 1}));
-        let asked = asked.to_lowercase();
-        assert!(asked.starts_with("get /api/v1/status http/1.1\r\n"), "{asked}");
-        assert!(asked.contains("authorization: bearer such a secret\r\n"), "{asked}");
-        assert!(asked.contains("host: 127.0.0.1:"), "{asked}");
+        let request = request.to_lowercase();
+        assert!(request.starts_with("get /api/v1/status http/1.1\r\n"), "{request}");
+        assert!(request.contains("authorization: bearer such a secret\r\n"), "{request}");
+        assert!(request.contains("host: 127.0.0.1:"), "{request}");
     }
 
     #[test]
-    fn what_goes_wrong_is_a_sentence_that_says_what_to_do() {
+    fn each_failure_is_a_sentence_with_a_remedy() {
         let error = |answer, token: &str| over_tcp(answer, token).0.unwrap_err().message;
         let locked = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
         assert!(error(locked, "").contains("requires its token, which cannot be read: "));
@@ -443,10 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn over_its_unix_socket_it_is_asked_without_a_token_and_where_it_is_not_is_told() {
+    fn requests_over_the_unix_socket_carry_no_token_and_a_missing_socket_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("http.sock");
-        let place = DaemonArgs { config: None, url: Some(Address::Unix(socket.clone())) };
+        let place = DaemonArgs { config: None, url: Some(DaemonAddress::Unix(socket.clone())) };
         let client = Client::find(&place).unwrap();
         let error = client.get_json::<Value>("/").unwrap_err().message;
         assert!(
@@ -456,11 +401,11 @@ mod tests {
 
         let listener = UnixListener::bind(&socket).unwrap();
         let server = thread::spawn(move || {
-            answers(&mut listener.accept().unwrap().0, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42")
+            answer_once(&mut listener.accept().unwrap().0, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42")
         });
-        let answer: u32 = client.post_json("/x", Some(&serde_json::json!({"a": 1})), ANSWER).unwrap();
+        let answer: u32 = client.post_json("/x", &serde_json::json!({"a": 1}), ANSWER).unwrap();
         assert_eq!(answer, 42);
-        let asked = server.join().unwrap().to_lowercase();
-        assert!(asked.contains("content-type: application/json") && !asked.contains("authorization"), "{asked}");
+        let request = server.join().unwrap().to_lowercase();
+        assert!(request.contains("content-type: application/json") && !request.contains("authorization"), "{request}");
     }
 }

@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::output::print;
+use crate::output::print_bytes;
 
 /// Print a completion script for your shell
 #[derive(Debug, clap::Args)]
@@ -23,5 +23,5 @@ Examples:
 pub fn run(args: Args, mut command: clap::Command) -> Result<Exit, ExitError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "visiond", &mut script);
-    print(&String::from_utf8_lossy(&script)).map(|()| Exit::Success)
+    print_bytes(&script).map(|()| Exit::Success)
 }

@@ -4,34 +4,34 @@
 //! the two. An unreadable file is reported, and the command continues with the next one.
 
 mod annotated;
-mod report;
 
-use std::path::PathBuf;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use visiond_capture::Buffers;
+use visiond_config::diagnostics::count;
 use visiond_config::parse_word;
 use visiond_config::types::{BackendChoice, BufferConfig, EngineConfig, ModelConfig};
 use visiond_engine::detector::{Detection, Detector, DetectorError};
 use visiond_flow::clock::{Clock, SystemClock};
 use visiond_flow::frame::Frame;
-use visiond_flow::message::{Message, ModelFacts, Timings};
+use visiond_flow::message::{DetectionMessage, Message, ModelFacts, Timings};
 use visiond_service::loaded_model::{LoadedModel, run_exit};
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::logging::escape;
-use visiond_system::stop::Stop;
+use visiond_system::logging::{clear_live_line, escape};
 
-use crate::media_decoder::{Item, MediaDecoder};
-use crate::output::complain;
-use crate::sample_model;
+use crate::media_decoder::{MediaItem, VideoArgs, decode};
+use crate::output::{complain, print_bytes};
+use crate::progress::Progress;
+use crate::sample_model::ModelArgs;
 use crate::value_parsers::fraction;
-use annotated::{AnnotatedPictures, stem};
-use report::Report;
+use annotated::AnnotatedPictures;
 
-/// The camera's name in messages.
-const CAMERA: &str = "detect";
+/// Maximum width of a column; a longer name shifts the rest of its row.
+const WIDEST: usize = 48;
 
 /// Detect objects in pictures and videos
 #[derive(Debug, clap::Args)]
@@ -41,13 +41,8 @@ pub struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Run this model [default: the sample NanoDet]
-    #[arg(short, long)]
-    model: Option<PathBuf>,
-
-    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
-    #[arg(short, long)]
-    card: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
 
     /// Print one JSON message per frame instead of a table
     #[arg(long)]
@@ -69,13 +64,8 @@ pub struct Args {
     #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
-    /// Run the model on every N-th frame of a video
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    every: u64,
-
-    /// Stop after N frames of each video, skipped ones included [default: all]
-    #[arg(long, value_name = "N")]
-    max_frames: Option<u64>,
+    #[command(flatten)]
+    video: VideoArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -85,54 +75,29 @@ Examples:
   visiond detect --json *.jpg | jq -r '.detections[].label'
   visiond detect --model yolo11n.onnx --classes person,car photo.jpg
 
-The type of a file comes from its content, not from its name. A file that cannot be read is
-reported on standard error; the command continues with the next one and exits with status 5.";
+The type of a file comes from its content, not from its name.
+An unreadable file is reported on standard error; the command continues and exits with status 5.";
 
 /// Runs the model on every file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
-    let path = args.model.map_or_else(sample_model::path, Ok)?;
-    let model = ModelConfig {
-        name: stem(&path),
-        path,
-        card: args.card,
-        score_threshold: args.score_threshold,
-        classes: args.classes,
-        max_batch: 1,
-        ..ModelConfig::default()
-    };
-    let network = LoadedModel::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
+    let (score_threshold, classes) = (args.score_threshold, args.classes);
+    let model = ModelConfig { score_threshold, classes, max_batch: 1, ..args.model.config()? };
+    let loaded = LoadedModel::load(&model, &EngineConfig { backend: args.backend, ..EngineConfig::default() })?;
     // Before the buffers, so that the GPU's kernels are loaded when kinds of memory are compared.
-    let detector = network.required_detector()?;
+    let detector = loaded.required_detector()?;
     let buffers =
-        Buffers::new(&BufferConfig::default(), network.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
+        Buffers::new(&BufferConfig::default(), loaded.device()).map_err(|error| ExitError::new(Exit::Model, error))?;
     let detection = DetectionRun {
-        model: Arc::new(network.facts()),
-        report: Report::new(args.json, &args.files, detector.labels()),
+        model: Arc::new(loaded.facts()),
+        printer: DetectionPrinter::new(args.json, &args.files, detector.labels()),
         detector,
-        camera: CAMERA.into(),
+        camera: "detect".into(),
         pictures,
         found: Vec::new(),
         exit: Exit::Success,
     };
-
-    let stop =
-        Stop::new().map_err(|error| ExitError::new(Exit::Failure, format!("cannot create an eventfd: {error}")))?;
-    let decoder = MediaDecoder { every: args.every, max_frames: args.max_frames, buffers, stop: stop.clone() };
-    std::thread::scope(|scope| {
-        // One frame is decoded ahead.
-        let (sender, items) = sync_channel(1);
-        let files = &args.files;
-        let reading = std::thread::Builder::new().name("read".to_owned());
-        reading
-            .spawn_scoped(scope, move || decoder.run(files, &sender))
-            .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
-        let result = detection.run(files, &items);
-        // The decoder may be waiting for a frame, or for this thread to take one.
-        stop.raise();
-        drop(items);
-        result
-    })
+    decode(&args.files, &args.video, &buffers, |items| detection.run(&args.files, items))
 }
 
 /// Runs the model on frames and reports what it detects.
@@ -140,7 +105,7 @@ struct DetectionRun {
     detector: Detector,
     model: Arc<ModelFacts>,
     camera: Arc<str>,
-    report: Report,
+    printer: DetectionPrinter,
     pictures: Option<AnnotatedPictures>,
     found: Vec<Detection>,
     /// The exit status of the first error.
@@ -148,17 +113,17 @@ struct DetectionRun {
 }
 
 impl DetectionRun {
-    fn run(mut self, files: &[PathBuf], items: &Receiver<Item>) -> Result<Exit, ExitError> {
+    fn run(mut self, files: &[PathBuf], items: &Receiver<MediaItem>) -> Result<Exit, ExitError> {
         for item in items {
             match item {
-                Item::Begun { file } => self.report.begin(&files[file]),
-                Item::Frame { file, is_video, frame } => self.detect(file, is_video, &frame)?,
-                Item::Failed { reason } => self.fail(Exit::Input, &reason),
+                MediaItem::Begun { file } => self.printer.begin(&files[file]),
+                MediaItem::Frame { file, is_video, frame } => self.detect(file, is_video, &frame)?,
+                MediaItem::Failed { reason } => self.fail(Exit::Input, &reason),
                 // The source has logged the error.
-                Item::Damaged => self.remember(Exit::Input),
+                MediaItem::Damaged => self.remember(Exit::Input),
             }
         }
-        self.report.end()?;
+        self.printer.end();
         Ok(self.exit)
     }
 
@@ -188,7 +153,7 @@ impl DetectionRun {
         };
         let label = |class_id| self.detector.label(class_id);
         let message = Message::new(&self.camera, &self.model, frame, timings, &self.found, label);
-        self.report.frame(&message, is_video)?;
+        self.printer.frame(&message, is_video)?;
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)
         {
@@ -200,7 +165,6 @@ impl DetectionRun {
     }
 
     fn fail(&mut self, exit: Exit, reason: &str) {
-        self.report.clear();
         complain(reason);
         self.remember(exit);
     }
@@ -209,5 +173,115 @@ impl DetectionRun {
         if self.exit == Exit::Success {
             self.exit = exit;
         }
+    }
+}
+
+/// Prints detections and progress.
+struct DetectionPrinter {
+    json: bool,
+    name_width: usize,
+    label_width: usize,
+    header_printed: bool,
+    /// Whether rows and the live line share the terminal, so that the line must be cleared before a row.
+    out_is_terminal: bool,
+    started: Instant,
+    progress: Progress,
+    files: usize,
+    frames: usize,
+    detections: usize,
+    /// Name, start and number of frames of the current file.
+    current: (String, Instant, u64),
+}
+
+impl DetectionPrinter {
+    /// Sizes the columns for these files and class labels.
+    fn new(json: bool, files: &[PathBuf], labels: &[Arc<str>]) -> Self {
+        let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0).min(WIDEST);
+        let now = Instant::now();
+        Self {
+            json,
+            name_width: widest(&mut files.iter().map(|file| file.to_string_lossy().chars().count())).max(4),
+            label_width: widest(&mut labels.iter().map(|label| label.chars().count())).max(5),
+            header_printed: false,
+            out_is_terminal: io::stdout().is_terminal(),
+            started: now,
+            progress: Progress::new(),
+            files: 0,
+            frames: 0,
+            detections: 0,
+            current: (String::new(), now, 0),
+        }
+    }
+
+    /// Starts a file.
+    fn begin(&mut self, file: &Path) {
+        self.files += 1;
+        self.current = (escape(&file.to_string_lossy()), Instant::now(), 0);
+    }
+
+    /// Prints the detections of a frame.
+    fn frame(&mut self, message: &Message, is_video: bool) -> Result<(), ExitError> {
+        self.frames += 1;
+        self.current.2 += 1;
+        self.detections += message.detections.len();
+        let text = if self.json { message.to_line() } else { self.rows(message, is_video).into_bytes() };
+        if !text.is_empty() {
+            if self.out_is_terminal {
+                clear_live_line();
+            }
+            print_bytes(&text)?;
+        }
+        let (name, started, frames) = &self.current;
+        self.progress.tell(|| {
+            let rate = *frames as f64 / started.elapsed().as_secs_f64().max(1e-3);
+            format!("{name}: frame {}, {rate:.1} frames/s", message.sequence)
+        });
+        Ok(())
+    }
+
+    /// Prints the totals after a long run or on a terminal.
+    fn end(&self) {
+        clear_live_line();
+        let took = self.started.elapsed();
+        if self.frames > 1 && Progress::was_long(took) {
+            complain(&format!(
+                "{}, {}, {} in {:.1} s ({:.1} frames/s)",
+                count(self.files, "file"),
+                count(self.frames, "frame"),
+                count(self.detections, "detection"),
+                took.as_secs_f64(),
+                self.frames as f64 / took.as_secs_f64().max(1e-3),
+            ));
+        }
+    }
+
+    fn rows(&mut self, message: &Message, is_video: bool) -> String {
+        let mut text = String::new();
+        if !std::mem::replace(&mut self.header_printed, true) {
+            text = self.row(["FILE", "FRAME", "LABEL", "SCORE", "X", "Y", "WIDTH", "HEIGHT"]);
+        }
+        let name = escape(message.frame.file.as_deref().unwrap_or("-"));
+        let frame = message.sequence.to_string();
+        // A picture without detections gets a row as well, so that none seems forgotten; a video frame gets none.
+        if message.detections.is_empty() && !is_video {
+            text += &self.row([&name, &frame, "-", "", "", "", "", ""]);
+        }
+        for DetectionMessage { label, score, bounds, .. } in &message.detections {
+            let score = format!("{score:.2}");
+            let numbers = match bounds {
+                Some(b) => [b.x, b.y, b.width, b.height].map(|pixels| format!("{pixels:.0}")),
+                None => Default::default(),
+            };
+            let [x, y, width, height] = &numbers;
+            text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height]);
+        }
+        text
+    }
+
+    fn row(&self, [name, frame, label, score, x, y, width, height]: [&str; 8]) -> String {
+        let (names, labels) = (self.name_width, self.label_width);
+        let row =
+            format!("{name:names$}  {frame:>6}  {label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6}");
+        row.trim_end().to_owned() + "\n"
     }
 }

@@ -4,7 +4,6 @@ mod description;
 mod engine;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -13,12 +12,14 @@ use visiond_engine::card::Card;
 use visiond_engine::engine::EngineError;
 use visiond_engine::heads::{self, HeadGuess};
 use visiond_engine::onnx::file::OnnxFile;
+use visiond_engine::tensorrt::PlanFile;
 use visiond_engine::tensorrt::plan::{self, PlanError};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use crate::output::{print, print_json};
-use description::{CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
+use crate::output::print_report;
+use description::{CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json};
+use engine::EngineDescription;
 
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
@@ -49,37 +50,33 @@ Examples:
   visiond inspect --layers yolo11n.engine
   visiond inspect --json yolo11n.onnx | jq -r .sha256";
 
-/// The JSON that is printed.
+/// The description of an ONNX file as JSON.
 #[derive(Debug, Serialize)]
-struct Facts {
-    file: PathBuf,
+struct OnnxDescription<'a> {
+    file: &'a Path,
     size_bytes: u64,
-    sha256: String,
-    producer: String,
+    sha256: &'a str,
+    producer: &'a str,
     ir_version: i64,
-    opsets: BTreeMap<String, i64>,
+    opsets: &'a BTreeMap<String, i64>,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
     /// Inputs and outputs that visiond cannot use.
     unusable: Vec<Value>,
-    external_files: BTreeSet<PathBuf>,
-    metadata: BTreeMap<String, String>,
-    operators: BTreeMap<String, usize>,
-    card: CardFacts,
+    external_files: &'a BTreeSet<PathBuf>,
+    metadata: &'a BTreeMap<String, String>,
+    operators: &'a BTreeMap<String, usize>,
+    card: &'a CardDescription,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
 }
 
 /// Prints the description of the file.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    if let Some(file) = engine::file(&args.model)? {
-        let facts = engine::Facts::of(&args.model, args.card.as_deref(), &file)?;
-        if args.json {
-            print_json(&facts)?;
-        } else {
-            print(&facts.text(args.layers))?;
-        }
-        return Ok(Exit::Success);
+    let engine = PlanFile::read(&args.model).map_err(|error| ExitError::new(Exit::Model, error))?;
+    if let Some(file) = engine {
+        let description = EngineDescription::of(args.card.as_deref(), file)?;
+        return print_report(args.json, &description, |description| description.text(args.layers));
     }
     let file = OnnxFile::read(&args.model).map_err(|error| match error {
         EngineError::NotOnnx(path, _) if plan::has_plan_name(&path) => {
@@ -90,82 +87,54 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     })?;
     let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
     let card = Card::for_model(&args.model, args.card.as_deref(), &file.metadata, &file.inputs, &file.outputs);
-    let card = CardFacts::of(card);
-    // An invalid card is an error only if --card names it; otherwise the description shows the error.
-    if let (Some(_), Some(error)) = (&args.card, &card.error) {
-        return Err(ExitError::new(Exit::Config, error));
-    }
-    if args.json {
-        print_json(&facts(&file, card, &guesses))?;
-    } else {
-        print(&text(&file, &card, &guesses))?;
-    }
-    Ok(Exit::Success)
+    let card = CardDescription::of(card, args.card.is_some())?;
+    print_report(args.json, &description(&file, &card, &guesses), |_| text(&file, &card, &guesses))
 }
 
-fn facts(file: &OnnxFile, card: CardFacts, guesses: &[HeadGuess]) -> Facts {
+fn description<'a>(file: &'a OnnxFile, card: &'a CardDescription, guesses: &[HeadGuess]) -> OnnxDescription<'a> {
     let unusable = file.foreign.iter().map(|value| {
         let direction = if value.is_output { "output" } else { "input" };
         json!({ "direction": direction, "name": value.name, "found": value.found })
     });
-    Facts {
-        file: file.file.path.clone(),
+    OnnxDescription {
+        file: &file.file.path,
         size_bytes: file.file.size_bytes,
-        sha256: file.file.sha256.clone(),
-        producer: file.producer.clone(),
+        sha256: &file.file.sha256,
+        producer: &file.producer,
         ir_version: file.ir_version,
-        opsets: file.opsets.clone(),
+        opsets: &file.opsets,
         inputs: file.inputs.iter().map(tensor_json).collect(),
         outputs: file.outputs.iter().map(tensor_json).collect(),
         unusable: unusable.collect(),
-        external_files: file.external_files.clone(),
-        metadata: file.metadata.clone(),
-        operators: file.operators.clone(),
+        external_files: &file.external_files,
+        metadata: &file.metadata,
+        operators: &file.operators,
         card,
         heads: guesses.iter().map(guess_json).collect(),
     }
 }
 
-fn text(file: &OnnxFile, card: &CardFacts, guesses: &[HeadGuess]) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, value: String| {
-        // Writing into a String cannot fail.
-        let _ = writeln!(out, "{name:10} {}", escape(&value));
-    };
+fn text(file: &OnnxFile, card: &CardDescription, guesses: &[HeadGuess]) -> String {
+    let mut out = file_lines(&file.file);
     let opsets: Vec<_> = file.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
-    line("file", file.file.path.display().to_string());
-    line("size", size(file.file.size_bytes));
-    line("sha256", file.file.sha256.clone());
-    line("producer", if file.producer.is_empty() { "unknown".to_owned() } else { file.producer.clone() });
-    line("opset", format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
-    for info in &file.inputs {
-        line("input", info.to_string());
-    }
-    for info in &file.outputs {
-        line("output", info.to_string());
-    }
-    for value in &file.foreign {
-        line("unusable", format!("{} is {}", value.name, value.found));
-    }
-    for external in &file.external_files {
-        line("weights", format!("in {} beside the model", external.display()));
-    }
-    metadata_lines(&file.metadata, &mut line);
+    out += &line("producer", if file.producer.is_empty() { "unknown" } else { &file.producer });
+    out += &line("opset", format!("{} (ONNX IR version {})", opsets.join(", "), file.ir_version));
+    out.extend(file.inputs.iter().map(|info| line("input", info)));
+    out.extend(file.outputs.iter().map(|info| line("output", info)));
+    out.extend(file.foreign.iter().map(|value| line("unusable", format!("{} is {}", value.name, value.found))));
+    let weights = |path: &PathBuf| line("weights", format!("in {} beside the model", path.display()));
+    out.extend(file.external_files.iter().map(weights));
+    out += &metadata_lines(&file.metadata);
     let operators: Vec<_> = file.operators.iter().map(|(name, number)| format!("{name} {number}")).collect();
-    line("operators", operators.join(", "));
-    card_lines(card, &mut line);
-    fit_lines(guesses, &mut line);
+    out += &line("operators", operators.join(", "));
+    out += &card_lines(card);
+    out += &fit_lines(guesses);
     if let Some(guess) = guesses.first().filter(|_| !card.found) {
-        let _ = write!(out, "\nTemplate for a model card, to save as {}:\n\n", beside(&file.file.path).display());
-        for line in guess.card.lines() {
-            let _ = writeln!(out, "{}", escape(line));
-        }
+        let target = file.file.path.with_extension("toml");
+        out += &format!("\nTemplate for a model card, to save as {}:\n\n", target.display());
+        out.extend(guess.card.lines().map(|line| escape(line) + "\n"));
     }
     out
-}
-
-fn beside(model: &Path) -> PathBuf {
-    model.with_extension("toml")
 }
 
 #[cfg(test)]
@@ -175,17 +144,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sample_network_is_described() {
+    fn the_sample_model_is_described() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
         let file = OnnxFile::read(&model).unwrap();
         let guesses = heads::guess_heads(&file.outputs, &file.inputs, &file.metadata);
-        let card = || CardFacts::of(Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs));
-        let text = text(&file, &card(), &guesses);
+        let card = Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs);
+        let card = CardDescription::of(card, false).unwrap();
+        let text = text(&file, &card, &guesses);
         for part in ["input      images f32 [1, 3, 416, 416]", "sha256     c56a49a7981b", "fits       nanodet: "] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
-        let facts = serde_json::to_value(facts(&file, card(), &guesses)).unwrap();
-        assert_eq!(facts["inputs"][0]["shape"], json!([1, 3, 416, 416]));
-        assert_eq!(facts["heads"][0]["family"], "nanodet");
+        let json = serde_json::to_value(description(&file, &card, &guesses)).unwrap();
+        assert_eq!(json["inputs"][0]["shape"], json!([1, 3, 416, 416]));
+        assert_eq!(json["heads"][0]["family"], "nanodet");
     }
 }

@@ -21,6 +21,7 @@ mod reload;
 mod run;
 mod sample_model;
 mod selftest;
+mod text_table;
 mod top;
 mod trace;
 mod value_parsers;
@@ -51,26 +52,24 @@ pub unsafe fn main() -> ExitCode {
     let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
-            // Clap prints help to standard output and errors to standard error. A closed pipe is no error here.
+            // Clap prints help to standard output and errors to standard error. A closed pipe does not matter here.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
         }
     };
-    logging::start(Verbosity { level: cli.log_level, steps: steps(cli.verbose) - steps(cli.quiet) });
+    logging::start(Verbosity { level: cli.log_level, steps: cli.verbose.min(9) as i8 - cli.quiet.min(9) as i8 });
     nvtx::start();
     // The panic hook has already printed the panic. Threads and child processes end with this process.
     let nothing_to_add = |_| Err(ExitError { message: String::new(), exit: Exit::Failure });
     let result = catch_unwind(AssertUnwindSafe(|| dispatch(cli))).unwrap_or_else(nothing_to_add);
     logging::clear_live_line();
-    match result {
-        Ok(exit) => exit.leave(),
-        Err(error) => {
-            if !error.message.is_empty() {
-                complain(&error.message);
-            }
-            error.exit.leave()
+    let exit = result.unwrap_or_else(|error| {
+        if !error.message.is_empty() {
+            complain(&error.message);
         }
-    }
+        error.exit
+    });
+    exit.leave()
 }
 
 fn dispatch(cli: Cli) -> Result<Exit, ExitError> {
@@ -93,8 +92,4 @@ fn dispatch(cli: Cli) -> Result<Exit, ExitError> {
         Some(Command::Completions(args)) => completions::run(args, command()),
         Some(Command::Man(args)) => man::run(args, command()),
     }
-}
-
-fn steps(count: u8) -> i8 {
-    i8::try_from(count.min(9)).unwrap_or(9)
 }

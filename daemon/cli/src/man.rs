@@ -1,15 +1,14 @@
 //! `visiond man`: the manual pages, generated from the command line's and the configuration's declarations.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use visiond_config::man_page;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::output::print;
+use crate::output::{create_folder, print, write_file};
 
 /// Print the manual page, or write all manual pages to a folder
 #[derive(Debug, clap::Args)]
@@ -29,38 +28,25 @@ Examples:
 pub fn run(args: Args, command: clap::Command) -> Result<Exit, ExitError> {
     let mut root = command.disable_help_subcommand(true);
     root.build();
-    let failed = |error: io::Error| ExitError::new(Exit::Failure, format!("cannot make the manual page: {error}"));
-    let Some(folder) = args.directory else {
-        let text = page_of(&root, &names(&root)).map_err(failed)?;
-        return print(&text).map(|()| Exit::Success);
-    };
-    let pages = pages(&root).map_err(failed)?;
-    fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
+    let pages =
+        pages(&root).map_err(|error| ExitError::new(Exit::Failure, format!("cannot make the manual page: {error}")))?;
+    let Some(folder) = args.directory else { return print(&pages[0].1).map(|()| Exit::Success) };
+    create_folder(&folder)?;
     for (name, text) in pages {
-        let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+        write_file(&folder.join(name), text)?;
     }
     Ok(Exit::Success)
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> ExitError {
-    ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display()))
-}
-
-/// Returns each page's file name and text.
+/// Returns each page's file name and text, first the page of visiond itself.
 fn pages(root: &clap::Command) -> io::Result<Vec<(String, String)>> {
-    let others = names(root);
+    let others: Vec<_> = root.get_subcommands().map(title).collect();
     let mut pages = vec![("visiond.1".to_owned(), page_of(root, &others)?)];
     for command in root.get_subcommands() {
         pages.push((format!("{}.1", title(command)), page_of(command, &["visiond".to_owned()])?));
     }
     pages.push(("visiond.toml.5".to_owned(), man_page::text()));
     Ok(pages)
-}
-
-/// Returns the names of the commands' pages.
-fn names(root: &clap::Command) -> Vec<String> {
-    root.get_subcommands().map(title).collect()
 }
 
 fn title(command: &clap::Command) -> String {

@@ -1,139 +1,152 @@
-//! Decodes pictures and videos into frames, for a command that takes them on another thread.
+//! Decodes pictures and videos into frames on another thread.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use visiond_capture::images::pictures_in;
 use visiond_capture::source::{Next, SourceError};
 use visiond_capture::{Buffers, picture};
 use visiond_config::types::{Pace, SourceConfig, VideoConfig};
 use visiond_flow::frame::Frame;
 use visiond_flow::metrics::LossCause;
+use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
+
+use crate::output::thread_error;
 
 /// Number of first bytes that identify a picture.
 const HEAD_BYTES: u64 = 64;
 
+/// Flags that select frames of videos.
+#[derive(Debug, clap::Args)]
+pub struct VideoArgs {
+    /// Use every N-th frame of a video
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+
+    /// Stop after N frames of each video, skipped ones included [default: all]
+    #[arg(long, value_name = "N")]
+    max_frames: Option<u64>,
+}
+
 /// What the decoder passes on, in the order of the files.
-pub enum Item {
-    /// The decoder opens the next file.
-    Begun {
-        /// Index of the file.
-        file: usize,
-    },
-    /// A frame of a file.
-    Frame {
-        /// Index of the file.
-        file: usize,
-        /// Whether the file is a video.
-        is_video: bool,
-        /// The frame, named after the file.
-        frame: Frame,
-    },
+pub enum MediaItem {
+    /// The decoder opens the file with this index.
+    Begun { file: usize },
+    /// A frame of a file, named after the file.
+    Frame { file: usize, is_video: bool, frame: Frame },
     /// The file, or the rest of it, cannot be decoded.
-    Failed {
-        /// The error, as a sentence.
-        reason: String,
-    },
+    Failed { reason: String },
     /// A part of the file could not be decoded; the source has logged it.
     Damaged,
 }
 
-/// Decodes files.
-pub struct MediaDecoder {
-    /// Passes on every n-th frame of a video.
-    pub every: u64,
-    /// Maximum number of frames of a video.
-    pub max_frames: Option<u64>,
-    /// The buffers of frames.
-    pub buffers: Buffers,
-    /// Ends the decoder.
-    pub stop: Stop,
+/// Returns the pictures in `folder`, at least one.
+pub fn pictures_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
+    let folder_name = folder.display();
+    let message = match pictures_in(folder) {
+        Ok(files) if !files.is_empty() => return Ok(files),
+        Ok(_) => format!("the folder {folder_name} has no pictures"),
+        Err(error) => format!("cannot read pictures from {folder_name}: {error}"),
+    };
+    Err(ExitError::new(Exit::Input, message))
 }
 
-/// The receiver has been dropped.
-struct Gone;
+/// Decodes `files` on another thread, one frame ahead of `take`, which gets the frames and runs on this thread.
+pub fn decode<T>(
+    files: &[PathBuf],
+    video: &VideoArgs,
+    buffers: &Buffers,
+    take: impl FnOnce(&Receiver<MediaItem>) -> Result<T, ExitError>,
+) -> Result<T, ExitError> {
+    let stop = Stop::new().map_err(ExitError::system)?;
+    std::thread::scope(|scope| {
+        let (out, items) = sync_channel(1);
+        let decoder = MediaDecoder { video, buffers, stop: &stop, out };
+        let thread = std::thread::Builder::new().name("read".to_owned());
+        thread.spawn_scoped(scope, move || decoder.run(files)).map_err(thread_error)?;
+        let result = take(&items);
+        // The decoder may be waiting for a frame, or for this thread to take one.
+        stop.raise();
+        drop(items);
+        result
+    })
+}
 
-impl MediaDecoder {
-    /// Decodes every file, until all are done or the receiver is dropped.
-    pub fn run(&self, files: &[PathBuf], out: &SyncSender<Item>) {
+/// Decodes files until all are done or the receiver is dropped, which its functions return as `None`.
+struct MediaDecoder<'a> {
+    video: &'a VideoArgs,
+    buffers: &'a Buffers,
+    stop: &'a Stop,
+    out: SyncSender<MediaItem>,
+}
+
+impl MediaDecoder<'_> {
+    fn run(&self, files: &[PathBuf]) {
         for (file, path) in files.iter().enumerate() {
-            if self.stop.is_raised() || self.read(file, path, out).is_err() {
+            if self.stop.is_raised() || self.read(file, path).is_none() {
                 return;
             }
         }
     }
 
-    fn read(&self, file: usize, path: &Path, out: &SyncSender<Item>) -> Result<(), Gone> {
-        let send = |item| out.send(item).map_err(|_| Gone);
-        send(Item::Begun { file })?;
-        match kind(path) {
-            Kind::Picture => match picture::load(path, &self.buffers.memory) {
-                Ok(frame) => send(Item::Frame { file, is_video: false, frame }),
-                Err(error) => send(Item::Failed { reason: escape(&error.message) }),
-            },
-            Kind::Other { is_url } => match self.read_video(file, path, out)? {
-                Ok(()) => Ok(()),
-                Err(error) if is_url => send(Item::Failed { reason: escape(&error.message) }),
-                Err(error) => {
-                    send(Item::Failed { reason: escape(&format!("{}; it is not a picture either", error.message)) })
-                }
-            },
-        }
+    fn read(&self, file: usize, path: &Path) -> Option<()> {
+        self.send(MediaItem::Begun { file })?;
+        let is_url = path.to_str().is_some_and(|path| path.contains("://")) && !path.exists();
+        let error = if !is_url && is_picture(path) {
+            match picture::load(path, &self.buffers.memory) {
+                Ok(frame) => return self.send(MediaItem::Frame { file, is_video: false, frame }),
+                Err(error) => error.message.to_string(),
+            }
+        } else {
+            match self.read_video(file, path)? {
+                Ok(()) => return Some(()),
+                Err(error) if is_url => error.message.to_string(),
+                Err(error) => format!("{}; it is not a picture either", error.message),
+            }
+        };
+        self.send(MediaItem::Failed { reason: escape(&error) })
     }
 
-    /// Passes on the wanted frames. The inner result is the error of the video.
-    fn read_video(&self, file: usize, path: &Path, out: &SyncSender<Item>) -> Result<Result<(), SourceError>, Gone> {
+    fn read_video(&self, file: usize, path: &Path) -> Option<Result<(), SourceError>> {
+        let VideoArgs { every, max_frames } = *self.video;
         let url = path.to_string_lossy().into_owned();
         let name: Arc<str> = url.as_str().into();
-        let video = VideoConfig { url, pace: Pace::Fastest, max_frames: self.max_frames, ..VideoConfig::default() };
-        let source = visiond_capture::open(&SourceConfig::Video(video), &name, &self.buffers);
-        let mut source = match source {
+        let video = VideoConfig { url, pace: Pace::Fastest, max_frames, ..VideoConfig::default() };
+        let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {
             Ok(source) => source,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return Some(Err(error)),
         };
         loop {
-            match source.next(&self.stop) {
+            match source.next(self.stop) {
                 Ok(Next::Frame(mut frame)) => {
-                    if frame.sequence % self.every == 0 {
+                    if frame.sequence % every == 0 {
                         frame.name = Some(Arc::clone(&name));
-                        out.send(Item::Frame { file, is_video: true, frame }).map_err(|_| Gone)?;
+                        self.send(MediaItem::Frame { file, is_video: true, frame })?;
                     }
                 }
-                Ok(Next::Lost { cause: LossCause::Corrupt, .. }) => out.send(Item::Damaged).map_err(|_| Gone)?,
+                Ok(Next::Lost { cause: LossCause::Corrupt, .. }) => self.send(MediaItem::Damaged)?,
                 Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
-                Ok(Next::End) => return Ok(Ok(())),
-                Ok(Next::Stopped) => return Err(Gone),
-                Err(error) => return Ok(Err(error)),
+                Ok(Next::End) => return Some(Ok(())),
+                Ok(Next::Stopped) => return None,
+                Err(error) => return Some(Err(error)),
             }
         }
     }
-}
 
-/// The kind of a file, from its first bytes.
-#[derive(Debug, PartialEq, Eq)]
-enum Kind {
-    /// A picture, or a path for which the picture decoder has the better error: missing, empty or a folder.
-    Picture,
-    /// A file for ffmpeg.
-    Other {
-        /// Whether it is a URL, so that it cannot be a picture.
-        is_url: bool,
-    },
-}
-
-fn kind(path: &Path) -> Kind {
-    if path.to_str().is_some_and(|path| path.contains("://")) && !path.exists() {
-        return Kind::Other { is_url: true };
+    fn send(&self, item: MediaItem) -> Option<()> {
+        self.out.send(item).ok()
     }
+}
+
+/// Returns whether the file is a picture from its first bytes, or the picture decoder has the better error for it: missing,
+/// empty or a folder.
+fn is_picture(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    match read {
-        Ok(0) | Err(_) => Kind::Picture,
-        Ok(_) if image::guess_format(&head).is_ok() => Kind::Picture,
-        Ok(_) => Kind::Other { is_url: false },
-    }
+    matches!(read, Ok(0) | Err(_)) || image::guess_format(&head).is_ok()
 }

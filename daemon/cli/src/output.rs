@@ -1,12 +1,17 @@
-//! Text and JSON on standard output, messages on standard error.
+//! Text and JSON on standard output, messages on standard error, and files.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::clear_live_line;
+use visiond_system::outage::explain;
 
-/// Writes `visiond: message` to standard error. A message of several lines is a list of errors, each with its file,
-/// and gets no prefix.
+/// Clears the live line and writes `visiond: message` to standard error. A message of several lines is a list of errors,
+/// each with its file, and gets no prefix.
 pub fn complain(message: &str) {
+    clear_live_line();
     let program = if message.contains('\n') { "" } else { "visiond: " };
     // If standard error is closed, no other place is left for the message.
     let _ = writeln!(io::stderr(), "{program}{message}");
@@ -14,16 +19,55 @@ pub fn complain(message: &str) {
 
 /// Writes `text` to standard output and flushes it.
 pub fn print(text: &str) -> Result<(), ExitError> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes `bytes` to standard output and flushes it.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), ExitError> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| ExitError::stdout(&error))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| ExitError::stdout(&error))
 }
 
 /// Writes `value` to standard output as indented JSON.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), ExitError> {
-    let mut text = serde_json::to_string_pretty(value)
-        .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))?;
-    text.push('\n');
-    print(&text)
+    print(&to_json(value, true)?)
+}
+
+/// Formats `value` as a line of JSON, or as indented lines.
+pub fn to_json(value: &impl serde::Serialize, indented: bool) -> Result<String, ExitError> {
+    let text = if indented { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+    text.map(|text| text + "\n").map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))
+}
+
+/// Writes `report` to standard output as JSON if `json`, else as the text that `text` makes of it.
+pub fn print_report<T: serde::Serialize>(
+    json: bool,
+    report: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<Exit, ExitError> {
+    if json {
+        print_json(report)?
+    } else {
+        print(&text(report))?
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes `bytes` to the file at `path`.
+pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), ExitError> {
+    fs::write(path, bytes)
+        .map_err(|error| ExitError::new(Exit::Output, format!("cannot write {}: {error}", path.display())))
+}
+
+/// Creates the folder at `path` and those above it where they do not exist.
+pub fn create_folder(path: &Path) -> Result<(), ExitError> {
+    let message = |error| format!("cannot create {}: {}", path.display(), explain(&error));
+    fs::create_dir_all(path).map_err(|error| ExitError::new(Exit::Output, message(error)))
+}
+
+/// Returns the error of a thread that the system cannot start.
+pub fn thread_error(error: io::Error) -> ExitError {
+    ExitError::new(Exit::Failure, format!("cannot start a thread: {error}"))
 }
 
 #[cfg(test)]
@@ -31,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_that_has_gone_is_no_message() {
+    fn a_closed_standard_output_gives_no_message() {
         let gone = ExitError::stdout(&io::ErrorKind::BrokenPipe.into());
         assert_eq!(gone, ExitError { message: String::new(), exit: Exit::Output });
         let full = ExitError::stdout(&io::Error::from_raw_os_error(libc::ENOSPC));

@@ -18,7 +18,7 @@ use visiond_system::logging::escape;
 
 use crate::cameras::{self, Camera};
 use crate::find_program::find_program;
-use crate::output::{print, print_json};
+use crate::output::{print, print_report};
 use crate::sample_model;
 use gpu::Gpus;
 
@@ -41,21 +41,21 @@ Examples:
   visiond probe --json | jq '.cameras[].device'
   visiond probe --camera /dev/video0           list every size and rate of a camera";
 
-/// The JSON that is printed.
+/// The report, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
-struct Facts {
+struct ProbeReport {
     version: &'static str,
-    machine: Machine,
+    machine: ProbedMachine,
     engines: Vec<EngineFacts>,
     gpu: Gpus,
-    programs: Vec<Program>,
+    programs: Vec<ExternalProgram>,
     systemd: bool,
     cameras: Vec<Camera>,
-    chosen: Chosen,
+    chosen: Defaults,
 }
 
 #[derive(Debug, Serialize)]
-struct Machine {
+struct ProbedMachine {
     arch: &'static str,
     #[serde(flatten)]
     board: Board,
@@ -68,7 +68,6 @@ struct Machine {
 pub(super) struct EngineFacts {
     /// Its name in the configuration.
     pub name: &'static str,
-    /// Whether it can be used.
     pub available: bool,
     /// Name, version and path; or why it is unavailable.
     pub description: String,
@@ -76,8 +75,9 @@ pub(super) struct EngineFacts {
     version: Option<String>,
 }
 
+/// A program that visiond may start.
 #[derive(Debug, Serialize)]
-struct Program {
+struct ExternalProgram {
     name: &'static str,
     path: Option<PathBuf>,
     /// The first line that it prints about its version.
@@ -86,8 +86,9 @@ struct Program {
     remedy: Option<&'static str>,
 }
 
+/// What visiond would use without further settings.
 #[derive(Debug, Serialize)]
-struct Chosen {
+struct Defaults {
     /// The backend for `.onnx` files.
     engine: &'static str,
     /// The backend for `.engine` files, if a GPU and TensorRT are available.
@@ -126,17 +127,22 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     // `auto` takes the first available one; rten is always available.
     let there = |engine: &&EngineFacts| engine.available;
     let engine = engines.iter().filter(there).find(|engine| engine.name != TENSORRT).map_or("rten", |found| found.name);
-    let prebuilt = engines.iter().find(|engine| engine.name == TENSORRT).filter(there).and(gpu.frames());
-    let facts = Facts {
+    let prebuilt = engines
+        .iter()
+        .find(|engine| engine.name == TENSORRT)
+        .filter(there)
+        .and(gpu.devices.first())
+        .map(|gpu| gpu.frames);
+    let report = ProbeReport {
         version: env!("CARGO_PKG_VERSION"),
-        machine: Machine {
+        machine: ProbedMachine {
             arch: std::env::consts::ARCH,
             board: Board::read(&root),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         },
         programs: ["ffmpeg", "ffprobe"].map(program).into(),
         systemd: Path::new("/run/systemd/system").is_dir(),
-        chosen: Chosen {
+        chosen: Defaults {
             engine,
             prebuilt: prebuilt.map(|_| TENSORRT),
             memory: prebuilt.unwrap_or(MemoryKind::Host.name()),
@@ -147,12 +153,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         gpu,
         cameras,
     };
-    if args.json {
-        print_json(&facts)?
-    } else {
-        print(&text(&facts))?
-    }
-    Ok(Exit::Success)
+    print_report(args.json, &report, text)
 }
 
 /// Returns the buffers that frames would use: memory that the GPU sees, if TensorRT can run there.
@@ -166,16 +167,10 @@ fn buffers(engines: &[EngineFacts], gpu: &Gpus) -> Buffers {
 /// Prints the description of one camera.
 fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, ExitError> {
     let camera = cameras::one(name, buffers).map_err(|error| ExitError::new(Exit::Input, error))?;
-    if json {
-        print_json(&camera)?;
-    } else {
-        let lines = camera.lines(true);
-        let mut out: String = lines.iter().map(|(head, text)| labelled(head, text)).collect();
-        if let Some(toml) = &camera.toml {
-            let _ = write!(out, "\nConfiguration of this camera:\n\n{toml}");
-        }
-        print(&out)?;
-    }
+    print_report(json, &camera, |camera| {
+        let lines = camera.lines(true).into_iter().map(|(head, text)| labelled(head, &text));
+        lines.chain(camera.toml.iter().map(|toml| format!("\nConfiguration of this camera:\n\n{toml}"))).collect()
+    })?;
     Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
 }
 
@@ -196,55 +191,40 @@ pub fn print_version() -> Result<Exit, ExitError> {
 
 /// Returns TensorRT, then the backends for `.onnx` files in the order in which `auto` tries them.
 pub(super) fn engines() -> Vec<EngineFacts> {
-    let onnxruntime = match onnx::onnxruntime::find(None) {
-        Ok(found) => EngineFacts {
-            name: "onnxruntime",
-            available: true,
-            description: format!("ONNX Runtime {} ({})", found.version, found.path.display()),
-            path: Some(found.path),
-            version: Some(found.version),
-        },
-        Err(error) => EngineFacts {
-            name: "onnxruntime",
-            available: false,
-            description: error.to_string(),
-            path: None,
-            version: None,
-        },
-    };
-    let rten = EngineFacts {
-        name: "rten",
-        available: true,
-        description: onnx::RTEN_DESCRIPTION.to_owned(),
-        path: None,
-        version: None,
-    };
-    vec![tensorrt(), onnxruntime, rten]
+    let tensorrt = tensorrt::Library::get(None).map_err(|error| error.to_string());
+    let tensorrt = tensorrt.map(|found| (found.description(), found.path().to_owned(), found.version().to_string()));
+    let onnxruntime = onnx::onnxruntime::find(None).map_err(|error| error.to_string());
+    let onnxruntime = onnxruntime
+        .map(|found| (format!("ONNX Runtime {} ({})", found.version, found.path.display()), found.path, found.version));
+    let mut engines: Vec<_> = [(TENSORRT, tensorrt), ("onnxruntime", onnxruntime)]
+        .into_iter()
+        .map(|(name, found)| match found {
+            Ok((description, path, version)) => {
+                EngineFacts { name, available: true, description, path: Some(path), version: Some(version) }
+            }
+            Err(description) => EngineFacts { name, available: false, description, path: None, version: None },
+        })
+        .collect();
+    let description = onnx::RTEN_DESCRIPTION.to_owned();
+    engines.push(EngineFacts { name: "rten", available: true, description, path: None, version: None });
+    engines
 }
 
-fn tensorrt() -> EngineFacts {
-    let (available, description, path, version) = match tensorrt::Library::get(None) {
-        Ok(found) => (true, found.description(), Some(found.path().to_owned()), Some(found.version().to_string())),
-        Err(error) => (false, error.to_string(), None, None),
-    };
-    EngineFacts { name: TENSORRT, available, description, path, version }
-}
-
-fn program(name: &'static str) -> Program {
+fn program(name: &'static str) -> ExternalProgram {
     let path = find_program(Path::new(name));
     let version = path.as_ref().and_then(|path| {
         let output = Command::new(path).arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
     });
     let remedy = path.is_none().then_some(INSTALL_FFMPEG);
-    Program { name, path, version, remedy }
+    ExternalProgram { name, path, version, remedy }
 }
 
-fn text(facts: &Facts) -> String {
+fn text(report: &ProbeReport) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: &str| out += &labelled(name, value);
-    let Machine { arch, board, cores } = &facts.machine;
-    line("visiond", facts.version);
+    let ProbedMachine { arch, board, cores } = &report.machine;
+    line("visiond", report.version);
     if let Some(name) = &board.name {
         line("machine", name);
     }
@@ -253,15 +233,15 @@ fn text(facts: &Facts) -> String {
     line("processor", &format!("{arch}, {}{memory}", visiond_config::diagnostics::count(*cores, "core")));
     let release = board.release().map_or_else(String::new, |release| format!("{release}, "));
     line("system", &format!("{release}{}, Linux {}", board.system, board.kernel));
-    line("systemd", if facts.systemd { "running" } else { "not running" });
-    for engine in &facts.engines {
+    line("systemd", if report.systemd { "running" } else { "not running" });
+    for engine in &report.engines {
         let state = if engine.available { "" } else { "not available: " };
         line(engine.name, &format!("{state}{}", engine.description));
     }
-    for gpu in facts.gpu.lines() {
+    for gpu in report.gpu.lines() {
         line("gpu", &gpu);
     }
-    for program in &facts.programs {
+    for program in &report.programs {
         let missing = || format!("missing: {}", program.remedy.unwrap_or_default());
         let found = program.path.as_ref().map(|path| {
             let version = program.version.as_deref().unwrap_or("unknown version");
@@ -269,22 +249,27 @@ fn text(facts: &Facts) -> String {
         });
         line(program.name, &found.unwrap_or_else(missing));
     }
-    for (head, text) in facts.cameras.iter().flat_map(|camera| camera.lines(false)) {
+    for (head, text) in report.cameras.iter().flat_map(|camera| camera.lines(false)) {
         line(head, &text);
     }
-    if facts.cameras.is_empty() {
+    if report.cameras.is_empty() {
         line("cameras", "no V4L2 camera; video files, streams, programs and folders of pictures also work as sources");
     }
-    let model = facts.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
-    let Chosen { engine, prebuilt, memory, .. } = &facts.chosen;
+    let model = report.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
+    let Defaults { engine, prebuilt, memory, .. } = &report.chosen;
     let frames = |memory: &str| format!("frames in {memory} memory");
     if let Some(prebuilt) = prebuilt {
-        let why = facts.gpu.why().map_or(String::new(), |why| format!(" ({why})"));
+        let why = report
+            .gpu
+            .devices
+            .first()
+            .and_then(|gpu| gpu.why.as_ref())
+            .map_or(String::new(), |why| format!(" ({why})"));
         line("would run", &format!(".engine files with {prebuilt}, {}{why}", frames(memory)));
     }
     line("would run", &format!(".onnx files with {engine}, {}", frames(MemoryKind::Host.name())));
     line("sample", &model);
-    if let Some(snippet) = &facts.chosen.camera {
+    if let Some(snippet) = &report.chosen.camera {
         let _ = write!(out, "\nConfiguration of the first camera:\n\n{snippet}");
     }
     out
@@ -302,15 +287,15 @@ mod tests {
     #[test]
     fn a_jetsons_text_and_json_have_its_jetpack() {
         let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/boards/orin-nano-36.4.3");
-        let facts = Facts {
+        let facts = ProbeReport {
             version: "0",
-            machine: Machine { arch: "aarch64", board: Board::read(&board), cores: 6 },
+            machine: ProbedMachine { arch: "aarch64", board: Board::read(&board), cores: 6 },
             engines: Vec::new(),
             gpu: Gpus::find(&board),
             programs: Vec::new(),
             systemd: true,
             cameras: Vec::new(),
-            chosen: Chosen { engine: "rten", prebuilt: None, memory: "host", model: None, camera: None },
+            chosen: Defaults { engine: "rten", prebuilt: None, memory: "host", model: None, camera: None },
         };
         let text = text(&facts);
         let machine = "machine      NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super\n";

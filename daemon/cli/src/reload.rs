@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use visiond_service::reload::ReloadOutcome;
 use visiond_system::exit::{Exit, ExitError};
@@ -51,22 +51,19 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     }
     let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;
     // Status 409 carries the outcome of a rejected reload.
-    let reply = if reply.status == 409 { reply } else { client.success(reply)? };
+    let reply = if reply.status() == StatusCode::CONFLICT { reply } else { client.success(reply)? };
     let outcome: ReloadOutcome = client.json(&reply)?;
     if args.json {
         print_json(&outcome)?;
     } else if outcome.applied {
         print(&text(&outcome))?;
     }
-    let exit = Exit::from_code(outcome.exit_status).filter(|_| !outcome.applied);
-    match (outcome.error, exit) {
-        (None, _) => Ok(Exit::Success),
-        (Some(_), exit) if args.json => Ok(exit.unwrap_or(Exit::Failure)),
-        (Some(why), exit) => {
-            let message = format!("configuration rejected; the running one stays in force:\n{why}");
-            Err(ExitError::new(exit.unwrap_or(Exit::Failure), message))
-        }
+    let Some(why) = outcome.error else { return Ok(Exit::Success) };
+    let exit = Exit::from_code(outcome.exit_status).filter(|_| !outcome.applied).unwrap_or(Exit::Failure);
+    if args.json {
+        return Ok(exit);
     }
+    Err(ExitError::new(exit, format!("configuration rejected; the running one stays in force:\n{why}")))
 }
 
 /// Fails if `named` is not the daemon's own configuration, because a reload reads only that one.
@@ -79,7 +76,7 @@ fn is_its_own(client: &Client, named: &Path) -> Result<(), ExitError> {
     }
     let message = format!(
         "cannot reload: visiond at {} runs {}, not {}; name its own file, or restart it with the other one",
-        client.address(),
+        client.address,
         config.display(),
         named.display()
     );
@@ -87,15 +84,10 @@ fn is_its_own(client: &Client, named: &Path) -> Result<(), ExitError> {
 }
 
 fn text(outcome: &ReloadOutcome) -> String {
-    let mut out = String::new();
-    for change in &outcome.changes {
-        out += &format!("{change}\n");
-    }
-    for sentence in &outcome.restart_needed {
-        out += &format!("needs a restart: {sentence}\n");
-    }
+    let changes = outcome.changes.iter().map(|change| format!("{change}\n"));
+    let restarts = outcome.restart_needed.iter().map(|sentence| format!("needs a restart: {sentence}\n"));
     let what = if outcome.changes.is_empty() { "nothing has changed" } else { "reloaded" };
-    out + &format!("{what}, in {} ms\n", outcome.took_ms)
+    changes.chain(restarts).chain([format!("{what}, in {} ms\n", outcome.took_ms)]).collect()
 }
 
 #[cfg(test)]
@@ -104,7 +96,7 @@ mod tests {
     use visiond_config::diff::{Change, Difference};
 
     #[test]
-    fn what_came_of_it_is_told_line_by_line() {
+    fn the_result_is_printed_line_by_line() {
         let mut outcome = ReloadOutcome { applied: true, took_ms: 7, ..ReloadOutcome::default() };
         assert_eq!(text(&outcome), "nothing has changed, in 7 ms\n");
         outcome.changes = vec![Difference { part: "camera".into(), name: "door".to_owned(), change: Change::Changed }];

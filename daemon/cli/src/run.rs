@@ -7,7 +7,6 @@
 
 mod main_loop;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,12 +25,13 @@ use visiond_system::{logging, process};
 use visiond_web::status::StatusCollector;
 
 use crate::config_path::config_path;
+use crate::output::{to_json, write_file};
 use crate::value_parsers::duration;
 use main_loop::{End, MainLoop};
 
 /// Time from a signal to the end of the process, for writing out what is queued.
 const END: Duration = Duration::from_millis(1_700);
-/// The same when no signal asked for the end: the cameras have ended, or a limit is reached.
+/// The same without a signal: the cameras have ended, or a limit is reached.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// Run the daemon: detect objects in camera frames and publish them, until SIGTERM or SIGINT
@@ -55,11 +55,13 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-SIGTERM or SIGINT ends the daemon within two seconds with status 0; a second signal ends it at once
-with status 143 or 130. The daemon also exits when every source has ended: with status 0, with 5 if a
-source failed for good or no source delivered a frame, or with 4 if inference failed on every frame.
-SIGHUP reloads the configuration: only what has changed is replaced. An invalid configuration is
-rejected with its errors; the running one stays in force.
+SIGTERM or SIGINT ends the daemon within two seconds with status 0.
+A second signal ends it at once with status 143 or 130.
+SIGHUP reloads the configuration and replaces only what has changed.
+An invalid configuration is rejected with its errors; the running one stays in force.
+When every source has ended, the daemon exits with status 0.
+If a source failed for good or no source delivered a frame, the status is 5.
+If inference failed on every frame, the status is 4.
 After an unrecoverable CUDA error the daemon exits with status 7, and systemd restarts it.
 
 Examples:
@@ -74,32 +76,28 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let signals = Signals::register().map_err(ExitError::system)?;
     let config = Config::load(&path).map_err(|errors| ExitError::new(Exit::Config, errors))?;
     logging::configure(config.log.level, config.log.target);
-    let limits = Limits { messages: args.max_frames, duration: args.duration };
-    let outcome = serve(&path, config, &limits, &signals)?;
+    let outcome = serve(&path, config, args.max_frames, args.duration, &signals)?;
     if let Some(path) = &args.summary_json {
-        write_summary(path, &outcome.summary)?;
+        write_file(path, to_json(&outcome.summary, true)?)?;
     }
     report(&outcome.summary);
-    match outcome.failure {
-        Some(failure) => Err(failure),
-        None => Ok(Exit::Success),
-    }
-}
-
-/// The limits after which a run ends without a signal.
-struct Limits {
-    messages: Option<u64>,
-    duration: Option<Duration>,
+    outcome.failure.map_or(Ok(Exit::Success), Err)
 }
 
 /// The result of a run that has started.
-struct Outcome {
+struct RunOutcome {
     summary: Summary,
     failure: Option<ExitError>,
 }
 
-/// Runs `config`, which came from `path`; a reload reads `path` again.
-fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Result<Outcome, ExitError> {
+/// Runs `config`, which came from `path`; a reload reads `path` again. The run ends after `messages` messages or `duration`.
+fn serve(
+    path: &Path,
+    config: Config,
+    messages: Option<u64>,
+    duration: Option<Duration>,
+    signals: &Signals,
+) -> Result<RunOutcome, ExitError> {
     let stop = Stop::new().map_err(ExitError::system)?;
     let notifier = Notifier::from_environment();
     let thermals = Thermals::start(&stop);
@@ -107,7 +105,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let more_time = notifier.more_time();
     // Binds the HTTP addresses before anything runs, so that a bad address is an early error.
     let prepared = visiond_web::PreparedListeners::new(&config.http, &[])?;
-    let service = Arc::new(Service::start(config, limits.messages, &stop)?);
+    let service = Arc::new(Service::start(config, messages, &stop)?);
     drop(more_time);
     let began = Instant::now();
     let mut reloader = Reloader::new(path.to_owned(), &service, signals.bell());
@@ -124,7 +122,7 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
     let (service, stop, notifier) = (&*service, &stop, &notifier);
     let mut main_loop =
         MainLoop { service, stop, signals, notifier, thermals, observer: &observer, reloader: &mut reloader };
-    let end = main_loop.run(limits.duration.map(|duration| began + duration));
+    let end = main_loop.run(duration.map(|duration| began + duration));
     reloader.close();
 
     let seconds = began.elapsed().as_secs_f64();
@@ -160,18 +158,16 @@ fn serve(path: &Path, config: Config, limits: &Limits, signals: &Signals) -> Res
         None if service.broken().is_some() => service.broken().map(|why| ExitError::new(Exit::Failure, why)),
         None => verdict(&summary),
     };
-    Ok(Outcome { summary, failure })
+    Ok(RunOutcome { summary, failure })
 }
 
 /// Returns the error of a run that ended without a signal, if it failed.
 fn verdict(summary: &Summary) -> Option<ExitError> {
-    let failed: Vec<_> = summary.cameras.iter().filter(|camera| camera.state == Phase::Failed.name()).collect();
+    let failed = summary.cameras.iter().filter(|camera| camera.state == Phase::Failed.name());
+    let failed: Vec<_> = failed.map(|camera| camera.name.as_str()).collect();
     if !failed.is_empty() {
-        let names: Vec<_> = failed.iter().map(|camera| camera.name.as_str()).collect();
-        return Some(ExitError::new(
-            Exit::Input,
-            format!("failed cameras: {}; see the errors above", names.join(", ")),
-        ));
+        let message = format!("failed cameras: {}; see the errors above", failed.join(", "));
+        return Some(ExitError::new(Exit::Input, message));
     }
     let sum = |count: fn(&CameraSummary) -> u64| summary.cameras.iter().map(count).sum::<u64>();
     if sum(|camera| camera.captured) == 0 {
@@ -190,15 +186,6 @@ fn report(summary: &Summary) {
             log::info!("{line}");
         }
     }
-}
-
-fn write_summary(path: &Path, summary: &Summary) -> Result<(), ExitError> {
-    let fail = |error: &dyn std::fmt::Display| {
-        ExitError::new(Exit::Output, format!("cannot write the summary to {}: {error}", path.display()))
-    };
-    let mut text = serde_json::to_string_pretty(summary).map_err(|error| fail(&error))?;
-    text.push('\n');
-    fs::write(path, text).map_err(|error| fail(&error))
 }
 
 #[cfg(test)]

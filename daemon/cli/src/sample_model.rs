@@ -1,17 +1,43 @@
-//! Where a command finds the sample model when the command line names no model.
+//! The model that a command runs: the one that the command line names, else the sample model.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
+use visiond_config::types::ModelConfig;
 use visiond_system::exit::{Exit, ExitError};
 
 /// The sample model: NanoDet, the 80 COCO classes, 416x416.
 const SAMPLE: &str = "nanodet-g-416.onnx";
 
+/// Flags that select a model.
+#[derive(Debug, clap::Args)]
+pub struct ModelArgs {
+    /// Run this model [default: the sample NanoDet]
+    #[arg(short, long)]
+    model: Option<PathBuf>,
+
+    /// Use this model card [default: MODEL with the extension .toml, else the model's own metadata]
+    #[arg(short, long)]
+    card: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// Returns the configuration of the model, with the name of its file.
+    ///
+    /// # Errors
+    /// With [`Exit::Model`] when no model is named and no folder has the sample.
+    pub fn config(self) -> Result<ModelConfig, ExitError> {
+        let path = self.model.map_or_else(path, Ok)?;
+        Ok(ModelConfig { name: stem(&path), path, card: self.card, ..ModelConfig::default() })
+    }
+}
+
+/// Returns a file's name without folder and extension.
+pub fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
 /// Returns the path of the sample model, which is too large to be part of the program.
-///
-/// # Errors
-/// With [`Exit::Model`] when no folder has it.
 pub fn path() -> Result<PathBuf, ExitError> {
     let exe = env::current_exe().ok();
     first_model(&places(exe.as_deref(), |name| env::var_os(name).map(PathBuf::from)))
@@ -45,15 +71,12 @@ fn places(exe: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Vec
 fn first_model(places: &[PathBuf]) -> Result<PathBuf, ExitError> {
     let found = places.iter().map(|place| place.join(SAMPLE)).find(|path| path.is_file());
     found.ok_or_else(|| {
-        let looked: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-        ExitError::new(
-            Exit::Model,
-            format!(
-                "cannot find the sample model {SAMPLE} in {}: name a model with --model, or set the environment variable \
-                 VISIOND_MODELS to the folder that has the sample",
-                looked.join(", ")
-            ),
-        )
+        let searched = places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "cannot find the sample model {SAMPLE} in {searched}: name a model with --model, or set the environment variable \
+             VISIOND_MODELS to the folder that has the sample"
+        );
+        ExitError::new(Exit::Model, message)
     })
 }
 
@@ -87,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_sample_says_where_it_was_looked_for() {
+    fn a_missing_sample_is_reported_with_the_folders_that_were_searched() {
         let folder = tempfile::tempdir().unwrap();
         let places = [folder.path().to_owned()];
         let error = first_model(&places).unwrap_err();

@@ -2,12 +2,11 @@
 
 mod screen;
 mod status;
-mod table;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use visiond_web::status::report::StatusReport;
 use crate::client::{Client, DaemonArgs};
 use crate::output::print;
 use crate::value_parsers::duration;
-use screen::{Screen, Snapshot};
+use screen::{Screen, StatusAnswer};
 use status::Sort;
 
 /// Maximum time to wait for a key, so that a signal ends the command soon.
@@ -52,8 +51,11 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Keys: q quits; up and down select a camera to show its stages; left and right, or s, change the sort
-column; r reverses the order.
+Keys:
+  q               quit
+  up, down        select a camera to show its stages
+  left, right, s  change the sort column
+  r               reverse the order
 
 Examples:
   visiond top
@@ -69,72 +71,60 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         print(&status::text(&first, args.sort))?;
         return Ok(Exit::Success);
     }
-    let address = client.address().to_string();
-    let snapshots = poll(client, args.interval).map_err(ExitError::system)?;
+    let address = client.address.to_string();
+    let answers = poll(client, args.interval).map_err(ExitError::system)?;
     let signalled = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&signalled)).map_err(ExitError::system)?;
     }
     let keys = read_keys().map_err(ExitError::system)?;
     let mut screen = Screen::new(address, args.sort);
-    screen.take(Ok(Snapshot { seen: first, tail: Tail::default() }));
+    screen.take(Ok((first, Tail::default())));
     // Dropping the terminal restores the user's screen, also after a panic.
     let drawn = io::stdout().into_raw_mode().and_then(IntoAlternateScreen::into_alternate_screen);
     drawn
         .and_then(|stdout| Terminal::new(TermionBackend::new(stdout)))
-        .and_then(|mut terminal| show(&mut terminal, &mut screen, &snapshots, &keys, &signalled))
-        .map_err(|error| terminal_error(&error))?;
+        .and_then(|mut terminal| show(&mut terminal, &mut screen, &answers, &keys, &signalled))
+        .map_err(|error| format!("cannot draw on this terminal: {error}; `visiond top --once` prints text"))
+        .map_err(|message| ExitError::new(Exit::Output, message))?;
     Ok(Exit::Success)
 }
 
-fn terminal_error(error: &io::Error) -> ExitError {
-    ExitError::new(Exit::Output, format!("cannot draw on this terminal: {error}; `visiond top --once` prints text"))
-}
-
-/// Polls the daemon on another thread, so that keys work while it does not answer.
-fn poll(client: Client, interval: Duration) -> io::Result<Receiver<Result<Snapshot, String>>> {
-    let (tell, snapshots) = channel();
-    thread::Builder::new().name("top".to_owned()).spawn(move || ask(&client, interval, &tell))?;
-    Ok(snapshots)
-}
-
-fn ask(client: &Client, interval: Duration, tell: &Sender<Result<Snapshot, String>>) {
+/// Polls the daemon on another thread, so that keys work while it does not answer. The error is a sentence for the screen.
+fn poll(client: Client, interval: Duration) -> io::Result<Receiver<Result<StatusAnswer, String>>> {
+    let (sender, answers) = channel();
     let mut last = 0;
-    loop {
-        let snapshot = client.get_json("/api/v1/status").and_then(|seen| {
-            let tail: Tail = client.get_json(&format!("/api/v1/log?after={last}"))?;
-            last = tail.last;
-            Ok(Snapshot { seen, tail })
-        });
-        if tell.send(snapshot.map_err(|error| error.message)).is_err() {
-            return;
+    let mut ask = move || {
+        let seen: StatusReport = client.get_json("/api/v1/status")?;
+        let tail: Tail = client.get_json(&format!("/api/v1/log?after={last}"))?;
+        last = tail.last;
+        Ok((seen, tail))
+    };
+    thread::Builder::new().name("top".to_owned()).spawn(move || {
+        while sender.send(ask().map_err(|error: ExitError| error.message)).is_ok() {
+            thread::sleep(interval);
         }
-        thread::sleep(interval);
-    }
+    })?;
+    Ok(answers)
 }
 
 /// Reads keys on another thread. It ends with the process, because nothing interrupts a read from a terminal.
 fn read_keys() -> io::Result<Receiver<Key>> {
-    let (tell, keys) = channel();
-    thread::Builder::new().name("keys".to_owned()).spawn(move || {
-        for key in io::stdin().keys().map_while(Result::ok) {
-            if tell.send(key).is_err() {
-                return;
-            }
-        }
-    })?;
+    let (sender, keys) = channel();
+    let read = move || io::stdin().keys().map_while(Result::ok).all(|key| sender.send(key).is_ok());
+    thread::Builder::new().name("keys".to_owned()).spawn(read)?;
     Ok(keys)
 }
 
 fn show<B: Backend<Error = io::Error>>(
     terminal: &mut Terminal<B>,
     screen: &mut Screen,
-    snapshots: &Receiver<Result<Snapshot, String>>,
+    answers: &Receiver<Result<StatusAnswer, String>>,
     keys: &Receiver<Key>,
     signalled: &AtomicBool,
 ) -> io::Result<()> {
     loop {
-        snapshots.try_iter().for_each(|snapshot| screen.take(snapshot));
+        answers.try_iter().for_each(|answer| screen.take(answer));
         terminal.draw(|frame| screen.draw(frame))?;
         // Take all pending keys: a paste has many.
         let next = keys.recv_timeout(KEY_TIMEOUT);
@@ -154,9 +144,9 @@ fn pressed(screen: &mut Screen, key: Key) -> bool {
         Key::Char('q') | Key::Esc | Key::Ctrl('c') => return true,
         Key::Up | Key::Char('k') => screen.choose(-1),
         Key::Down | Key::Char('j') => screen.choose(1),
-        Key::Right | Key::Char('s') => screen.sort_by(1),
-        Key::Left => screen.sort_by(-1),
-        Key::Char('r') => screen.turn_round(),
+        Key::Right | Key::Char('s') => screen.sort = screen.sort.turned(1),
+        Key::Left => screen.sort = screen.sort.turned(-1),
+        Key::Char('r') => screen.reversed = !screen.reversed,
         _ => {}
     }
     false

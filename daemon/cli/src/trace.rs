@@ -1,7 +1,5 @@
 //! `visiond trace`: records the path of every frame through the daemon's threads, as a file for Perfetto.
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use visiond_flow::trace::MOST_SECONDS;
 use visiond_system::exit::{Exit, ExitError};
 
 use crate::client::{Client, DaemonArgs};
-use crate::output::print;
+use crate::output::{print, print_bytes, write_file};
 
 /// Time limit for the daemon to write the trace after it has recorded.
 const WRITING: Duration = Duration::from_secs(15);
@@ -32,10 +30,10 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Open the file at https://ui.perfetto.dev (it stays on your machine) or with chrome://tracing. Each
-camera has a row with its frames and their stages, and each thread a row with its work. Arrows follow
-a frame from the camera's thread through the model's thread to the sinks. The daemon keeps working
-while it records, and stores nothing afterwards.
+Open the file at https://ui.perfetto.dev (it stays on your machine) or with chrome://tracing.
+Each camera has a row with its frames and their stages, and each thread a row with its work.
+Arrows follow a frame from the camera's thread through the model's thread to the sinks.
+The daemon keeps working while it records, and stores nothing afterwards.
 
 Examples:
   visiond trace
@@ -47,14 +45,12 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let client = Client::find(&args.daemon)?;
     let patience = Duration::from_secs(args.seconds) + WRITING;
     let reply = client.ask(Method::POST, &format!("/api/v1/trace?seconds={}", args.seconds), None, patience)?;
-    let body = client.success(reply)?.body;
+    let body = client.success(reply)?.into_body();
     if args.output == Path::new("-") {
-        let mut out = io::stdout().lock();
-        out.write_all(&body).and_then(|()| out.flush()).map_err(|error| ExitError::stdout(&error))?;
+        print_bytes(&body)?;
     } else {
         let shown = args.output.display();
-        let fail = |error| ExitError::new(Exit::Output, format!("cannot write {shown}: {error}"));
-        fs::write(&args.output, &body).map_err(fail)?;
+        write_file(&args.output, &body)?;
         print(&format!("{shown}: {} KB; open it at https://ui.perfetto.dev\n", body.len().div_ceil(1024)))?;
     }
     Ok(Exit::Success)

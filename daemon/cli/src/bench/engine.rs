@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use visiond_capture::Buffers;
@@ -16,10 +16,9 @@ use visiond_service::loaded_model::{LoadedModel, run_exit};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 
-use super::figures::{Figures, figures_row};
-use super::frames::{ProvidedFrame, Writer};
-use super::iterations::Iterations;
-use crate::progress::Progress;
+use super::frames::FrameWriter;
+use super::measurement::{Figures, Iterations};
+use crate::output::thread_error;
 
 /// Number of runs that the layer times are averaged over.
 const LAYER_RUNS: u64 = 50;
@@ -49,11 +48,8 @@ pub struct EngineReport {
 pub struct WholeFrames {
     /// Frames per second by the number of runs in flight, from 1 on.
     per_second_by_flights: Vec<f64>,
-    /// The memory of the frames.
     memory: String,
-    /// Number of runs as one CUDA graph.
     graph_runs: u64,
-    /// Number of runs by calls.
     single_runs: u64,
     /// Bytes of frames that had to be copied to the GPU.
     copied_bytes: u64,
@@ -69,7 +65,7 @@ impl WholeFrames {
     ) -> Result<Self, ExitError> {
         let iterations = iterations.part(SHARE_OF_TIME);
         let flights = 1..=detector.max_in_flight();
-        let rate = |flights| throughput(detector, Writer::new(frames, buffers)?, flights, &iterations);
+        let rate = |flights| throughput(detector, FrameWriter::new(frames, buffers)?, flights, &iterations);
         let rates = flights.map(rate).collect::<Result<_, _>>()?;
         let counts = detector.counts();
         Ok(Self {
@@ -107,9 +103,8 @@ struct LayerReport {
 }
 
 impl EngineReport {
-    /// Measures the engine alone.
     pub fn measure(
-        network: &LoadedModel,
+        loaded: &LoadedModel,
         engine: &Arc<TrtEngine>,
         iterations: &Iterations,
         with_layers: bool,
@@ -119,14 +114,13 @@ impl EngineReport {
             let exit = if error.is_fatal() { Exit::Gpu } else { Exit::Model };
             ExitError::new(exit, error)
         };
-        let shapes = Detector::input_shapes(&network.engine, &network.card, 1)
+        let shapes = Detector::input_shapes(&loaded.engine, &loaded.card, 1)
             .map_err(|error| ExitError::new(Exit::Model, error))?;
         let mut bare = EngineBenchmark::new(engine, &shapes).map_err(fail)?;
         let iterations = iterations.part(SHARE_OF_TIME);
-        let mut progress = Progress::new();
-        let by_calls = measure_launch(&mut bare, Launch::Calls, &iterations, &mut progress).map_err(fail)?;
+        let by_calls = measure_launch(&mut bare, Launch::Calls, &iterations).map_err(fail)?;
         let (as_graph, graph_refused) = match bare.record() {
-            Ok(()) => (Some(measure_launch(&mut bare, Launch::Graph, &iterations, &mut progress).map_err(fail)?), None),
+            Ok(()) => (Some(measure_launch(&mut bare, Launch::Graph, &iterations).map_err(fail)?), None),
             Err(error) if error.is_fatal() => return Err(fail(error)),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -134,29 +128,72 @@ impl EngineReport {
         let (input_bytes, output_bytes) = bare.tensor_bytes();
         Ok(Self { by_calls, as_graph, graph_refused, input_bytes, output_bytes, layers, whole_frames })
     }
+
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        for (title, way) in [("engine by calls", Some(&self.by_calls)), ("engine as a graph", self.as_graph.as_ref())] {
+            let Some(way) = way else { continue };
+            // Writing into a String cannot fail, here and below.
+            let _ = writeln!(out, "{title} ({:.1} runs/s back to back)", way.runs_per_second);
+            out += &way.enqueue_us.row("  enqueue");
+            out += &way.gpu_us.row("  on the GPU");
+            out += &way.done_us.row("  until done");
+            out += &way.host_us.row("  with copies");
+        }
+        if let Some(refused) = &self.graph_refused {
+            let _ = writeln!(out, "engine as a graph: not possible: {}", escape(refused));
+        }
+        out
+    }
+
+    /// Returns the table of layers; empty without --layers.
+    pub fn layer_table(&self) -> String {
+        if self.layers.is_empty() {
+            return String::new();
+        }
+        let mut out = format!("\n{:>5}{:>11}{:>8}  LAYER\n", "", "mean us", "share");
+        for (index, layer) in self.layers.iter().enumerate() {
+            let share = format!("{:.1} %", layer.share * 100.0);
+            let _ = writeln!(out, "{index:>5}{:>11.2}{share:>8}  {}", layer.mean_us, escape(&layer.name));
+        }
+        let all: f64 = self.layers.iter().map(|layer| layer.mean_us).sum();
+        let _ = writeln!(out, "{:>5}{all:>11.2}  all layers; each is measured alone, so together they take less", "");
+        out
+    }
+
+    /// Returns the lines about whole frames.
+    pub fn frame_lines(&self) -> String {
+        let whole = &self.whole_frames;
+        let rates = (1..).zip(&whole.per_second_by_flights);
+        let rates: Vec<_> = rates.map(|(flights, rate)| format!("{rate:.1} with {flights} in flight")).collect();
+        let runs = match (whole.graph_runs, whole.single_runs) {
+            (0, single) => format!("{single} runs by calls"),
+            (graph, single) => format!("{graph} runs as a graph, {single} by calls"),
+        };
+        format!(
+            "whole frames per second, without messages: {}\nframes in {}, {} bytes of them copied; {runs}\n",
+            rates.join(", "),
+            whole.memory,
+            whole.copied_bytes
+        )
+    }
+
+    /// Returns the median time of a run alone, in microseconds; as a graph if that is possible.
+    pub fn floor_us(&self) -> f64 {
+        self.as_graph.as_ref().unwrap_or(&self.by_calls).done_us.median
+    }
 }
 
 fn measure_launch(
     bare: &mut EngineBenchmark,
     launch: Launch,
     iterations: &Iterations,
-    progress: &mut Progress,
 ) -> Result<LaunchReport, EngineError> {
     for _ in 0..iterations.warmup {
         bare.run(launch)?;
     }
-    let mut runs: Vec<RunTime> = Vec::new();
-    let began = Instant::now();
-    while iterations.goes_on(runs.len() as u64, began) {
-        runs.push(bare.run(launch)?);
-        progress.tell(|| format!("engine alone: {} runs", runs.len()));
-    }
-    let mut with_copies: Vec<Duration> = Vec::new();
-    let began = Instant::now();
-    while iterations.goes_on(with_copies.len() as u64, began) {
-        with_copies.push(bare.run_with_copies(launch)?);
-        progress.tell(|| format!("engine with copies: {} runs", with_copies.len()));
-    }
+    let runs: Vec<RunTime> = iterations.repeat("runs of the engine alone", |_| bare.run(launch))?;
+    let with_copies = iterations.repeat("runs of the engine with copies", |_| bare.run_with_copies(launch))?;
     let count = runs.len() as u64;
     let took = bare.run_back_to_back(launch, count)?;
     Ok(LaunchReport {
@@ -197,110 +234,36 @@ fn shares(means: Vec<(String, f64)>) -> Vec<LayerReport> {
 /// Returns whole frames per second with `flights` runs in flight. Another thread writes the frames, as a source's does.
 fn throughput(
     detector: &mut Detector,
-    writer: Writer<'_>,
-    flights: usize,
-    iterations: &Iterations,
-) -> Result<f64, ExitError> {
-    std::thread::scope(|scope| {
-        let (sender, written) = sync_channel(1);
-        std::thread::Builder::new()
-            .name("write".to_owned())
-            // Ends when the receiver is dropped.
-            .spawn_scoped(scope, move || (0..).all(|n| sender.send(writer.frame(n)).is_ok()))
-            .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
-        let next = || {
-            written
-                .recv()
-                .unwrap_or_else(|_| Err(ExitError::new(Exit::Failure, "the thread that writes frames has ended")))
-        };
-        whole_frames(detector, next, flights, iterations)
-    })
-}
-
-fn whole_frames<'a>(
-    detector: &mut Detector,
-    next: impl Fn() -> Result<ProvidedFrame<'a>, ExitError>,
+    writer: FrameWriter<'_>,
     flights: usize,
     iterations: &Iterations,
 ) -> Result<f64, ExitError> {
     let fail = |error: DetectorError| ExitError::new(run_exit(&error), error);
-    let mut found: Vec<Detection> = Vec::new();
-    let mut aloft = VecDeque::with_capacity(flights);
-    let (mut begun, mut done) = (0, 0_u64);
-    let began = Instant::now();
-    loop {
-        let more = iterations.goes_on(begun, began);
-        if more && aloft.len() < flights {
-            let frame = next()?;
-            let view = frame.view().map_err(|error| ExitError::new(Exit::Input, error))?;
-            aloft.push_back(detector.begin(&[view]).map_err(fail)?);
-            begun += 1;
-            continue;
+    std::thread::scope(|scope| {
+        let (sender, written) = sync_channel(1);
+        // Ends when the receiver is dropped.
+        let write = move || (0..).all(|n| sender.send(writer.frame(n)).is_ok());
+        std::thread::Builder::new().name("write".to_owned()).spawn_scoped(scope, write).map_err(thread_error)?;
+        let mut found: Vec<Detection> = Vec::new();
+        let mut in_flight = VecDeque::with_capacity(flights);
+        let (mut begun, mut done) = (0, 0_u64);
+        let began = Instant::now();
+        loop {
+            if iterations.goes_on(begun, began) && in_flight.len() < flights {
+                let ended = |_| Err(ExitError::new(Exit::Failure, "the thread that writes frames has ended"));
+                let frame = written.recv().unwrap_or_else(ended)?;
+                let view = frame.view().map_err(|error| ExitError::new(Exit::Input, error))?;
+                in_flight.push_back(detector.begin(&[view]).map_err(fail)?);
+                begun += 1;
+                continue;
+            }
+            let Some(flight) = in_flight.pop_front() else { break };
+            detector.finish(flight).map_err(fail)?;
+            detector.detections(flight, 0, &mut found).map_err(fail)?;
+            done += 1;
         }
-        let Some(flight) = aloft.pop_front() else { break };
-        detector.finish(flight).map_err(fail)?;
-        detector.detections(flight, 0, &mut found).map_err(fail)?;
-        done += 1;
-    }
-    Ok(done as f64 / began.elapsed().as_secs_f64().max(1e-9))
-}
-
-impl EngineReport {
-    /// Returns the rows of the table.
-    pub fn table(&self) -> String {
-        let mut out = String::new();
-        for (title, way) in [("engine by calls", Some(&self.by_calls)), ("engine as a graph", self.as_graph.as_ref())] {
-            let Some(way) = way else { continue };
-            // Writing into a String cannot fail, here and below.
-            let _ = writeln!(out, "{title} ({:.1} runs/s back to back)", way.runs_per_second);
-            out += &figures_row("  enqueue", &way.enqueue_us);
-            out += &figures_row("  on the GPU", &way.gpu_us);
-            out += &figures_row("  until done", &way.done_us);
-            out += &figures_row("  with copies", &way.host_us);
-        }
-        if let Some(refused) = &self.graph_refused {
-            let _ = writeln!(out, "engine as a graph: not possible: {}", escape(refused));
-        }
-        out
-    }
-
-    /// Returns the table of layers; empty without --layers.
-    pub fn layer_table(&self) -> String {
-        if self.layers.is_empty() {
-            return String::new();
-        }
-        let mut out = format!("\n{:>5}{:>11}{:>8}  LAYER\n", "", "mean us", "share");
-        for (index, layer) in self.layers.iter().enumerate() {
-            let share = format!("{:.1} %", layer.share * 100.0);
-            let _ = writeln!(out, "{index:>5}{:>11.2}{share:>8}  {}", layer.mean_us, escape(&layer.name));
-        }
-        let all: f64 = self.layers.iter().map(|layer| layer.mean_us).sum();
-        let _ = writeln!(out, "{:>5}{all:>11.2}  all layers; each is measured alone, so together they take less", "");
-        out
-    }
-
-    /// Returns the lines about whole frames.
-    pub fn frame_lines(&self) -> String {
-        let whole = &self.whole_frames;
-        let rates: Vec<String> = (1..)
-            .zip(&whole.per_second_by_flights)
-            .map(|(flights, rate)| format!("{rate:.1} with {flights} in flight"))
-            .collect();
-        let mut out = format!("whole frames per second, without messages: {}\n", rates.join(", "));
-        let runs = match (whole.graph_runs, whole.single_runs) {
-            (graph, single) if graph > 0 => format!("{graph} runs as a graph, {single} by calls"),
-            (_, single) => format!("{single} runs by calls"),
-        };
-        let _ = writeln!(out, "frames in {}, {} bytes of them copied; {runs}", whole.memory, whole.copied_bytes);
-        out
-    }
-}
-
-impl EngineReport {
-    /// Returns the median time of a run alone, in microseconds; as a graph if that is possible.
-    pub fn floor_us(&self) -> f64 {
-        self.as_graph.as_ref().unwrap_or(&self.by_calls).done_us.median()
-    }
+        Ok(done as f64 / began.elapsed().as_secs_f64().max(1e-9))
+    })
 }
 
 #[cfg(test)]

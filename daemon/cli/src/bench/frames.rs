@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use visiond_capture::Buffers;
-use visiond_capture::source::{Next, Source, SourceError};
+use visiond_capture::source::Next;
 use visiond_config::types::{ImagesConfig, Pace, PatternConfig, SourceConfig, VideoConfig};
 use visiond_flow::frame::{Frame, FramePool, PooledBuffer};
 use visiond_kernels::buffer::{Memory, MemoryKind};
@@ -16,49 +16,28 @@ const FRAMES: u64 = 100;
 /// Maximum size of all frames in bytes; the first frame may exceed it.
 const BYTES: usize = 256 << 20;
 
-/// A source whose frames are read into memory.
-pub struct Supply {
-    source: Box<dyn Source>,
-    name: String,
-    stop: Stop,
-    most: u64,
-}
-
-impl Supply {
-    /// Opens the source that the user named, for at most `frames` frames.
-    pub fn open(name: &str, frames: u64) -> Result<Self, ExitError> {
-        let most = frames.min(FRAMES);
-        let stop = Stop::new().map_err(|error| ExitError::new(Exit::Failure, error))?;
-        let source = visiond_capture::open(&source(name, most), "bench", &Buffers::default()).map_err(input)?;
-        Ok(Self { source, name: name.to_owned(), stop, most })
-    }
-
-    /// Returns a copy of the next frame; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Frame>, ExitError> {
-        loop {
-            match self.source.next(&self.stop).map_err(input)? {
-                Next::Frame(frame) => return kept(&frame, &self.name).map(Some),
-                Next::Lost { .. } | Next::Waiting { .. } => {}
-                Next::End | Next::Stopped => return Ok(None),
+/// Opens the source that the user named and returns copies of its frames, at most `most` and up to the limits above.
+pub fn read_frames(name: &str, most: u64) -> Result<impl Iterator<Item = Result<Frame, ExitError>> + use<>, ExitError> {
+    let most = most.min(FRAMES);
+    let stop = Stop::new().map_err(ExitError::system)?;
+    let source = visiond_capture::open(&source(name, most), "bench", &Buffers::default());
+    let mut source = source.map_err(|error| ExitError::new(Exit::Input, error))?;
+    let (name, mut bytes) = (name.to_owned(), 0);
+    let next = move || loop {
+        if bytes >= BYTES {
+            return None;
+        }
+        match source.next(&stop) {
+            Ok(Next::Frame(frame)) => {
+                bytes += frame.layout.size_bytes();
+                return Some(kept(&frame, &name));
             }
+            Ok(Next::Lost { .. } | Next::Waiting { .. }) => {}
+            Ok(Next::End | Next::Stopped) => return None,
+            Err(error) => return Some(Err(ExitError::new(Exit::Input, error))),
         }
-    }
-
-    /// Returns `first` and the frames after it, up to the limits, and closes the source.
-    pub fn rest(mut self, first: Frame) -> Result<Vec<Frame>, ExitError> {
-        let mut bytes = first.layout.size_bytes();
-        let mut frames = vec![first];
-        while (frames.len() as u64) < self.most && bytes < BYTES {
-            let Some(frame) = self.next()? else { break };
-            bytes += frame.layout.size_bytes();
-            frames.push(frame);
-        }
-        Ok(frames)
-    }
-}
-
-fn input(error: SourceError) -> ExitError {
-    ExitError::new(Exit::Input, error)
+    };
+    Ok(std::iter::from_fn(next).take(most as usize))
 }
 
 /// Copies the frame to a new buffer, so that the source gets its buffer back.
@@ -80,13 +59,13 @@ fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
 ///
 /// For a GPU the CPU writes each frame into a source's buffer again. Otherwise managed memory would stay on the GPU, which
 /// never happens with a camera.
-pub struct Writer<'a> {
+pub struct FrameWriter<'a> {
     frames: &'a [Frame],
-    /// The source's buffers; `None` if the GPU does not see the memory, or there is no GPU.
+    /// The source's buffers; `None` without a GPU, or if it does not see the memory.
     pool: Option<FramePool>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FrameWriter<'a> {
     /// Allocates buffers for `frames`, which has at least one frame.
     pub fn new(frames: &'a [Frame], buffers: &Buffers) -> Result<Self, ExitError> {
         let bytes = frames.iter().map(|frame| frame.layout.size_bytes()).max().unwrap_or(0);
@@ -106,14 +85,12 @@ impl<'a> Writer<'a> {
     pub fn frame(&self, n: u64) -> Result<ProvidedFrame<'a>, ExitError> {
         let frame = &self.frames[(n % self.frames.len() as u64) as usize];
         let Some(pool) = &self.pool else { return Ok(ProvidedFrame::Kept(frame)) };
-        let written = pool.take().and_then(|buffer| copied(frame, buffer));
-        written
-            .map(ProvidedFrame::Written)
-            .ok_or_else(|| ExitError::new(Exit::Failure, "no free buffer for the next frame"))
+        let written = pool.take().and_then(|buffer| copied(frame, buffer)).map(ProvidedFrame::Written);
+        written.ok_or_else(|| ExitError::new(Exit::Failure, "no free buffer for the next frame"))
     }
 }
 
-/// A frame from a [`Writer`].
+/// A frame from a [`FrameWriter`].
 pub enum ProvidedFrame<'a> {
     /// The frame in the memory that it was decoded to.
     Kept(&'a Frame),
@@ -141,13 +118,8 @@ fn source(name: &str, frames: u64) -> SourceConfig {
     } else if path.is_dir() || is_picture(path) {
         SourceConfig::Images(ImagesConfig { path: path.to_owned(), ..ImagesConfig::default() })
     } else {
-        let url = name.to_owned();
-        SourceConfig::Video(VideoConfig {
-            url,
-            pace: Pace::Fastest,
-            max_frames: Some(frames),
-            ..VideoConfig::default()
-        })
+        let (url, max_frames) = (name.to_owned(), Some(frames));
+        SourceConfig::Video(VideoConfig { url, pace: Pace::Fastest, max_frames, ..VideoConfig::default() })
     }
 }
 
@@ -177,9 +149,7 @@ mod tests {
 
     #[test]
     fn frames_are_kept_apart_from_the_sources_buffers() {
-        let mut supply = Supply::open("pattern", 6).unwrap();
-        let first = supply.next().unwrap().unwrap();
-        let frames = supply.rest(first).unwrap();
+        let frames: Vec<_> = read_frames("pattern", 6).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(frames.len(), 6, "more than the source has buffers");
         let different = frames.windows(2).filter(|pair| pair[0].buffer.as_slice() != pair[1].buffer.as_slice()).count();
         assert_eq!(different, 5);
@@ -188,14 +158,12 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_written_is_the_frame_and_its_buffer_comes_back() {
-        let mut supply = Supply::open("pattern", 2).unwrap();
-        let first = supply.next().unwrap().unwrap();
-        let frames = supply.rest(first).unwrap();
-        let kept = Writer::new(&frames, &Buffers::host(1)).unwrap();
+        let frames: Vec<_> = read_frames("pattern", 2).unwrap().collect::<Result<_, _>>().unwrap();
+        let kept = FrameWriter::new(&frames, &Buffers::host(1)).unwrap();
         assert!(!kept.writes() && std::ptr::eq(&*kept.frame(3).unwrap(), &frames[1]));
 
         let pool = FramePool::new(&Memory::host(), 1, frames[0].layout.size_bytes()).unwrap();
-        let writer = Writer { frames: &frames, pool: Some(pool) };
+        let writer = FrameWriter { frames: &frames, pool: Some(pool) };
         for n in [0, 1, 2] {
             let frame = writer.frame(n).unwrap();
             assert_eq!(frame.buffer.as_slice(), frames[n as usize % 2].buffer.as_slice());

@@ -9,79 +9,39 @@ use visiond_flow::frame::Frame;
 use visiond_system::process;
 
 use super::engine::EngineReport;
-use super::figures::{Figures, figures_row};
+use super::measurement::Figures;
 
-/// A stage of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// The CPU writes the frame into memory that the GPU sees. Only on a GPU; the total leaves it out.
-    Write,
-    /// The CPU enqueues the frame's work. Only on a GPU.
-    Launch,
-    /// From frame to tensor.
-    Preprocess,
-    /// Inference.
-    Infer,
-    /// From raw outputs to detections.
-    Postprocess,
-    /// From detections to a line of JSON.
-    Message,
-    /// The whole frame.
-    Total,
-    /// The whole frame without inference.
-    Rest,
-}
+/// The stages of a frame, each with its key in JSON and its title in the table.
+pub const STAGES: [(&str, &str); 8] = [
+    // The CPU writes the frame into memory that the GPU sees. Only on a GPU; the total leaves it out.
+    ("write", "write"),
+    // The CPU enqueues the frame's work. Only on a GPU.
+    ("launch", "launch"),
+    ("preprocess", "preprocess"),
+    ("infer", "inference"),
+    // From raw outputs to detections.
+    ("postprocess", "postprocess"),
+    // From detections to a line of JSON.
+    ("message", "message"),
+    ("total", "whole frame"),
+    // The whole frame without inference.
+    ("all_but_infer", "rest"),
+];
 
-impl Stage {
-    /// Every stage, in the order of the table.
-    pub const ALL: [Self; 8] = [
-        Self::Write,
-        Self::Launch,
-        Self::Preprocess,
-        Self::Infer,
-        Self::Postprocess,
-        Self::Message,
-        Self::Total,
-        Self::Rest,
-    ];
-
-    /// Returns the key in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Launch => "launch",
-            Self::Preprocess => "preprocess",
-            Self::Infer => "infer",
-            Self::Postprocess => "postprocess",
-            Self::Message => "message",
-            Self::Total => "total",
-            Self::Rest => "all_but_infer",
-        }
-    }
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Infer => "inference",
-            Self::Total => "whole frame",
-            Self::Rest => "rest",
-            stage => stage.name(),
-        }
-    }
-}
+/// Index of the whole frame in [`STAGES`].
+pub const TOTAL: usize = 6;
 
 /// The machine of the benchmark.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Machine {
+#[derive(Debug, Serialize)]
+pub struct BenchMachine {
     /// Name of the board or processor.
-    pub name: String,
+    name: String,
     /// Number of cores that this process may use.
-    pub cores: usize,
-    /// Kernel release.
-    pub kernel: String,
+    cores: usize,
+    kernel: String,
 }
 
-impl Machine {
-    /// Describes this machine.
+impl BenchMachine {
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok();
         // Boards with a device tree have their name there, x86 machines in cpuinfo.
@@ -101,18 +61,15 @@ fn processor(cpuinfo: &str) -> Option<String> {
 }
 
 /// Memory use at the end of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// Resident memory.
-    pub resident_bytes: u64,
-    /// Peak resident memory.
-    pub peak_resident_bytes: u64,
+#[derive(Debug, Serialize)]
+pub struct MemoryUse {
+    resident_bytes: u64,
+    peak_resident_bytes: u64,
     /// Size of the decoded frames in it, which a daemon does not keep.
-    pub frames_bytes: u64,
+    frames_bytes: u64,
 }
 
-impl Memory {
-    /// Reads the current values.
+impl MemoryUse {
     pub fn now(frames: &[Frame]) -> Option<Self> {
         let resident = process::resident()?;
         let frames_bytes = frames.iter().map(|frame| frame.buffer.as_slice().len() as u64).sum();
@@ -122,48 +79,36 @@ impl Memory {
 
 /// The whole report.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    /// visiond's version.
+pub struct BenchReport {
     pub visiond: &'static str,
-    /// The machine.
-    pub machine: Machine,
-    /// Name of the model.
+    pub machine: BenchMachine,
     pub model: String,
-    /// SHA-256 of its file.
     pub sha256: String,
     /// The backend with its version.
     pub backend: String,
     /// Number of threads as given; 0 is every core.
     pub threads: usize,
-    /// The source of the frames.
     pub source: String,
     /// Size and format of the frames.
     pub frame: String,
     /// Width and height of the model's input.
     pub input: (u32, u32),
-    /// Number of distinct frames.
     pub distinct_frames: usize,
-    /// Number of measured frames.
     pub frames: u64,
-    /// Number of frames before measuring.
     pub warmup: u64,
-    /// Times by stage.
     pub stages_us: BTreeMap<&'static str, Figures>,
     /// Frames per second, one frame after the other, without decoding.
     pub frames_per_second: f64,
-    /// Mean number of detections per frame.
     pub detections_per_frame: f64,
     /// Time from the start of the process to the first frame's detections, with a resolution of 10 ms.
     pub first_detection_s: Option<f64>,
-    /// Memory use.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryUse>,
     /// The engine alone, if TensorRT runs the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineReport>,
 }
 
-impl Report {
-    /// Returns the table.
+impl BenchReport {
     pub fn table(&self) -> String {
         let threads = match self.threads {
             _ if self.engine.is_some() => "one frame per run".to_owned(),
@@ -171,44 +116,33 @@ impl Report {
             1 => "1 thread".to_owned(),
             n => format!("{n} threads"),
         };
-        let (width, height) = self.input;
+        let Self { visiond, machine: BenchMachine { name, cores, kernel }, model, backend, .. } = self;
+        let Self { source, frame, input: (width, height), distinct_frames, frames, .. } = self;
         let mut out = format!(
-            "{} on {}, {threads}\n{}, {} cores, Linux {}; visiond {}\n{} frames ({} distinct) of {}, {}, into {width}x{height}\n\n",
-            self.model,
-            self.backend,
-            self.machine.name,
-            self.machine.cores,
-            self.machine.kernel,
-            self.visiond,
-            self.frames,
-            self.distinct_frames,
-            self.source,
-            self.frame
+            "{model} on {backend}, {threads}\n{name}, {cores} cores, Linux {kernel}; visiond {visiond}\n\
+             {frames} frames ({distinct_frames} distinct) of {source}, {frame}, into {width}x{height}\n\n"
         );
         // Writing into a String cannot fail, here and below.
         let _ =
             writeln!(out, "{:<16}{:>11}{:>11}{:>11}{:>11}{:>11}", "microseconds", "median", "p90", "p99", "min", "max");
-        for stage in Stage::ALL {
-            let Some(f) = self.stages_us.get(stage.name()) else { continue };
-            out += &figures_row(stage.title(), f);
+        for (stage, title) in STAGES {
+            out.extend(self.stages_us.get(stage).map(|figures| figures.row(title)));
         }
         if let Some(engine) = &self.engine {
             out += &engine.table();
         }
         let _ = write!(out, "\n{:.1} frames/s", self.frames_per_second);
-        if let Some(share) = self.share_of_rest() {
-            let _ = write!(out, "; the rest takes {:.1} % of the inference time", share * 100.0);
+        let median = |stage: &str| self.stages_us.get(stage).map_or(0.0, |figures| figures.median);
+        if median("infer") > 0.0 {
+            let share = median("all_but_infer") / median("infer") * 100.0;
+            let _ = write!(out, "; the rest takes {share:.1} % of the inference time");
         }
         let _ = writeln!(out, "; {:.1} detections per frame", self.detections_per_frame);
         if let Some(engine) = &self.engine {
             out += &engine.frame_lines();
-            let whole = self.stages_us.get(Stage::Total.name()).map_or(0.0, Figures::median);
-            if engine.floor_us() > 0.0 {
-                let _ = writeln!(
-                    out,
-                    "a whole frame takes {:.2} times as long as the engine alone",
-                    whole / engine.floor_us()
-                );
+            let ratio = median("total") / engine.floor_us();
+            if ratio.is_finite() {
+                let _ = writeln!(out, "a whole frame takes {ratio:.2} times as long as the engine alone");
             }
         }
         if let Some(first) = self.first_detection_s {
@@ -222,13 +156,6 @@ impl Report {
             out += &engine.layer_table();
         }
         out
-    }
-
-    /// Returns the median of the rest divided by that of inference.
-    fn share_of_rest(&self) -> Option<f64> {
-        let median = |stage: Stage| self.stages_us.get(stage.name()).map(Figures::median);
-        let infer = median(Stage::Infer).filter(|infer| *infer > 0.0)?;
-        Some(median(Stage::Rest)? / infer)
     }
 }
 

@@ -142,9 +142,10 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-An engine runs only with the TensorRT version and the kind of GPU that built it, unless a flag above
-allows more. A build takes from seconds to an hour and gigabytes of memory; Ctrl-C cancels it and
-leaves no files. To see TensorRT's own messages, run visiond -vv build ...
+An engine runs only with the TensorRT version and the kind of GPU that built it.
+--version-compatible and --hardware-compatible allow more.
+A build takes from seconds to an hour and gigabytes of memory. Ctrl-C cancels it and leaves no files.
+To see TensorRT's own messages, run visiond -vv build ...
 
 Examples:
   visiond build yolo11n.onnx --fp16

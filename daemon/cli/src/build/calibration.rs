@@ -1,12 +1,13 @@
 //! Pictures for INT8 calibration, preprocessed as the model card says.
 
 use std::collections::hash_map::DefaultHasher;
+use std::error::Error;
+use std::fs::Metadata;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use visiond_capture::images::pictures_in;
 use visiond_capture::picture;
-use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::onnx::file::OnnxFile;
 use visiond_engine_builder::ShapeProfile;
 use visiond_engine_builder::calibration::{CalibrationError, CalibrationFeed};
@@ -18,6 +19,8 @@ use visiond_system::cache;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::Args;
+use crate::media_decoder::pictures_of;
+use crate::sample_model::stem;
 
 /// The pictures of a folder as tensors.
 pub struct CalibrationPictures {
@@ -30,30 +33,23 @@ pub struct CalibrationPictures {
 impl CalibrationPictures {
     /// Opens the pictures of `folder` for the model with these profiles.
     pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, ExitError> {
-        let wrong = |reason: String| ExitError::new(Exit::Input, reason);
-        let files = pictures_in(folder)
-            .map_err(|error| wrong(format!("cannot read pictures from {}: {error}", folder.display())))?;
-        let files = spread(files, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
-        if files.is_empty() {
-            return Err(wrong(format!("cannot calibrate: {} has no pictures", folder.display())));
-        }
+        let files = spread(pictures_of(folder)?, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
         // Load the model with a CPU backend to get the preprocessing that its card describes.
         let shapes = profiles.first().into_iter().flatten();
         let model = ModelConfig {
-            name: args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            name: stem(&args.model),
             path: args.model.clone(),
             card: args.card.clone(),
             input_shapes: shapes.map(|(name, range)| (name.clone(), range.opt.clone())).collect(),
             ..ModelConfig::default()
         };
-        let engine = EngineConfig { backend: BackendChoice::Auto, ..EngineConfig::default() };
-        let network = LoadedModel::load(&model, &engine)?;
-        let spec = network.required_detector()?.preprocess_spec().clone();
+        let loaded = LoadedModel::load(&model, &EngineConfig::default())?;
+        let spec = loaded.required_detector()?.preprocess_spec().clone();
         if spec.dtype != DType::F32 {
             let message = format!("calibration requires an f32 input, but the model's is {}", spec.dtype);
             return Err(ExitError::new(Exit::Model, message));
         }
-        let batch = network.engine.inputs().first().and_then(|input| input.shape.as_ref()?.first()?.fixed());
+        let batch = loaded.engine.inputs().first().and_then(|input| input.shape.as_ref()?.first()?.fixed());
         let preprocessor = Preprocessor::new(spec).map_err(|error| ExitError::new(Exit::Config, error))?;
         Ok(Self { files, next: 0, preprocessor, batch: batch.unwrap_or(1) })
     }
@@ -64,24 +60,26 @@ impl CalibrationPictures {
         for path in &self.files {
             path.hash(&mut pictures);
             let metadata = path.metadata().ok();
-            (metadata.as_ref().map(std::fs::Metadata::len), metadata.and_then(|m| m.modified().ok()))
-                .hash(&mut pictures);
+            (metadata.as_ref().map(Metadata::len), metadata.and_then(|m| m.modified().ok())).hash(&mut pictures);
         }
         self.batch.hash(&mut pictures);
         format!("{:?}", self.preprocessor.spec()).hash(&mut pictures);
-        let network = file.file.sha256.get(..16).unwrap_or_default();
+        let model = file.file.sha256.get(..16).unwrap_or_default();
         let how = args.calibration.to_string().replace(':', "-");
-        let name = format!("{network}-{:016x}-{how}.calibration", pictures.finish());
+        let name = format!("{model}-{:016x}-{how}.calibration", pictures.finish());
         cache::own_folder().map(|folder| folder.join("tensorrt").join(name))
     }
 
+    /// Fills `out` with a picture. The error is a sentence for [`CalibrationError::Picture`].
     fn fill(&mut self, path: &Path, out: &mut [u8]) -> Result<(), String> {
         let frame = picture::load(path, &Memory::host()).map_err(|error| error.to_string())?;
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let view = frame.view().map_err(|error| failed(&error))?;
         let shape = self.preprocessor.spec().shape();
-        let mut tensor = TensorMut::new(DType::F32, &shape, out).map_err(|error| failed(&error))?;
-        self.preprocessor.run(&view, &mut tensor).map(drop).map_err(|error| failed(&error))
+        let mut fill = || {
+            let mut tensor = TensorMut::new(DType::F32, &shape, out)?;
+            self.preprocessor.run(&frame.view()?, &mut tensor)?;
+            Ok(())
+        };
+        fill().map_err(|error: Box<dyn Error>| format!("{}: {error}", path.display()))
     }
 }
 

@@ -7,43 +7,41 @@ use std::{fs, io};
 use visiond_engine::atomic_write::write_atomically;
 use visiond_engine::engine::Dim;
 use visiond_engine::tensorrt::sidecar::{EngineFile, OnnxSource, Sidecar};
-use visiond_engine_builder::{BuildError, Built};
+use visiond_engine_builder::{BuildError, Built, ShapeProfile, ShapeRange};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::Args;
 
 /// The output files, checked before the long build.
-pub struct Outputs {
+pub struct BuildFiles {
     engine: PathBuf,
     /// The card to copy, and its destination.
     card: Option<(PathBuf, PathBuf)>,
 }
 
-impl Outputs {
+impl BuildFiles {
     /// Checks that the engine can be written.
     ///
     /// # Errors
     /// With [`Exit::Output`] or [`Exit::Usage`]; the message says which file to name.
     pub fn new(args: &Args, engine: &Path) -> Result<Self, ExitError> {
-        let wrong = |exit, message: String| Err(ExitError::new(exit, message));
         let folder = engine.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !folder.is_dir() {
-            return wrong(Exit::Output, format!("{} is not a folder: create it first", folder.display()));
-        }
-        if engine.is_dir() {
-            return wrong(Exit::Output, format!("{} is a folder: name a file", engine.display()));
-        }
-        if same(engine, &args.model) {
-            return wrong(Exit::Usage, format!("{} is the model itself: name another file with -o", engine.display()));
-        }
-        if engine.exists() && !args.force {
-            let message = format!("{} exists already: name another file with -o, or add --force", engine.display());
-            return wrong(Exit::Output, message);
-        }
-        let source = args.card.clone().unwrap_or_else(|| args.model.with_extension("toml"));
-        let target = engine.with_extension("toml");
-        let card = (source.is_file() && !same(&source, &target)).then_some((source, target));
-        Ok(Self { engine: engine.to_owned(), card })
+        let shown = engine.display();
+        let (exit, message) = if !folder.is_dir() {
+            (Exit::Output, format!("{} is not a folder: create it first", folder.display()))
+        } else if engine.is_dir() {
+            (Exit::Output, format!("{shown} is a folder: name a file"))
+        } else if same(engine, &args.model) {
+            (Exit::Usage, format!("{shown} is the model itself: name another file with -o"))
+        } else if engine.exists() && !args.force {
+            (Exit::Output, format!("{shown} exists already: name another file with -o, or add --force"))
+        } else {
+            let source = args.card.clone().unwrap_or_else(|| args.model.with_extension("toml"));
+            let target = engine.with_extension("toml");
+            let card = (source.is_file() && !same(&source, &target)).then_some((source, target));
+            return Ok(Self { engine: engine.to_owned(), card });
+        };
+        Err(ExitError::new(exit, message))
     }
 
     /// Writes all files, the engine last.
@@ -74,9 +72,7 @@ impl Outputs {
         }
         Ok(sidecar)
     }
-}
 
-impl Outputs {
     /// Writes the files, and adds to `made` those of the card that did not exist before.
     fn write_all(&self, sidecar: &Sidecar, plan: &[u8], made: &mut Vec<PathBuf>) -> Result<(), ExitError> {
         sidecar.write(&self.engine).map_err(|error| failed(&Sidecar::path_of(&self.engine), error))?;
@@ -127,15 +123,12 @@ fn copy_card(source: &Path, target: &Path, made: &mut Vec<PathBuf>) -> Result<()
 fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
     let facts = built.device.as_ref();
     let capability = |number: &u32| format!("{}.{}", number / 10, number % 10);
-    let text = |shape: &[usize]| shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
     let fixed = built.onnx.inputs.iter().filter_map(|input| {
         let shape: Option<Vec<usize>> = input.shape.as_ref()?.iter().map(Dim::fixed).collect();
-        Some((input.name.clone(), text(&shape?)))
+        Some((input.name.clone(), ShapeRange::fixed(shape?).to_string()))
     });
-    let ranged = built
-        .profiles
-        .iter()
-        .map(|profile| profile.iter().map(|(name, range)| (name.clone(), range.to_string())).collect());
+    let text = |profile: &ShapeProfile| profile.iter().map(|(name, range)| (name.clone(), range.to_string())).collect();
+    let ranged = built.profiles.iter().map(text);
     let profiles = if built.profiles.is_empty() { vec![fixed.collect()] } else { ranged.collect() };
     let onnx = args.model.canonicalize().unwrap_or_else(|_| args.model.clone());
     Sidecar {
@@ -158,20 +151,12 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
 
 /// Describes the precision of the engine.
 fn precision_text(built: &Built, args: &Args) -> String {
-    let mut parts = Vec::new();
-    if args.int8 {
-        parts.push("int8".to_owned());
-    }
-    match (&built.rewritten, args.fp16, args.bf16) {
-        (Some(rewritten), fp16, _) => {
-            let name = if fp16 { "fp16" } else { "bf16" };
-            let (half, full) = (rewritten.half_layers, rewritten.full_layers);
-            parts.push(format!("{half} layers in {name}, {full} in fp32"));
-        }
-        (None, true, _) => parts.push("fp16 where TensorRT finds it faster".to_owned()),
-        (None, _, true) => parts.push("bf16 where TensorRT finds it faster".to_owned()),
-        (None, false, false) if parts.is_empty() => parts.push("as in the model file".to_owned()),
-        (None, false, false) => {}
-    }
-    parts.join(", ")
+    let name = if args.fp16 { "fp16" } else { "bf16" };
+    let layers = match &built.rewritten {
+        Some(rewritten) => format!("{} layers in {name}, {} in fp32", rewritten.half_layers, rewritten.full_layers),
+        None if args.fp16 || args.bf16 => format!("{name} where TensorRT finds it faster"),
+        None if args.int8 => return "int8".to_owned(),
+        None => return "as in the model file".to_owned(),
+    };
+    if args.int8 { format!("int8, {layers}") } else { layers }
 }

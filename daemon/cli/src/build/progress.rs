@@ -1,6 +1,5 @@
 //! Runs a build, shows its progress, and cancels it on Ctrl-C.
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,17 +7,15 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use visiond_engine_builder::{BuildError, BuildOptions, Built, Monitor, BuildPhase};
+use visiond_engine_builder::{BuildError, BuildOptions, BuildPhase, Built, Monitor};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging;
 
-use crate::output::complain;
+use crate::output::{complain, thread_error};
+use crate::progress::Progress;
 
-/// Time between two updates of the live line and two checks for signals.
+/// Time between two checks for signals.
 const TICK: Duration = Duration::from_millis(200);
-
-/// Time between two lines without a terminal.
-const LINE: Duration = Duration::from_secs(10);
 
 /// Time for the builder to react to a cancellation, which it checks between its steps.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,7 +25,7 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let registered = signal_hook::flag::register(signal, Arc::clone(&ended));
-        registered.map_err(|error| ExitError::new(Exit::Failure, format!("cannot wait for signals: {error}")))?;
+        registered.map_err(ExitError::system)?;
     }
     let monitor = Monitor::new();
     let (done, result) = channel();
@@ -37,11 +34,11 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
         // The receiver is gone only when the process is exiting.
         let _ = done.send(visiond_engine_builder::build(&path, options, &theirs));
     };
-    let thread = std::thread::Builder::new().name("build".to_owned()).spawn(work);
-    thread.map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
+    std::thread::Builder::new().name("build".to_owned()).spawn(work).map_err(thread_error)?;
 
     let began = Instant::now();
-    let (mut line, mut asked) = (began, None);
+    let (mut progress, mut asked) = (Progress::new(), None);
+    let has_lines = logging::has_terminal() || log::max_level() >= log::LevelFilter::Warn;
     let built = loop {
         match result.recv_timeout(TICK) {
             Ok(built) => break built,
@@ -60,13 +57,8 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
             Some(since) if now - since > PATIENCE => leave(),
             _ => {}
         }
-        let text = progress(&monitor.phases(), now - began, asked.is_some());
-        if logging::has_terminal() {
-            logging::live_line(&text);
-        } else if now - line >= LINE && log::max_level() >= log::LevelFilter::Warn {
-            line = now;
-            // If standard error is closed, no other place is left for the line.
-            let _ = writeln!(io::stderr(), "{text}");
+        if has_lines {
+            progress.tell(|| progress_text(&monitor.phases(), now - began, asked.is_some()));
         }
     };
     logging::clear_live_line();
@@ -76,7 +68,6 @@ pub fn build(onnx: &Path, options: BuildOptions) -> Result<Built, ExitError> {
 /// Exits while TensorRT is still working, because a step may take minutes. `_exit` skips the library's destructors, which
 /// must not run meanwhile. Nothing has been written yet.
 fn leave() -> ! {
-    logging::clear_live_line();
     complain(&BuildError::Cancelled.to_string());
     // SAFETY: `_exit` takes a number and does not return.
     unsafe { libc::_exit(Exit::Failure.code().into()) }
@@ -95,7 +86,7 @@ fn failure(error: &BuildError) -> ExitError {
 }
 
 /// Formats a line such as `building: 1:05, Building Engine 3/5, Timing 42/100`
-fn progress(phases: &[BuildPhase], elapsed: Duration, ends: bool) -> String {
+fn progress_text(phases: &[BuildPhase], elapsed: Duration, ends: bool) -> String {
     let seconds = elapsed.as_secs();
     let mut text = format!("{} {}:{:02}", if ends { "cancelling:" } else { "building:" }, seconds / 60, seconds % 60);
     for phase in phases {
@@ -117,9 +108,9 @@ mod tests {
         let phase = |name: &str, done, steps| BuildPhase { name: name.to_owned(), done, steps };
         let phases = [phase("building the engine", 0, 0), phase("Timing", 42, 100)];
         assert_eq!(
-            progress(&phases, Duration::from_secs(65), false),
+            progress_text(&phases, Duration::from_secs(65), false),
             "building: 1:05, building the engine, Timing 42/100"
         );
-        assert_eq!(progress(&[], Duration::from_secs(3), true), "cancelling: 0:03");
+        assert_eq!(progress_text(&[], Duration::from_secs(3), true), "cancelling: 0:03");
     }
 }

@@ -1,24 +1,23 @@
 //! The lines that `visiond capture` prints, as text or as JSON.
 
+use std::fs;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use visiond_config::diagnostics::count;
-use visiond_system::exit::{Exit, ExitError};
+use visiond_system::exit::ExitError;
 use visiond_system::logging::escape;
+use visiond_system::process::ProcessFacts;
 
-use super::footprint::Footprint;
-use crate::output::print;
+use crate::output::{print, to_json};
 
 /// An event, which is one line of text or of JSON.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event<'a> {
-    /// The camera is open.
+pub enum CaptureEvent<'a> {
+    /// The camera is open. The description is the one that the daemon logs.
     Opened {
-        /// The camera's name.
         camera: &'a str,
-        /// The description that the daemon logs.
         description: String,
         /// How frames leave the driver; absent without a driver.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,31 +29,22 @@ pub enum Event<'a> {
         sequence: u64,
         /// Time of capture, RFC 3339 in UTC.
         captured_at: String,
-        /// The same time on CLOCK_MONOTONIC, in nanoseconds.
+        /// The same time on CLOCK_MONOTONIC.
         monotonic_ns: u64,
         /// The instant that the time marks.
         instant: &'static str,
-        /// Time from that instant until this process had the frame, in microseconds.
+        /// Time from that instant until this process had the frame.
         age_us: u64,
-        /// Width in pixels.
         width: u32,
-        /// Height in pixels.
         height: u32,
         /// Pixel format as a model would get it; a decoded JPEG is rgb.
         format: &'static str,
-        /// The PNG file.
         file: PathBuf,
     },
     /// Frames were lost.
-    Lost {
-        /// Number of lost frames.
-        frames: u64,
-        /// The cause.
-        cause: &'static str,
-    },
+    Lost { frames: u64, cause: &'static str },
     /// All frames have been taken.
     End {
-        /// Number of frames.
         frames: u64,
         /// The time for all of them, from the first one that was not skipped.
         seconds: f64,
@@ -67,17 +57,41 @@ pub enum Event<'a> {
         /// Bytes that had to be copied between the driver and this process.
         copied_bytes: u64,
     },
-    /// The resources of this process.
+    /// The resources of this process after a number of cycles.
     Footprint {
-        /// Number of cycles so far.
         cycle: u64,
-        /// The resources.
         #[serde(flatten)]
         footprint: Footprint,
     },
 }
 
-impl Event<'_> {
+/// The resources of this process, read from /proc; 0 where it has no value.
+#[derive(Debug, Serialize)]
+pub struct Footprint {
+    resident_bytes: u64,
+    descriptors: usize,
+    threads: usize,
+    mappings: usize,
+}
+
+impl Footprint {
+    pub fn now() -> Self {
+        let process = ProcessFacts::now();
+        Self {
+            resident_bytes: process.resident_bytes,
+            descriptors: process.descriptors as usize,
+            threads: process.threads as usize,
+            mappings: fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().count(),
+        }
+    }
+}
+
+impl CaptureEvent<'_> {
+    /// Prints the event as one line of JSON or of text.
+    pub fn print(&self, json: bool) -> Result<(), ExitError> {
+        print(&if json { to_json(self, false)? } else { escape(&self.line()) + "\n" })
+    }
+
     fn line(&self) -> String {
         match self {
             Self::Opened { camera, description, .. } => format!("camera {camera}: {description}"),
@@ -105,26 +119,19 @@ impl Event<'_> {
     }
 }
 
-/// Prints events on standard output.
-#[derive(Debug)]
-pub struct EventPrinter {
-    json: bool,
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
 
-impl EventPrinter {
-    /// Prints JSON or text.
-    pub fn new(json: bool) -> Self {
-        Self { json }
-    }
+    use super::*;
 
-    /// Prints an event as one line.
-    pub fn print(&self, event: &Event<'_>) -> Result<(), ExitError> {
-        let line = if self.json {
-            serde_json::to_string(event)
-                .map_err(|error| ExitError::new(Exit::Failure, format!("cannot write JSON: {error}")))?
-        } else {
-            escape(&event.line())
-        };
-        print(&(line + "\n"))
+    #[test]
+    fn memory_in_use_counts_as_resident() {
+        let before = Footprint::now();
+        let memory = vec![1_u8; 64 << 20];
+        let with = Footprint::now();
+        assert!(with.resident_bytes >= before.resident_bytes + (32 << 20), "{before:?} {with:?}");
+        assert!(before.descriptors >= 3 && before.threads >= 1 && before.mappings > 10, "{before:?}");
+        assert!(std::hint::black_box(memory).len() > 1);
     }
 }

@@ -1,9 +1,7 @@
 //! A thread that writes frames as PNG files and prints a line about each.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::sync::mpsc::{Receiver, SyncSender};
 
 use visiond_annotate::picture_folder::{encode, write_atomically};
 use visiond_annotate::rgb_converter::RgbConverter;
@@ -18,14 +16,15 @@ use visiond_kernels::frame::FrameLayout;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::outage::explain;
 
-use super::event::{Event, EventPrinter};
+use super::event::CaptureEvent;
+use crate::output::create_folder;
 
 /// Maximum number of queued frames, so that a short burst is not lost while the writer is slower than the camera.
-const WAITING: usize = 32;
+pub const QUEUE: usize = 32;
 
 /// A queued frame or loss.
 #[derive(Debug)]
-enum Waiting {
+pub enum Queued {
     /// A copy of a frame, so that the driver gets its buffer back.
     Frame {
         layout: FrameLayout,
@@ -40,26 +39,17 @@ enum Waiting {
     },
 }
 
-/// The sending end of the writer's queue.
-pub struct Sender(SyncSender<Waiting>);
-
-/// The writer thread has ended.
-#[derive(Debug)]
-pub struct Ended;
-
-impl Sender {
-    /// Queues a frame or a loss; waits while the queue is full.
-    pub fn send(&self, next: Next) -> Result<(), Ended> {
-        let waiting = match next {
-            Next::Frame(Frame { layout, buffer, sequence, timestamp, .. }) => {
-                let age_us = SystemClock.monotonic_ns().saturating_sub(timestamp.monotonic_ns) / 1000;
-                Waiting::Frame { layout, bytes: buffer.as_slice().to_vec(), sequence, timestamp, age_us }
-            }
-            Next::Lost { frames, cause } => Waiting::Lost { frames, cause },
-            Next::Waiting { .. } | Next::End | Next::Stopped => return Ok(()),
-        };
-        self.0.send(waiting).map_err(|_| Ended)
-    }
+/// Queues a frame or a loss, and waits while the queue is full. Returns false when the writer thread has ended.
+pub fn queue(queue: &SyncSender<Queued>, next: Next) -> bool {
+    let queued = match next {
+        Next::Frame(Frame { layout, buffer, sequence, timestamp, .. }) => {
+            let age_us = SystemClock.monotonic_ns().saturating_sub(timestamp.monotonic_ns) / 1000;
+            Queued::Frame { layout, bytes: buffer.as_slice().to_vec(), sequence, timestamp, age_us }
+        }
+        Next::Lost { frames, cause } => Queued::Lost { frames, cause },
+        Next::Waiting { .. } | Next::End | Next::Stopped => return true,
+    };
+    queue.send(queued).is_ok()
 }
 
 /// Writes the frames of one camera to a folder.
@@ -72,33 +62,25 @@ pub struct PngWriter {
 impl PngWriter {
     /// Creates the folder if it does not exist.
     pub fn open(folder: &Path, camera: &str) -> Result<Self, ExitError> {
-        fs::create_dir_all(folder).map_err(|error| {
-            ExitError::new(Exit::Output, format!("cannot create {}: {}", folder.display(), explain(&error)))
-        })?;
+        create_folder(folder)?;
         Ok(Self { folder: folder.to_owned(), camera: camera.to_owned(), maker: RgbConverter::default() })
     }
 
-    /// Starts the writer thread. It ends when the sender is dropped and the queue is empty, or on an error.
-    pub fn start<'scope>(
-        mut self,
-        scope: &'scope Scope<'scope, '_>,
-        printer: &'scope EventPrinter,
-    ) -> Result<(Sender, ScopedJoinHandle<'scope, Result<(), ExitError>>), ExitError> {
-        let (sender, waiting) = sync_channel(WAITING);
-        let writer = std::thread::Builder::new()
-            .name("write".to_owned())
-            .spawn_scoped(scope, move || self.write(&waiting, printer))
-            .map_err(|error| ExitError::new(Exit::Failure, format!("cannot start a thread: {error}")))?;
-        Ok((Sender(sender), writer))
-    }
-
-    fn write(&mut self, waiting: &Receiver<Waiting>, printer: &EventPrinter) -> Result<(), ExitError> {
-        for waiting in waiting {
-            match waiting {
-                Waiting::Lost { frames, cause } => printer.print(&Event::Lost { frames, cause: lost_by(cause) })?,
-                Waiting::Frame { layout, bytes, sequence, timestamp, age_us } => {
+    /// Writes frames and prints their events until the sender is dropped and the queue is empty, or until an error.
+    pub fn write(mut self, queue: Receiver<Queued>, json: bool) -> Result<(), ExitError> {
+        for queued in queue {
+            let event = match queued {
+                Queued::Lost { frames, cause } => {
+                    let cause = match cause {
+                        LossCause::Driver => "driver",
+                        LossCause::Corrupt => "damaged",
+                        LossCause::Overload => "no free buffer",
+                    };
+                    CaptureEvent::Lost { frames, cause }
+                }
+                Queued::Frame { layout, bytes, sequence, timestamp, age_us } => {
                     let file = self.store(&layout, &bytes, sequence)?;
-                    printer.print(&Event::Frame {
+                    CaptureEvent::Frame {
                         sequence,
                         captured_at: rfc3339(timestamp),
                         monotonic_ns: timestamp.monotonic_ns,
@@ -112,9 +94,10 @@ impl PngWriter {
                         height: layout.height(),
                         format: layout.format().name(),
                         file,
-                    })?;
+                    }
                 }
-            }
+            };
+            event.print(json)?;
         }
         Ok(())
     }
@@ -130,13 +113,5 @@ impl PngWriter {
             ExitError::new(Exit::Output, format!("cannot write {}: {}", file.display(), explain(&error)))
         })?;
         Ok(file)
-    }
-}
-
-fn lost_by(cause: LossCause) -> &'static str {
-    match cause {
-        LossCause::Driver => "driver",
-        LossCause::Corrupt => "damaged",
-        LossCause::Overload => "no free buffer",
     }
 }

@@ -1,7 +1,6 @@
 //! Annotated pictures, named after their source files, which they never replace.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use visiond_annotate::draw::draw;
@@ -10,8 +9,11 @@ use visiond_annotate::rgb_converter::RgbConverter;
 use visiond_config::types::PictureFormat;
 use visiond_flow::message::Message;
 use visiond_kernels::frame::FrameView;
-use visiond_system::exit::{Exit, ExitError};
+use visiond_system::exit::ExitError;
 use visiond_system::outage::explain;
+
+use crate::output::create_folder;
+use crate::sample_model::stem;
 
 /// The file format of annotated pictures.
 const FORMAT: PictureFormat = PictureFormat::Jpeg;
@@ -29,9 +31,7 @@ pub struct AnnotatedPictures {
 impl AnnotatedPictures {
     /// Creates the folder if it does not exist.
     pub fn open(folder: &Path, files: &[PathBuf]) -> Result<Self, ExitError> {
-        fs::create_dir_all(folder).map_err(|error| {
-            ExitError::new(Exit::Output, format!("cannot create {}: {}", folder.display(), explain(&error)))
-        })?;
+        create_folder(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
             stems: different_stems(files),
@@ -71,11 +71,6 @@ impl AnnotatedPictures {
     }
 }
 
-/// Returns a file's name without folder and extension.
-pub fn stem(path: &Path) -> String {
-    path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
-}
-
 /// Returns the files' stems, with a number where a stem repeats.
 fn different_stems(files: &[PathBuf]) -> Vec<String> {
     let mut taken = BTreeSet::new();
@@ -106,7 +101,7 @@ mod tests {
     fn a_source_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("photo-annotated.jpg");
-        fs::write(&source, "precious").unwrap();
+        std::fs::write(&source, "precious").unwrap();
         let files = [folder.path().join("photo.jpg"), source.clone()];
         let pictures = AnnotatedPictures::open(folder.path(), &files).unwrap();
         assert_eq!(pictures.path(0, None), folder.path().join("photo-annotated-2.jpg"));

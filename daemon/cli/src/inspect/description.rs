@@ -1,17 +1,20 @@
-//! What the descriptions of an ONNX file and of a TensorRT engine have in common.
+//! The parts that the descriptions of an ONNX file and of a TensorRT engine share.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use visiond_config::units::format_size;
-use visiond_engine::card::{Card, CardError};
-use visiond_engine::engine::{Dim, TensorInfo};
+use visiond_engine::card::Card;
+use visiond_engine::engine::{Dim, ModelFile, TensorInfo};
 use visiond_engine::heads::HeadGuess;
+use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::escape;
 
-/// The model card that visiond would use.
-#[derive(Debug, Serialize)]
-pub struct CardFacts {
+/// The model card that visiond would use, or why there is none.
+#[derive(Debug, Default, Serialize)]
+pub struct CardDescription {
     pub found: bool,
     pub origin: Option<String>,
     pub head: Option<&'static str>,
@@ -19,22 +22,17 @@ pub struct CardFacts {
     pub error: Option<String>,
 }
 
-impl CardFacts {
-    pub fn of(card: Result<Card, CardError>) -> Self {
+impl CardDescription {
+    /// Describes `card`. A wrong card is an error only if the command line names it; otherwise the description shows it.
+    pub fn of<E: Display>(card: Result<Card, E>, is_named: bool) -> Result<Self, ExitError> {
         match card {
-            Ok(card) => Self {
-                found: true,
-                origin: Some(card.origin.clone()),
-                head: Some(card.head.family().name()),
-                classes: card.classes.len(),
-                error: None,
-            },
-            Err(error) => Self::none(&error.to_string()),
+            Ok(card) => {
+                let head = Some(card.head.family().name());
+                Ok(Self { found: true, origin: Some(card.origin), head, classes: card.classes.len(), error: None })
+            }
+            Err(error) if is_named => Err(ExitError::new(Exit::Config, error)),
+            Err(error) => Ok(Self { error: Some(error.to_string()), ..Self::default() }),
         }
-    }
-
-    pub fn none(why: &str) -> Self {
-        Self { found: false, origin: None, head: None, classes: 0, error: Some(why.to_owned()) }
     }
 }
 
@@ -55,40 +53,44 @@ pub fn guess_json(guess: &HeadGuess) -> Value {
 /// Maximum number of characters shown of a metadata value.
 const NOTE_CHARACTERS: usize = 100;
 
-pub fn metadata_lines(metadata: &BTreeMap<String, String>, line: &mut impl FnMut(&str, String)) {
-    for (name, note) in metadata {
-        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
-        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
-        line("metadata", format!("{name} = {cut}{more}"));
-    }
+/// Formats a line of a description.
+pub fn line(name: &str, value: impl Display) -> String {
+    format!("{name:10} {}\n", escape(&value.to_string()))
 }
 
-pub fn card_lines(card: &CardFacts, line: &mut impl FnMut(&str, String)) {
+pub fn file_lines(file: &ModelFile) -> String {
+    let bytes = file.size_bytes;
+    let size =
+        if bytes < 10_000 { format_size(bytes) } else { format!("{:.1} MB ({bytes} bytes)", bytes as f64 / 1e6) };
+    line("file", file.path.display()) + &line("size", size) + &line("sha256", &file.sha256)
+}
+
+pub fn metadata_lines(metadata: &BTreeMap<String, String>) -> String {
+    let lines = metadata.iter().map(|(name, note)| {
+        let cut: String = note.chars().take(NOTE_CHARACTERS).collect();
+        let more = if cut.len() < note.len() { format!("... ({} bytes)", note.len()) } else { String::new() };
+        line("metadata", format!("{name} = {cut}{more}"))
+    });
+    lines.collect()
+}
+
+pub fn card_lines(card: &CardDescription) -> String {
     match (&card.origin, &card.head) {
         (Some(origin), Some(head)) => {
-            let classes = visiond_config::diagnostics::count(card.classes, "class name").replace("classs", "classes");
-            line("card", format!("{origin}: head {head}, {classes}"));
+            let classes = visiond_config::diagnostics::count(card.classes, "class name");
+            line("card", format!("{origin}: head {head}, {classes}"))
         }
         _ => {
             // The message may have several lines, each of them an error.
-            let error = card.error.as_deref().unwrap_or("none");
-            for (index, part) in error.lines().enumerate() {
-                line(if index == 0 { "card" } else { "" }, part.to_owned());
-            }
+            let lines = card.error.as_deref().unwrap_or("none").lines().enumerate();
+            lines.map(|(index, part)| line(if index == 0 { "card" } else { "" }, part)).collect()
         }
     }
 }
 
-pub fn fit_lines(guesses: &[HeadGuess], line: &mut impl FnMut(&str, String)) {
-    for guess in guesses {
-        line("fits", format!("{}: {}", guess.family.name(), guess.reason));
-    }
+pub fn fit_lines(guesses: &[HeadGuess]) -> String {
     if guesses.is_empty() {
-        line("fits", "no head of visiond fits outputs of these shapes".to_owned());
+        return line("fits", "no head of visiond fits outputs of these shapes");
     }
-}
-
-pub fn size(bytes: u64) -> String {
-    let exact = format_size(bytes);
-    if bytes < 10_000 { exact } else { format!("{:.1} MB ({bytes} bytes)", bytes as f64 / 1e6) }
+    guesses.iter().map(|guess| line("fits", format!("{}: {}", guess.family.name(), guess.reason))).collect()
 }

@@ -4,25 +4,28 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use visiond_config::types::EngineConfig;
 use visiond_engine::card::Card;
-use visiond_engine::engine::Engine;
+use visiond_engine::engine::{Engine, ModelFile};
 use visiond_engine::heads::{self, HeadGuess};
 use visiond_engine::tensorrt::sidecar::Sidecar;
 use visiond_engine::tensorrt::{Direction, LayerFacts, PlanFile, TrtEngine, TrtTensor, layers};
 use visiond_kernels::cuda::Device;
 use visiond_kernels::tensor::ShapeText;
-use visiond_system::exit::{Exit, ExitError};
+use visiond_system::exit::ExitError;
 use visiond_system::logging::escape;
 
-use super::description::{CardFacts, card_lines, fit_lines, guess_json, metadata_lines, size, tensor_json};
+use super::description::{
+    CardDescription, card_lines, file_lines, fit_lines, guess_json, line, metadata_lines, tensor_json,
+};
 
-/// The JSON that is printed.
+/// The description of an engine, which is printed as JSON or as text.
 #[derive(Debug, Serialize)]
-pub struct Facts {
-    file: PathBuf,
+pub struct EngineDescription {
+    #[serde(rename = "file")]
+    path: PathBuf,
     size_bytes: u64,
     sha256: String,
     /// The builder, such as "TensorRT 10.3.0".
@@ -34,26 +37,27 @@ pub struct Facts {
     /// Why the engine cannot run here.
     refused: Option<String>,
     /// The contents, if the engine can run here.
-    loaded: Option<LoadedFacts>,
-    card: CardFacts,
+    loaded: Option<LoadedEngine>,
+    card: CardDescription,
     /// Heads that fit outputs of these shapes, the likeliest first.
     heads: Vec<Value>,
-    /// The file that `sidecar` shows.
+    /// The sources of `sidecar` and `heads`, for the text.
     #[serde(skip)]
     sidecar_file: Option<Sidecar>,
-    /// What `heads` shows.
     #[serde(skip)]
     guesses: Vec<HeadGuess>,
+    #[serde(skip)]
+    file: ModelFile,
 }
 
 /// What TensorRT reports about a loaded engine.
 #[derive(Debug, Serialize)]
-struct LoadedFacts {
+struct LoadedEngine {
     by: String,
     name: String,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
-    tensors: Vec<TensorFacts>,
+    tensors: Vec<EngineTensor>,
     profiles: usize,
     layer_count: usize,
     /// GPU memory that loading it took, in bytes.
@@ -65,7 +69,7 @@ struct LoadedFacts {
 
 /// An input or output tensor.
 #[derive(Debug, Serialize)]
-struct TensorFacts {
+struct EngineTensor {
     name: String,
     direction: &'static str,
     dtype: &'static str,
@@ -86,9 +90,11 @@ struct LayerRow {
     tactic: Option<String>,
 }
 
-impl Facts {
+impl EngineDescription {
     /// Reads the sidecar and the card, and loads the engine where that is possible.
-    pub fn of(model: &Path, named_card: Option<&Path>, file: &PlanFile) -> Result<Self, ExitError> {
+    pub fn of(named_card: Option<&Path>, file: PlanFile) -> Result<Self, ExitError> {
+        let PlanFile { file, plan } = file;
+        let model = &file.path;
         // Without a valid sidecar everything else can still be shown.
         let sidecar = Sidecar::of(model).unwrap_or_else(|error| {
             log::warn!("{error}");
@@ -100,76 +106,57 @@ impl Facts {
         let taken = before.zip(free()).map(|(before, after)| before.saturating_sub(after));
 
         let (inputs, outputs) = engine.as_ref().map_or((&[][..], &[][..]), |e| (e.inputs(), e.outputs()));
-        let mut metadata = file.plan.metadata.clone();
-        let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine.sha256 == file.file.sha256);
+        let mut metadata = plan.metadata;
+        let ours = sidecar.as_ref().filter(|sidecar| sidecar.engine.sha256 == file.sha256);
         if let (true, Some(sidecar)) = (metadata.is_empty(), ours) {
             metadata.clone_from(&sidecar.metadata);
         }
         let guesses = heads::guess_heads(outputs, inputs, &metadata);
         let has_file = named_card.is_some() || model.with_extension("toml").exists();
         let card = if engine.is_ok() || has_file {
-            CardFacts::of(Card::for_model(model, named_card, &metadata, inputs, outputs))
+            Card::for_model(model, named_card, &metadata, inputs, outputs).map_err(|error| error.to_string())
         } else {
-            CardFacts::none(
-                "unknown: the card depends on the engine's tensors, which TensorRT reports only where it can load the engine",
-            )
+            Err("unknown: the card depends on the engine's tensors, which TensorRT reports only where it can load the engine"
+                .to_owned())
         };
-        if let (Some(_), Some(error)) = (named_card, &card.error) {
-            return Err(ExitError::new(Exit::Config, error));
-        }
-        let gpus = file.plan.header.gpus().iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
+        let gpus = plan.header.gpus().iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
         Ok(Self {
-            file: file.file.path.clone(),
-            size_bytes: file.file.size_bytes,
-            sha256: file.file.sha256.clone(),
-            built_by: file.plan.header.to_string(),
+            path: file.path.clone(),
+            size_bytes: file.size_bytes,
+            sha256: file.sha256.clone(),
+            built_by: plan.header.to_string(),
             compute_capabilities: gpus,
             metadata,
             sidecar: sidecar.as_ref().map(Sidecar::to_json),
             refused: engine.as_ref().err().map(ToString::to_string),
-            loaded: match &engine {
-                Ok(engine) => engine.tensorrt().map(|inner| loaded(engine, inner, taken)),
-                Err(_) => None,
-            },
-            card,
+            loaded: engine.ok().and_then(|engine| Some(loaded(&engine, engine.tensorrt()?, taken))),
+            card: CardDescription::of(card, named_card.is_some())?,
             heads: guesses.iter().map(guess_json).collect(),
             sidecar_file: sidecar,
             guesses,
+            file,
         })
     }
 
     /// The description as lines of text; `with_layers` adds a table of the layers.
     pub fn text(&self, with_layers: bool) -> String {
-        let mut lines: Vec<(String, String)> = Vec::new();
-        let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
-        line("file", self.file.display().to_string());
-        line("size", size(self.size_bytes));
-        line("sha256", self.sha256.clone());
+        let mut out = file_lines(&self.file);
         let gpus = match &self.compute_capabilities[..] {
             [] => String::new(),
             gpus => format!(", for GPUs of SM {}", gpus.join(", ")),
         };
-        line("engine", format!("built by {}{gpus}", self.built_by));
-        match &self.sidecar_file {
-            Some(sidecar) => sidecar_lines(sidecar, &self.sha256, &mut line),
-            None => line("sidecar", format!("none ({} does not exist)", Sidecar::path_of(&self.file).display())),
-        }
-        metadata_lines(&self.metadata, &mut line);
-        if let Some(refused) = &self.refused {
-            line("runs here", format!("no: {refused}"));
-        }
-        if let Some(loaded) = &self.loaded {
-            loaded_lines(loaded, &mut line);
-        }
-        card_lines(&self.card, &mut line);
+        out += &line("engine", format!("built by {}{gpus}", self.built_by));
+        out += &match &self.sidecar_file {
+            Some(sidecar) => sidecar_lines(sidecar, &self.sha256),
+            None => line("sidecar", format!("none ({} does not exist)", Sidecar::path_of(&self.path).display())),
+        };
+        out += &metadata_lines(&self.metadata);
+        out.extend(self.refused.iter().map(|refused| line("runs here", format!("no: {refused}"))));
+        out.extend(self.loaded.iter().map(loaded_lines));
+        out += &card_lines(&self.card);
         // The heads depend on the outputs, which only a loaded engine has.
         if self.loaded.is_some() {
-            fit_lines(&self.guesses, &mut line);
-        }
-        let mut out = String::new();
-        for (name, value) in lines {
-            // Writing into a String cannot fail, here and below.
-            let _ = writeln!(out, "{name:10} {}", escape(&value));
+            out += &fit_lines(&self.guesses);
         }
         if let (true, Some(loaded)) = (with_layers, &self.loaded) {
             out += &layer_table(&loaded.layers);
@@ -178,13 +165,13 @@ impl Facts {
     }
 }
 
-fn loaded(engine: &Engine, inner: &TrtEngine, taken: Option<u64>) -> LoadedFacts {
+fn loaded(engine: &Engine, inner: &TrtEngine, taken: Option<u64>) -> LoadedEngine {
     let information = inner.information(None).unwrap_or_else(|error| {
         log::warn!("{error}");
         String::new()
     });
     let row = |LayerFacts { name, kind, precision, tactic }: LayerFacts| LayerRow { name, kind, precision, tactic };
-    LoadedFacts {
+    LoadedEngine {
         by: engine.backend_description().to_owned(),
         name: inner.name().to_owned(),
         inputs: engine.inputs().iter().map(tensor_json).collect(),
@@ -198,8 +185,8 @@ fn loaded(engine: &Engine, inner: &TrtEngine, taken: Option<u64>) -> LoadedFacts
     }
 }
 
-fn tensor(tensor: &TrtTensor) -> TensorFacts {
-    TensorFacts {
+fn tensor(tensor: &TrtTensor) -> EngineTensor {
+    EngineTensor {
         name: tensor.name.clone(),
         direction: match tensor.direction {
             Direction::Input => "input",
@@ -213,63 +200,57 @@ fn tensor(tensor: &TrtTensor) -> TensorFacts {
     }
 }
 
-fn sidecar_lines(sidecar: &Sidecar, sha256: &str, line: &mut impl FnMut(&str, String)) {
-    let when = format!("{} in {:.0} s by visiond {}", sidecar.built_at, sidecar.build_seconds, sidecar.visiond);
-    line("built", format!("{when} with {}", sidecar.tensorrt));
-    let gpu = sidecar.gpu.as_deref().map_or_else(
-        || "without a GPU".to_owned(),
-        |gpu| {
-            let sm = sidecar.sm.as_deref().map_or_else(String::new, |sm| format!(", SM {sm}"));
-            let cuda = sidecar.cuda.as_deref().map_or_else(String::new, |cuda| format!(", CUDA {cuda}"));
-            format!("{gpu}{sm}{cuda}")
-        },
-    );
-    line("built on", gpu);
+fn sidecar_lines(sidecar: &Sidecar, sha256: &str) -> String {
+    let Sidecar { built_at, build_seconds, visiond, tensorrt, precision, onnx, engine, .. } = sidecar;
+    let mut out = line("built", format!("{built_at} in {build_seconds:.0} s by visiond {visiond} with {tensorrt}"));
+    let part =
+        |name: &str, value: &Option<String>| value.as_ref().map_or_else(String::new, |v| format!(", {name} {v}"));
+    let gpu = match &sidecar.gpu {
+        Some(gpu) => format!("{gpu}{}{}", part("SM", &sidecar.sm), part("CUDA", &sidecar.cuda)),
+        None => "without a GPU".to_owned(),
+    };
+    out += &line("built on", gpu);
     if !sidecar.options.is_empty() {
-        line("options", sidecar.options.join(" "));
+        out += &line("options", sidecar.options.join(" "));
     }
-    line("precision", sidecar.precision.clone());
-    line("from", format!("{} (sha256 {})", sidecar.onnx.path.display(), sidecar.onnx.sha256));
-    if sidecar.engine.sha256 != sha256 {
-        line("sidecar", format!("of another engine (sha256 {}): the engine file was replaced", sidecar.engine.sha256));
+    out += &line("precision", precision);
+    out += &line("from", format!("{} (sha256 {})", onnx.path.display(), onnx.sha256));
+    if engine.sha256 != sha256 {
+        out += &line("sidecar", format!("of another engine (sha256 {}): the engine file was replaced", engine.sha256));
     }
+    out
 }
 
-fn loaded_lines(loaded: &LoadedFacts, line: &mut impl FnMut(&str, String)) {
-    line("runs here", format!("on {}", loaded.by));
+fn loaded_lines(loaded: &LoadedEngine) -> String {
+    let mut out = line("runs here", format!("on {}", loaded.by));
     if !loaded.name.is_empty() {
-        line("network", loaded.name.clone());
+        out += &line("model", &loaded.name);
     }
-    for tensor in &loaded.tensors {
-        let sizes: Vec<_> = tensor.shape.iter().map(|s| s.map_or_else(|| "?".to_owned(), |s| s.to_string())).collect();
-        let place = if tensor.location == "host" { ", in host memory" } else { "" };
-        let (name, dtype, format) = (&tensor.name, tensor.dtype, &tensor.format);
+    for EngineTensor { name, direction, dtype, shape, location, format, .. } in &loaded.tensors {
+        let sizes: Vec<_> = shape.iter().map(|s| s.map_or_else(|| "?".to_owned(), |s| s.to_string())).collect();
+        let place = if *location == "host" { ", in host memory" } else { "" };
         let format = if format.is_empty() { String::new() } else { format!(" ({format})") };
-        line(tensor.direction, format!("{name} {dtype} [{}]{place}{format}", sizes.join(", ")));
+        out += &line(direction, format!("{name} {dtype} [{}]{place}{format}", sizes.join(", ")));
     }
     for profile in 0..loaded.profiles {
-        let shapes = loaded.tensors.iter().filter_map(|tensor| {
-            let limits = tensor.profiles.get(profile)?;
-            let shape = |key: &str| {
-                let sizes = limits[key].as_array()?.iter().map(|size| size.as_u64().map(|size| size as usize));
-                Some(ShapeText(&sizes.collect::<Option<Vec<_>>>()?).to_string())
-            };
+        let shapes = loaded.tensors.iter().filter_map(|EngineTensor { name, profiles, .. }| {
+            let limits = profiles.get(profile)?;
+            let shape = |key: &str| Vec::deserialize(&limits[key]).ok().map(|shape| ShapeText(&shape).to_string());
             let (min, opt, max) = (shape("min")?, shape("opt")?, shape("max")?);
-            let name = &tensor.name;
             Some(if min == max { format!("{name} {opt}") } else { format!("{name} {min} to {max}, tuned for {opt}") })
         });
-        line("profile", format!("{profile}: {}", shapes.collect::<Vec<_>>().join("; ")));
+        out += &line("profile", format!("{profile}: {}", shapes.collect::<Vec<_>>().join("; ")));
     }
     let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
     let all = loaded.memory_bytes.map_or_else(String::new, |bytes| format!("{} when loaded, ", megabytes(bytes)));
-    line("GPU memory", format!("{all}{} more for each context", megabytes(loaded.context_bytes as u64)));
-    let mut kinds = BTreeMap::<&str, usize>::new();
+    out += &line("GPU memory", format!("{all}{} more for each context", megabytes(loaded.context_bytes as u64)));
+    let mut precisions = BTreeMap::<&str, usize>::new();
     for layer in &loaded.layers {
-        *kinds.entry(layer.precision.as_deref().unwrap_or("unknown precision")).or_default() += 1;
+        *precisions.entry(layer.precision.as_deref().unwrap_or("unknown precision")).or_default() += 1;
     }
-    let kinds: Vec<_> = kinds.iter().map(|(name, number)| format!("{name} {number}")).collect();
-    let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
-    line("layers", format!("{}{kinds}", loaded.layer_count));
+    let precisions: Vec<_> = precisions.iter().map(|(name, number)| format!("{name} {number}")).collect();
+    let precisions = if precisions.is_empty() { String::new() } else { format!(": {}", precisions.join(", ")) };
+    out + &line("layers", format!("{}{precisions}", loaded.layer_count))
 }
 
 fn layer_table(layers: &[LayerRow]) -> String {
@@ -278,21 +259,17 @@ fn layer_table(layers: &[LayerRow]) -> String {
         let word = |word: &Option<String>| escape(word.as_deref().unwrap_or("-"));
         let tactic = layer.tactic.as_deref().map_or_else(String::new, |tactic| format!("  [{}]", escape(tactic)));
         let (precision, kind, name) = (word(&layer.precision), word(&layer.kind), escape(&layer.name));
+        // Writing into a String cannot fail.
         let _ = writeln!(out, "{index:>5}  {precision:9}  {kind:24}  {name}{tactic}");
     }
     out
-}
-
-/// Reads the header and hash of `path` if it is an engine.
-pub fn file(path: &Path) -> Result<Option<PlanFile>, ExitError> {
-    PlanFile::read(path).map_err(|error| ExitError::new(Exit::Model, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn loaded() -> LoadedFacts {
+    fn loaded() -> LoadedEngine {
         let layer = |name: &str, precision: Option<&str>| LayerRow {
             name: name.to_owned(),
             kind: Some("CaskConvolution".to_owned()),
@@ -300,12 +277,12 @@ mod tests {
             tactic: Some("sm87_xmma".to_owned()),
         };
         let profile = json!({ "min": [1, 3, 8, 8], "opt": [2, 3, 8, 8], "max": [4, 3, 8, 8] });
-        LoadedFacts {
+        LoadedEngine {
             by: "TensorRT 10.3.0 on Orin (SM 8.7)".to_owned(),
             name: String::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            tensors: vec![TensorFacts {
+            tensors: vec![EngineTensor {
                 name: "images".to_owned(),
                 direction: "input",
                 dtype: "f16",
@@ -324,16 +301,14 @@ mod tests {
 
     #[test]
     fn a_loaded_engine_is_described_line_by_line() {
-        let mut lines = Vec::new();
-        loaded_lines(&loaded(), &mut |name: &str, value: String| lines.push(format!("{name}: {value}")));
         assert_eq!(
-            lines,
+            loaded_lines(&loaded()).lines().collect::<Vec<_>>(),
             [
-                "runs here: on TensorRT 10.3.0 on Orin (SM 8.7)",
-                "input: images f16 [?, 3, 8, 8] (Row major linear FP16 format)",
-                "profile: 0: images [1, 3, 8, 8] to [4, 3, 8, 8], tuned for [2, 3, 8, 8]",
-                "GPU memory: 12.3 MB when loaded, 1.0 MB more for each context",
-                "layers: 2: FP16 1, unknown precision 1",
+                "runs here  on TensorRT 10.3.0 on Orin (SM 8.7)",
+                "input      images f16 [?, 3, 8, 8] (Row major linear FP16 format)",
+                "profile    0: images [1, 3, 8, 8] to [4, 3, 8, 8], tuned for [2, 3, 8, 8]",
+                "GPU memory 12.3 MB when loaded, 1.0 MB more for each context",
+                "layers     2: FP16 1, unknown precision 1",
             ]
         );
         let table = layer_table(&loaded().layers);
@@ -344,9 +319,8 @@ mod tests {
     fn a_sidecar_of_another_engine_is_noticed() {
         let mut sidecar = Sidecar::default();
         sidecar.engine.sha256 = "ab".to_owned();
-        let mut lines = Vec::new();
-        sidecar_lines(&sidecar, "cd", &mut |name: &str, value: String| lines.push(format!("{name}: {value}")));
-        assert!(lines.iter().any(|line| line.starts_with("sidecar: of another engine")), "{lines:?}");
-        assert!(lines.contains(&"built on: without a GPU".to_owned()));
+        let lines = sidecar_lines(&sidecar, "cd");
+        assert!(lines.contains("\nsidecar    of another engine"), "{lines:?}");
+        assert!(lines.contains("\nbuilt on   without a GPU\n"), "{lines:?}");
     }
 }

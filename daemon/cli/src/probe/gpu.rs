@@ -12,7 +12,6 @@ use visiond_system::board::Board;
 /// The GPUs of this machine.
 #[derive(Debug, Serialize)]
 pub struct Gpus {
-    /// Whether a GPU can be used.
     pub available: bool,
     /// Why none can be used, in one line.
     pub reason: Option<String>,
@@ -21,50 +20,40 @@ pub struct Gpus {
     /// Newest CUDA version that the driver supports.
     pub cuda: Option<String>,
     /// The usable GPUs.
-    pub devices: Vec<Gpu>,
+    pub devices: Vec<ProbedGpu>,
 }
 
 /// A GPU.
 #[derive(Debug, Serialize)]
-pub struct Gpu {
+pub struct ProbedGpu {
     /// Its number in the configuration (`engine.gpu`).
     pub index: u32,
     /// The name, such as `NVIDIA H100` or `Orin`.
-    pub name: String,
+    name: String,
     /// Compute capability, such as `8.7`.
-    pub sm: String,
+    sm: String,
     /// Whether it shares memory with the CPU.
-    pub integrated: bool,
-    /// Memory size in bytes.
-    pub memory_bytes: u64,
-    /// Free memory in bytes.
-    pub memory_free_bytes: Option<u64>,
-    /// Number of multiprocessors.
-    pub multiprocessors: u32,
+    integrated: bool,
+    memory_bytes: u64,
+    memory_free_bytes: Option<u64>,
+    multiprocessors: u32,
     /// The memory kind that `buffers.memory = "auto"` chooses.
     pub frames: &'static str,
     /// The measurements behind that choice; empty with only one kind.
-    pub frames_measured: Vec<Measured>,
+    frames_measured: Vec<MemoryCost>,
     /// The measurements in one line.
     #[serde(skip)]
-    why: Option<String>,
+    pub why: Option<String>,
 }
 
 /// The cost of a 1280x720 YUYV frame in one kind of memory.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+struct MemoryCost {
     memory: &'static str,
     /// Time for the CPU to write it, in microseconds.
     write_us: f64,
     /// Time for the GPU to preprocess it, in microseconds.
     preprocess_us: f64,
-}
-
-impl From<&FrameCost> for Measured {
-    fn from(cost: &FrameCost) -> Self {
-        let round = |us: f64| (us * 10.0).round() / 10.0;
-        Self { memory: cost.kind.name(), write_us: round(cost.write_us), preprocess_us: round(cost.preprocess_us) }
-    }
 }
 
 impl Gpus {
@@ -86,7 +75,7 @@ impl Gpus {
             reason,
             driver: driver(root),
             cuda: devices.first().map(|device| device.facts().cuda_version()),
-            devices: devices.iter().map(Gpu::new).collect(),
+            devices: devices.iter().map(ProbedGpu::new).collect(),
         }
     }
 
@@ -97,24 +86,28 @@ impl Gpus {
         }
         let driver = self.driver.as_ref().map_or(String::new(), |version| format!(", driver {version}"));
         let cuda = self.cuda.as_deref().unwrap_or("?");
-        self.devices.iter().map(|gpu| format!("{}{driver}, CUDA {cuda}", gpu.line())).collect()
-    }
-
-    /// Returns the memory kind of frames for the first GPU.
-    pub fn frames(&self) -> Option<&'static str> {
-        self.devices.first().map(|gpu| gpu.frames)
-    }
-
-    /// Returns the measurements behind that choice, in one line.
-    pub fn why(&self) -> Option<&str> {
-        self.devices.first()?.why.as_deref()
+        let gib = |bytes: u64| bytes as f64 / 1_073_741_824.0;
+        let line = |gpu: &ProbedGpu| {
+            let ProbedGpu { index, name, sm, .. } = gpu;
+            let shared = if gpu.integrated { "shared with the CPU, " } else { "" };
+            let memory = gib(gpu.memory_bytes);
+            let free = gpu.memory_free_bytes.map_or(String::new(), |bytes| format!(", {:.1} free", gib(bytes)));
+            format!("{index}: {name} (SM {sm}), {shared}{memory:.1} GiB of memory{free}{driver}, CUDA {cuda}")
+        };
+        self.devices.iter().map(line).collect()
     }
 }
 
-impl Gpu {
+impl ProbedGpu {
     fn new(device: &Arc<Device>) -> Self {
         let facts = device.facts();
         let frames = AutoMemory::of(device);
+        let round = |us: f64| (us * 10.0).round() / 10.0;
+        let cost = |cost: &FrameCost| MemoryCost {
+            memory: cost.kind.name(),
+            write_us: round(cost.write_us),
+            preprocess_us: round(cost.preprocess_us),
+        };
         Self {
             index: facts.index,
             name: facts.name.clone(),
@@ -124,17 +117,9 @@ impl Gpu {
             memory_free_bytes: device.memory_free_bytes().ok(),
             multiprocessors: facts.multiprocessors,
             frames: frames.kind().name(),
-            frames_measured: frames.costs().iter().map(Measured::from).collect(),
+            frames_measured: frames.costs().iter().map(cost).collect(),
             why: frames.why(),
         }
-    }
-
-    fn line(&self) -> String {
-        let Self { index, name, sm, .. } = self;
-        let gib = |bytes: u64| bytes as f64 / 1_073_741_824.0;
-        let shared = if self.integrated { "shared with the CPU, " } else { "" };
-        let free = self.memory_free_bytes.map_or(String::new(), |bytes| format!(", {:.1} free", gib(bytes)));
-        format!("{index}: {name} (SM {sm}), {shared}{:.1} GiB of memory{free}", gib(self.memory_bytes))
     }
 }
 
@@ -145,8 +130,8 @@ fn driver(root: &Path) -> Option<String> {
     module.as_deref().and_then(module_version).or_else(|| Some(format!("L4T {}", Board::read(root).l4t?)))
 }
 
-/// `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...": the first word that is numbers
-/// with dots between.
+/// Returns the first word of numbers with dots: `580.65.06` of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06
+/// Sun ...".
 fn module_version(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -162,13 +147,13 @@ mod tests {
         let root = Path::new("/");
         let none = Gpus::of(Err(DeviceError::NoDriver { reason: "libcuda.so.1: cannot open".to_owned() }), root);
         assert_eq!(none.lines(), ["not available: no NVIDIA driver: libcuda.so.1: cannot open"]);
-        assert!(!none.available && none.frames().is_none());
+        assert!(!none.available && none.devices.is_empty());
         assert!(Gpus::of(Ok(Vec::new()), root).lines()[0].starts_with("not available: the NVIDIA driver finds no GPU"));
     }
 
     #[test]
     fn a_gpu_is_one_line() {
-        let gpu = Gpu {
+        let gpu = ProbedGpu {
             index: 0,
             name: "Orin".to_owned(),
             sm: "8.7".to_owned(),

@@ -179,8 +179,8 @@ impl MainLoop<'_> {
     }
 
     fn end_reload(&mut self, tasks: &mut Tasks, finished: Finished) {
-        let told = finished.result.as_ref().map(ToString::to_string).map_err(|error| error.message.clone());
-        self.observer.reloads.note(told);
+        let result = finished.result.as_ref().map(ToString::to_string).map_err(|error| error.message.clone());
+        self.observer.reloads.note(result);
         match &finished.result {
             Ok(changes) => {
                 log::info!("reloaded: {changes}");

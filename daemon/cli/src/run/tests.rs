@@ -1,6 +1,8 @@
-//! Whole runs in this process: configuration, sources, the sample network on rten, sinks.
+//! Whole runs in this process: configuration, sources, the sample model on rten, sinks.
 
 #![allow(clippy::unwrap_used)]
+
+use std::fs;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -35,14 +37,13 @@ impl Run {
         )
     }
 
-    fn serve(&self, cameras: &str, messages: Option<u64>) -> Outcome {
-        let limits = Limits { messages, duration: None };
-        serve(Path::new("/nowhere"), self.config(cameras), &limits, &self.signals).unwrap()
+    fn serve(&self, cameras: &str, messages: Option<u64>) -> RunOutcome {
+        serve(Path::new("/nowhere"), self.config(cameras), messages, None, &self.signals).unwrap()
     }
 
-    /// Serves until it is told to end.
-    fn serve_at(&self, path: &Path, config: Config) -> Outcome {
-        serve(path, config, &Limits { messages: None, duration: None }, &self.signals).unwrap()
+    /// Serves until a signal ends it.
+    fn serve_at(&self, path: &Path, config: Config) -> RunOutcome {
+        serve(path, config, None, None, &self.signals).unwrap()
     }
 
     fn has_message_of(&self, camera: &str) -> bool {
@@ -56,7 +57,7 @@ impl Run {
     }
 }
 
-fn exit(outcome: &Outcome) -> Exit {
+fn exit(outcome: &RunOutcome) -> Exit {
     outcome.failure.as_ref().map_or(Exit::Success, |failure| failure.exit)
 }
 
@@ -69,7 +70,7 @@ const PATTERN: &str = "[[camera]]\nname = \"bars\"\n\
     source = { type = \"pattern\", width = 320, height = 240, fps = 25.0 }\n";
 
 #[test]
-fn every_picture_of_a_folder_is_looked_at_once_and_the_run_ends_by_itself() {
+fn every_picture_of_a_folder_is_processed_once_and_the_run_ends_by_itself() {
     let run = Run::new();
     let outcome = run.serve(&pictures(), None);
     assert_eq!(exit(&outcome), Exit::Success);
@@ -89,7 +90,7 @@ fn every_picture_of_a_folder_is_looked_at_once_and_the_run_ends_by_itself() {
 }
 
 #[test]
-fn a_limit_of_frames_is_kept_exactly() {
+fn a_run_ends_after_exactly_the_wanted_number_of_frames() {
     let run = Run::new();
     let outcome = run.serve(PATTERN, Some(3));
     assert_eq!(exit(&outcome), Exit::Success);
@@ -105,7 +106,7 @@ fn a_limit_of_frames_is_kept_exactly() {
 }
 
 #[test]
-fn a_camera_that_cannot_be_read_does_not_stop_the_others_and_is_told_at_the_end() {
+fn a_camera_that_cannot_be_read_does_not_stop_the_others_and_is_named_at_the_end() {
     let run = Run::new();
     let missing = "[[camera]]\nname = \"attic\"\nsource = { type = \"images\", path = \"/nowhere/at/all\" }\n";
     let outcome = run.serve(&format!("{}{missing}", pictures()), None);
@@ -127,7 +128,7 @@ fn a_signal_ends_a_run_in_order() {
 }
 
 #[test]
-fn a_reload_takes_what_is_in_the_file_and_a_wrong_one_changes_nothing() {
+fn a_reload_applies_the_file_and_an_invalid_file_changes_nothing() {
     let run = Arc::new(Run::new());
     let path = run.folder.path().join("visiond.toml");
     let (at_work, at, config) = (Arc::clone(&run), path.clone(), run.config(PATTERN));
@@ -155,20 +156,19 @@ fn a_reload_takes_what_is_in_the_file_and_a_wrong_one_changes_nothing() {
 fn a_configuration_without_a_running_camera_is_refused() {
     let run = Run::new();
     let config = run.config(&PATTERN.replace("source", "enabled = false\nsource"));
-    let failure =
-        serve(Path::new("/nowhere"), config, &Limits { messages: None, duration: None }, &run.signals).err().unwrap();
+    let failure = serve(Path::new("/nowhere"), config, None, None, &run.signals).err().unwrap();
     assert_eq!(failure.exit, Exit::Config);
 }
 
 #[test]
-fn the_summary_is_written_where_it_is_asked_for() {
+fn the_summary_is_written_to_the_named_file() {
     let run = Run::new();
     let outcome = run.serve(PATTERN, Some(1));
     let path = run.folder.path().join("summary.json");
-    write_summary(&path, &outcome.summary).unwrap();
+    write_file(&path, to_json(&outcome.summary, true).unwrap()).unwrap();
     let value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     assert_eq!(value["cameras"][0]["published"], 1);
     assert_eq!(value["models"][0]["backend"].as_str().unwrap().split(' ').next(), Some("rten"));
     let nowhere = run.folder.path().join("no/summary.json");
-    assert_eq!(write_summary(&nowhere, &outcome.summary).unwrap_err().exit, Exit::Output);
+    assert_eq!(write_file(&nowhere, "").unwrap_err().exit, Exit::Output);
 }

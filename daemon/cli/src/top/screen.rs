@@ -10,26 +10,21 @@ use visiond_system::logging::tail::{self, Tail};
 use visiond_web::status::report::{CameraFacts, StatusReport};
 
 use super::status::{self, Sort};
-use super::table::Table;
+use crate::text_table::TextTable;
 
 /// Maximum number of log lines kept.
 const LINES: usize = 500;
 /// Minimum number of rows for the log.
 const LOG_ROWS: u16 = 4;
 
-/// What the daemon reported at one instant.
-pub struct Snapshot {
-    /// Its status.
-    pub seen: StatusReport,
-    /// The log's lines since the snapshot before.
-    pub tail: Tail,
-}
+/// What the daemon reported at one instant: its status, and the log's lines since the answer before.
+pub type StatusAnswer = (StatusReport, Tail);
 
 /// The state of the screen.
 pub struct Screen {
     address: String,
-    sort: Sort,
-    round: bool,
+    pub sort: Sort,
+    pub reversed: bool,
     /// Name of the selected camera, which stays selected when the order changes.
     chosen: Option<String>,
     seen: StatusReport,
@@ -43,17 +38,14 @@ impl Screen {
     /// An empty screen for the daemon at `address`.
     pub fn new(address: String, sort: Sort) -> Self {
         let seen = StatusReport::default();
-        Self { address, sort, round: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
+        Self { address, sort, reversed: false, chosen: None, seen, load: 0.0, log: Vec::new(), away: None }
     }
 
-    /// Takes a snapshot, or the error of a failed request.
-    pub fn take(&mut self, snapshot: Result<Snapshot, String>) {
-        let Snapshot { seen, tail } = match snapshot {
-            Ok(look) => look,
-            Err(error) => {
-                self.away = Some(error);
-                return;
-            }
+    /// Takes an answer, or the error of a failed request.
+    pub fn take(&mut self, answer: Result<StatusAnswer, String>) {
+        let (seen, tail) = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.away = Some(error),
         };
         let seconds = seen.uptime_s - self.seen.uptime_s;
         let same = seen.started_at == self.seen.started_at && seconds > 0.0;
@@ -80,18 +72,8 @@ impl Screen {
         }
     }
 
-    /// Sorts by the column `columns` to the right.
-    pub fn sort_by(&mut self, columns: isize) {
-        self.sort = self.sort.turned(columns);
-    }
-
-    /// Reverses the order.
-    pub fn turn_round(&mut self) {
-        self.round = !self.round;
-    }
-
     fn cameras(&self) -> Vec<&CameraFacts> {
-        self.sort.apply(&self.seen.cameras, self.round)
+        self.sort.apply(&self.seen.cameras, self.reversed)
     }
 
     fn chosen_at(&self, cameras: &[&CameraFacts]) -> Option<usize> {
@@ -106,13 +88,13 @@ impl Screen {
         let tables = [status::cameras(&cameras), status::models(&self.seen), status::sinks(&self.seen)];
         let head = self.head();
         let stages = chosen.map(|at| status::stages(cameras[at]));
-        let rows = |table: &Table| table.rows.len() as u16 + 2;
+        let rows = |table: &TextTable| if table.rows.is_empty() { 0 } else { table.rows.len() as u16 + 2 };
         let heights = [
             Constraint::Length(head.lines.len() as u16 + 1),
-            Constraint::Max(rows(&tables[0])),
+            Constraint::Max(rows(&tables[0]).max(2)),
             Constraint::Max(stages.as_ref().map_or(0, |stages| rows(stages) + 1)),
-            Constraint::Max(if tables[1].rows.is_empty() { 0 } else { rows(&tables[1]) }),
-            Constraint::Max(if tables[2].rows.is_empty() { 0 } else { rows(&tables[2]) }),
+            Constraint::Max(rows(&tables[1])),
+            Constraint::Max(rows(&tables[2])),
             Constraint::Min(LOG_ROWS),
             Constraint::Length(1),
         ];
@@ -135,7 +117,8 @@ impl Screen {
             _ => Style::new(),
         });
         self.draw_log(frame, log_area);
-        let order = format!("sorted by {}{}", self.sort.name(), if self.round { ", reversed" } else { "" });
+        let order =
+            format!("sorted by {:?}{}", self.sort, if self.reversed { ", reversed" } else { "" }).to_lowercase();
         let text = format!("q quit   up/down select   left/right sort   r reverse   {order}");
         frame.render_widget(Paragraph::new(text.dim()), keys);
     }
@@ -172,7 +155,7 @@ impl Screen {
 fn draw_table(
     frame: &mut Frame<'_>,
     area: Rect,
-    table: &Table,
+    table: &TextTable,
     chosen: Option<usize>,
     style: impl Fn(&[String]) -> Style,
 ) {
@@ -214,47 +197,47 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    fn look(names: &[&str], line: u64) -> Snapshot {
+    fn answer(names: &[&str], line: u64) -> StatusAnswer {
         let camera = |name: &&str| CameraFacts { name: (*name).to_owned(), ..CameraFacts::default() };
         let seen = StatusReport { cameras: names.iter().map(camera).collect(), ..StatusReport::default() };
         let message = format!("line {line} \x1b[2J");
         let line = tail::Line { number: line, message, ..tail::Line::default() };
-        Snapshot { seen, tail: Tail { last: line.number, lines: vec![line], missed: 0 } }
+        (seen, Tail { last: line.number, lines: vec![line], missed: 0 })
     }
 
     #[test]
     fn arrows_choose_a_camera_and_it_stays_chosen_in_another_order() {
         let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
-        screen.take(Ok(look(&["door", "gate", "yard"], 1)));
+        screen.take(Ok(answer(&["door", "gate", "yard"], 1)));
         assert!(!drawn(&screen, 100, 40).contains("preprocess"));
         screen.choose(1);
         screen.choose(1);
         assert_eq!(screen.chosen.as_deref(), Some("gate"));
-        screen.turn_round();
+        screen.reversed = true;
         assert!(drawn(&screen, 100, 40).contains("preprocess"));
         screen.choose(5);
         assert_eq!(screen.chosen.as_deref(), Some("door"), "the last in this order");
-        screen.take(Ok(look(&["yard"], 2)));
+        screen.take(Ok(answer(&["yard"], 2)));
         assert!(!drawn(&screen, 100, 40).contains("preprocess"), "it is gone");
     }
 
     #[test]
-    fn a_daemon_that_does_not_answer_is_told_and_what_it_told_last_stays() {
+    fn without_an_answer_the_screen_says_so_and_keeps_the_last_status() {
         let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
-        screen.take(Ok(look(&["door"], 7)));
-        screen.take(Err("nobody is there".to_owned()));
+        screen.take(Ok(answer(&["door"], 7)));
+        screen.take(Err("connection refused".to_owned()));
         let picture = drawn(&screen, 100, 40);
         assert!(picture.contains("no answer from unix:/x") && picture.contains("door"), "{picture}");
         assert!(picture.contains("line 7 \\u{1b}[2J"), "{picture}");
-        screen.take(Ok(look(&["door"], 3)));
+        screen.take(Ok(answer(&["door"], 3)));
         let picture = drawn(&screen, 100, 40);
         assert!(!picture.contains("no answer") && !picture.contains("line 7"), "{picture}");
     }
 
     #[test]
-    fn a_small_terminal_is_no_trouble() {
+    fn a_small_terminal_works() {
         let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
-        screen.take(Ok(look(&["door", "gate"], 1)));
+        screen.take(Ok(answer(&["door", "gate"], 1)));
         screen.choose(1);
         for (width, height) in [(1, 1), (20, 3), (40, 10), (300, 5)] {
             drawn(&screen, width, height);

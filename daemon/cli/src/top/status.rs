@@ -6,7 +6,7 @@ use visiond_flow::sink_counts::SinkCounts;
 use visiond_pipeline::status_line::millis;
 use visiond_web::status::report::{CameraFacts, StageFacts, StatusReport};
 
-use super::table::Table;
+use crate::text_table::TextTable;
 
 /// The column that cameras are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,19 +31,8 @@ impl Sort {
         all[(at + by).rem_euclid(all.len() as isize) as usize]
     }
 
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Config => "config",
-            Self::Name => "name",
-            Self::Fps => "fps",
-            Self::Latency => "latency",
-            Self::Dropped => "dropped",
-        }
-    }
-
-    /// Returns the cameras in this order; `round` reverses it.
-    pub fn apply(self, cameras: &[CameraFacts], round: bool) -> Vec<&CameraFacts> {
+    /// Returns the cameras in this order; `reversed` reverses it.
+    pub fn apply(self, cameras: &[CameraFacts], reversed: bool) -> Vec<&CameraFacts> {
         let mut sorted: Vec<_> = cameras.iter().collect();
         match self {
             Self::Config => {}
@@ -52,7 +41,7 @@ impl Sort {
             Self::Latency => sorted.sort_by_key(|camera| std::cmp::Reverse(total(camera).recent_p99_us)),
             Self::Dropped => sorted.sort_by_key(|camera| std::cmp::Reverse(dropped(camera))),
         }
-        if round {
+        if reversed {
             sorted.reverse();
         }
         sorted
@@ -110,17 +99,9 @@ pub fn average_load(seen: &StatusReport) -> f64 {
 }
 
 /// Returns a table with a row for each camera.
-pub fn cameras(cameras: &[&CameraFacts]) -> Table {
-    let mut table = Table::new(&[
-        ("CAMERA", false),
-        ("PHASE", false),
-        ("FRAMES/S", true),
-        ("P50 MS", true),
-        ("P99 MS", true),
-        ("PUBLISHED", true),
-        ("DROPPED", true),
-        ("DETECTIONS", false),
-    ]);
+pub fn cameras(cameras: &[&CameraFacts]) -> TextTable {
+    let head = ["CAMERA", "PHASE", ">FRAMES/S", ">P50 MS", ">P99 MS", ">PUBLISHED", ">DROPPED", "DETECTIONS"];
+    let mut table = TextTable::new(&head);
     for camera in cameras {
         let total = total(camera);
         let newest = camera.labels.iter().filter(|label| label.newest > 0);
@@ -142,9 +123,8 @@ pub fn cameras(cameras: &[&CameraFacts]) -> Table {
 }
 
 /// Returns a table with a row for each model.
-pub fn models(seen: &StatusReport) -> Table {
-    let head = [("MODEL", false), ("RUNS", true), ("ERRORS", true), ("REBUILT", true), ("ON", false), ("FILE", false)];
-    let mut table = Table::new(&head);
+pub fn models(seen: &StatusReport) -> TextTable {
+    let mut table = TextTable::new(&["MODEL", ">RUNS", ">ERRORS", ">REBUILT", "ON", "FILE"]);
     for model in &seen.models {
         let numbers = [model.runs, model.errors, model.rebuilds].map(|number| number.to_string());
         let texts = [model.backend.clone(), model.file.clone()];
@@ -154,30 +134,28 @@ pub fn models(seen: &StatusReport) -> Table {
 }
 
 /// Returns a table with a row for each sink.
-pub fn sinks(seen: &StatusReport) -> Table {
-    let head = [("SINK", false), ("STATE", false), ("WAITING", true), ("WRITTEN", true), ("LOST", true), ("TO", false)];
-    let mut table = Table::new(&head);
+pub fn sinks(seen: &StatusReport) -> TextTable {
+    let mut table = TextTable::new(&["SINK", "STATE", ">WAITING", ">WRITTEN", ">LOST", "TO"]);
     for sink in &seen.sinks {
         let spooled = sink.spool.as_ref().map_or(0, |spool| spool.records);
         let numbers = [sink.waiting + spooled, sink.written, sink.lost].map(|number| number.to_string());
-        table.push([sink.name.clone(), state(sink)].into_iter().chain(numbers).chain([sink.to.clone()]));
+        table.push([sink.name.clone(), state(sink).to_owned()].into_iter().chain(numbers).chain([sink.to.clone()]));
     }
     table
 }
 
-fn state(sink: &SinkCounts) -> String {
+fn state(sink: &SinkCounts) -> &'static str {
     match (&sink.outage, sink.connected) {
-        (Some(_), _) => "failing".to_owned(),
-        (None, Some(false)) => "not connected".to_owned(),
-        (None, Some(true)) => "connected".to_owned(),
-        (None, None) => "ok".to_owned(),
+        (Some(_), _) => "failing",
+        (None, Some(false)) => "not connected",
+        (None, Some(true)) => "connected",
+        (None, None) => "ok",
     }
 }
 
 /// Returns a table with the times of each stage of a camera.
-pub fn stages(camera: &CameraFacts) -> Table {
-    let head = [("STAGE", false), ("P50 MS", true), ("P99 MS", true), ("P99 MS, EVER", true), ("MAX MS", true)];
-    let mut table = Table::new(&head);
+pub fn stages(camera: &CameraFacts) -> TextTable {
+    let mut table = TextTable::new(&["STAGE", ">P50 MS", ">P99 MS", ">P99 MS, EVER", ">MAX MS"]);
     for stage in Stage::ALL.map(Stage::name) {
         let facts = camera.stages.get(stage).cloned().unwrap_or_default();
         let times = [facts.recent_p50_us, facts.recent_p99_us, facts.p99_us, facts.max_us].map(millis);
@@ -189,24 +167,14 @@ pub fn stages(camera: &CameraFacts) -> Table {
 /// Returns a line about a camera's format, drops and errors.
 pub fn camera_line(camera: &CameraFacts) -> String {
     let io = camera.io.as_ref().map(|io| format!(", by {io}")).unwrap_or_default();
-    let causes: Vec<_> = camera
-        .dropped
-        .iter()
-        .filter(|(_, frames)| **frames > 0)
-        .map(|(cause, frames)| format!("{cause} {frames}"))
-        .collect();
+    let causes = camera.dropped.iter().filter(|(_, frames)| **frames > 0);
+    let causes: Vec<_> = causes.map(|(cause, frames)| format!("{cause} {frames}")).collect();
     let causes =
         if causes.is_empty() { "nothing dropped".to_owned() } else { format!("dropped: {}", causes.join(", ")) };
+    let CameraFacts { name, width, height, format, model, errors, restarts, watchers, .. } = camera;
     format!(
-        "{}: {}x{} {}{io}, model {}; {causes}; {} errors, reopened {} times, {} viewers",
-        camera.name,
-        camera.width,
-        camera.height,
-        camera.format,
-        camera.model,
-        camera.errors,
-        camera.restarts,
-        camera.watchers
+        "{name}: {width}x{height} {format}{io}, model {model}; {causes}; {errors} errors, reopened {restarts} times, \
+         {watchers} viewers"
     )
 }
 
@@ -240,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn cameras_stand_in_the_order_that_is_asked_for() {
+    fn cameras_are_sorted_by_the_chosen_column() {
         let cameras = [camera("b", 30.0, 9_000, 1), camera("c", 5.0, 2_000, 7), camera("a", 10.0, 44_000, 0)];
         let names = |sort: Sort, round| {
             sort.apply(&cameras, round).iter().map(|camera| camera.name.as_str()).collect::<Vec<_>>().join("")
@@ -256,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_tells_of_each_camera_and_why_one_is_away() {
+    fn the_text_has_a_row_for_each_camera_with_the_reason_why_one_is_missing() {
         let mut away = camera("gate", 0.0, 0, 0);
         (away.phase, away.reason) = ("waiting".to_owned(), Some("no camera is at /dev/video9".to_owned()));
         let seen = StatusReport {

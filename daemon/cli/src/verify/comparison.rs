@@ -1,21 +1,28 @@
-//! Two models that run on the same pictures, and what they differ by.
+//! Runs two models on the same pictures and accumulates their differences.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
+use serde::Serialize;
+use visiond_config::types::{BackendChoice, EngineConfig};
+use visiond_engine::card::{Card, CardError};
 use visiond_engine::compare::{Agreement, CompareError, OutputPairs, TensorDifference, pair_outputs, same_feed};
+use visiond_engine::detector::{Detection, Detector, DetectorError, DetectorOptions};
+use visiond_engine::engine::{Engine, ModelFile};
 use visiond_flow::frame::Frame;
-use visiond_service::loaded_model::run_exit;
+use visiond_kernels::frame::FrameView;
+use visiond_service::loaded_model::{detector_exit, run_exit};
 use visiond_system::exit::{Exit, ExitError};
-use visiond_system::logging::{clear_live_line, escape};
+use visiond_system::logging::escape;
 
-use super::model::{LoadedModel, ModelRunner};
-use crate::media_decoder::Item;
+use crate::media_decoder::MediaItem;
 use crate::output::complain;
 use crate::progress::Progress;
 
 /// The two models, and their differences so far.
 pub struct Comparison {
-    pub runners: [ModelRunner; 2],
+    pub runners: [PictureRunner; 2],
     pairs: OutputPairs,
     pub tensors: Vec<TensorDifference>,
     pub agreement: Agreement,
@@ -27,7 +34,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub fn new(models: &[LoadedModel; 2], agreement: Agreement, floor: f64) -> Result<Self, ExitError> {
+    pub fn new(models: &[ModelWithCard; 2], agreement: Agreement, floor: f64) -> Result<Self, ExitError> {
         let [a, b] = models.each_ref().map(|model| model.card.head.family().name());
         if a != b {
             let message = format!(
@@ -35,7 +42,7 @@ impl Comparison {
             );
             return Err(ExitError::new(Exit::Config, message));
         }
-        let runner = |model| ModelRunner::new(model, floor as f32, models[0].card.iou_threshold);
+        let runner = |model| PictureRunner::new(model, floor as f32, models[0].card.iou_threshold);
         let (first, second) = (runner(&models[0])?, runner(&models[1])?);
         let [a, b] = [&first.detector, &second.detector];
         let refuse = |error: CompareError| ExitError::new(Exit::Model, error);
@@ -53,14 +60,14 @@ impl Comparison {
         })
     }
 
-    pub fn run(&mut self, items: &Receiver<Item>) -> Result<(), ExitError> {
+    pub fn run(&mut self, items: &Receiver<MediaItem>) -> Result<(), ExitError> {
         for item in items {
             match item {
-                Item::Begun { .. } => {}
-                Item::Frame { is_video, frame, .. } => self.compare(is_video, &frame)?,
-                Item::Failed { reason } => self.fail(&reason),
+                MediaItem::Begun { .. } => {}
+                MediaItem::Frame { is_video, frame, .. } => self.compare(is_video, &frame)?,
+                MediaItem::Failed { reason } => self.fail(&reason),
                 // The source has logged the error.
-                Item::Damaged => self.exit = Exit::Input,
+                MediaItem::Damaged => self.exit = Exit::Input,
             }
         }
         Ok(())
@@ -97,8 +104,81 @@ impl Comparison {
     }
 
     fn fail(&mut self, reason: &str) {
-        clear_live_line();
         complain(reason);
         self.exit = Exit::Input;
+    }
+}
+
+/// A model with its card.
+pub struct ModelWithCard {
+    pub engine: Engine,
+    pub card: Card,
+}
+
+/// Loads both models. If only one of them has a card, both use it.
+pub fn load(named: [(&Path, BackendChoice); 2], card: Option<&Path>) -> Result<[ModelWithCard; 2], ExitError> {
+    let [a, b] = named.map(|(path, backend)| {
+        let config = EngineConfig { backend, ..EngineConfig::default() };
+        let engine = Engine::load(path, &config.options(&BTreeMap::new()))
+            .map_err(|error| ExitError::new(Exit::Model, error))?;
+        let card = Card::for_model(path, card, engine.metadata(), engine.inputs(), engine.outputs());
+        Ok::<_, ExitError>((engine, card))
+    });
+    let ((engine_a, card_a), (engine_b, card_b)) = (a?, b?);
+    let card_a = own_or_other(card_a, card_b.as_ref().ok(), &engine_a)?;
+    let card_b = own_or_other(card_b, Some(&card_a), &engine_b)?;
+    Ok([ModelWithCard { engine: engine_a, card: card_a }, ModelWithCard { engine: engine_b, card: card_b }])
+}
+
+/// Returns the model's own card, or `other` if it has none.
+fn own_or_other(card: Result<Card, CardError>, other: Option<&Card>, engine: &Engine) -> Result<Card, ExitError> {
+    match (card, other) {
+        (Err(CardError::Missing { .. }), Some(other)) => {
+            log::info!("{} has no card of its own: using {}", engine.file().path.display(), other.origin);
+            Ok(other.clone())
+        }
+        (card, _) => card.map_err(|error| ExitError::new(Exit::Config, error)),
+    }
+}
+
+/// A model as the report names it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ComparedModel {
+    pub file: PathBuf,
+    sha256: String,
+    /// The backend with its version.
+    pub backend: String,
+}
+
+/// Runs a model on pictures.
+pub struct PictureRunner {
+    pub model: ComparedModel,
+    pub detector: Detector,
+    /// The detections of the last picture, best first.
+    pub found: Vec<Detection>,
+}
+
+impl PictureRunner {
+    /// Prepares a detector that returns detections with a score of at least `score_threshold`.
+    pub fn new(model: &ModelWithCard, score_threshold: f32, iou_threshold: f32) -> Result<Self, ExitError> {
+        let limits = DetectorOptions {
+            score_threshold: Some(score_threshold),
+            iou_threshold: Some(iou_threshold),
+            max_batch: 1,
+            raw_outputs: true,
+            ..DetectorOptions::default()
+        };
+        let ModelFile { path, sha256, .. } = model.engine.file().clone();
+        let detector = Detector::new(&model.engine, &model.card, &limits)
+            .map_err(|error| ExitError::new(detector_exit(&error), format!("{}: {error}", path.display())))?;
+        let backend = model.engine.backend_description().to_owned();
+        Ok(Self { model: ComparedModel { file: path, sha256, backend }, detector, found: Vec::new() })
+    }
+
+    /// Runs the model on a picture.
+    pub fn run(&mut self, picture: &FrameView<'_>) -> Result<(), DetectorError> {
+        let flight = self.detector.begin(std::slice::from_ref(picture))?;
+        self.detector.finish(flight)?;
+        self.detector.detections(flight, 0, &mut self.found)
     }
 }

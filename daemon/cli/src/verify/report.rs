@@ -1,41 +1,44 @@
 //! The report of a comparison, as tables and as JSON.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use serde::Serialize;
 use visiond_engine::compare::{ClassAgreement, TensorDifference, Worst};
 use visiond_system::logging::escape;
 
-use super::comparison::Comparison;
-use super::model::ModelRunner;
+use super::comparison::{ComparedModel, Comparison};
+use crate::text_table::TextTable;
+use crate::value_parsers::fraction;
 
 /// The limits within which two models agree.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Limits {
-    /// Minimum score of compared detections.
-    pub score_threshold: f64,
-    /// Minimum IoU of matched boxes.
-    pub min_iou: f64,
-    /// Maximum difference of matched scores.
-    pub max_score_difference: f64,
-    /// Maximum share of detections outside of these limits or in one model only.
-    pub max_outside: f64,
-    /// Minimum cosine similarity of each raw output, if required.
-    pub min_cosine: Option<f64>,
-}
+#[derive(Debug, Clone, Copy, Serialize, clap::Args)]
+pub struct AgreementLimits {
+    /// Compare detections with at least this score in one of the models, 0 to 1 [default: the reference's card]
+    #[arg(short, long, value_name = "SCORE", value_parser = fraction)]
+    pub score_threshold: Option<f64>,
 
-/// A model.
-#[derive(Debug, Serialize)]
-struct ModelFacts {
-    file: PathBuf,
-    sha256: String,
-    backend: String,
+    /// Allow matched boxes to overlap with this IoU or more
+    #[arg(long, value_name = "IOU", default_value_t = 0.98, value_parser = fraction, help_heading = "Allowed")]
+    pub min_iou: f64,
+
+    /// Allow scores of matched boxes to differ by this much
+    #[arg(long, value_name = "SCORE", default_value_t = 0.02, value_parser = fraction, help_heading = "Allowed")]
+    pub max_score_difference: f64,
+
+    /// Allow this share of detections to differ by more, or to be found by only one model, 0 to 1
+    ///
+    /// The default is not 0, because rounding may decide which of two boxes with nearly the same score NMS removes.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.002, value_parser = fraction, help_heading = "Allowed")]
+    pub max_outside: f64,
+
+    /// Require this cosine similarity of each raw output [default: shown, not required]
+    #[arg(long, value_name = "COSINE", value_parser = fraction, help_heading = "Allowed")]
+    pub min_cosine: Option<f64>,
 }
 
 /// The difference of a raw output.
 #[derive(Debug, Serialize)]
-struct TensorFacts {
+struct OutputDifference {
     name: String,
     shape: Vec<usize>,
     min: Option<f64>,
@@ -50,14 +53,14 @@ struct TensorFacts {
 
 /// The worst value, and where it occurred.
 #[derive(Debug, Serialize)]
-struct WorstFacts {
+struct WorstPicture {
     value: f64,
     picture: String,
 }
 
 /// The differences of one class, or of all.
 #[derive(Debug, Serialize)]
-struct ClassFacts {
+struct ClassDifference {
     #[serde(skip_serializing_if = "Option::is_none")]
     class_id: Option<u32>,
     label: String,
@@ -66,30 +69,30 @@ struct ClassFacts {
     outside: u64,
     missing: u64,
     extra: u64,
-    min_iou: Option<WorstFacts>,
+    min_iou: Option<WorstPicture>,
     mean_iou: Option<f64>,
-    max_score_difference: Option<WorstFacts>,
+    max_score_difference: Option<WorstPicture>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_keypoint_distance: Option<WorstFacts>,
+    max_keypoint_distance: Option<WorstPicture>,
     /// The first picture with a missing or extra detection.
     unmatched_picture: Option<String>,
 }
 
 /// The whole report.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ComparisonReport {
     visiond: &'static str,
     /// Whether everything is within the limits.
     pub agree: bool,
     /// What exceeds the limits, as sentences.
     reasons: Vec<String>,
-    first: ModelFacts,
-    second: ModelFacts,
+    first: ComparedModel,
+    second: ComparedModel,
     pictures: usize,
-    limits: Limits,
-    outputs: Vec<TensorFacts>,
-    detections: ClassFacts,
-    classes: Vec<ClassFacts>,
+    limits: AgreementLimits,
+    outputs: Vec<OutputDifference>,
+    detections: ClassDifference,
+    classes: Vec<ClassDifference>,
 }
 
 /// Rounds to six decimals.
@@ -97,26 +100,26 @@ fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-impl Report {
+impl ComparisonReport {
     /// Makes the report of a comparison.
-    pub fn new(comparison: &Comparison, limits: Limits) -> Self {
+    pub fn new(comparison: &Comparison, limits: AgreementLimits) -> Self {
         let picture = |index: usize| comparison.pictures[index].clone();
         let worst =
-            |worst: Option<Worst>| worst.map(|w| WorstFacts { value: rounded(w.value), picture: picture(w.picture) });
-        let class = |class_id: Option<u32>, label: String, facts: &ClassAgreement| ClassFacts {
+            |worst: Option<Worst>| worst.map(|w| WorstPicture { value: rounded(w.value), picture: picture(w.picture) });
+        let class = |class_id: Option<u32>, label: String, class: &ClassAgreement| ClassDifference {
             class_id,
             label,
-            matched: facts.matched,
-            outside: facts.outside,
-            missing: facts.missing,
-            extra: facts.extra,
-            min_iou: worst(facts.min_iou),
-            mean_iou: facts.mean_iou().map(rounded),
-            max_score_difference: worst(facts.max_score_difference),
-            max_keypoint_distance: worst(facts.max_keypoint_distance),
-            unmatched_picture: facts.unmatched_picture.map(picture),
+            matched: class.matched,
+            outside: class.outside,
+            missing: class.missing,
+            extra: class.extra,
+            min_iou: worst(class.min_iou),
+            mean_iou: class.mean_iou().map(rounded),
+            max_score_difference: worst(class.max_score_difference),
+            max_keypoint_distance: worst(class.max_keypoint_distance),
+            unmatched_picture: class.unmatched_picture.map(picture),
         };
-        let tensor = |difference: &TensorDifference| TensorFacts {
+        let output = |difference: &TensorDifference| OutputDifference {
             name: difference.name.clone(),
             shape: difference.shape.clone(),
             min: difference.range.map(|(min, _)| min),
@@ -128,27 +131,22 @@ impl Report {
             not_finite: difference.not_finite,
             worst_picture: difference.worst_picture.map(picture),
         };
-        let network = |runner: &ModelRunner| ModelFacts {
-            file: runner.path.clone(),
-            sha256: runner.sha256.clone(),
-            backend: runner.backend.clone(),
-        };
         let [first, second] = &comparison.runners;
         let agreement = &comparison.agreement;
         let label = |id: u32| first.detector.label(id).to_string();
-        let outputs: Vec<_> = comparison.tensors.iter().map(tensor).collect();
+        let outputs: Vec<_> = comparison.tensors.iter().map(output).collect();
         let reasons = reasons(&agreement.all, &outputs, &limits);
         Self {
             visiond: env!("CARGO_PKG_VERSION"),
             agree: reasons.is_empty(),
             reasons,
-            first: network(first),
-            second: network(second),
+            first: first.model.clone(),
+            second: second.model.clone(),
             pictures: comparison.pictures.len(),
             limits,
             outputs,
             detections: class(None, "all".to_owned(), &agreement.all),
-            classes: agreement.classes.iter().map(|(&id, facts)| class(Some(id), label(id), facts)).collect(),
+            classes: agreement.classes.iter().map(|(&id, found)| class(Some(id), label(id), found)).collect(),
         }
     }
 
@@ -159,60 +157,37 @@ impl Report {
 
     /// Returns the tables as text.
     pub fn text(&self) -> String {
-        // Writing into a String cannot fail, here and below.
         let mut out = String::new();
-        for (name, network) in [("first", &self.first), ("second", &self.second)] {
-            let file = escape(&network.file.display().to_string());
-            let _ = writeln!(out, "{name:8}{file} on {}", network.backend);
+        for (name, model) in [("first", &self.first), ("second", &self.second)] {
+            // Writing into a String cannot fail, here and below.
+            let _ = writeln!(out, "{name:8}{} on {}", escape(&model.file.display().to_string()), model.backend);
         }
-        let threshold = self.limits.score_threshold;
+        let threshold = self.limits.score_threshold.unwrap_or_default();
         let _ = writeln!(out, "{} pictures, detections with a score of {threshold} or more\n", self.pictures);
 
-        let names = self.outputs.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).clamp(10, 40);
-        let _ = writeln!(
-            out,
-            "{:names$} {:>22} {:>10} {:>10} {:>10} {:>10}  WORST PICTURE",
-            "RAW OUTPUT", "RANGE", "MAX ABS", "MEAN ABS", "RMS", "COSINE"
-        );
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
+        let head = ["RAW OUTPUT", ">RANGE", ">MAX ABS", ">MEAN ABS", ">RMS", ">COSINE", "WORST PICTURE"];
+        let mut table = TextTable::new(&head);
         for o in &self.outputs {
             let range = o.min.zip(o.max).map_or_else(String::new, |(min, max)| format!("{min:.4} to {max:.4}"));
-            let row = format!(
-                "{:names$} {range:>22} {:>10} {:>10} {:>10} {:>10.6}  {}",
-                escape(&o.name),
-                short(o.max_abs),
-                short(o.mean_abs),
-                short(o.rms),
-                o.cosine,
-                o.worst_picture.as_deref().unwrap_or("-")
-            );
-            let _ = writeln!(out, "{}", row.trim_end());
+            let [max, mean, rms] = [o.max_abs, o.mean_abs, o.rms].map(short);
+            let worst = o.worst_picture.as_deref().unwrap_or("-").to_owned();
+            table.push([o.name.clone(), range, max, mean, rms, format!("{:.6}", o.cosine), worst]);
         }
+        out += &table.text();
 
-        let labels = self.classes.iter().map(|c| c.label.chars().count()).max().unwrap_or(0).clamp(5, 30);
-        let _ = writeln!(
-            out,
-            "\n{:labels$} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}  WORST PICTURE",
-            "CLASS", "MATCHED", "OUTSIDE", "MISSING", "EXTRA", "MIN IOU", "MEAN IOU", "MAX SCORE"
-        );
+        let counts = [">MATCHED", ">OUTSIDE", ">MISSING", ">EXTRA"];
+        let numbers = [">MIN IOU", ">MEAN IOU", ">MAX SCORE"];
+        let mut table = TextTable::new(&[&["CLASS"][..], &counts, &numbers, &["WORST PICTURE"]].concat());
         for c in self.classes.iter().chain([&self.detections]) {
-            let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.4}"));
-            let worst_score = c.max_score_difference.as_ref();
-            let worst = c.unmatched_picture.as_deref();
-            let worst = worst.or(c.min_iou.as_ref().or(worst_score).map(|w| w.picture.as_str()));
-            let row = format!(
-                "{:labels$} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}  {}",
-                escape(&c.label),
-                c.matched,
-                c.outside,
-                c.missing,
-                c.extra,
-                number(c.min_iou.as_ref().map(|w| w.value)),
-                number(c.mean_iou),
-                number(worst_score.map(|w| w.value)),
-                worst.unwrap_or("-")
-            );
-            let _ = writeln!(out, "{}", row.trim_end());
+            let [iou, score] = [&c.min_iou, &c.max_score_difference].map(Option::as_ref);
+            let counts = [c.matched, c.outside, c.missing, c.extra].map(|count| count.to_string());
+            let numbers = [iou.map(|w| w.value), c.mean_iou, score.map(|w| w.value)].map(number);
+            let worst = c.unmatched_picture.as_deref().or(iou.or(score).map(|w| w.picture.as_str())).unwrap_or("-");
+            let label = [c.label.clone()].into_iter();
+            table.push(label.chain(counts).chain(numbers).chain([worst.to_owned()]));
         }
+        let _ = write!(out, "\n{}", table.text());
         if let Some(worst) = &self.detections.max_keypoint_distance {
             let _ = writeln!(out, "keypoints at most {:.2} pixels apart ({})", worst.value, worst.picture);
         }
@@ -230,26 +205,25 @@ fn short(value: f64) -> String {
 }
 
 /// Returns why the models do not agree.
-fn reasons(all: &ClassAgreement, outputs: &[TensorFacts], limits: &Limits) -> Vec<String> {
+fn reasons(all: &ClassAgreement, outputs: &[OutputDifference], limits: &AgreementLimits) -> Vec<String> {
     let mut reasons = Vec::new();
     let share = all.outside_share();
     if share > limits.max_outside {
-        let mut parts = Vec::new();
-        if all.outside > 0 {
-            let value = |worst: Option<Worst>| worst.map_or_else(|| "-".to_owned(), |w| format!("{:.4}", w.value));
-            let (iou, score) = (value(all.min_iou), value(all.max_score_difference));
-            let (least, most) = (limits.min_iou, limits.max_score_difference);
-            parts.push(format!(
-                "{} exceed IoU {least} or score difference {most} (worst IoU {iou}, worst score difference {score})",
-                all.outside
-            ));
-        }
-        if all.missing > 0 {
-            parts.push(format!("{} are missing in the second model", all.missing));
-        }
-        if all.extra > 0 {
-            parts.push(format!("{} are only in the second model", all.extra));
-        }
+        let value = |worst: Option<Worst>| worst.map_or_else(|| "-".to_owned(), |w| format!("{:.4}", w.value));
+        let exceed = format!(
+            "exceed IoU {} or score difference {} (worst IoU {}, worst score difference {})",
+            limits.min_iou,
+            limits.max_score_difference,
+            value(all.min_iou),
+            value(all.max_score_difference)
+        );
+        let parts = [
+            (all.outside, exceed.as_str()),
+            (all.missing, "are missing in the second model"),
+            (all.extra, "are only in the second model"),
+        ];
+        let parts = parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}"));
+        let parts: Vec<_> = parts.collect();
         let (parts, things, allowed) = (parts.join(", "), all.things(), limits.max_outside);
         reasons.push(format!("of {things} detections {parts}: {share:.4} of all, the limit is {allowed}"));
     }

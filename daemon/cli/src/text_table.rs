@@ -4,19 +4,20 @@ use std::fmt::Write;
 
 use visiond_system::logging::escape;
 
-/// A header and rows; numbers are right-aligned.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
-    /// The name of each column, and whether it holds numbers.
+/// A header and rows.
+#[derive(Debug)]
+pub struct TextTable {
+    /// The name of each column, and whether it holds numbers, which are right-aligned.
     pub head: Vec<(&'static str, bool)>,
     /// The rows, each with a cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    /// Makes a table without rows.
-    pub fn new(head: &[(&'static str, bool)]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new() }
+impl TextTable {
+    /// Makes a table without rows. The name of a column of numbers starts with `>`.
+    pub fn new(names: &[&'static str]) -> Self {
+        let head = names.iter().map(|name| name.strip_prefix('>').map_or((*name, false), |name| (name, true)));
+        Self { head: head.collect(), rows: Vec::new() }
     }
 
     /// Adds a row and escapes its cells, so that control characters cannot move the cursor.
@@ -40,9 +41,9 @@ impl Table {
         let names: Vec<_> = self.head.iter().map(|(name, _)| (*name).to_owned()).collect();
         for row in [&names].into_iter().chain(&self.rows) {
             let mut line = String::new();
-            for ((cell, width), (_, number)) in row.iter().zip(&widths).zip(&self.head) {
+            for ((cell, width), (_, is_number)) in row.iter().zip(&widths).zip(&self.head) {
                 // Writing into a String cannot fail.
-                let _ = if *number { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:width$}  ") };
+                let _ = if *is_number { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:width$}  ") };
             }
             out += line.trim_end();
             out.push('\n');
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("CAMERA", false), ("FPS", true), ("SEES", false)]);
+        let mut table = TextTable::new(&["CAMERA", ">FPS", "SEES"]);
         table.push(["door".to_owned(), "29.9".to_owned(), String::new()]);
         table.push(["a\x1b[2J".to_owned(), "5.0".to_owned(), "1 dog".to_owned()]);
         assert_eq!(table.text(), "CAMERA       FPS  SEES\ndoor        29.9\na\\u{1b}[2J   5.0  1 dog\n");
